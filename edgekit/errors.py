@@ -1,0 +1,96 @@
+"""Every way edgekit fails: one sentence, one hint, one exit code.
+
+The exit codes are part of the public interface (docs/exit-codes.md); add, never renumber.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EdgekitError(Exception):
+    """What happened in one sentence, what to do about it, and anything longer as details."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, details: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+
+
+class UsageError(EdgekitError):
+    """The command was asked for something that cannot be meant."""
+
+    exit_code = 2
+
+
+class BadInputError(EdgekitError):
+    """Something the user handed over is broken: a file, a profile, a value."""
+
+    exit_code = 3
+
+
+class ModelError(BadInputError):
+    """The model file cannot be read, or is not a model."""
+
+
+class ProfileError(BadInputError):
+    """A board or toolchain profile is missing or wrong."""
+
+
+class ProjectError(BadInputError):
+    """edgekit.toml is missing or wrong."""
+
+
+class InputError(BadInputError):
+    """An input tensor handed over by the user does not fit the model."""
+
+
+class BundleError(BadInputError):
+    """A bundle is damaged, incomplete, unsafe, or from another schema version."""
+
+
+class UnsupportedModelError(EdgekitError):
+    """The model is sound, but uses what edgekit cannot compile."""
+
+    exit_code = 4
+
+
+class MissingToolError(EdgekitError):
+    """A compiler, library or Python package that the work needs is not installed."""
+
+    exit_code = 5
+
+
+class BuildError(EdgekitError):
+    """Compiling or linking failed."""
+
+    exit_code = 6
+
+
+class VerificationError(EdgekitError):
+    """The device's numbers are not the oracle's numbers."""
+
+    exit_code = 7
+
+
+class DeviceError(EdgekitError):
+    """The device, or the model running on it, failed."""
+
+    exit_code = 8
+
+
+class StorageError(EdgekitError):
+    """The file system refused: full, read-only, no permission."""
+
+    exit_code = 9
+
+
+class InterruptedByUserError(EdgekitError):
+    """Ctrl-C."""
+
+    exit_code = 130

@@ -1,0 +1,92 @@
+"""How the library reports what it is doing. It never prints; whoever calls it may listen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    title: str
+    total: int | None
+
+
+@dataclass(frozen=True)
+class StageProgress:
+    title: str
+    done: int
+    total: int | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class StageEnded:
+    title: str
+    seconds: float
+    result: str
+    failed: bool
+
+
+@dataclass(frozen=True)
+class Note:
+    """Worth knowing with --verbose."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Worth knowing always."""
+
+    text: str
+
+
+Event = StageStarted | StageProgress | StageEnded | Note | Warned
+
+
+class Stage:
+    """A piece of work under way, in the hands of the code that does it."""
+
+    def __init__(self, send: Callable[[Event], None], title: str, total: int | None) -> None:
+        self._send = send
+        self._title = title
+        self._total = total
+        self._done = 0
+        self.result = ""
+
+    def advance(self, steps: int = 1, detail: str = "") -> None:
+        self._done += steps
+        self._send(StageProgress(self._title, self._done, self._total, detail))
+
+
+class Events:
+    """The one interface between the library and whatever shows its progress."""
+
+    def __init__(self, listener: Callable[[Event], None]) -> None:
+        self._send = listener
+
+    @contextmanager
+    def stage(self, title: str, total: int | None = None) -> Iterator[Stage]:
+        """Announce a piece of work; set `.result` on the stage to say how it came out."""
+        self._send(StageStarted(title, total))
+        stage = Stage(self._send, title, total)
+        started = time.perf_counter()
+        failed = True
+        try:
+            yield stage
+            failed = False
+        finally:
+            seconds = time.perf_counter() - started
+            self._send(StageEnded(title, seconds, stage.result, failed))
+
+    def note(self, text: str) -> None:
+        self._send(Note(text))
+
+    def warn(self, text: str) -> None:
+        self._send(Warned(text))
+
+
+SILENT = Events(lambda event: None)
