@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from edgekit.errors import BundleError, StorageError
 
@@ -34,18 +35,24 @@ def sha256_file(path: Path) -> str:
 
 def write_atomically(path: Path, data: bytes | str) -> None:
     """Write a whole file or nothing: readers see the old content or the new, never a part."""
-    content = data.encode() if isinstance(data, str) else data
-    temporary = _temporary_name(path)
+    with replace_file(path) as stream:
+        stream.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def replace_file(final: Path) -> Iterator[BinaryIO]:
+    """Write a file beside `final`, then put it in `final`'s place in one step."""
+    temporary, descriptor = _make_locked(final, _new_file)
     try:
-        with temporary.open("xb") as stream:
-            stream.write(content)
+        with os.fdopen(descriptor, "w+b") as stream:
+            yield stream
             stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+            os.fsync(descriptor)
+            temporary.replace(final)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
+    _sync_directory(final.parent)
 
 
 @contextmanager
@@ -55,7 +62,9 @@ def replace_directory(final: Path) -> Iterator[Path]:
     Nothing is left behind when the filling fails or is interrupted; what a killed process left
     behind is removed by the next call for the same `final`.
     """
-    final = final.absolute()
+    final = final.resolve()
+    if final.exists() and not final.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(final))
     created = _make_parents(final.parent)
     try:
         sweep_leftovers(final.parent, final.name)
@@ -206,7 +215,7 @@ def _temporary_name(final: Path) -> Path:
 
 @contextmanager
 def _temporary_directory(final: Path) -> Iterator[Path]:
-    temporary, descriptor = _make_locked_directory(final)
+    temporary, descriptor = _make_locked(final, _new_directory)
     try:
         yield temporary
     finally:
@@ -214,18 +223,28 @@ def _temporary_directory(final: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _make_locked_directory(final: Path) -> tuple[Path, int]:
+def _make_locked(final: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
     while True:
         temporary = _temporary_name(final)
-        temporary.mkdir()
         try:
-            descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = make(temporary)
         except FileNotFoundError:
-            continue  # swept by a neighbour before it was locked
+            if not final.parent.exists():
+                raise
+            continue  # swept by a neighbour before it was opened
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_open_at(descriptor, temporary):
             return temporary, descriptor
-        os.close(descriptor)
+        os.close(descriptor)  # swept before it was locked
+
+
+def _new_file(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def _new_directory(path: Path) -> int:
+    path.mkdir()
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:
