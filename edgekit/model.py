@@ -7,11 +7,15 @@ repaired in `edgekit/frontends/`, one package a format.
 
 from __future__ import annotations
 
+import difflib
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
+from edgekit.errors import ModelError
+from edgekit.events import SILENT, Events
 from edgekit.tensors import OpenTensorSpec, TensorSpec
 
 if TYPE_CHECKING:
@@ -79,3 +83,91 @@ class Model:
     outputs: tuple[TensorSpec, ...]
     repairs: tuple[str, ...]
     """What was mended on the way in, in words a person can read."""
+
+
+class Frontend(Protocol):
+    """What a package under edgekit/frontends/ offers for its format."""
+
+    def content_files(self, path: Path) -> tuple[Path, ...]:
+        """Every file that the model consists of, the model file first; reads no weights."""
+
+    def scan(self, source: ModelSource) -> ModelScan: ...
+
+    def load(self, source: ModelSource, events: Events) -> Model: ...
+
+
+def open_model(
+    path: Path,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    constants: Mapping[str, np.ndarray] | None = None,
+) -> ModelSource:
+    """Look at a model file: is it one, of which format, and what identifies it. No TVM."""
+    shapes = dict(sorted((shapes or {}).items()))
+    constants = dict(sorted((constants or {}).items()))
+    model_format = _format_of(path)
+    digest = hashlib.sha256()
+    for file in _frontend(model_format).content_files(path):
+        digest.update(_digest_of_file(file))
+    for name, shape in shapes.items():
+        digest.update(f"shape {name!r} {shape!r}\n".encode())
+    for name, value in constants.items():
+        digest.update(f"constant {name!r} {value.dtype} {value.shape!r}\n".encode())
+        digest.update(value.tobytes())
+    return ModelSource(path, model_format, digest.hexdigest(), shapes, constants)
+
+
+def scan_model(source: ModelSource) -> ModelScan:
+    """List what a model file holds, and what of it can't be imported."""
+    return _frontend(source.format).scan(source)
+
+
+def import_model(source: ModelSource, events: Events = SILENT) -> Model:
+    """Turn a model file into a Relax module with every shape known."""
+    return _frontend(source.format).load(source, events)
+
+
+_SUFFIXES: Mapping[str, ModelFormat] = {".onnx": "onnx", ".tflite": "tflite", ".pt2": "torch"}
+
+
+def _format_of(path: Path) -> ModelFormat:
+    if not path.exists():
+        neighbours = [p.name for p in path.parent.glob("*") if p.suffix in _SUFFIXES]
+        near = difflib.get_close_matches(path.name, neighbours, n=1)
+        hint = f"did you mean {near[0]}?" if near else "check the path"
+        raise ModelError(f"there is no file {path}", hint=hint)
+    if path.is_dir():
+        raise ModelError(
+            f"{path} is a folder, not a model file",
+            hint="name the .onnx, .tflite or .pt2 file itself",
+        )
+    model_format = _SUFFIXES.get(path.suffix.lower())
+    if model_format is None:
+        raise ModelError(
+            f"{path.name} has a suffix that names no model format edgekit reads",
+            hint="edgekit reads .onnx, .tflite and PyTorch's exported .pt2",
+        )
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            stream.read(1)
+    except OSError as error:
+        raise ModelError(
+            f"{path} cannot be read: {error.strerror}", hint="check its permissions"
+        ) from error
+    if size == 0:
+        raise ModelError(f"{path} is empty", hint="export or download the model again")
+    return model_format
+
+
+def _frontend(model_format: ModelFormat) -> Frontend:
+    from importlib import import_module
+
+    return cast(Frontend, import_module(f"edgekit.frontends.{model_format}"))
+
+
+def _digest_of_file(path: Path) -> bytes:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.digest()

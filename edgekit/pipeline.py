@@ -1,0 +1,182 @@
+"""The compiler, told as one list of passes in named phases: read it top to bottom.
+
+TVM's own default pipeline for a CPU target is not used: called without a pipeline, `tvm.compile`
+fuses nothing at all on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgekit.board import Target
+from edgekit.errors import BuildError, EdgekitError
+from edgekit.events import SILENT, Events
+from edgekit.files import storage_errors, write_atomically
+from edgekit.model import Model
+from edgekit.tvm_compat import load_tvm
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Passes that together reach a form worth looking at. `--dump-ir` writes it down."""
+
+    name: str
+    reaches: str
+    passes: Callable[[Any], list[Any]]
+    """From the TVM target to the passes."""
+
+
+def _simplify(target: Any) -> list[Any]:
+    from tvm import relax
+
+    from edgekit.passes.fold_batch_norm import FoldBatchNorm
+    from edgekit.passes.fold_constants import FoldConstants
+
+    return [
+        relax.transform.CanonicalizeBindings(),
+        FoldConstants(),
+        FoldBatchNorm(),
+        relax.transform.DecomposeOpsForInference(),
+        FoldConstants(),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.DeadCodeElimination(),
+    ]
+
+
+def _legalize(target: Any) -> list[Any]:
+    from tvm import relax
+
+    return [
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        relax.transform.LegalizeOps(),
+    ]
+
+
+def _fuse(target: Any) -> list[Any]:
+    from tvm import relax
+
+    return [
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        relax.transform.DeadCodeElimination(),
+    ]
+
+
+def _lower(target: Any) -> list[Any]:
+    from tvm import relax
+
+    return [
+        relax.transform.RewriteDataflowReshape(),
+        relax.transform.ToNonDataflow(),
+        relax.transform.RemovePurityChecking(),
+        relax.transform.CallTIRRewrite(),
+    ]
+
+
+def _plan(target: Any) -> list[Any]:
+    from tvm import relax
+
+    return [
+        relax.transform.StaticPlanBlockMemory(),
+        relax.transform.LowerAllocTensor(),
+        relax.transform.KillAfterLastUse(),
+        relax.transform.LowerRuntimeBuiltin(),
+        relax.transform.ComputePrimValue(),
+        relax.transform.VMShapeLower(),
+        relax.transform.AttachGlobalSymbol(),
+    ]
+
+
+SIMPLIFY = Phase("simplify", "batch norm and constants folded, dead code gone", _simplify)
+
+PHASES: tuple[Phase, ...] = (
+    SIMPLIFY,
+    Phase("legalize", "every operator is a loop nest", _legalize),
+    Phase("fuse", "neighbouring loop nests are one function", _fuse),
+    Phase("lower", "calls write into buffers", _lower),
+    Phase("plan", "buffers are planned and freed; the VM's own form", _plan),
+)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What TVM hands back, before the board's own linker has seen it."""
+
+    executable: Any
+    kernels: tuple[str, ...]
+    """The fused functions, in the order they were made."""
+
+
+def compile_model(
+    model: Model, target: Target, *, dump_ir: Path | None = None, events: Events = SILENT
+) -> Compiled:
+    """Run every phase for `target`, then TVM's code generator."""
+    tvm = load_tvm()
+    tvm_target = tvm.target.Target(target.as_json())
+    dump = _dumper(dump_ir)
+    dump("imported", model.module)
+    module = model.module
+    with events.stage("compile", total=len(PHASES) + 1) as stage, tvm_target:
+        for phase in PHASES:
+            module = _apply(phase, module, tvm_target)
+            dump(phase.name, module)
+            stage.advance(detail=phase.name)
+        kernels = tuple(
+            variable.name_hint
+            for variable, function in module.functions_items()
+            if isinstance(function, tvm.tirx.PrimFunc)
+        )
+        executable = _guarded(
+            "code generation", lambda: tvm.relax.build(module, tvm_target, relax_pipeline=None)
+        )
+        stage.advance(detail="code generation")
+        stage.result = f"{len(kernels)} kernels"
+    return Compiled(executable, kernels)
+
+
+def simplified(model: Model) -> Any:
+    """The Relax module after the first phase: what inspection counts on."""
+    load_tvm()
+    return _apply(SIMPLIFY, model.module, None)
+
+
+def _apply(phase: Phase, module: Any, target: Any) -> Any:
+    from tvm.transform import Sequential
+
+    return _guarded(f"phase {phase.name}", lambda: Sequential(phase.passes(target))(module))
+
+
+def _guarded(what: str, work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except EdgekitError:
+        raise
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise BuildError(
+            f"TVM failed in {what}: {lines[-1] if lines else type(error).__name__}",
+            hint="run again with --dump-ir DIR to see the module before it, --debug for more",
+            details=tuple(lines[-8:]),
+        ) from error
+
+
+def _dumper(folder: Path | None) -> Callable[[str, Any], None]:
+    if folder is None:
+        return lambda name, module: None
+    target_folder = folder
+    written: list[str] = []
+    with storage_errors("write the IR", target_folder):
+        target_folder.mkdir(parents=True, exist_ok=True)
+
+    def dump(name: str, module: Any) -> None:
+        file = target_folder / f"{len(written)}-{name}.py"
+        with storage_errors("write the IR", file):
+            write_atomically(file, module.script(show_meta=False))
+        written.append(name)
+
+    return dump
