@@ -1,0 +1,62 @@
+"""What goes into a model: seeded reference inputs, and samples from a user's files."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edgekit.arrays import Array, numpy_dtype
+from edgekit.errors import UnsupportedModelError
+from edgekit.tensors import TensorSpec
+
+_LARGEST_INPUT_BYTES = 4 << 30
+
+
+def reference_inputs(specs: Sequence[TensorSpec], seed: int) -> dict[str, Array]:
+    """The same inputs for the same specs and seed, on every machine and numpy.
+
+    Floats lie in [-1, 1). Quantised tensors and the small integer types (8 and 16 bits) take
+    their whole range. Wider integers are 0 or 1: they are mostly indices, masks or token numbers,
+    for which those two are always in range.
+    """
+    return {spec.name: _reference_input(spec, seed) for spec in specs}
+
+
+def _reference_input(spec: TensorSpec, seed: int) -> Array:
+    dtype = numpy_dtype(spec.dtype)
+    if spec.elements * dtype.itemsize > _LARGEST_INPUT_BYTES:
+        raise UnsupportedModelError(
+            f"the input {spec.name} of shape {spec.shape} takes more than 4 GiB",
+            hint="give the model a smaller --shape",
+        )
+    bits = _random_bits(spec, seed)
+    if dtype.kind == "b":
+        values: Array = (bits & np.uint64(1)).astype(dtype)
+    elif dtype.kind in "iu":
+        low, high = _integer_range(spec, dtype)
+        values = ((bits % np.uint64(high - low + 1)).astype(np.int64) + low).astype(dtype)
+    else:
+        unit = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        values = (unit * 2.0 - 1.0).astype(dtype)
+    return values.reshape(spec.shape)
+
+
+def _random_bits(spec: TensorSpec, seed: int) -> npt.NDArray[np.uint64]:
+    # Raw bits of a named generator: numpy promises their stability, but not that of the methods
+    # of Generator, and two builds must give the same bytes. The name is part of the seed so that
+    # inputs of one shape differ, whatever their order.
+    source = np.random.PCG64([seed & 0xFFFFFFFFFFFFFFFF, zlib.crc32(spec.name.encode())])
+    return np.asarray(source.random_raw(spec.elements), dtype=np.uint64)
+
+
+def _integer_range(spec: TensorSpec, dtype: np.dtype[Any]) -> tuple[int, int]:
+    if dtype.itemsize <= 2:
+        limits = np.iinfo(dtype)
+        return int(limits.min), int(limits.max)
+    if spec.quantization is not None:
+        return (-1000 if dtype.kind == "i" else 0), 1000
+    return 0, 1
