@@ -1,0 +1,62 @@
+# Every target that needs the virtual environment sets it up first; the second time costs nothing.
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+# TVM takes half a gigabyte a process: more than four at once gains little.
+WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
+export EDGEKIT_VENV := $(VENV)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow test-all lint format coverage bench node-tests model-tests \
+        test-pythons dist clean distclean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install everything needed into .venv (the other targets do this by themselves)
+	@scripts/setup
+
+demo: setup ## Train a small model, build it, run it here, prove it and time it; then from the cache
+	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/digits/demo
+
+test: setup ## Run the tests
+	$(PYTEST) -n $(WORKERS)
+
+test-slow: setup ## Run the tests that take more than half a minute each
+	$(PYTEST) -m slow
+
+test-all: test test-slow node-tests model-tests ## Run every test there is
+
+lint: setup ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: setup ## Put the code into the project's style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+coverage: setup ## Run the tests and say which lines none of them reached
+	$(PYTEST) -n $(WORKERS) --cov --cov-report=term-missing:skip-covered
+
+bench: setup ## Print the figures that the docs quote
+	$(BIN)/python benchmarks/startup.py
+
+node-tests: setup ## Run every operator test that the onnx package ships (10 minutes or more)
+	$(PYTEST) -n $(WORKERS) -m nodes
+
+model-tests: setup ## Run real trained models
+	$(PYTEST) -m models
+
+test-pythons: ## Run the unit tests under every supported Python found on this machine
+	@scripts/test-pythons
+
+dist: setup ## Build the wheel and the source distribution into dist/
+	$(BIN)/python -m build --installer pip --outdir dist
+
+clean: ## Delete what building and testing left behind
+	rm -rf build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+distclean: clean ## Delete the virtual environments too
+	rm -rf .venv .venv-3.*
