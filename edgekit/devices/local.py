@@ -1,0 +1,158 @@
+"""This machine as a device: every model runs in a child process, so a crash is only reported."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.devices.base import BenchPlan, BenchSamples, MemoryUse, RunResult
+from edgekit.errors import BundleError, DeviceError, MissingToolError
+from edgekit.events import SILENT, Events
+from edgekit.metrics import HostState
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+    from edgekit.bundle import Bundle
+    from edgekit.devices.frames import Frame
+    from edgekit.devices.worker_process import WorkerProcess
+
+DEFAULT_TIMEOUT_SECONDS = 600.0
+"""Without a sign of life: neither loading nor one inference should take as long."""
+
+_ELF_MACHINE = slice(18, 20)
+
+
+@dataclass(frozen=True)
+class LocalDevice:
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
+    name: str = field(default="local", init=False)
+
+    def run(
+        self, bundle: Bundle, inputs: Mapping[str, Array], *, events: Events = SILENT
+    ) -> RunResult:
+        (result,) = self.run_all(bundle, [inputs], events=events)
+        return result
+
+    def run_all(
+        self, bundle: Bundle, samples: Iterable[Mapping[str, Array]], *, events: Events = SILENT
+    ) -> Iterator[RunResult]:
+        with self._loaded(bundle, threads=None) as (worker, _):
+            for sample in samples:
+                arrays = _in_order(bundle, sample)
+                (frame,) = worker.ask("running", {"do": "run"}, arrays)
+                outputs = _named_outputs(bundle, frame)
+                yield RunResult(outputs, frame.message["nanoseconds"] / 1e9)
+
+    def bench(
+        self,
+        bundle: Bundle,
+        inputs: Mapping[str, Array],
+        plan: BenchPlan,
+        *,
+        events: Events = SILENT,
+    ) -> BenchSamples:
+        message = {
+            "do": "bench",
+            "warmup": plan.warmup,
+            "runs": plan.runs,
+            "seconds": plan.seconds,
+        }
+        total = plan.warmup + plan.runs if plan.seconds == 0 else None
+        with (
+            self._loaded(bundle, plan.threads) as (worker, threads),
+            events.stage(f"measuring on {self.name}", total) as stage,
+        ):
+            done = 0
+            for frame in worker.ask("being measured", message, _in_order(bundle, inputs)):
+                if "progress" not in frame.message:
+                    stage.result = f"{frame.arrays[0].size} runs"
+                    return _samples_of(frame, threads)
+                before = plan.warmup if frame.message["phase"] == "measuring" else 0
+                now = before + int(frame.message["progress"])
+                stage.advance(now - done, frame.message["phase"])
+                done = now
+        raise DeviceError("the measurement gave no answer", hint="report this: it is a bug")
+
+    @contextmanager
+    def _loaded(self, bundle: Bundle, threads: int | None) -> Iterator[tuple[WorkerProcess, int]]:
+        from edgekit.devices.worker_process import started_worker
+
+        _check_machine(bundle)
+        arguments = ["edgekit.devices.local_worker", str(os.getpid()), str(_runtime_library())]
+        environment = {} if threads is None else {"TVM_NUM_THREADS": str(threads)}
+        with started_worker(arguments, environment, self.name, self.timeout) as worker:
+            load = {"do": "load", "library": str(bundle.library.resolve())}
+            (frame,) = worker.ask("loading", load)
+            yield worker, int(frame.message["threads"])
+
+
+def _runtime_library() -> Path:
+    """TVM's runtime, found without importing TVM."""
+    found = importlib.util.find_spec("tvm")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        library = Path(folder) / "lib" / "libtvm_runtime.so"
+        if library.is_file():
+            return library
+    raise MissingToolError(
+        "TVM's runtime library is not installed",
+        hint="pip install --force-reinstall edgekit brings the versions that belong together",
+    )
+
+
+def _check_machine(bundle: Bundle) -> None:
+    """Refuse a library for another CPU family with a sentence, before the loader does."""
+    with bundle.library.open("rb") as library:
+        header = library.read(64)
+    with Path("/proc/self/exe").open("rb") as ourselves:
+        ours = ourselves.read(64)
+    if header[:4] != b"\x7fELF":
+        raise BundleError(
+            f"the library of the bundle {bundle.path} is not a shared library",
+            hint="build the bundle again",
+        )
+    if header[_ELF_MACHINE] != ours[_ELF_MACHINE] or header[4] != ours[4]:
+        raise DeviceError(
+            f"the bundle was built for the board {bundle.manifest.board.name}, whose code does not "
+            f"run on this machine ({platform.machine()})",
+            hint="build it again with --board local",
+        )
+
+
+def _in_order(bundle: Bundle, inputs: Mapping[str, Array]) -> list[Array]:
+    return [inputs[entry.spec.name] for entry in bundle.manifest.inputs]
+
+
+def _named_outputs(bundle: Bundle, frame: Frame) -> dict[str, Array]:
+    specs = [entry.spec for entry in bundle.manifest.outputs]
+    found = [(array.dtype.name, array.shape) for array in frame.arrays]
+    promised = [(spec.dtype, spec.shape) for spec in specs]
+    if found != promised:
+        raise BundleError(
+            f"the model returned {_described(found)} where its manifest promises "
+            f"{_described(promised)}",
+            hint="the library and the manifest do not belong together; build the bundle again",
+        )
+    return {spec.name: array for spec, array in zip(specs, frame.arrays, strict=True)}
+
+
+def _described(tensors: list[tuple[str, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in tensors) or "nothing"
+
+
+def _samples_of(frame: Frame, threads: int) -> BenchSamples:
+    message = frame.message
+    return BenchSamples(
+        nanoseconds=tuple(int(value) for value in frame.arrays[0]),
+        warmup=message["warmup"],
+        threads=threads,
+        memory=MemoryUse(message["memory_before"], message["memory_peak"]),
+        host_before=HostState(**message["host_before"]),
+        host_after=HostState(**message["host_after"]),
+        preemptions=message["preemptions"],
+    )

@@ -1,0 +1,210 @@
+"""A child process that runs a model: started, spoken to, and explained when it dies."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from edgekit.arrays import Array
+from edgekit.devices.frames import Frame, encode_frame, read_frame
+from edgekit.errors import DeviceError
+
+_KEPT_STDERR_LINES = 200
+_SHOWN_STDERR_LINES = 12
+_LONGEST_STDERR_LINE = 4096
+_SECONDS_TO_DIE = 10
+
+_SIGNAL_MEANINGS: Mapping[int, str] = {
+    signal.SIGSEGV: "it touched memory that is not its own",
+    signal.SIGBUS: "it touched memory that is not there",
+    signal.SIGILL: "it used an instruction that this CPU does not have",
+    signal.SIGFPE: "an integer was divided by zero",
+    signal.SIGABRT: "it gave up by itself",
+    signal.SIGKILL: "it was killed from outside",
+}
+_SIGNAL_HINTS: Mapping[int, str] = {
+    signal.SIGILL: "the bundle was built for another CPU; build it again with --board local",
+    signal.SIGKILL: "most likely memory ran out; free some, or use a smaller model or --shape",
+    signal.SIGFPE: "check the model's integer divisions, and the inputs they divide by",
+}
+_HINT_FOR_A_CRASH = (
+    "this is a fault in compiled code, not in your input's form: build the model again, "
+    "and report it with the model if it stays"
+)
+
+
+class WorkerProcess:
+    """Speaks frames with one child. Use through `started_worker`, which always ends it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], place: str, timeout: float) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._place = place
+        self._timeout = timeout
+        self._requests = process.stdin.fileno()
+        self._responses = process.stdout.fileno()
+        os.set_blocking(self._requests, False)
+        self._stderr: deque[str] = deque(maxlen=_KEPT_STDERR_LINES)
+        self._stderr_reader = threading.Thread(
+            target=_keep_lines, args=(process.stderr, self._stderr), daemon=True
+        )
+        self._stderr_reader.start()
+
+    def ask(
+        self, doing: str, message: Mapping[str, object], arrays: Sequence[Array] = ()
+    ) -> Iterator[Frame]:
+        """Send a request and yield its progress frames, then its answer, the last.
+
+        `doing` ends the sentence "the model crashed while …".
+        """
+        try:
+            self._send(doing, message, arrays)
+            while True:
+                frame = self._receive(doing)
+                if "error" in frame.message:
+                    raise self._refused(doing, str(frame.message["error"]))
+                yield frame
+                if "progress" not in frame.message:
+                    return
+        except (EOFError, BrokenPipeError) as error:
+            raise self._died(doing) from error
+
+    def end(self) -> None:
+        """Kill the child, whatever it is doing, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+        self._stderr_reader.join(timeout=_SECONDS_TO_DIE)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def _send(self, doing: str, message: Mapping[str, object], arrays: Sequence[Array]) -> None:
+        deadline = time.monotonic() + self._timeout
+        for piece in encode_frame(message, arrays):
+            rest = memoryview(piece)
+            while rest:
+                self._wait_for(self._requests, select.POLLOUT, doing, deadline)
+                rest = rest[os.write(self._requests, rest) :]
+
+    def _receive(self, doing: str) -> Frame:
+        deadline = time.monotonic() + self._timeout
+        return read_frame(lambda buffer: self._fill(buffer, doing, deadline))
+
+    def _fill(self, buffer: memoryview, doing: str, deadline: float) -> None:
+        done = 0
+        while done < len(buffer):
+            self._wait_for(self._responses, select.POLLIN, doing, deadline)
+            count = os.readv(self._responses, [buffer[done:]])
+            if count == 0:
+                raise EOFError
+            done += count
+
+    def _wait_for(self, descriptor: int, event: int, doing: str, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(descriptor, event)
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise DeviceError(
+                f"the model on {self._place} gave no sign of life for {self._timeout:g} s "
+                f"while {doing}",
+                hint="give it longer with --timeout, or check whether the machine is overloaded",
+                details=self._last_words(),
+            )
+
+    def _refused(self, doing: str, reason: str) -> DeviceError:
+        first, *rest = reason.strip().splitlines() or ["no reason given"]
+        return DeviceError(
+            f"the model failed on {self._place} while {doing}: {first}",
+            hint="check that the bundle was built by this version of edgekit, for this board",
+            details=(*rest[:_SHOWN_STDERR_LINES], *self._last_words()),
+        )
+
+    def _died(self, doing: str) -> DeviceError:
+        try:
+            code = self._process.wait(timeout=_SECONDS_TO_DIE)
+        except subprocess.TimeoutExpired:
+            return DeviceError(
+                f"the model's process on {self._place} closed its connection while {doing}",
+                hint="the model may have closed file descriptors that are not its own",
+                details=self._last_words(),
+            )
+        self._stderr_reader.join(timeout=_SECONDS_TO_DIE)
+        if code >= 0:
+            return DeviceError(
+                f"the model ended its process on {self._place} with exit code {code} while {doing}",
+                hint="the last lines that it wrote say more, if it wrote any",
+                details=self._last_words(),
+            )
+        number = -code
+        known = number in signal.valid_signals()
+        name = signal.Signals(number).name if known else f"signal {number}"
+        meaning = _SIGNAL_MEANINGS.get(number) or signal.strsignal(number) or "no meaning known"
+        return DeviceError(
+            f"the model crashed on {self._place} while {doing}: {name} ({meaning})",
+            hint=_SIGNAL_HINTS.get(number, _HINT_FOR_A_CRASH),
+            details=self._last_words(),
+        )
+
+    def _last_words(self) -> tuple[str, ...]:
+        told = [line for line in self._stderr if line.strip() and not _is_python_frame(line)]
+        return tuple(told[-_SHOWN_STDERR_LINES:])
+
+
+@contextmanager
+def started_worker(
+    arguments: Sequence[str], environment: Mapping[str, str], place: str, timeout: float
+) -> Iterator[WorkerProcess]:
+    """Run `python -m ARGUMENTS` until the block ends, however it ends, Ctrl-C included."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        cwd="/",  # -m puts the working directory on the path: not one that a user happens to be in
+        env={**os.environ, **environment, "PYTHONPATH": _python_path()},
+        start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
+    )
+    worker = None
+    try:
+        worker = WorkerProcess(process, place, timeout)
+        yield worker
+    finally:
+        if worker is not None:
+            worker.end()
+        else:
+            process.kill()
+            process.wait()
+
+
+def _python_path() -> str:
+    """Where the child finds this very edgekit, even when it runs from a checkout."""
+    ours = str(Path(__file__).resolve().parents[2])
+    inherited = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([ours, inherited] if inherited else [ours])
+
+
+def _keep_lines(stream: IO[bytes], lines: deque[str]) -> None:
+    with stream:
+        while line := stream.readline(_LONGEST_STDERR_LINE):
+            lines.append(line.decode(errors="replace").rstrip())
+
+
+def _is_python_frame(line: str) -> bool:
+    """A frame of the interpreter in the runtime's native backtrace: never what crashed."""
+    return line.startswith('  File "') and any(
+        part in line
+        for part in ("/Python/", "Python/", "Objects/", "Modules/", "<unknown>", "/Include/")
+    )
