@@ -78,6 +78,26 @@ def replace_directory(final: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def scratch_directory(parent: Path) -> Iterator[Path]:
+    """A folder inside `parent` for the time of the block; a killed process's one is swept."""
+    parent.mkdir(parents=True, exist_ok=True)
+    sweep_leftovers(parent, "scratch")
+    with _temporary_directory(parent / "scratch") as temporary:
+        yield temporary
+
+
+def clear_directory(folder: Path) -> None:
+    """Remove everything in `folder`, and keep the folder."""
+    for item in folder.iterdir():
+        _remove(item)
+
+
+def free_space(folder: Path) -> int:
+    """Bytes that this user may still write on the file system of `folder`."""
+    return shutil.disk_usage(folder).free
+
+
 def sweep_leftovers(folder: Path, final_name: str | None = None) -> int:
     """Remove the temporary folders and files of processes that are gone; says how many.
 
@@ -123,14 +143,17 @@ def safe_join(root: Path, relative: str) -> Path:
 
 @contextmanager
 def storage_errors(doing: str, path: Path) -> Iterator[None]:
-    """Around file operations only: what the file system refuses becomes a StorageError."""
+    """Around file operations only: what the file system refuses becomes a StorageError.
+
+    `doing` is what was to be done: "write the manifest".
+    """
     try:
         yield
     except OSError as error:
         if error.errno is None:
             raise
         raise StorageError(
-            f"{doing} failed at {error.filename or path}: {os.strerror(error.errno)}",
+            f"could not {doing} at {error.filename or path}: {os.strerror(error.errno).lower()}",
             hint=_STORAGE_HINTS.get(error.errno, "check the path and the file system it is on"),
         ) from error
 
@@ -182,6 +205,7 @@ _STORAGE_HINTS = {
     errno.ENAMETOOLONG: "choose a shorter path",
     errno.ENOTDIR: "a part of the path is a file; choose another path",
     errno.EISDIR: "the path is a folder; choose another path",
+    errno.EBUSY: "the folder is in use, as a mount point perhaps; choose a folder inside it",
     errno.ENOENT: "check that the path exists and that nothing else is removing it",
 }
 

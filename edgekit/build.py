@@ -1,0 +1,265 @@
+"""From a model file to a bundle: the verb that calls the rooms in their order."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.board import Board
+from edgekit.bundle import (
+    LIBRARY_NAME,
+    BoardEntry,
+    Bundle,
+    InputEntry,
+    Manifest,
+    ModelEntry,
+    OracleEntry,
+    OutputEntry,
+    ToolchainEntry,
+    Versions,
+    describe_file,
+    foreign_file,
+    open_bundle,
+    write_archive,
+    write_manifest,
+    write_tensor,
+)
+from edgekit.cross.toolchain import Compiler, Toolchain, find_compiler
+from edgekit.errors import BuildError, ProjectError, UsageError
+from edgekit.events import SILENT, Events
+from edgekit.files import replace_directory, storage_errors
+from edgekit.fingerprint import build_key, installed_version
+from edgekit.manifest import SCHEMA_VERSION
+from edgekit.model import Model, ModelSource, import_model
+from edgekit.preprocess import Preprocess
+from edgekit.reuse import Order, make, reuse_or_make
+from edgekit.version import __version__
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+    from edgekit.oracle import Oracle
+    from edgekit.tensors import TensorSpec
+
+
+_REPRODUCIBLE = (
+    "the same model, options, board, compiler and versions give the same library and manifest; "
+    "the expected outputs are the oracle's, whose last bits may differ on another kind of CPU"
+)
+_NOT_REPRODUCIBLE = "the compiler wrote the name of a temporary folder into the library"
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """Everything that decides what a build gives."""
+
+    source: ModelSource
+    board: Board
+    toolchain: Toolchain
+    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
+    """How images become inputs, by input name; goes into the manifest."""
+    seed: int = 0
+    """Of the reference inputs."""
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    bundle: Bundle
+    from_cache: bool
+    seconds: float
+    archive: Path | None
+
+
+def build(
+    request: BuildRequest,
+    out: Path,
+    *,
+    archive: bool = False,
+    dump_ir: Path | None = None,
+    use_cache: bool = True,
+    events: Events = SILENT,
+) -> BuildResult:
+    """Build a bundle in the folder `out`, and as `out`.zip beside it with `archive`.
+
+    What was at `out` is replaced in one step, if it was a bundle, and kept if anything fails.
+    With `dump_ir` the compiler runs even where the cache has its result.
+    """
+    started = time.perf_counter()
+    _check_board(request.board)
+    check_destination(out)
+    compiler = find_compiler(request.toolchain)
+    with storage_errors("write the bundle", out), replace_directory(out) as folder:
+        work = _Work(request, compiler, folder, dump_ir, events)
+        order = Order(
+            key=build_key(request, compiler),
+            title=f"{request.source.name} for {request.board.name}",
+            folder=folder,
+            make=lambda scratch: _make(work, scratch),
+        )
+        if use_cache:
+            from_cache = reuse_or_make(order, remake=dump_ir is not None, events=events)
+        else:
+            from_cache = False
+            make(order)
+    bundle = open_bundle(out)
+    zipped = out.resolve().with_name(out.resolve().name + ".zip") if archive else None
+    if zipped is not None:
+        write_archive(bundle.path, bundle.manifest, zipped)
+    return BuildResult(bundle, from_cache, time.perf_counter() - started, zipped)
+
+
+def check_destination(out: Path) -> None:
+    """Refuse to replace what no build has made, before any work is done."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(
+            f"{out} is a file, and a bundle is a folder",
+            hint="choose another folder with -o; --zip adds a single file beside it",
+        )
+    if not out.is_dir():
+        return
+    with storage_errors("look into the output folder", out):
+        foreign = foreign_file(out)
+    if foreign is not None:
+        raise UsageError(
+            f"{out} holds {foreign!r}, which is no part of a bundle and would be lost",
+            hint="choose a folder that is new, empty or a bundle, or move that file away",
+        )
+    if os.path.ismount(out):
+        raise UsageError(
+            f"{out} is a mount point, which can't be replaced in one step",
+            hint=f"choose a folder inside it, such as {out / 'bundle'}",
+        )
+
+
+def _check_board(board: Board) -> None:
+    if board.kind == "baremetal":
+        raise UsageError(
+            f"{board.name} is a bare-metal board, and this edgekit builds for Linux boards only",
+            hint="edgekit boards says which is which",
+        )
+
+
+@dataclass(frozen=True)
+class _Work:
+    request: BuildRequest
+    compiler: Compiler
+    folder: Path
+    """Where the bundle comes into being."""
+    dump_ir: Path | None
+    events: Events
+
+
+def _make(work: _Work, scratch: Path) -> None:
+    """Import, compile, link, and write the bundle into the staging folder."""
+    request, events = work.request, work.events
+    model = import_model(request.source, events)
+    for repair in model.repairs:
+        events.note(repair)
+    _check_preprocess(request.preprocess, model.inputs)
+    oracle, inputs, outputs = _expect(request, model, events)
+    _link(work, model, scratch)
+    _write_bundle(work, model, oracle, inputs, outputs, _is_free_of(scratch, work.folder))
+
+
+def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[TensorSpec]) -> None:
+    names = [spec.name for spec in inputs]
+    for name in preprocess:
+        if name not in names:
+            raise ProjectError(
+                f"a preprocessing is declared for {name!r}, which is no input of the model",
+                hint=f"its inputs are {', '.join(names)}",
+            )
+
+
+def _expect(
+    request: BuildRequest, model: Model, events: Events
+) -> tuple[Oracle, dict[str, Array], dict[str, Array]]:
+    """The reference inputs, and what somebody other than TVM says comes out."""
+    from edgekit.inputs import reference_inputs
+    from edgekit.oracle import oracle_for
+
+    inputs = reference_inputs(model.inputs, request.seed)
+    with events.stage("compute the expected outputs") as stage:
+        oracle = oracle_for(request.source)
+        outputs = oracle.run(inputs)
+        stage.result = f"by {oracle.name} {oracle.version}"
+    for spec in model.outputs:
+        _check_agreement(spec, outputs.get(spec.name), oracle)
+    return oracle, inputs, outputs
+
+
+def _check_agreement(spec: TensorSpec, array: Array | None, oracle: Oracle) -> None:
+    found = "no such output" if array is None else f"{array.dtype.name}{list(array.shape)}"
+    expected = f"{spec.dtype}{list(spec.shape)}"
+    if found != expected:
+        raise BuildError(
+            f"edgekit takes the output {spec.name!r} for {expected}, {oracle.name} gives {found}",
+            hint="this is an error in edgekit's importer: please report it with the model",
+        )
+
+
+def _is_free_of(scratch: Path, folder: Path) -> bool:
+    """Whether no name that was made up for this build got into the library."""
+    library = (folder / LIBRARY_NAME).read_bytes()
+    return not any(os.fsencode(name.name) in library for name in (scratch, folder))
+
+
+def _link(work: _Work, model: Model, scratch: Path) -> None:
+    from edgekit.cross.link import link_shared_library
+    from edgekit.pipeline import compile_model
+
+    request = work.request
+    compiled = compile_model(model, request.board.target, dump_ir=work.dump_ir, events=work.events)
+    library = work.folder / LIBRARY_NAME
+    with work.events.stage("link the library") as stage:
+        link_shared_library(compiled.executable, request.toolchain, work.compiler, library, scratch)
+        stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {work.compiler.path.name}"
+
+
+def _write_bundle(
+    work: _Work,
+    model: Model,
+    oracle: Oracle,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    reproducible: bool,
+) -> None:
+    request, folder = work.request, work.folder
+    files = [describe_file(folder, LIBRARY_NAME, "library")]
+    input_entries, output_entries = [], []
+    for i, spec in enumerate(model.inputs):
+        name = f"reference/input-{i}.npy"
+        write_tensor(folder / name, inputs[spec.name])
+        files.append(describe_file(folder, name, "reference-input"))
+        input_entries.append(InputEntry(spec, request.preprocess.get(spec.name), name))
+    for i, spec in enumerate(model.outputs):
+        name = f"reference/output-{i}.npy"
+        write_tensor(folder / name, outputs[spec.name])
+        files.append(describe_file(folder, name, "reference-output"))
+        output_entries.append(OutputEntry(spec, name))
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION,
+        edgekit_version=__version__,
+        model=ModelEntry(
+            request.source.name,
+            request.source.format,
+            request.source.sha256,
+            request.source.path.name,
+        ),
+        board=BoardEntry(request.board.name, request.board.kind),
+        target=request.board.target.as_json(),
+        toolchain=ToolchainEntry(request.toolchain.name, work.compiler.banner),
+        versions=Versions(installed_version("apache-tvm"), installed_version("apache-tvm-ffi")),
+        oracle=OracleEntry(oracle.name, oracle.version),
+        seed=request.seed,
+        inputs=tuple(input_entries),
+        outputs=tuple(output_entries),
+        regions=(),
+        files=tuple(files),
+        reproducible=reproducible,
+        reproducible_note=_REPRODUCIBLE if reproducible else _NOT_REPRODUCIBLE,
+    )
+    write_manifest(folder, manifest)

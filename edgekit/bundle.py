@@ -1,0 +1,251 @@
+"""What a build leaves behind: a library, reference vectors, and a manifest that vouches for both.
+
+Knows no TVM. Whatever is opened was made elsewhere: every path, size and hash is checked first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.archive import is_archive, unpack_archive, write_archive
+from edgekit.errors import BundleError
+from edgekit.files import safe_join, sha256_bytes, sha256_file, storage_errors, write_atomically
+from edgekit.manifest import (
+    MANIFEST_LIMIT,
+    MANIFEST_NAME,
+    SCHEMA_VERSION,
+    BoardEntry,
+    FileEntry,
+    FileRole,
+    InputEntry,
+    Manifest,
+    ModelEntry,
+    OracleEntry,
+    OutputEntry,
+    Region,
+    ToolchainEntry,
+    Versions,
+    manifest_text,
+    parse_manifest,
+)
+from edgekit.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+__all__ = [
+    "MANIFEST_NAME",
+    "SCHEMA_VERSION",
+    "BoardEntry",
+    "Bundle",
+    "FileEntry",
+    "FileRole",
+    "InputEntry",
+    "Manifest",
+    "ModelEntry",
+    "OracleEntry",
+    "OutputEntry",
+    "Region",
+    "ToolchainEntry",
+    "Versions",
+    "copy_bundle",
+    "describe_file",
+    "foreign_file",
+    "open_bundle",
+    "write_archive",
+    "write_manifest",
+    "write_tensor",
+]
+
+LIBRARY_NAME = "model.so"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose every file was as its manifest says when it was opened."""
+
+    path: Path
+    manifest: Manifest
+    digest: str
+    """Of the manifest, and through it of every file: what identifies this bundle."""
+
+    @property
+    def library(self) -> Path:
+        (entry,) = (file for file in self.manifest.files if file.role == "library")
+        return self.path / entry.path
+
+    def reference_inputs(self) -> dict[str, Array]:
+        """The inputs that the expected outputs were computed from, by name."""
+        return {
+            entry.spec.name: _read_tensor(self.path / entry.reference, entry.spec)
+            for entry in self.manifest.inputs
+        }
+
+    def reference_outputs(self) -> dict[str, Array]:
+        """What the oracle computed, by name."""
+        return {
+            entry.spec.name: _read_tensor(self.path / entry.reference, entry.spec)
+            for entry in self.manifest.outputs
+        }
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Open a bundle's folder or .zip and check all of it; BundleError says what is wrong."""
+    if not path.exists():
+        raise BundleError(f"there is no bundle at {path}", hint="edgekit build MODEL makes one")
+    if path.is_file():
+        if not is_archive(path):
+            raise BundleError(
+                f"{path} is neither a bundle's folder nor its .zip",
+                hint="name the folder that edgekit build wrote",
+            )
+        return unpack_archive(path, _open_folder)
+    return _open_folder(path)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """The last step of making a bundle: without it, the folder is none."""
+    write_atomically(folder / MANIFEST_NAME, manifest_text(manifest))
+
+
+def describe_file(folder: Path, relative: str, role: FileRole) -> FileEntry:
+    file = safe_join(folder, relative)
+    return FileEntry(relative, sha256_file(file), file.stat().st_size, role)
+
+
+def write_tensor(file: Path, array: Array) -> None:
+    import numpy as np
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("xb") as stream:
+        np.lib.format.write_array(stream, array, allow_pickle=False)
+
+
+def copy_bundle(bundle: Bundle, folder: Path) -> None:
+    """Copy what belongs to the bundle, and check the copy."""
+    for name in (*(entry.path for entry in bundle.manifest.files), MANIFEST_NAME):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(bundle.path / name, target)
+    if _open_folder(folder).digest != bundle.digest:
+        raise _damaged(bundle.path, "it changed while it was copied")
+
+
+def foreign_file(folder: Path) -> str | None:
+    """A file in `folder` that no bundle put there; None where replacing it loses nothing.
+
+    A damaged bundle, or one of another schema version, is still nothing but a bundle.
+    """
+    listed = _listed_files(folder)
+    for current, folders, files in os.walk(folder):
+        links = [name for name in folders if (Path(current) / name).is_symlink()]
+        for name in [*files, *links]:
+            relative = (Path(current) / name).relative_to(folder).as_posix()
+            if relative not in listed:
+                return relative
+    return None
+
+
+def _listed_files(folder: Path) -> frozenset[str]:
+    from edgekit.manifest_reader import parse_json
+
+    try:
+        document = parse_json(_read_manifest_text(folder))
+    except BundleError:
+        return frozenset()
+    if not isinstance(document, dict) or not isinstance(document.get("schema_version"), int):
+        return frozenset()
+    files = document.get("files")
+    paths = [
+        file.get("path")
+        for file in (files if isinstance(files, list) else ())
+        if isinstance(file, dict)
+    ]
+    return frozenset([MANIFEST_NAME, *(path for path in paths if isinstance(path, str))])
+
+
+def _open_folder(folder: Path) -> Bundle:
+    text = _read_manifest_text(folder)
+    manifest = parse_manifest(text)
+    for entry in manifest.files:
+        _check_file(folder, entry)
+    return Bundle(folder, manifest, sha256_bytes(text))
+
+
+def _read_manifest_text(folder: Path) -> bytes:
+    file = folder / MANIFEST_NAME
+    try:
+        if not stat.S_ISREG(file.lstat().st_mode):
+            raise BundleError(
+                f"{file} is not a regular file", hint="get the bundle again from who built it"
+            )
+    except OSError as error:
+        raise BundleError(
+            f"{folder} is not a bundle: it has no {MANIFEST_NAME}",
+            hint="name the folder that edgekit build wrote",
+        ) from error
+    with storage_errors("read the manifest", file), file.open("rb") as stream:
+        text = stream.read(MANIFEST_LIMIT + 1)
+    if len(text) > MANIFEST_LIMIT:
+        raise BundleError(
+            f"{file} is larger than {MANIFEST_LIMIT >> 20} MiB, which no manifest is",
+            hint="get the bundle again from who built it",
+        )
+    return text
+
+
+def _check_file(folder: Path, entry: FileEntry) -> None:
+    file = safe_join(folder, entry.path)
+    try:
+        found = file.lstat()
+    except OSError as error:
+        raise _damaged(folder, f"its file {entry.path} is missing") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise _damaged(folder, f"its {entry.path} is not a regular file")
+    if found.st_size != entry.size:
+        raise _damaged(
+            folder,
+            f"its file {entry.path} has {found.st_size} bytes, the manifest says {entry.size}",
+        )
+    with storage_errors("read the bundle", file):
+        digest = sha256_file(file)
+    if digest != entry.sha256:
+        raise _damaged(folder, f"the SHA-256 of its file {entry.path} is not the manifest's")
+
+
+def _damaged(folder: Path, what: str) -> BundleError:
+    return BundleError(
+        f"the bundle {folder} is damaged: {what}",
+        hint="build it again, or get it again from whoever built it",
+    )
+
+
+def _read_tensor(file: Path, spec: TensorSpec) -> Array:
+    """A reference vector of exactly this dtype and shape; the file is not trusted."""
+    import numpy as np
+
+    from edgekit.arrays import as_spec_dtype, numpy_dtype, read_npy_header
+
+    dtype = numpy_dtype(spec.dtype)
+    bundle = file.parent.parent
+    with storage_errors("read the reference vectors", file), file.open("rb") as stream:
+        try:
+            header = read_npy_header(stream)
+            if header.shape != spec.shape or header.dtype.itemsize != dtype.itemsize:
+                raise ValueError(f"it holds {header.dtype}{list(header.shape)}")
+            if file.stat().st_size < spec.elements * dtype.itemsize:
+                raise ValueError("it is cut short")
+            stream.seek(0)
+            array = as_spec_dtype(np.load(stream, allow_pickle=False), spec.dtype)
+            if array.dtype != dtype:
+                raise ValueError(f"it holds {array.dtype}")
+        except ValueError as error:
+            raise _damaged(
+                bundle, f"{file.name} is not {spec.dtype}{list(spec.shape)} in .npy form: {error}"
+            ) from error
+    return array

@@ -1,0 +1,59 @@
+"""Running a compiler or another tool of a toolchain, and saying what it said when it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from edgekit.errors import BuildError, MissingToolError
+
+_LAST_LINES = 20
+
+
+def run_tool(command: Sequence[str], *, folder: Path, doing: str) -> str:
+    """Run a tool in `folder`; gives what it printed, BuildError where it fails.
+
+    The tool has a process group of its own, which goes with us: a compiler driver that is
+    killed alone would leave its linker running.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise MissingToolError(
+            f"{command[0]} cannot be started: {error.strerror}",
+            hint="edgekit doctor says what is missing and how to install it",
+        ) from error
+    try:
+        output = process.communicate()[0].decode(errors="replace")
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if process.returncode != 0:
+        raise _failure(command, process.returncode, output, doing)
+    return output
+
+
+def _failure(command: Sequence[str], status: int, output: str, doing: str) -> BuildError:
+    name = Path(command[0]).name
+    how = f"ended with status {status}" if status > 0 else f"was killed by signal {-status}"
+    lines = [line for line in output.splitlines() if line.strip()]
+    reason = next((line for line in lines if "error" in line.lower()), "it said nothing")
+    return BuildError(
+        f"{name} {how} while {doing}: {reason.strip()[:300]}",
+        hint="edgekit doctor checks the toolchain; the tool's last lines are below",
+        details=(*lines[-_LAST_LINES:], "command: " + " ".join(command)),
+    )

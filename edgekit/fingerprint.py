@@ -1,0 +1,80 @@
+"""The key of a build in the cache: a hash of everything that decides its bytes, and no more."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.files import sha256_bytes
+
+if TYPE_CHECKING:
+    from edgekit.build import BuildRequest
+    from edgekit.cross.toolchain import Compiler
+    from edgekit.model import ModelFormat
+
+_ALWAYS = ("apache-tvm", "apache-tvm-ffi", "numpy", "ml-dtypes")
+_BY_FORMAT: Mapping[ModelFormat, tuple[str, ...]] = {
+    "onnx": ("onnx", "onnxruntime"),
+    "tflite": ("tflite", "ai-edge-litert"),
+    "torch": ("torch",),
+}
+"""Importer and oracle: another version may give another module, or other expected outputs."""
+
+
+def build_key(request: BuildRequest, compiler: Compiler) -> str:
+    """The SHA-256 under which this build is cached."""
+    source, board, toolchain = request.source, request.board, request.toolchain
+    ingredients = {
+        "model": [source.format, source.path.name, source.sha256],
+        "board": [board.name, board.kind, board.target.as_json(), asdict(board.offload)],
+        "toolchain": [
+            toolchain.name,
+            toolchain.triple,
+            asdict(toolchain.tools),
+            toolchain.compile_flags,
+            toolchain.link_flags,
+            toolchain.sysroot,
+        ],
+        "compiler": [str(compiler.path), compiler.version, compiler.banner],
+        "preprocess": {
+            name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
+        },
+        "seed": request.seed,
+        "packages": [
+            [name, installed_version(name)] for name in (*_ALWAYS, *_BY_FORMAT[source.format])
+        ],
+        "edgekit": package_digest(),
+    }
+    return sha256_bytes(json.dumps(ingredients, sort_keys=True).encode())
+
+
+def installed_version(distribution: str) -> str:
+    """The version of an installed package, or "absent"; imports nothing."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "absent"
+
+
+@lru_cache(maxsize=1)
+def package_digest() -> str:
+    """Of edgekit's own files: whoever changes the compiler gets a new build, not an old one.
+
+    Profiles are left out: what matters of them is in the key, whichever file it came from.
+    """
+    root = Path(__file__).resolve().parent
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*")):
+        relative = file.relative_to(root)
+        is_profile = relative.parts[0] in ("boards", "toolchains")
+        if is_profile or "__pycache__" in relative.parts or not file.is_file():
+            continue
+        digest.update(f"{relative.as_posix()} {file.stat().st_size}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,313 @@
+"""What a bundle says about itself: `manifest.json`, written and read without trust.
+
+The text has one form only (key order, spacing, digest of everything else), so that two builds
+of the same thing write the same bytes and a changed byte anywhere is noticed. docs/bundle.md
+describes every key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from edgekit.arrays import DTYPES
+from edgekit.errors import BundleError
+from edgekit.files import sha256_bytes
+from edgekit.manifest_reader import Reader, parse_json
+from edgekit.preprocess import Preprocess
+from edgekit.tensors import Quantization, TensorSpec
+
+SCHEMA_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+MANIFEST_LIMIT = 16 << 20
+"""Bytes. No real manifest comes near; a hostile one may not fill the memory."""
+
+FileRole = Literal["library", "reference-input", "reference-output"]
+FILE_ROLES: tuple[FileRole, ...] = ("library", "reference-input", "reference-output")
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """Where the bundle came from; `sha256` is that of the model source (file, shapes, …)."""
+
+    name: str
+    format: str
+    sha256: str
+    file: str
+
+
+@dataclass(frozen=True)
+class BoardEntry:
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class ToolchainEntry:
+    name: str
+    compiler: str
+    """The first line of the compiler's --version."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    tvm: str
+    tvm_ffi: str
+
+
+@dataclass(frozen=True)
+class OracleEntry:
+    """Who computed the expected outputs."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class InputEntry:
+    spec: TensorSpec
+    preprocess: Preprocess | None
+    reference: str
+    """The path of the reference input inside the bundle."""
+
+
+@dataclass(frozen=True)
+class OutputEntry:
+    spec: TensorSpec
+    reference: str
+    """The path of the oracle's output inside the bundle."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Operators that a backend runs together, and why it got them."""
+
+    name: str
+    backend: str
+    operators: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    path: str
+    sha256: str
+    size: int
+    role: FileRole
+
+
+@dataclass(frozen=True)
+class Manifest:
+    schema_version: int
+    edgekit_version: str
+    model: ModelEntry
+    board: BoardEntry
+    target: str
+    """What TVM compiled for, as JSON text."""
+    toolchain: ToolchainEntry
+    versions: Versions
+    oracle: OracleEntry
+    seed: int
+    inputs: tuple[InputEntry, ...]
+    outputs: tuple[OutputEntry, ...]
+    regions: tuple[Region, ...]
+    files: tuple[FileEntry, ...]
+    reproducible: bool
+    reproducible_note: str
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """The one way to write this manifest."""
+    return _text_of(asdict(manifest))
+
+
+def parse_manifest(text: bytes) -> Manifest:
+    """The manifest that `manifest_text` wrote; BundleError for any other text."""
+    document = parse_json(text)
+    reader = Reader(document, "the manifest")
+    _check_schema(reader)
+    if text != _text_of({k: v for k, v in reader.table.items() if k != "digest"}).encode():
+        raise BundleError(
+            "the manifest was changed after it was written",
+            hint="build the bundle again, or get it again from whoever built it",
+        )
+    manifest = _read_manifest(reader)
+    _check_references(manifest)
+    return manifest
+
+
+def _text_of(document: Mapping[str, object]) -> str:
+    return _dump({**document, "digest": _digest_of(document)})
+
+
+def _digest_of(document: Mapping[str, object]) -> str:
+    return sha256_bytes(_dump(document).encode())
+
+
+def _dump(document: Mapping[str, object]) -> str:
+    try:
+        return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    except (ValueError, RecursionError) as error:
+        raise BundleError(
+            f"the manifest holds a value that JSON can't: {error}",
+            hint="every number in it must be finite",
+        ) from error
+
+
+def _check_schema(reader: Reader) -> None:
+    found = reader.integer("schema_version")
+    if found == SCHEMA_VERSION:
+        return
+    writer = reader.table.get("edgekit_version")
+    raise BundleError(
+        f"the bundle has schema version {found} (written by edgekit {ascii(writer)[:40]}); this "
+        f"edgekit reads version {SCHEMA_VERSION}",
+        hint="build the model again with this edgekit, or use the edgekit that wrote the bundle",
+    )
+
+
+def _read_manifest(reader: Reader) -> Manifest:
+    manifest = Manifest(
+        schema_version=reader.integer("schema_version"),
+        edgekit_version=reader.text("edgekit_version"),
+        model=_read_model(reader.child("model")),
+        board=_read_board(reader.child("board")),
+        target=reader.text("target"),
+        toolchain=_read_toolchain(reader.child("toolchain")),
+        versions=_read_versions(reader.child("versions")),
+        oracle=_read_oracle(reader.child("oracle")),
+        seed=reader.integer("seed"),
+        inputs=tuple(_read_input(item) for item in reader.children("inputs")),
+        outputs=tuple(_read_output(item) for item in reader.children("outputs")),
+        regions=tuple(_read_region(item) for item in reader.children("regions")),
+        files=tuple(_read_file(item) for item in reader.children("files")),
+        reproducible=reader.flag("reproducible"),
+        reproducible_note=reader.text("reproducible_note"),
+    )
+    reader.text("digest")
+    reader.close()
+    return manifest
+
+
+def _read_model(reader: Reader) -> ModelEntry:
+    entry = ModelEntry(
+        reader.text("name"), reader.text("format"), reader.sha256("sha256"), reader.text("file")
+    )
+    reader.close()
+    return entry
+
+
+def _read_board(reader: Reader) -> BoardEntry:
+    entry = BoardEntry(reader.text("name"), reader.text("kind"))
+    reader.close()
+    return entry
+
+
+def _read_toolchain(reader: Reader) -> ToolchainEntry:
+    entry = ToolchainEntry(reader.text("name"), reader.text("compiler"))
+    reader.close()
+    return entry
+
+
+def _read_versions(reader: Reader) -> Versions:
+    entry = Versions(reader.text("tvm"), reader.text("tvm_ffi"))
+    reader.close()
+    return entry
+
+
+def _read_oracle(reader: Reader) -> OracleEntry:
+    entry = OracleEntry(reader.text("name"), reader.text("version"))
+    reader.close()
+    return entry
+
+
+def _read_input(reader: Reader) -> InputEntry:
+    preprocess = reader.optional_child("preprocess")
+    entry = InputEntry(
+        spec=_read_spec(reader.child("spec")),
+        preprocess=None if preprocess is None else preprocess.preprocess(),
+        reference=reader.text("reference"),
+    )
+    reader.close()
+    return entry
+
+
+def _read_output(reader: Reader) -> OutputEntry:
+    entry = OutputEntry(_read_spec(reader.child("spec")), reader.text("reference"))
+    reader.close()
+    return entry
+
+
+def _read_region(reader: Reader) -> Region:
+    entry = Region(
+        name=reader.text("name"),
+        backend=reader.text("backend"),
+        operators=reader.texts("operators"),
+        reason=reader.text("reason"),
+    )
+    reader.close()
+    return entry
+
+
+def _read_file(reader: Reader) -> FileEntry:
+    entry = FileEntry(
+        path=reader.text("path"),
+        sha256=reader.sha256("sha256"),
+        size=reader.count("size"),
+        role=reader.word("role", FILE_ROLES),
+    )
+    reader.close()
+    return entry
+
+
+def _read_spec(reader: Reader) -> TensorSpec:
+    quantization = reader.optional_child("quantization")
+    spec = TensorSpec(
+        name=reader.text("name"),
+        dtype=reader.word("dtype", DTYPES),
+        shape=reader.counts("shape"),
+        quantization=None if quantization is None else _read_quantization(quantization),
+    )
+    reader.close()
+    return spec
+
+
+def _read_quantization(reader: Reader) -> Quantization:
+    scales = reader.numbers("scales")
+    zero_points = reader.integers("zero_points")
+    if not scales or len(scales) != len(zero_points):
+        reader.refuse(f"{len(scales)} scales and {len(zero_points)} zero points")
+    axis = reader.optional_integer("axis")
+    reader.close()
+    return Quantization(scales, zero_points, axis)
+
+
+def _check_references(manifest: Manifest) -> None:
+    """Files named once, by one role each, and those that inputs and outputs name are there."""
+    roles: dict[str, FileRole] = {}
+    for file in manifest.files:
+        if file.path in roles or file.path == MANIFEST_NAME:
+            raise _inconsistent(f"names the file {file.path!a} twice")
+        roles[file.path] = file.role
+    if list(roles.values()).count("library") != 1:
+        raise _inconsistent("must name one library")
+    wanted: list[tuple[str, FileRole]] = [(i.reference, "reference-input") for i in manifest.inputs]
+    wanted += [(output.reference, "reference-output") for output in manifest.outputs]
+    for path, role in wanted:
+        if roles.get(path) != role:
+            raise _inconsistent(f"lists no {role} file {path!a}")
+    for kind, names in (
+        ("input", [entry.spec.name for entry in manifest.inputs]),
+        ("output", [entry.spec.name for entry in manifest.outputs]),
+    ):
+        if len(set(names)) != len(names):
+            raise _inconsistent(f"has two {kind}s of one name")
+
+
+def _inconsistent(what: str) -> BundleError:
+    return BundleError(
+        f"the manifest {what}",
+        hint="build the bundle again, or get it again from whoever built it",
+    )
