@@ -1,0 +1,59 @@
+"""The command line: a table of commands, each imported when it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+from edgekit.cli.options import Group, add_global_flags
+from edgekit.version import __version__
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command, the module whose `command` it is, and what it does in one line."""
+
+    name: str
+    module: str
+    help: str
+
+
+COMMANDS: tuple[Entry, ...] = (
+    Entry("inspect", "edgekit.cli.inspect", "Show what is in a model and whether it can be built."),
+)
+"""In the order in which a newcomer meets them."""
+
+
+class CommandTable(Group):
+    """Answers --help from the table, so that it imports no command."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [entry.name for entry in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for entry in COMMANDS:
+            if entry.name == cmd_name:
+                command = import_module(entry.module).command
+                assert isinstance(command, click.Command)
+                return add_global_flags(command)
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(entry.name, entry.help) for entry in COMMANDS])
+
+
+@click.command("edgekit", cls=CommandTable)
+@click.version_option(__version__, prog_name="edgekit", message="%(prog)s %(version)s")
+def root() -> None:
+    """From a trained model to a board that runs it, proven.
+
+    \b
+    edgekit deploy MODEL --board local    build, run here, compare with the oracle
+    edgekit build MODEL --board rpi4 -o DIR
+    """
+
+
+add_global_flags(root)

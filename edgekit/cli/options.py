@@ -1,0 +1,338 @@
+"""Options and arguments that several commands share, and what their values mean.
+
+The global flags (--quiet, --verbose, --debug, --no-color) are added to every command when it is
+loaded; a command only takes `pass_console`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import update_wrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from edgekit.console import Console
+from edgekit.errors import EdgekitError, InputError, UsageError
+from edgekit.wording import did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+MODEL_SUFFIXES = (".onnx", ".tflite", ".pt2")
+_LARGEST_RANK = 16
+
+
+class Group(click.Group):
+    """A group that suggests the nearest command, and shows its help when called bare."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not self.invoke_without_command and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if (
+            not ctx.resilient_parsing
+            and not word.startswith("-")
+            and self.get_command(ctx, word) is None
+        ):
+            raise UsageError(
+                f"there is no command {ctx.command_path} {word}",
+                hint=did_you_mean(
+                    word, self.list_commands(ctx), f"{ctx.command_path} --help lists the commands"
+                ),
+            )
+        return super().resolve_command(ctx, args)
+
+
+def console_of(context: click.Context) -> Console:
+    """The console of this run: one for all nested commands."""
+    return context.find_root().ensure_object(Console)
+
+
+def pass_console(command: Callable[Concatenate[Console, P], R]) -> Callable[P, R]:
+    """Give a command the console as its first argument."""
+
+    def with_console(*args: P.args, **kwargs: P.kwargs) -> R:
+        return command(console_of(click.get_current_context()), *args, **kwargs)
+
+    return update_wrapper(with_console, command)
+
+
+def add_global_flags(command: click.Command) -> click.Command:
+    """Add the flags that work on either side of a command's name, to it and all below it."""
+    present = {name for parameter in command.params for name in parameter.opts}
+    command.params.extend(flag for flag in _global_flags() if flag.opts[0] not in present)
+    if isinstance(command, click.Group):
+        for nested in command.commands.values():
+            add_global_flags(nested)
+    return command
+
+
+def _global_flags() -> list[click.Option]:
+    return [
+        _flag(["--quiet", "-q"], "quiet", True, "Show results and errors only."),
+        _flag(["--verbose", "-v"], "verbose", True, "Show every step."),
+        _flag(["--debug"], "debug", True, "Show the traceback of an error."),
+        _flag(["--no-color"], "color", False, "No colours, no live display."),
+    ]
+
+
+def _flag(names: list[str], attribute: str, value: bool, help_text: str) -> click.Option:
+    def remember(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+        if given:
+            setattr(console_of(context), attribute, value)
+
+    return click.Option(
+        names,
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        help=help_text,
+    )
+
+
+def _remember_json(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        console_of(context).as_json = True
+
+
+json_option: Decorator = click.option(
+    "--json",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_remember_json,
+    help="Print one JSON document on stdout.",
+)
+"""The command then calls `console.report(document, render)`."""
+
+
+class _Named(click.types.StringParamType):
+    """A word out of a list that is looked up only when the shell asks for completions."""
+
+    def __init__(self, name: str, known: Callable[[], Iterable[str]]) -> None:
+        self.name = name
+        self._known = known
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            words = self._known()
+        except EdgekitError:
+            return []  # a broken project file is not what somebody pressing Tab asks about
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+class _FilePath(click.Path):
+    """A path whose completions are the fitting files, or the shell's own when none fits."""
+
+    def __init__(
+        self, name: str, fits: Callable[[Path], bool], otherwise: Literal["file", "dir"] = "file"
+    ) -> None:
+        super().__init__(readable=False, path_type=Path)
+        self.name = name
+        self._fits = fits
+        self._otherwise = otherwise
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        typed, slash, start = incomplete.rpartition("/")
+        folder = Path(typed + slash).expanduser()
+        try:
+            found = sorted(p.name for p in folder.iterdir() if self._fits(p))
+        except OSError:
+            found = []
+        names = [name for name in found if name.startswith(start)]
+        if not names:
+            return [CompletionItem(incomplete, type=self._otherwise)]
+        return [CompletionItem(f"{typed}{slash}{name}") for name in names]
+
+
+def _known_boards() -> Iterable[str]:
+    from edgekit.profiles import profile_names
+
+    return profile_names("boards")
+
+
+def _known_toolchains() -> Iterable[str]:
+    from edgekit.profiles import profile_names
+
+    return profile_names("toolchains")
+
+
+def _known_devices() -> Iterable[str]:
+    from edgekit.project import find_project
+
+    project = find_project(Path.cwd())
+    return ("local", *(project.devices if project else ()))
+
+
+def is_model_file(path: Path) -> bool:
+    return path.suffix.lower() in MODEL_SUFFIXES and path.is_file()
+
+
+def is_bundle(path: Path) -> bool:
+    return path.suffix == ".zip" or (path / "manifest.json").is_file()
+
+
+BOARD = _Named("board", _known_boards)
+TOOLCHAIN = _Named("toolchain", _known_toolchains)
+DEVICE = _Named("device", _known_devices)
+MODEL_FILE = _FilePath("model", is_model_file)
+BUNDLE_PATH = _FilePath("bundle", is_bundle, otherwise="dir")
+
+board_option: Decorator = click.option(
+    "--board", "-b", "board_name", type=BOARD, metavar="NAME", help="The board profile to use."
+)
+"""Gives `board_name: str | None`."""
+
+toolchain_option: Decorator = click.option(
+    "--toolchain",
+    "toolchain_name",
+    type=TOOLCHAIN,
+    metavar="NAME",
+    help="Another toolchain than the board's own.",
+)
+"""Gives `toolchain_name: str | None`."""
+
+
+def parse_shape_option(text: str) -> tuple[str, tuple[int, ...]]:
+    """`name=1,3,224,224` to the name and the shape. The name may hold an equals sign."""
+    name, separator, extents = text.rpartition("=")
+    if not separator or not name:
+        raise UsageError(
+            f"--shape {text} names no input",
+            hint="write --shape name=1,3,224,224; edgekit inspect lists the names",
+        )
+    parts = [part.strip() for part in extents.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,12}", part) and int(part) > 0 for part in parts):
+        raise UsageError(
+            f"--shape {text}: {extents or 'nothing'} is not a list of positive whole numbers",
+            hint="write --shape name=1,3,224,224",
+        )
+    if len(parts) > _LARGEST_RANK:
+        raise UsageError(
+            f"--shape {text} has {len(parts)} dimensions",
+            hint=f"at most {_LARGEST_RANK} dimensions can be given",
+        )
+    return name, tuple(int(part) for part in parts)
+
+
+def parse_constant_option(text: str) -> tuple[str, np.ndarray]:
+    """`axes=1,2`, `ratio=0.5` or `x=file.npy` to the name and the value.
+
+    Whole numbers become int64, others float32, `true` and `false` bool. One number without a
+    comma is a scalar; `1,` is a list of one.
+    """
+    name, separator, value = text.partition("=")
+    if not separator or not name or not value:
+        raise UsageError(
+            f"--constant {text} is not a name and a value",
+            hint="write --constant axes=1,2 or --constant x=file.npy",
+        )
+    if value.endswith(".npy"):
+        return name, _read_array(name, Path(value))
+    return name, _parse_numbers(text, value)
+
+
+def _read_array(name: str, path: Path) -> np.ndarray:
+    import numpy as np
+
+    try:
+        array: np.ndarray = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no file {path} for the constant {name}", hint="check the path"
+        ) from None
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            f"{path}, meant for the constant {name}, is not a .npy file of numbers: {error}",
+            hint="write it with numpy.save, without Python objects in it",
+        ) from error
+    return array
+
+
+def _parse_numbers(text: str, value: str) -> np.ndarray:
+    import numpy as np
+
+    parts = [part.strip() for part in value.removesuffix(",").split(",")]
+    array: np.ndarray
+    if all(part in ("true", "false") for part in parts):
+        array = np.array([part == "true" for part in parts])
+    elif all(re.fullmatch(r"[+-]?[0-9]{1,19}", part) for part in parts):
+        numbers = [int(part) for part in parts]
+        if not all(-(2**63) <= number < 2**63 for number in numbers):
+            raise UsageError(
+                f"--constant {text}: a number needs more than 64 bits",
+                hint="put values of other types into a .npy file",
+            )
+        array = np.array(numbers, dtype=np.int64)
+    else:
+        try:
+            array = np.array([float(part) for part in parts], dtype=np.float32)
+        except ValueError:
+            raise UsageError(
+                f"--constant {text}: {value} is neither numbers nor a .npy file",
+                hint="write --constant axes=1,2 or --constant x=file.npy",
+            ) from None
+    return array if "," in value else array.reshape(())
+
+
+def _collect(
+    option: str, parse: Callable[[str], tuple[str, Any]]
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, Any]]:
+    def collect(
+        context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+    ) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for text in texts:
+            name, value = parse(text)
+            if name in values:
+                raise UsageError(f"{option} gives {name} twice", hint="give each name once")
+            values[name] = value
+        return values
+
+    return collect
+
+
+shape_option: Decorator = click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=1,3,224,224",
+    callback=_collect("--shape", parse_shape_option),
+    help="Fix an input's shape. Once for each input.",
+)
+"""Gives `shapes: dict[str, tuple[int, ...]]`."""
+
+constant_option: Decorator = click.option(
+    "--constant",
+    "constants",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_collect("--constant", parse_constant_option),
+    help="Bind an input to numbers (axes=1,2) or a file (x=file.npy).",
+)
+"""Gives `constants: dict[str, numpy.ndarray]`."""
+
+model_argument: Decorator = click.argument("model", type=MODEL_FILE, required=False)
+"""Gives `model: Path | None`; without one, the project file's model is meant."""
+
+bundle_argument: Decorator = click.argument("bundle", type=BUNDLE_PATH)
+"""Gives `bundle: Path`."""

@@ -1,0 +1,199 @@
+"""What a person or a script sees: results on stdout, progress and errors on stderr.
+
+Colours and the live display appear on terminals only, and never with `NO_COLOR`, `--no-color`
+or `TERM=dumb`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from edgekit.errors import EdgekitError
+from edgekit.events import Event, Events
+from edgekit.json_text import json_text
+from edgekit.progress import LiveProgress, PlainProgress, Progress, QuietProgress, write_line
+from edgekit.wording import printable
+
+_BOLD, _RED, _CYAN, _RESET = "\x1b[1m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
+_GAP = "  "
+_NARROWEST_LAST_COLUMN = 20
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """What a script gets for an error."""
+
+    type: str
+    message: str
+    hint: str | None
+    details: tuple[str, ...]
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class ErrorDocument:
+    error: ErrorReport
+
+
+class Console:
+    """The one that prints. The flags may be set until the first thing is shown."""
+
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        as_json: bool = False,
+        color: bool = True,
+        debug: bool = False,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+    ) -> None:
+        self.quiet = quiet
+        self.verbose = verbose
+        self.as_json = as_json
+        self.color = color
+        self.debug = debug
+        self._stdout = stdout
+        self._stderr = stderr
+        self._progress: Progress | None = None
+        self._document_written = False
+        self.events = Events(self._show)
+
+    def report(self, document: object, render: Callable[[], None]) -> None:
+        """A command's result: with --json the document, otherwise whatever `render` prints."""
+        if self.as_json:
+            self.json(document)
+        else:
+            render()
+
+    def json(self, document: object) -> None:
+        """The one JSON document of this run, on stdout."""
+        if self._document_written:
+            raise RuntimeError("a second JSON document was about to be printed")
+        write_line(self.stdout, json_text(document))
+        self._document_written = True
+
+    def print(self, text: str = "") -> None:
+        """A line of a result, on stdout."""
+        write_line(self.stdout, printable(text))
+
+    def heading(self, text: str) -> None:
+        write_line(self.stdout, self._styled(printable(text), _BOLD, self.stdout))
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        right: Sequence[str] = (),
+    ) -> None:
+        """Aligned columns on stdout; those named in `right` are numbers.
+
+        On a terminal the last column is wrapped to fit; in a pipe a row is always one line.
+        """
+        cells = [[_cell(value) for value in row] for row in rows]
+        widths = [
+            max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)
+        ]
+        room = self._width() - sum(widths[:-1]) - len(_GAP) * (len(columns) - 1)
+        wrap_at = max(room, _NARROWEST_LAST_COLUMN) if self._is_fancy(self.stdout) else None
+        write_line(
+            self.stdout,
+            self._styled(_aligned(columns, columns, widths, right), _BOLD, self.stdout),
+        )
+        for row in cells:
+            last = textwrap.wrap(row[-1], wrap_at) if wrap_at and row[-1] else [row[-1]]
+            for number, piece in enumerate(last):
+                left = row[:-1] if number == 0 else [""] * (len(row) - 1)
+                write_line(self.stdout, _aligned([*left, piece], columns, widths, right))
+
+    def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Names and values, one a line, on stdout."""
+        pairs = [(name, _cell(value)) for name, value in pairs]
+        width = max((len(name) for name, _ in pairs), default=0)
+        for name, value in pairs:
+            write_line(self.stdout, f"{name.ljust(width)}{_GAP}{value}".rstrip())
+
+    def error(self, error: EdgekitError, exit_code: int | None = None) -> None:
+        """One sentence, its details, a hint; with --json a document as well."""
+        self.close()
+        stream = self.stderr
+        label = self._styled("error:", _RED, stream)
+        write_line(stream, f"{label} {printable(error.message)}")
+        for line in error.details:
+            write_line(stream, textwrap.indent(printable(line), "  "))
+        if error.hint:
+            write_line(stream, f"{self._styled('hint:', _CYAN, stream)} {printable(error.hint)}")
+        if self.as_json and not self._document_written:
+            report = ErrorReport(
+                type(error).__name__,
+                error.message,
+                error.hint,
+                error.details,
+                error.exit_code if exit_code is None else exit_code,
+            )
+            self.json(ErrorDocument(report))
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.close()
+
+    @property
+    def stdout(self) -> TextIO:
+        return self._stdout or sys.stdout
+
+    @property
+    def stderr(self) -> TextIO:
+        return self._stderr or sys.stderr
+
+    def _show(self, event: Event) -> None:
+        if self._progress is None:
+            self._progress = self._choose_progress()
+        self._progress.show(event)
+
+    def _choose_progress(self) -> Progress:
+        if self.quiet:
+            return QuietProgress(self.stderr)
+        if self._is_fancy(self.stderr) and not self.as_json:
+            return LiveProgress(self.stderr, verbose=self.verbose)
+        return PlainProgress(self.stderr, verbose=self.verbose)
+
+    def _is_fancy(self, stream: TextIO) -> bool:
+        return (
+            self.color
+            and stream.isatty()
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM", "dumb") != "dumb"
+            and (stream.encoding or "").lower().replace("-", "") == "utf8"
+        )
+
+    def _styled(self, text: str, style: str, stream: TextIO) -> str:
+        return f"{style}{text}{_RESET}" if self._is_fancy(stream) else text
+
+    def _width(self) -> int:
+        return shutil.get_terminal_size((100, 24)).columns
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return printable(str(value)).replace("\n", " ").replace("\t", " ")
+
+
+def _aligned(
+    cells: Sequence[str], columns: Sequence[str], widths: Sequence[int], right: Sequence[str]
+) -> str:
+    padded = [
+        cell.rjust(width) if name in right else cell.ljust(width)
+        for cell, name, width in zip(cells, columns, widths, strict=True)
+    ]
+    return _GAP.join(padded).rstrip()

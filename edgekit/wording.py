@@ -1,0 +1,63 @@
+"""Numbers and names as people read them, the same everywhere."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def duration(seconds: float) -> str:
+    """0.4 ms, 12 ms, 3.2 s, 2 min 5 s."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.2g} ms" if seconds > 0 else "0 ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def size(count: int) -> str:
+    """1 B, 14.2 KiB, 3.4 MiB."""
+    if count < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1023.95:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} TiB"
+
+
+def amount(count: int) -> str:
+    """950, 3.50 M, 1.20 G: for parameters and multiply-accumulates."""
+    for limit, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= limit:
+            return f"{count / limit:.2f} {unit}"
+    return str(count)
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice that was probably meant, if any comes near."""
+    near = difflib.get_close_matches(word, list(choices), n=1)
+    return near[0] if near else None
+
+
+def did_you_mean(word: str, choices: Iterable[str], otherwise: str) -> str:
+    """A hint that names the nearest choice, or says `otherwise`."""
+    near = nearest(word, choices)
+    return f"did you mean {near}?" if near else otherwise
+
+
+def printable(text: str) -> str:
+    """Text from a file or a board, with what could steer a terminal made visible."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1]
+        for letter in text
+    )
