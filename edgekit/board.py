@@ -1,0 +1,265 @@
+"""A board profile: what a kind of board is. docs/boards.md describes the file it comes from."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from edgekit.cpu import Cpu, Target, this_cpu
+from edgekit.instruction_sets import CPU_FLAGS, LLVM_CPUS, LLVM_FEATURES
+from edgekit.profiles import (
+    NAME_EXPECTED,
+    Problem,
+    TableReader,
+    examine_profile,
+    find_profile,
+    load_profile,
+    profile_names,
+    show,
+)
+from edgekit.sizes import format_size
+
+__all__ = [
+    "BACKENDS",
+    "Board",
+    "Cpu",
+    "Memory",
+    "MemoryRegion",
+    "Offload",
+    "Target",
+    "Transport",
+    "Twin",
+    "board_names",
+    "check_board",
+    "load_board",
+]
+
+BoardKind = Literal["local", "linux", "baremetal"]
+TransportKind = Literal["local", "ssh", "serial"]
+
+BACKENDS = ("ncnn", "acl", "tensorrt", "cmsis-nn")
+_TRANSPORTS: dict[str, TransportKind] = {"local": "local", "linux": "ssh", "baremetal": "serial"}
+_TARGET_KINDS = {"linux": "llvm", "baremetal": "c"}
+_ARCHITECTURES = {"linux": ("aarch64", "x86_64"), "baremetal": ("cortex-m",)}
+_EMULATORS = {
+    "aarch64": "qemu-system-aarch64",
+    "x86_64": "qemu-system-x86_64",
+    "cortex-m": "qemu-system-arm",
+}
+
+_URL = re.compile(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._~%/+#?=&:,-]*)?")
+_TRIPLE = re.compile(r"[a-z0-9_]+(-[a-z0-9_.]+){1,3}")
+_FLAG = re.compile(r"-[mf][A-Za-z0-9=+._-]+")
+_QEMU_WORD = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_REGION_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+
+
+@dataclass(frozen=True)
+class Offload:
+    """Which backends may take regions of a model: tried in the order of `default` unless the
+    user says otherwise, and never one that is not in `allowed`."""
+
+    default: tuple[str, ...]
+    allowed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MemoryRegion:
+    """Memory at an address, for a microcontroller's linker script."""
+
+    name: str
+    start: int
+    size: int
+    use: Literal["code", "data"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a model and its program may use, in bytes; no flash budget where there is a disk."""
+
+    ram: int
+    flash: int | None
+    regions: tuple[MemoryRegion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How such a board is reached. Where one stands is a device's business, not the board's."""
+
+    kind: TransportKind
+    baud: int | None = None
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The QEMU machine that stands for the board where there is none."""
+
+    emulator: str
+    machine: str
+    cpu: str
+    memory: int | None
+
+
+@dataclass(frozen=True)
+class Board:
+    """What a kind of board is."""
+
+    name: str
+    title: str
+    kind: BoardKind
+    vendor_url: str
+    cpu: Cpu
+    target: Target
+    toolchain: str
+    offload: Offload
+    memory: Memory
+    transport: Transport
+    twin: Twin | None
+    origin: Path
+    """The file that says so. Differs from machine to machine: no part of a board's identity."""
+
+
+def board_names() -> tuple[str, ...]:
+    """Every board that can be named; looks at file names only."""
+    return profile_names("boards")
+
+
+def load_board(name: str) -> Board:
+    """The board of that name; "local" comes back with the CPU of this machine."""
+    return load_profile(find_profile("boards", name), "boards", parse_board)
+
+
+def check_board(path: Path) -> tuple[Problem, ...]:
+    """Everything wrong with a board profile."""
+    return examine_profile(path, "boards", parse_board)[1]
+
+
+def parse_board(reader: TableReader, path: Path) -> Board:
+    """Take a profile apart. What is wrong ends up in the reader's problems."""
+    title = reader.text("title", limit=80)
+    kind = reader.choice("kind", _TRANSPORTS)
+    vendor_url = reader.matching("vendor_url", _URL, "an https:// link") if kind != "local" else ""
+    toolchain = reader.choice("toolchain", profile_names("toolchains"))
+    if kind == "local":
+        cpu, target = this_cpu()
+        memory = Memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None)
+    else:
+        cpu = _parse_cpu(reader.table("cpu"), kind)
+        target = _parse_target(reader.table("target"), kind, cpu)
+        memory = _parse_memory(reader.table("memory"), kind)
+    return Board(
+        name=path.stem,
+        title=title,
+        kind=cast(BoardKind, kind),
+        vendor_url=vendor_url,
+        cpu=cpu,
+        target=target,
+        toolchain=toolchain,
+        offload=_parse_offload(reader.table("offload")),
+        memory=memory,
+        transport=_parse_transport(reader.table("transport"), kind),
+        twin=_parse_twin(reader, cpu.arch) if kind != "local" and reader.has("twin") else None,
+        origin=path,
+    )
+
+
+def _parse_cpu(reader: TableReader, kind: str) -> Cpu:
+    arch = reader.choice("arch", _ARCHITECTURES.get(kind, LLVM_CPUS))
+    name = reader.text("name", limit=60)
+    features = reader.choices("features", CPU_FLAGS.get(arch, ()), f"a feature of {arch}")
+    cores = reader.integer("cores", 1, 1024)
+    flags: tuple[str, ...] = ()
+    if reader.has("compile_flags"):
+        flags = reader.texts("compile_flags", _FLAG, "a flag such as -mcpu=cortex-m4")
+    reader.finish()
+    return Cpu(name, arch, features, cores, flags)
+
+
+def _parse_target(reader: TableReader, kind: str, cpu: Cpu) -> Target:
+    target_kind = reader.choice("kind", [_TARGET_KINDS[kind]] if kind else _TARGET_KINDS.values())
+    triple = reader.matching("triple", _TRIPLE, "a triple such as aarch64-linux-gnu")
+    llvm_cpu = reader.choice(
+        "cpu", LLVM_CPUS.get(cpu.arch, ()), f"LLVM's name for a {cpu.arch} CPU"
+    )
+    features: tuple[str, ...] = ()
+    if target_kind != "c" and reader.has("features"):
+        known = LLVM_FEATURES.get(cpu.arch, ())
+        signed = [sign + feature for feature in known for sign in "+-"]
+        features = reader.choices(
+            "features", signed, f"LLVM's name for a feature of {cpu.arch} after + or -"
+        )
+    reader.finish()
+    return Target(target_kind, triple, llvm_cpu, features, cpu.cores)
+
+
+def _parse_memory(reader: TableReader, kind: str) -> Memory:
+    ram = reader.size("ram")
+    if kind != "baremetal" and (kind or not reader.has("flash")):
+        reader.finish()
+        return Memory(ram, None)
+    flash = reader.size("flash")
+    regions = tuple(_parse_region(table) for table in reader.tables("region"))
+    for key, use, budget in (("ram", "data", ram), ("flash", "code", flash)):
+        room = sum(region.size for region in regions if region.use == use)
+        if budget > room:
+            reader.complain(
+                key,
+                format_size(budget),
+                f'at most the {format_size(room)} of the regions for use = "{use}"',
+            )
+    _complain_of_overlaps(reader, regions)
+    reader.finish()
+    return Memory(ram, flash, regions)
+
+
+def _parse_region(reader: TableReader) -> MemoryRegion:
+    name = reader.matching("name", _REGION_NAME, NAME_EXPECTED)
+    start = reader.integer("start", 0, 0xFFFF_FFFF)
+    size = reader.size("size")
+    use = cast('Literal["code", "data"]', reader.choice("use", ("code", "data")))
+    if start + size > 1 << 32:
+        reader.complain("size", format_size(size), "an end within 4 GiB")
+    reader.finish()
+    return MemoryRegion(name, start, size, use)
+
+
+def _complain_of_overlaps(reader: TableReader, regions: tuple[MemoryRegion, ...]) -> None:
+    in_order = sorted(regions, key=lambda region: region.start)
+    for low, high in itertools.pairwise(in_order):
+        if low.start + low.size > high.start:
+            expected = "regions that do not overlap"
+            reader.complain("region", f'"{low.name}" reaching into "{high.name}"', expected)
+    names = [region.name for region in regions if region.name]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        reader.complain("region", f'two called "{name}"', "a name for each")
+
+
+def _parse_offload(reader: TableReader) -> Offload:
+    allowed = reader.choices("allowed", BACKENDS)
+    default = reader.choices("default", BACKENDS)
+    for backend in default:
+        if backend not in allowed:
+            reader.complain("default", show(backend), "only what offload.allowed lists")
+    reader.finish()
+    return Offload(default, allowed)
+
+
+def _parse_transport(reader: TableReader, kind: str) -> Transport:
+    transport = reader.choice("kind", [_TRANSPORTS[kind]] if kind else _TRANSPORTS.values())
+    baud = reader.integer("baud", 1200, 12_000_000) if transport == "serial" else None
+    reader.finish()
+    return Transport(cast(TransportKind, transport), baud)
+
+
+def _parse_twin(parent: TableReader, arch: str) -> Twin:
+    reader = parent.table("twin")
+    emulator = reader.choice("emulator", [_EMULATORS[arch]] if arch else _EMULATORS.values())
+    machine = reader.matching("machine", _QEMU_WORD, "a machine of QEMU's")
+    cpu = reader.matching("cpu", _QEMU_WORD, "a CPU of QEMU's")
+    memory = reader.size("memory") if reader.has("memory") else None
+    reader.finish()
+    return Twin(emulator, machine, cpu, memory)

@@ -1,0 +1,1 @@
+"""From compiled code to a file that runs over there."""

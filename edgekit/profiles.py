@@ -1,0 +1,296 @@
+"""What boards/*.toml and toolchains/*.toml have in common: finding them, and reading them strictly.
+
+A profile is untrusted text. `TableReader` takes it apart key by key and collects every problem
+instead of stopping at the first; a key that nobody asked for is a problem too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from edgekit.errors import ProfileError
+from edgekit.paths import ProfileKind, profile_search_path
+from edgekit.sizes import SIZE_EXPECTED, parse_size
+from edgekit.toml_source import KeyPath, TomlError, TomlSource, read_toml
+from edgekit.wording import nearest
+
+SCHEMA_VERSION = 1
+NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+NAME_EXPECTED = "a name of a-z, 0-9 and -"
+_SINGULAR: Mapping[ProfileKind, str] = {"boards": "board", "toolchains": "toolchain"}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a profile: where, what is there, what belongs there."""
+
+    file: Path
+    line: int
+    key: str
+    found: str
+    expected: str
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        sentence = (
+            f"{self.file}:{self.line}: {self.key}: found {self.found}, expected {self.expected}"
+        )
+        return f"{sentence}; did you mean {self.nearest}?" if self.nearest else sentence
+
+
+class TableReader:
+    """One table of a profile. Every getter gives back a value of its type, come what may; what
+    was wrong is in `problems`, and whoever reads a profile raises if there are any."""
+
+    def __init__(
+        self,
+        source: TomlSource,
+        table: Mapping[str, object],
+        path: KeyPath,
+        problems: list[Problem],
+    ) -> None:
+        self.problems = problems
+        self._source = source
+        self._table = table
+        self._path = path
+        self._asked: dict[str, None] = {}
+
+    def has(self, key: str) -> bool:
+        """Whether a key that may be left out is there."""
+        self._asked[key] = None
+        return key in self._table
+
+    def complain(self, key: str, found: str, expected: str, near: str | None = None) -> None:
+        """Note a problem with a key of this table."""
+        path = (*self._path, key)
+        dotted = ".".join(f"{part}" for part in path)
+        line = self._source.line_of(path)
+        self.problems.append(Problem(self._source.path, line, dotted, found, expected, near))
+
+    def text(self, key: str, *, limit: int = 200) -> str:
+        expected = f"text of 1 to {limit} characters on one line"
+        value = self._get(key, expected)
+        if value is None:
+            return ""
+        if isinstance(value, str) and 0 < len(value) <= limit and value.isprintable():
+            return value
+        self.complain(key, show(value), expected)
+        return ""
+
+    def matching(self, key: str, pattern: re.Pattern[str], expected: str) -> str:
+        value = self._get(key, expected)
+        if value is None:
+            return ""
+        if isinstance(value, str) and len(value) <= 200 and pattern.fullmatch(value):
+            return value
+        self.complain(key, show(value), expected)
+        return ""
+
+    def choice(self, key: str, choices: Iterable[str], noun: str | None = None) -> str:
+        """One of some words. `noun` names the set where it is too long to be listed."""
+        words = tuple(choices)
+        expected = noun or one_of(words)
+        value = self._get(key, expected)
+        if value is None:
+            return ""
+        if value in words:
+            return str(value)
+        self.complain(key, show(value), expected, nearest(str(value)[:200], words))
+        return ""
+
+    def choices(self, key: str, choices: Iterable[str], noun: str | None = None) -> tuple[str, ...]:
+        """A list of some words, none twice, in the order given."""
+        words = tuple(choices)
+        good: list[str] = []
+        for value in self._list(key, f"a list of {noun or one_of(words)}"):
+            if value not in words:
+                near = nearest(str(value)[:200], words)
+                self.complain(key, show(value), noun or one_of(words), near)
+            elif value in good:
+                self.complain(key, f"{show(value)} twice", "each word once")
+            else:
+                good.append(str(value))
+        return tuple(good)
+
+    def texts(self, key: str, pattern: re.Pattern[str], expected: str) -> tuple[str, ...]:
+        good: list[str] = []
+        for value in self._list(key, f"a list, each {expected}"):
+            if isinstance(value, str) and len(value) <= 200 and pattern.fullmatch(value):
+                good.append(value)
+            else:
+                self.complain(key, show(value), expected)
+        return tuple(good)
+
+    def integer(self, key: str, low: int, high: int) -> int:
+        expected = f"a whole number from {low} to {high}"
+        value = self._get(key, expected)
+        if value is None:
+            return low
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return value
+        self.complain(key, show(value), expected)
+        return low
+
+    def size(self, key: str) -> int:
+        """Bytes, more than none."""
+        value = self._get(key, SIZE_EXPECTED)
+        if value is None:
+            return 0
+        try:
+            size = parse_size(value) if isinstance(value, str) else 0
+        except ValueError:
+            size = 0
+        if size == 0:
+            self.complain(key, show(value), SIZE_EXPECTED)
+        return size
+
+    def table(self, key: str) -> TableReader:
+        value = self._get(key, f"a table [{key}]")
+        if value is None or not isinstance(value, dict):
+            if value is not None:
+                self.complain(key, show(value), f"a table [{key}]")
+            return TableReader(self._source, {}, (*self._path, key), [])
+        return TableReader(self._source, value, (*self._path, key), self.problems)
+
+    def tables(self, key: str, limit: int = 32) -> tuple[TableReader, ...]:
+        expected = f"tables [[{'.'.join(str(part) for part in (*self._path, key))}]]"
+        values = self._list(key, expected)
+        if len(values) > limit:
+            self.complain(key, f"{len(values)} tables", f"at most {limit}")
+        readers: list[TableReader] = []
+        for index, value in enumerate(values[:limit]):
+            if isinstance(value, dict):
+                path = (*self._path, key, index)
+                readers.append(TableReader(self._source, value, path, self.problems))
+            else:
+                self.complain(key, show(value), expected)
+        return tuple(readers)
+
+    def finish(self) -> None:
+        """Complain about every key that nobody asked for."""
+        for key in self._table:
+            if key not in self._asked:
+                known = tuple(self._asked)
+                expected = f"one of the keys {', '.join(known)}"
+                self.complain(
+                    key, "a key that means nothing here", expected, nearest(key[:200], known)
+                )
+
+    def _get(self, key: str, expected: str) -> object | None:
+        """The value, or None (and a problem) where there is none: TOML has no null."""
+        self._asked[key] = None
+        value = self._table.get(key)
+        if value is None:
+            self.complain(key, "nothing", expected)
+        return value
+
+    def _list(self, key: str, expected: str) -> list[object]:
+        value = self._get(key, expected)
+        if value is None:
+            return []
+        if isinstance(value, list):
+            return value
+        self.complain(key, show(value), expected)
+        return []
+
+
+def one_of(words: tuple[str, ...]) -> str:
+    quoted = ", ".join(f'"{word}"' for word in words)
+    return f"one of {quoted}" if len(words) > 1 else quoted
+
+
+def show(value: object) -> str:
+    """A value as the file spells it, cut where it is long."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        text = '"' + value[:80].encode("unicode_escape").decode("ascii") + '"'
+        return text if len(value) <= 80 else text[:-1] + '…"'
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    return str(value) if not isinstance(value, int) or abs(value) < 10**30 else "a huge number"
+
+
+def profile_names(kind: ProfileKind) -> tuple[str, ...]:
+    """Every profile of a kind that can be named. Looks at file names only."""
+    names = {
+        file.stem
+        for folder in profile_search_path(kind)
+        for file in folder.glob("*.toml")
+        if NAME_PATTERN.fullmatch(file.stem)
+    }
+    return tuple(sorted(names))
+
+
+def find_profile(kind: ProfileKind, name: str) -> Path:
+    """The file that wins for a name."""
+    word = _SINGULAR[kind]
+    if NAME_PATTERN.fullmatch(name):
+        for folder in profile_search_path(kind):
+            file = folder / f"{name}.toml"
+            if file.exists():
+                return file
+    near = nearest(name[:200], profile_names(kind))
+    meant = f"did you mean {near}? " if near else ""
+    raise ProfileError(
+        f"there is no {word} called {show(name)}",
+        hint=f"{meant}`edgekit {kind}` lists every {word}; `edgekit {kind} new` makes one",
+        details=tuple(f"looked in {folder}" for folder in profile_search_path(kind)),
+    )
+
+
+def examine_profile(
+    path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]
+) -> tuple[T | None, tuple[Problem, ...]]:
+    """Read a profile and say everything that is wrong with it; ProfileError if it isn't there."""
+    try:
+        source = read_toml(path)
+    except OSError as error:
+        raise ProfileError(
+            f"{path} cannot be read: {error.strerror}", hint="check the path and its permissions"
+        ) from error
+    except TomlError as error:
+        return None, (syntax_problem(path, error),)
+    problems: list[Problem] = []
+    reader = TableReader(source, source.table, (), problems)
+    reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
+    name = reader.matching("name", NAME_PATTERN, NAME_EXPECTED)
+    if name and name != path.stem:
+        reader.complain("name", show(name), f'"{path.stem}", as the file is called')
+    parsed = parse(reader, path)
+    reader.finish()
+    problems.sort(key=lambda problem: problem.line)
+    return parsed, tuple(problems)
+
+
+def load_profile(path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]) -> T:
+    """Read a profile; ProfileError with every problem if there is one."""
+    parsed, problems = examine_profile(path, kind, parse)
+    if parsed is None or problems:
+        raise profile_error(path, kind, problems)
+    return parsed
+
+
+def profile_error(path: Path, kind: ProfileKind, problems: tuple[Problem, ...]) -> ProfileError:
+    hint = f"docs/boards.md describes every key; `edgekit {kind} check {path}` checks again"
+    if len(problems) == 1:
+        return ProfileError(str(problems[0]), hint=hint)
+    return ProfileError(
+        f"{path} has {len(problems)} problems",
+        hint=hint,
+        details=tuple(str(problem) for problem in problems),
+    )
+
+
+def syntax_problem(path: Path, error: TomlError) -> Problem:
+    at_line = re.search(r"at line (\d+)", str(error))
+    line = int(at_line[1]) if at_line else 1
+    return Problem(path, line, "the file", str(error), "a TOML file")
