@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,7 +92,9 @@ def build(
     _check_board(request.board)
     check_destination(out)
     compiler = find_compiler(request.toolchain)
-    with storage_errors("write the bundle", out), replace_directory(out) as folder:
+    with ExitStack() as replacing:
+        with storage_errors("write the bundle", out):
+            folder = replacing.enter_context(replace_directory(out))
         work = _Work(request, compiler, folder, dump_ir, events)
         order = Order(
             key=build_key(request, compiler),
@@ -104,6 +107,8 @@ def build(
         else:
             from_cache = False
             make(order)
+        with storage_errors("put the bundle in place", out):
+            replacing.close()
     bundle = open_bundle(out)
     zipped = out.resolve().with_name(out.resolve().name + ".zip") if archive else None
     if zipped is not None:

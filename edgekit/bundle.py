@@ -110,7 +110,8 @@ def open_bundle(path: Path) -> Bundle:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """The last step of making a bundle: without it, the folder is none."""
-    write_atomically(folder / MANIFEST_NAME, manifest_text(manifest))
+    with storage_errors("write the manifest", folder):
+        write_atomically(folder / MANIFEST_NAME, manifest_text(manifest))
 
 
 def describe_file(folder: Path, relative: str, role: FileRole) -> FileEntry:
@@ -121,17 +122,19 @@ def describe_file(folder: Path, relative: str, role: FileRole) -> FileEntry:
 def write_tensor(file: Path, array: Array) -> None:
     import numpy as np
 
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("xb") as stream:
-        np.lib.format.write_array(stream, array, allow_pickle=False)
+    with storage_errors("write the reference vectors", file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as stream:
+            np.lib.format.write_array(stream, array, allow_pickle=False)
 
 
 def copy_bundle(bundle: Bundle, folder: Path) -> None:
     """Copy what belongs to the bundle, and check the copy."""
-    for name in (*(entry.path for entry in bundle.manifest.files), MANIFEST_NAME):
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(bundle.path / name, target)
+    with storage_errors("copy the bundle", folder):
+        for name in (*(entry.path for entry in bundle.manifest.files), MANIFEST_NAME):
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(bundle.path / name, target)
     if _open_folder(folder).digest != bundle.digest:
         raise _damaged(bundle.path, "it changed while it was copied")
 

@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -81,10 +81,12 @@ def replace_directory(final: Path) -> Iterator[Path]:
 @contextmanager
 def scratch_directory(parent: Path) -> Iterator[Path]:
     """A folder inside `parent` for the time of the block; a killed process's one is swept."""
-    parent.mkdir(parents=True, exist_ok=True)
-    sweep_leftovers(parent, "scratch")
-    with _temporary_directory(parent / "scratch") as temporary:
-        yield temporary
+    with ExitStack() as removing:
+        with storage_errors("make a scratch folder", parent):
+            parent.mkdir(parents=True, exist_ok=True)
+            sweep_leftovers(parent, "scratch")
+            scratch = removing.enter_context(_temporary_directory(parent / "scratch"))
+        yield scratch
 
 
 def clear_directory(folder: Path) -> None:
