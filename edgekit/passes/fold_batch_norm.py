@@ -72,7 +72,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
             value = self._value(data)
             if not self._has_one_reader(data):
                 return None
-        if not any(_is_call(value, name) for name in CONVOLUTIONS):
+        if not any(_is_call(value, name) for name in CONVOLUTIONS) or len(data.ty.shape) != rank:
             return None
         weight = constant_array(self._value(value.args[1]))
         out_layout = str(value.attrs.out_layout or value.attrs.data_layout)

@@ -80,7 +80,8 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
             return call
         if call.op.name != "relax.dequantize" and grown > MAX_GROWTH_BYTES:
             return call
-        return relax.const(np.ascontiguousarray(value), str(call.ty.dtype))
+        # Not np.ascontiguousarray, which makes a scalar a vector of one.
+        return relax.const(value.copy(order="C"), str(call.ty.dtype))
 
     def _constant(self, expression: Any) -> np.ndarray | None:
         value = constant_array(expression)
