@@ -1,4 +1,4 @@
-"""What goes into a model: seeded reference inputs, and samples from a user's files."""
+"""What goes into a model when nobody says: reference inputs that every machine makes the same."""
 
 from __future__ import annotations
 
