@@ -213,14 +213,15 @@ def _is_free_of(scratch: Path, folder: Path) -> bool:
 
 
 def _link(work: _Work, model: Model, scratch: Path) -> None:
-    from edgekit.cross.link import link_shared_library
+    from edgekit.cross.link import Linker, link_shared_library
     from edgekit.pipeline import compile_model
 
     request = work.request
     compiled = compile_model(model, request.board.target, dump_ir=work.dump_ir, events=work.events)
     library = work.folder / LIBRARY_NAME
     with work.events.stage("link the library") as stage:
-        link_shared_library(compiled.executable, request.toolchain, work.compiler, library, scratch)
+        linker = Linker.for_board(request.board, request.toolchain, work.compiler)
+        link_shared_library(compiled.executable, linker, library, scratch)
         stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {work.compiler.path.name}"
 
 

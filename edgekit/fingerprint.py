@@ -32,7 +32,13 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
     source, board, toolchain = request.source, request.board, request.toolchain
     ingredients = {
         "model": [source.format, source.path.name, source.sha256],
-        "board": [board.name, board.kind, board.target.as_json(), asdict(board.offload)],
+        "board": [
+            board.name,
+            board.kind,
+            board.target.as_json(),
+            board.cpu.compile_flags,
+            asdict(board.offload),
+        ],
         "toolchain": [
             toolchain.name,
             toolchain.triple,
@@ -41,7 +47,7 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             toolchain.link_flags,
             toolchain.sysroot,
         ],
-        "compiler": [str(compiler.path), compiler.version, compiler.banner],
+        "compiler": [compiler.command, compiler.version, compiler.banner],
         "preprocess": {
             name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
         },
