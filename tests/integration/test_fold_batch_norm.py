@@ -254,9 +254,9 @@ def test_any_convolution_and_normalisation_keep_their_numbers(data: st.DataObjec
         "Conv", ["x", *(name for name in ("w", "b") if name in weights)], ["c"],
         group=groups, strides=strides, pads=pads,
     )  # fmt: skip
+    reader = helper.make_node("Sub", ["n", "c" if is_read_twice else "n"], ["y"])
     model = onnx_model(
-        [convolution, norm("c", "n", epsilon=epsilon)]
-        + [helper.make_node("Sub", ["n", "c" if is_read_twice else "n"], ["y"])],
+        [convolution, norm("c", "n", epsilon=epsilon), reader],
         {"x": (1, channels, *spatial)},
         ["n", "y"],
         weights,

@@ -49,9 +49,7 @@ def run_module(module: Any, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]
 
     executable = tvm.compile(module, tvm.target.Target("llvm"))
     machine = relax.VirtualMachine(executable, tvm.cpu())
-    arguments = [
-        tvm.runtime.tensor(feeds[parameter.name]) for parameter in module["main"].params
-    ]
+    arguments = [tvm.runtime.tensor(feeds[parameter.name]) for parameter in module["main"].params]
     result = machine["main"](*arguments)
     tensors = [result] if hasattr(result, "numpy") else list(result)
     return [tensor.numpy() for tensor in tensors]
