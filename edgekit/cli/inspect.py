@@ -18,7 +18,7 @@ from edgekit.cli.options import (
 from edgekit.console import Console
 
 if TYPE_CHECKING:
-    import numpy as np
+    from edgekit.arrays import Array
 
 
 @click.command("inspect")
@@ -31,7 +31,7 @@ def command(
     console: Console,
     model: Path | None,
     shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, np.ndarray],
+    constants: Mapping[str, Array],
 ) -> None:
     """Show what is in MODEL and whether it can be built."""
     from edgekit.model import open_model, scan_model

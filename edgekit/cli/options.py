@@ -16,11 +16,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from edgekit.console import Console
-from edgekit.errors import EdgekitError, InputError, UsageError
+from edgekit.errors import EdgekitError, UsageError
 from edgekit.wording import did_you_mean
 
 if TYPE_CHECKING:
-    import numpy as np
+    from edgekit.arrays import Array
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -234,7 +234,7 @@ def parse_shape_option(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(int(part) for part in parts)
 
 
-def parse_constant_option(text: str) -> tuple[str, np.ndarray]:
+def parse_constant_option(text: str) -> tuple[str, Array]:
     """`axes=1,2`, `ratio=0.5` or `x=file.npy` to the name and the value.
 
     Whole numbers become int64, others float32, `true` and `false` bool. One number without a
@@ -247,51 +247,34 @@ def parse_constant_option(text: str) -> tuple[str, np.ndarray]:
             hint="write --constant axes=1,2 or --constant x=file.npy",
         )
     if value.endswith(".npy"):
-        return name, _read_array(name, Path(value))
+        from edgekit.constants import read_constant
+
+        return name, read_constant(Path(value), name)
     return name, _parse_numbers(text, value)
 
 
-def _read_array(name: str, path: Path) -> np.ndarray:
-    import numpy as np
+def _parse_numbers(text: str, value: str) -> Array:
+    from edgekit.constants import numbers
 
-    try:
-        array: np.ndarray = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(
-            f"there is no file {path} for the constant {name}", hint="check the path"
-        ) from None
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(
-            f"{path}, meant for the constant {name}, is not a .npy file of numbers: {error}",
-            hint="write it with numpy.save, without Python objects in it",
-        ) from error
+    parts = [_parse_number(part.strip()) for part in value.removesuffix(",").split(",")]
+    array = None if None in parts else numbers(parts if "," in value else parts[0])
+    if array is None:
+        raise UsageError(
+            f"--constant {text}: {value} is neither numbers nor a .npy file",
+            hint="write --constant axes=1,2 or --constant x=file.npy",
+        )
     return array
 
 
-def _parse_numbers(text: str, value: str) -> np.ndarray:
-    import numpy as np
-
-    parts = [part.strip() for part in value.removesuffix(",").split(",")]
-    array: np.ndarray
-    if all(part in ("true", "false") for part in parts):
-        array = np.array([part == "true" for part in parts])
-    elif all(re.fullmatch(r"[+-]?[0-9]{1,19}", part) for part in parts):
-        numbers = [int(part) for part in parts]
-        if not all(-(2**63) <= number < 2**63 for number in numbers):
-            raise UsageError(
-                f"--constant {text}: a number needs more than 64 bits",
-                hint="put values of other types into a .npy file",
-            )
-        array = np.array(numbers, dtype=np.int64)
-    else:
-        try:
-            array = np.array([float(part) for part in parts], dtype=np.float32)
-        except ValueError:
-            raise UsageError(
-                f"--constant {text}: {value} is neither numbers nor a .npy file",
-                hint="write --constant axes=1,2 or --constant x=file.npy",
-            ) from None
-    return array if "," in value else array.reshape(())
+def _parse_number(word: str) -> bool | int | float | None:
+    if word in ("true", "false"):
+        return word == "true"
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", word):
+        return int(word)
+    try:
+        return float(word) if word.isascii() else None
+    except ValueError:
+        return None
 
 
 def _collect(
@@ -329,7 +312,7 @@ constant_option: Decorator = click.option(
     callback=_collect("--constant", parse_constant_option),
     help="Bind an input to numbers (axes=1,2) or a file (x=file.npy).",
 )
-"""Gives `constants: dict[str, numpy.ndarray]`."""
+"""Gives `constants: dict[str, Array]`."""
 
 model_argument: Decorator = click.argument("model", type=MODEL_FILE, required=False)
 """Gives `model: Path | None`; without one, the project file's model is meant."""

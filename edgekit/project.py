@@ -1,0 +1,231 @@
+"""edgekit.toml: the model, the default board, the devices that a project knows.
+
+What the command line says wins over the file. The file's shapes, constants and preprocessing
+belong to the file's model: with another model on the command line they don't apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.errors import ProjectError, UsageError
+from edgekit.model import ModelSource, open_model
+from edgekit.profiles import (
+    NAME_EXPECTED,
+    NAME_PATTERN,
+    Problem,
+    TableReader,
+    show,
+    syntax_problem,
+)
+from edgekit.toml_source import TomlError, read_toml
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+    from edgekit.preprocess import Preprocess
+
+PROJECT_FILE = "edgekit.toml"
+SCHEMA_VERSION = 1
+LARGEST_RANK = 16
+
+_SHAPE_EXPECTED = f"a list of 1 to {LARGEST_RANK} positive whole numbers"
+_CONSTANT_EXPECTED = "numbers, true or false, lists of them, or the name of a .npy file"
+
+
+@dataclass(frozen=True)
+class DeviceEntry:
+    """A device this project knows: which board it is."""
+
+    name: str
+    board: str
+
+
+@dataclass(frozen=True)
+class Project:
+    """What edgekit.toml says. Paths are absolute."""
+
+    path: Path
+    model: Path | None = None
+    board: str | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
+    devices: Mapping[str, DeviceEntry] = field(default_factory=dict)
+
+
+def find_project(start: Path) -> Project | None:
+    """The nearest edgekit.toml, from `start` upwards to the repository's or file system's root."""
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        file = folder / PROJECT_FILE
+        if file.is_file():
+            return read_project(file)
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def read_project(path: Path) -> Project:
+    """Read a project file; ProjectError with every problem if there is one."""
+    try:
+        source = read_toml(path)
+    except OSError as error:
+        raise ProjectError(
+            f"{path} cannot be read: {error.strerror}", hint="check its permissions"
+        ) from error
+    except TomlError as error:
+        raise _project_error(path, [syntax_problem(path, error)]) from error
+    problems: list[Problem] = []
+    reader = TableReader(source, source.table, (), problems)
+    project = _parse(reader, path.absolute())
+    reader.finish()
+    if problems:
+        raise _project_error(path, sorted(problems, key=lambda problem: problem.line))
+    return project
+
+
+def choose_model(
+    project: Project | None,
+    model: Path | None,
+    shapes: Mapping[str, tuple[int, ...]],
+    constants: Mapping[str, Array],
+) -> ModelSource:
+    """The model that a command is about: its own argument, or the project's."""
+    if model is None:
+        if project is None:
+            raise ProjectError(
+                f"no model is given, and there is no {PROJECT_FILE} here or in a folder above",
+                hint="name the model file, or write a project file with `edgekit init MODEL`",
+            )
+        if project.model is None:
+            raise ProjectError(
+                f"no model is given, and {project.path} names none",
+                hint='name the model file, or add model = "FILE" to the project file',
+            )
+        model = project.model
+    if project is not None and _is_project_model(project, model):
+        given = {*shapes, *constants}
+        kept = {n: shape for n, shape in project.shapes.items() if n not in given}
+        bound = {n: value for n, value in project.constants.items() if n not in given}
+        shapes, constants = {**kept, **shapes}, {**bound, **constants}
+    return open_model(model, shapes, constants)
+
+
+def choose_board(project: Project | None, board_name: str | None) -> str:
+    """The board that a command is for: its own option, or the project's."""
+    if board_name is not None:
+        return board_name
+    if project is not None and project.board is not None:
+        return project.board
+    raise UsageError(
+        "no board is given",
+        hint="add --board NAME (local is this machine; `edgekit boards` lists all), "
+        f'or board = "NAME" to {PROJECT_FILE}',
+    )
+
+
+def choose_preprocess(project: Project | None, source: ModelSource) -> Mapping[str, Preprocess]:
+    """How images become inputs of this model, where the project says so."""
+    if project is not None and _is_project_model(project, source.path):
+        return project.preprocess
+    return {}
+
+
+def _is_project_model(project: Project, model: Path) -> bool:
+    return project.model is not None and project.model.resolve() == model.resolve()
+
+
+def _project_error(path: Path, problems: list[Problem]) -> ProjectError:
+    hint = "docs/project-file.md describes every key"
+    if len(problems) == 1:
+        return ProjectError(str(problems[0]), hint=hint)
+    return ProjectError(
+        f"{path} has {len(problems)} problems",
+        hint=hint,
+        details=tuple(str(problem) for problem in problems),
+    )
+
+
+def _parse(reader: TableReader, path: Path) -> Project:
+    reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
+    model = None if reader.raw("model") is None else reader.text("model", limit=1000)
+    board = (
+        None
+        if reader.raw("board") is None
+        else reader.matching("board", NAME_PATTERN, NAME_EXPECTED)
+    )
+    return Project(
+        path=path,
+        model=path.parent / model if model else None,
+        board=board,
+        shapes=_shapes(reader),
+        constants=_constants(reader, path.parent),
+        preprocess=_preprocess(reader, path),
+        devices=_devices(reader),
+    )
+
+
+def _entries(reader: TableReader, key: str) -> Iterator[tuple[TableReader, str, object]]:
+    """Each entry of a table whose keys are names that the user chose."""
+    if reader.raw(key) is not None:
+        table = reader.table(key)
+        for name in table.names():
+            yield table, name, table.raw(name)
+
+
+def _shapes(reader: TableReader) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for table, name, value in _entries(reader, "shapes"):
+        if (
+            isinstance(value, list)
+            and 1 <= len(value) <= LARGEST_RANK
+            and all(type(extent) is int and 0 < extent < 10**12 for extent in value)
+        ):
+            shapes[name] = tuple(value)
+        else:
+            table.complain(name, show(value), _SHAPE_EXPECTED)
+    return shapes
+
+
+def _constants(reader: TableReader, folder: Path) -> dict[str, Array]:
+    constants: dict[str, Array] = {}
+    for table, name, value in _entries(reader, "constants"):
+        from edgekit.constants import numbers, read_constant
+
+        if isinstance(value, str) and value.endswith(".npy"):
+            constants[name] = read_constant(folder / value, name)
+        elif (array := numbers(value)) is not None:
+            constants[name] = array
+        else:
+            table.complain(name, show(value), _CONSTANT_EXPECTED)
+    return constants
+
+
+def _preprocess(reader: TableReader, path: Path) -> dict[str, Preprocess]:
+    preprocess: dict[str, Preprocess] = {}
+    for table, name, value in _entries(reader, "preprocess"):
+        from edgekit.preprocess import parse_preprocess
+
+        if isinstance(value, dict):
+            preprocess[name] = parse_preprocess(value, f"{path}: preprocess.{name}")
+        else:
+            table.complain(name, show(value), f"a table [preprocess.{name}]")
+    return preprocess
+
+
+def _devices(reader: TableReader) -> dict[str, DeviceEntry]:
+    devices: dict[str, DeviceEntry] = {}
+    for table, name, value in _entries(reader, "devices"):
+        if not NAME_PATTERN.fullmatch(name):
+            table.complain(name, f"the name {show(name)}", NAME_EXPECTED)
+        elif not isinstance(value, dict):
+            table.complain(name, show(value), f"a table [devices.{name}]")
+        else:
+            device = table.table(name)
+            board = device.matching("board", NAME_PATTERN, NAME_EXPECTED)
+            device.finish()
+            devices[name] = DeviceEntry(name, board)
+    return devices
