@@ -66,6 +66,15 @@ class TableReader:
         self._asked[key] = None
         return key in self._table
 
+    def names(self) -> tuple[str, ...]:
+        """The keys of a table where they are names that the user chose."""
+        return tuple(self._table)
+
+    def raw(self, key: str) -> object:
+        """A value as it stands, for a caller that checks it; None where there is none."""
+        self._asked[key] = None
+        return self._table.get(key)
+
     def complain(self, key: str, found: str, expected: str, near: str | None = None) -> None:
         """Note a problem with a key of this table."""
         path = (*self._path, key)
