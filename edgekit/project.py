@@ -151,12 +151,8 @@ def _project_error(path: Path, problems: list[Problem]) -> ProjectError:
 
 def _parse(reader: TableReader, path: Path) -> Project:
     reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
-    model = None if reader.raw("model") is None else reader.text("model", limit=1000)
-    board = (
-        None
-        if reader.raw("board") is None
-        else reader.matching("board", NAME_PATTERN, NAME_EXPECTED)
-    )
+    model = reader.text("model", limit=1000) if reader.has("model") else None
+    board = reader.matching("board", NAME_PATTERN, NAME_EXPECTED) if reader.has("board") else None
     return Project(
         path=path,
         model=path.parent / model if model else None,
@@ -170,7 +166,7 @@ def _parse(reader: TableReader, path: Path) -> Project:
 
 def _entries(reader: TableReader, key: str) -> Iterator[tuple[TableReader, str, object]]:
     """Each entry of a table whose keys are names that the user chose."""
-    if reader.raw(key) is not None:
+    if reader.has(key):
         table = reader.table(key)
         for name in table.names():
             yield table, name, table.raw(name)
