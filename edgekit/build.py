@@ -116,6 +116,10 @@ def build(
     return BuildResult(bundle, from_cache, time.perf_counter() - started, zipped)
 
 
+def default_destination(request: BuildRequest) -> Path:
+    return Path("build") / f"{request.source.name}-{request.board.name}"
+
+
 def check_destination(out: Path) -> None:
     """Refuse to replace what no build has made, before any work is done."""
     if out.exists() and not out.is_dir():

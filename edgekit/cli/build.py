@@ -1,0 +1,97 @@
+"""edgekit build: a model file to a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.options import (
+    board_option,
+    constant_option,
+    json_option,
+    model_argument,
+    pass_console,
+    shape_option,
+    toolchain_option,
+)
+from edgekit.console import Console
+from edgekit.wording import duration, size
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgekit.build import BuildResult
+
+
+@click.command("build")
+@model_argument
+@board_option
+@toolchain_option
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the bundle goes.  [default: build/MODEL-BOARD]",
+)
+@click.option("--zip", "archive", is_flag=True, help="Write DIR.zip as well.")
+@shape_option
+@constant_option
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of the reference inputs."
+)
+@click.option(
+    "--dump-ir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the module after each phase of the compiler.",
+)
+@click.option("--no-cache", is_flag=True, help="Neither use the build cache nor fill it.")
+@json_option
+@pass_console
+def command(
+    console: Console,
+    model: Path | None,
+    board_name: str | None,
+    toolchain_name: str | None,
+    out: Path | None,
+    archive: bool,
+    shapes: Mapping[str, tuple[int, ...]],
+    constants: Mapping[str, np.ndarray],
+    seed: int,
+    dump_ir: Path | None,
+    no_cache: bool,
+) -> None:
+    """Compile MODEL for a board into a bundle: library, manifest, reference vectors."""
+    from edgekit.build import build, default_destination
+    from edgekit.request import make_request
+
+    request = make_request(model, board_name, toolchain_name, shapes, constants, seed)
+    result = build(
+        request,
+        out or default_destination(request),
+        archive=archive,
+        dump_ir=dump_ir,
+        use_cache=not no_cache,
+        events=console.events,
+    )
+    console.report(result, lambda: _render(console, result))
+
+
+def _render(console: Console, result: BuildResult) -> None:
+    manifest = result.bundle.manifest
+    total = sum(file.size for file in manifest.files)
+    how = "from the cache" if result.from_cache else f"in {duration(result.seconds)}"
+    console.heading(f"{manifest.model.name} for {manifest.board.name}, {how}")
+    pairs = [
+        ("bundle", str(result.bundle.path)),
+        ("size", f"{size(total)} in {len(manifest.files)} files"),
+        ("expected outputs", f"by {manifest.oracle.name} {manifest.oracle.version}"),
+        ("reproducible", "yes" if manifest.reproducible else manifest.reproducible_note),
+    ]
+    if result.archive is not None:
+        pairs.insert(1, ("archive", str(result.archive)))
+    console.fields(pairs)
