@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,7 +75,7 @@ class Device(Protocol):
 
     def run_all(
         self, bundle: Bundle, samples: Iterable[Mapping[str, Array]], *, events: Events = SILENT
-    ) -> Iterator[RunResult]:
+    ) -> Generator[RunResult, None, None]:
         """Run one sample after another with the model loaded once."""
         ...
 

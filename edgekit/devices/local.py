@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,7 @@ class LocalDevice:
 
     def run_all(
         self, bundle: Bundle, samples: Iterable[Mapping[str, Array]], *, events: Events = SILENT
-    ) -> Iterator[RunResult]:
+    ) -> Generator[RunResult, None, None]:
         with self._loaded(bundle, threads=None) as (worker, _):
             for sample in samples:
                 arrays = _in_order(bundle, sample)

@@ -1,0 +1,147 @@
+"""How fast a bundle runs on a device, how much memory it takes, and how far to trust that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.devices.base import BenchPlan, BenchSamples, Device
+from edgekit.events import SILENT, Events
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+    from edgekit.bundle import Bundle
+
+__all__ = ["BenchPlan", "BenchReport", "Memory", "bench", "summarise_samples"]
+
+_NOISY_SPREAD = 1.2
+"""p90 over median; an undisturbed machine stays well below."""
+_NOISY_LOAD = 0.5
+"""Of one core: what others may take before they disturb."""
+_FEW_RUNS = 100
+"""With fewer, the 99th percentile is little more than the slowest run."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Resident bytes of the process that ran the model; None where they could not be read."""
+
+    process_before_model: int | None
+    process_peak: int | None
+    model_peak: int | None
+    """What loading and running the model added to the process at its peak."""
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """Times are in seconds, and each sample is one inference."""
+
+    bundle: Path
+    board: str
+    device: str
+    median: float
+    p90: float
+    p99: float
+    minimum: float
+    mean: float
+    stdev: float
+    throughput: float
+    """Inferences a second, one after another: 1 / mean."""
+    runs: int
+    warmup: int
+    threads: int
+    memory: Memory
+    governor: str | None
+    frequency_mhz: float | None
+    load_average: float | None
+    """Of the last minute, before the measurement began."""
+    preemptions: int | None
+    """How often another process took the core away during the samples."""
+    notes: tuple[str, ...]
+    """What makes the numbers less than they seem."""
+    samples: tuple[float, ...]
+
+
+def bench(
+    bundle: Bundle,
+    device: Device,
+    plan: BenchPlan,
+    events: Events = SILENT,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+) -> BenchReport:
+    """Measure one inference after another on the reference input, or on the inputs given."""
+    chosen = bundle.reference_inputs() if inputs is None else inputs
+    samples = device.bench(bundle, chosen, plan, events=events)
+    return summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
+
+
+def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamples) -> BenchReport:
+    seconds = [nanoseconds / 1e9 for nanoseconds in measured.nanoseconds]
+    ordered = sorted(seconds)
+    mean = math.fsum(ordered) / len(ordered)
+    median, p90 = percentile(ordered, 50), percentile(ordered, 90)
+    host = measured.host_before
+    return BenchReport(
+        bundle=bundle,
+        board=board,
+        device=device,
+        median=median,
+        p90=p90,
+        p99=percentile(ordered, 99),
+        minimum=ordered[0],
+        mean=mean,
+        stdev=_deviation(ordered, mean),
+        throughput=1 / mean if mean else 0.0,
+        runs=len(ordered),
+        warmup=measured.warmup,
+        threads=measured.threads,
+        memory=Memory(measured.memory.before_model, measured.memory.peak, measured.memory.of_model),
+        governor=measured.host_after.governor,
+        frequency_mhz=measured.host_after.frequency_mhz,
+        load_average=host.load_average,
+        preemptions=measured.preemptions,
+        notes=_notes(measured, median, p90),
+        samples=tuple(seconds),
+    )
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Between the two nearest ranks, as numpy does it by default."""
+    position = (len(ordered) - 1) * percent / 100
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def _deviation(values: Sequence[float], mean: float) -> float:
+    """Of a sample: n - 1 in the denominator; 0 for a single run."""
+    if len(values) < 2:
+        return 0.0
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def _notes(measured: BenchSamples, median: float, p90: float) -> tuple[str, ...]:
+    notes = []
+    host = measured.host_before
+    free = max(host.cores - measured.threads, 0)
+    if measured.threads > host.cores:
+        notes.append(f"{measured.threads} threads shared {host.cores} cores")
+    if host.load_average is not None and host.load_average > free + _NOISY_LOAD:
+        notes.append(
+            f"the machine was busy: load average {host.load_average:.1f} on {host.cores} cores "
+            f"before {measured.threads} more threads began"
+        )
+    if median and p90 > _NOISY_SPREAD * median:
+        notes.append(
+            f"the times are spread: the slowest tenth took {p90 / median:.1f} times the median "
+            f"or more"
+        )
+    if host.governor is not None and set(host.governor.split(",")) != {"performance"}:
+        notes.append(f"the CPU governor {host.governor} may change the clock while measuring")
+    if len(measured.nanoseconds) < _FEW_RUNS:
+        notes.append(f"p99 of {len(measured.nanoseconds)} runs is close to the slowest one")
+    return tuple(notes)
