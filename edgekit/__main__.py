@@ -16,11 +16,11 @@ from typing import TextIO
 import click
 
 from edgekit.cli import root
+from edgekit.cli.completion import COMPLETION_VARIABLE
 from edgekit.console import Console
 from edgekit.errors import EdgekitError, InterruptedByUserError, UsageError
 
 PROGRAM = "edgekit"
-COMPLETION_VARIABLE = "_EDGEKIT_COMPLETE"
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ModelFormat = Literal["onnx", "tflite", "torch"]
 
+MODEL_SUFFIXES: Mapping[str, ModelFormat] = {".onnx": "onnx", ".tflite": "tflite", ".pt2": "torch"}
+
 
 @dataclass(frozen=True)
 class ModelSource:
@@ -126,12 +128,9 @@ def import_model(source: ModelSource, events: Events = SILENT) -> Model:
     return _frontend(source.format).load(source, events)
 
 
-_SUFFIXES: Mapping[str, ModelFormat] = {".onnx": "onnx", ".tflite": "tflite", ".pt2": "torch"}
-
-
 def _format_of(path: Path) -> ModelFormat:
     if not path.exists():
-        neighbours = [p.name for p in path.parent.glob("*") if p.suffix in _SUFFIXES]
+        neighbours = [p.name for p in path.parent.glob("*") if p.suffix in MODEL_SUFFIXES]
         near = difflib.get_close_matches(path.name, neighbours, n=1)
         hint = f"did you mean {near[0]}?" if near else "check the path"
         raise ModelError(f"there is no file {path}", hint=hint)
@@ -140,7 +139,7 @@ def _format_of(path: Path) -> ModelFormat:
             f"{path} is a folder, not a model file",
             hint="name the .onnx, .tflite or .pt2 file itself",
         )
-    model_format = _SUFFIXES.get(path.suffix.lower())
+    model_format = MODEL_SUFFIXES.get(path.suffix.lower())
     if model_format is None:
         raise ModelError(
             f"{path.name} has a suffix that names no model format edgekit reads",

@@ -6,22 +6,27 @@ belong to the file's model: with another model on the command line they don't ap
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.errors import ProjectError, UsageError
-from edgekit.model import ModelSource, open_model
+from edgekit.files import storage_errors, write_atomically
+from edgekit.model import MODEL_SUFFIXES, ModelSource, open_model, scan_model
 from edgekit.profiles import (
     NAME_EXPECTED,
     NAME_PATTERN,
     Problem,
     TableReader,
+    find_profile,
     show,
     syntax_problem,
 )
 from edgekit.toml_source import TomlError, read_toml
+from edgekit.wording import printable
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -225,3 +230,75 @@ def _devices(reader: TableReader) -> dict[str, DeviceEntry]:
             device.finish()
             devices[name] = DeviceEntry(name, board)
     return devices
+
+
+def init_project(
+    folder: Path, model: Path | None = None, board: str | None = None, *, force: bool = False
+) -> Project:
+    """Write a first edgekit.toml. Without a model, the only model file in the folder is taken."""
+    path = folder.absolute() / PROJECT_FILE
+    if path.exists() and not force:
+        raise ProjectError(f"{path} exists already", hint="edit it, or add --force to replace it")
+    find_profile("boards", board or "local")
+    model = model or _only_model(folder)
+    open_inputs = _open_inputs(model) if model else ()
+    text = _PROJECT_TEXT.format(
+        model=f"model = {_quoted(_relative(model, path.parent))}"
+        if model
+        else '# model = "model.onnx"',
+        board=_quoted(board or "local"),
+        shapes="\n".join(open_inputs) or '# "input" = [1, 3, 224, 224]',
+    )
+    with storage_errors("write the project file", path):
+        write_atomically(path, text)
+    return read_project(path)
+
+
+_PROJECT_TEXT = """\
+# What edgekit uses where the command line says nothing. Every key: docs/project-file.md
+schema = 1
+
+# The model file, relative to this file.
+{model}
+
+# `edgekit boards` lists all boards; local is this machine.
+board = {board}
+
+# Shapes of inputs that the model leaves open.
+[shapes]
+{shapes}
+
+# Inputs that are bound to values, and are inputs no more.
+[constants]
+# "axes" = [1, 2]
+"""
+
+
+def _only_model(folder: Path) -> Path | None:
+    models = [
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in MODEL_SUFFIXES and file.is_file()
+    ]
+    return models[0] if len(models) == 1 else None
+
+
+def _open_inputs(model: Path) -> tuple[str, ...]:
+    """Lines to be completed, one for each input with an open dimension."""
+    scan = scan_model(open_model(model))
+    lines = []
+    for spec in scan.inputs:
+        if spec.open_dimensions:
+            extents = [extent if isinstance(extent, int) else 1 for extent in spec.shape]
+            names = ", ".join(printable(str(spec.shape[i])) for i in spec.open_dimensions)
+            lines.append(f"# {_quoted(spec.name)} = {extents}  # open: {' '.join(names.split())}")
+    return tuple(lines)
+
+
+def _relative(model: Path, folder: Path) -> str:
+    return os.path.relpath(model.resolve(), folder.resolve())
+
+
+def _quoted(text: str) -> str:
+    """A TOML string."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -21,7 +21,9 @@ class Entry:
 
 
 COMMANDS: tuple[Entry, ...] = (
+    Entry("init", "edgekit.cli.init", "Write a project file, edgekit.toml."),
     Entry("inspect", "edgekit.cli.inspect", "Show what is in a model and whether it can be built."),
+    Entry("completion", "edgekit.cli.completion", "Print the script that completes with Tab."),
 )
 """In the order in which a newcomer meets them."""
 

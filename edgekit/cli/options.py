@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from edgekit.console import Console
 from edgekit.errors import EdgekitError, UsageError
+from edgekit.model import MODEL_SUFFIXES
 from edgekit.wording import did_you_mean
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-MODEL_SUFFIXES = (".onnx", ".tflite", ".pt2")
 _LARGEST_RANK = 16
 
 

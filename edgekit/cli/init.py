@@ -1,0 +1,42 @@
+"""edgekit init: write a project file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from edgekit.cli.options import board_option, json_option, model_argument, pass_console
+from edgekit.console import Console
+
+
+@dataclass(frozen=True)
+class InitDocument:
+    path: Path
+    model: Path | None
+    board: str | None
+
+
+@click.command("init")
+@model_argument
+@board_option
+@click.option("--force", is_flag=True, help="Replace an edgekit.toml that is there.")
+@json_option
+@pass_console
+def command(console: Console, model: Path | None, board_name: str | None, force: bool) -> None:
+    """Write edgekit.toml into this folder.
+
+    With it, commands need neither MODEL nor --board. Without MODEL, the only model file in this
+    folder is taken.
+    """
+    from edgekit.project import init_project
+
+    project = init_project(Path.cwd(), model, board_name, force=force)
+
+    def render() -> None:
+        console.print(f"wrote {project.path.name}")
+        if project.model is None:
+            console.print("it names no model yet: set `model` in it")
+
+    console.report(InitDocument(project.path, project.model, project.board), render)
