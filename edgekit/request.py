@@ -9,53 +9,28 @@ from typing import TYPE_CHECKING
 from edgekit.board import load_board
 from edgekit.build import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.errors import UsageError
-from edgekit.model import open_model
-from edgekit.project import Project, find_project
+from edgekit.project import choose_board, choose_model, choose_preprocess, find_project
 
 if TYPE_CHECKING:
-    import numpy as np
+    from edgekit.arrays import Array
 
 
 def make_request(
     model: Path | None,
-    board: str | None,
-    toolchain: str | None,
+    board_name: str | None,
+    toolchain_name: str | None,
     shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, np.ndarray],
+    constants: Mapping[str, Array],
     seed: int = 0,
 ) -> BuildRequest:
-    """What was given goes before what edgekit.toml says.
-
-    The project's shapes, constants and preprocessing belong to its own model; its board serves
-    any model.
-    """
+    """What was given goes before what the project file says."""
     project = find_project(Path.cwd())
-    board = board or (project.board if project else None)
-    if board is None:
-        raise UsageError(
-            "no board was named",
-            hint="add --board NAME (edgekit boards lists them), or set board in edgekit.toml",
-        )
-    path = model or (project.model if project else None)
-    if path is None:
-        raise UsageError(
-            "no model was named, and no edgekit.toml here names one",
-            hint="name a .onnx, .tflite or .pt2 file, or run edgekit init",
-        )
-    own = project if project is not None and _is_model_of(project, path) else None
-    if own is not None:
-        shapes = {**own.shapes, **shapes}
-        constants = {**own.constants, **constants}
-    profile = load_board(board)
+    source = choose_model(project, model, shapes, constants)
+    board = load_board(choose_board(project, board_name))
     return BuildRequest(
-        source=open_model(path, shapes, constants),
-        board=profile,
-        toolchain=load_toolchain(toolchain or profile.toolchain),
-        preprocess=own.preprocess if own is not None else {},
+        source=source,
+        board=board,
+        toolchain=load_toolchain(toolchain_name or board.toolchain),
+        preprocess=choose_preprocess(project, source),
         seed=seed,
     )
-
-
-def _is_model_of(project: Project, path: Path) -> bool:
-    return project.model is not None and project.model.resolve() == path.resolve()
