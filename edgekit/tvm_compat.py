@@ -55,16 +55,33 @@ def check_pair() -> None:
 def load_tvm() -> types.ModuleType:
     """Import TVM, compiler and all. Call this before the first `import tvm` of a process."""
     check_pair()
-    # tvm_ffi imports the whole of torch where it is installed, to exchange tensors with it;
-    # edgekit never does, and the import costs more than all of TVM.
+    # Where torch is loaded already, tvm_ffi would compile an extension to exchange tensors with it.
     os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")
     try:
-        return import_module("tvm")
+        with _without_torch():
+            return import_module("tvm")
     except (ImportError, OSError) as error:
         raise MissingToolError(
             f"TVM is installed but does not load: {error}",
             hint="edgekit doctor says what this machine lacks",
         ) from error
+
+
+@contextmanager
+def _without_torch() -> Iterator[None]:
+    """tvm_ffi imports the whole of torch where it is installed, to exchange tensors with it.
+
+    edgekit never does, and the import costs more than all of TVM. A torch that is loaded already
+    stays; one that is imported later works with TVM's importer all the same.
+    """
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def load_tensor_intrinsics() -> types.ModuleType:

@@ -32,7 +32,8 @@ def _dequantize(arguments: Arguments, attrs: Any, shape: tuple[int, ...]) -> np.
         scale = scale.reshape(broadcast)
         zero_point = zero_point.reshape(broadcast if zero_point.ndim == 1 else ())
     real = (stored.astype("int32") - zero_point.astype("int32")).astype(scale.dtype) * scale
-    return real.astype(str(attrs.out_dtype))
+    result: np.ndarray = real.astype(str(attrs.out_dtype))
+    return result
 
 
 def _axes(attrs: Any, name: str) -> tuple[int, ...] | None:

@@ -1,0 +1,144 @@
+"""Each quirk of the pinned TVM that edgekit cures is still there: a failure here is good news,
+and says which cure in edgekit/tvm_compat.py can go."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import textwrap
+from importlib.metadata import requires
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomli
+from packaging.requirements import Requirement
+
+from edgekit import tvm_compat
+from edgekit.errors import MissingToolError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def in_fresh_python(script: str) -> str:
+    """What the script prints, in a process that has imported nothing yet."""
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_the_pins_in_the_package_are_those_the_code_asks_for() -> None:
+    metadata = tomli.loads((ROOT / "pyproject.toml").read_text())
+    pinned = [line for line in metadata["project"]["dependencies"] if "tvm" in line]
+
+    assert pinned == [f"{name}=={wanted}" for name, wanted in tvm_compat.PINNED]
+
+
+def test_tvm_still_admits_the_ffi_that_crashes_it() -> None:
+    wanted = [Requirement(line) for line in requires("apache-tvm") or ()]
+    (ffi,) = [requirement for requirement in wanted if requirement.name == "apache-tvm-ffi"]
+
+    assert ffi.specifier.contains("0.1.15.post2", prereleases=True)
+
+
+def test_another_version_is_refused_with_the_command_that_cures_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tvm_compat, "PINNED", (("click", "0.0.1"), ("no-such-package", "1.0")))
+
+    with pytest.raises(MissingToolError) as refused:
+        tvm_compat.check_pair()
+
+    assert re.search(r"click is \d\S+, edgekit needs 0\.0\.1", refused.value.message)
+    assert "no-such-package is not installed, edgekit needs 1.0" in refused.value.message
+    assert refused.value.hint == "pip install click==0.0.1 no-such-package==1.0"
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+def test_tvm_still_drags_torch_in_and_load_tvm_does_not() -> None:
+    plain = "import sys, tvm_ffi; print('torch' in sys.modules)"
+    cured = """
+        import sys
+        from edgekit.tvm_compat import load_tvm
+        load_tvm()
+        print('torch' in sys.modules)
+    """
+
+    assert (in_fresh_python(plain), in_fresh_python(cured)) == ("True", "False")
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+def test_torch_can_be_imported_before_and_after() -> None:
+    script = """
+        import sys
+        if {early}: import torch
+        from edgekit.tvm_compat import load_tvm
+        load_tvm()
+        import torch
+        from tvm.relax.frontend.torch import from_exported_program
+        print(torch.ones(2).sum().item())
+    """
+
+    for early in (True, False):
+        assert in_fresh_python(script.format(early=early)) == "2.0"
+
+
+def test_the_tensor_intrinsics_still_walk_the_stack_for_every_function() -> None:
+    script = """
+        import inspect
+        from edgekit import tvm_compat
+        tvm_compat.load_tvm()
+        calls = []
+        original = inspect.stack
+        inspect.stack = lambda context=1: calls.append(context) or original(0)
+        with tvm_compat._without_gpu_intrinsics():
+            import tvm.s_tir.tensor_intrin
+        print(len(calls))
+    """
+
+    assert int(in_fresh_python(script)) > 10
+
+
+def test_the_cure_for_the_intrinsics_leaves_no_trace() -> None:
+    script = """
+        import inspect, sys
+        from edgekit.tvm_compat import load_tensor_intrinsics
+        before = inspect.stack
+        load_tensor_intrinsics()
+        gpu = [m for m in sys.modules if m in ('tvm.s_tir.tensor_intrin.cuda',
+                                               'tvm.s_tir.tensor_intrin.rocm')]
+        import tvm
+        from tvm.s_tir import TensorIntrin
+        from tvm.s_tir.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN
+        TensorIntrin.get(VNNI_DOT_16x4_INTRIN)
+        print(inspect.stack is before, gpu)
+    """
+
+    assert in_fresh_python(script) == "True []"
+
+
+def test_constants_still_carry_their_array_as_value() -> None:
+    tvm_compat.load_tvm()
+    from tvm import relax
+
+    value = np.arange(6, dtype="float32").reshape(2, 3)
+    constant = relax.const(value)
+
+    assert not hasattr(relax, "Constant")
+    assert not hasattr(constant, "data")
+    np.testing.assert_array_equal(tvm_compat.constant_array(constant), value)
+
+
+def test_what_is_no_constant_has_no_array() -> None:
+    tvm_compat.load_tvm()
+    from tvm import relax
+
+    assert tvm_compat.constant_array(relax.Var("x", relax.TensorType((1,), "float32"))) is None
