@@ -7,6 +7,7 @@ relax.quantize, where a later phase finds what it can compute in integers.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from edgekit.errors import ModelError, UnsupportedModelError
@@ -37,13 +38,17 @@ def content_files(path: Path) -> tuple[Path, ...]:
 
 def scan(source: ModelSource) -> ModelScan:
     """What the file says about itself."""
-    graph = read_tflite(source.path).main
+    file = read_tflite(source.path)
+    graph = file.main
     weights = [tensor for tensor in graph.tensors if tensor.is_constant]
     counts = Counter(operator.name for operator in graph.operators)
     shapes = _input_shapes(graph, source) if not _open_inputs(graph, source) else {}
     return ModelScan(
         inputs=tuple(_open_spec(graph.tensors[i], shapes.get(i)) for i in graph.inputs),
-        outputs=tuple(_open_spec(graph.tensors[i], None) for i in graph.outputs),
+        outputs=tuple(
+            replace(_open_spec(graph.tensors[index], None), name=name)
+            for index, name in zip(graph.outputs, output_names(file), strict=True)
+        ),
         operators=tuple(OperatorCount(name, count) for name, count in counts.most_common()),
         parameters=sum(_stored_elements(tensor) for tensor in weights),
         parameter_bytes=sum(tensor.constant_bytes for tensor in weights),
@@ -70,7 +75,12 @@ def load(source: ModelSource, events: Events) -> Model:
         source=source,
         module=built.module,
         inputs=tuple(_spec(graph.tensors[i], shapes[i]) for i in graph.inputs),
-        outputs=_output_specs(graph, built.output_shapes),
+        outputs=tuple(
+            replace(_spec(graph.tensors[index], shape), name=name)
+            for index, shape, name in zip(
+                graph.outputs, built.output_shapes, output_names(file), strict=True
+            )
+        ),
         repairs=built.repairs,
     )
 
@@ -79,6 +89,19 @@ def input_shapes(file: TfliteFile, source: ModelSource) -> tuple[tuple[int, ...]
     """The shape of each input, in order, every dimension closed."""
     shapes = _input_shapes(file.main, source)
     return tuple(shapes[index] for index in file.main.inputs)
+
+
+def input_names(file: TfliteFile) -> tuple[str, ...]:
+    return tuple(file.main.tensors[index].name for index in file.main.inputs)
+
+
+def output_names(file: TfliteFile) -> tuple[str, ...]:
+    """The outputs' names; a tensor that is returned twice gets a second one."""
+    names: list[str] = []
+    for place, index in enumerate(file.main.outputs):
+        name = file.main.tensors[index].name
+        names.append(f"{name}@{place}" if name in names else name)
+    return tuple(names)
 
 
 def _check_supported(source: ModelSource, graph: TfliteGraph) -> None:
@@ -184,19 +207,6 @@ def _open_spec(tensor: TfliteTensor, closed: tuple[int, ...] | None) -> OpenTens
 
 def _spec(tensor: TfliteTensor, shape: tuple[int, ...]) -> TensorSpec:
     return TensorSpec(tensor.name, tensor.dtype, shape, tensor.quantization)
-
-
-def _output_specs(
-    graph: TfliteGraph, shapes: tuple[tuple[int, ...], ...]
-) -> tuple[TensorSpec, ...]:
-    """The outputs; a tensor that is returned twice gets a second name."""
-    specs: list[TensorSpec] = []
-    for place, (index, shape) in enumerate(zip(graph.outputs, shapes, strict=True)):
-        spec = _spec(graph.tensors[index], shape)
-        if any(earlier.name == spec.name for earlier in specs):
-            spec = TensorSpec(f"{spec.name}@{place}", spec.dtype, shape, spec.quantization)
-        specs.append(spec)
-    return tuple(specs)
 
 
 def _stored_elements(tensor: TfliteTensor) -> int:

@@ -1,0 +1,250 @@
+"""What a model computes according to somebody other than TVM.
+
+Each format has the runtime its authors test with: onnxruntime, LiteRT's reference kernels, PyTorch.
+They are optional packages; importing this module imports none of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+
+from edgekit.arrays import Array, numpy_dtype
+from edgekit.errors import EdgekitError, MissingToolError, ModelError
+from edgekit.model import ModelSource
+
+
+class Oracle(Protocol):
+    """An independent runtime that has the model loaded."""
+
+    name: str
+    version: str
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The model's outputs by name."""
+
+    def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
+        """Seconds of each of `runs` runs, as fast as this runtime goes on `threads` threads.
+
+        Timing uses the runtime's fast kernels; `run` uses those that are easiest to trust.
+        """
+
+
+def oracle_for(source: ModelSource) -> Oracle:
+    """The oracle for a model's format; MissingToolError if its package is not installed."""
+    if source.format == "onnx":
+        return OnnxRuntimeOracle(source)
+    if source.format == "tflite":
+        return LiteRtOracle(source)
+    return TorchOracle(source)
+
+
+class OnnxRuntimeOracle:
+    """onnxruntime on one thread, with every graph optimisation off."""
+
+    name = "onnxruntime"
+
+    def __init__(self, source: ModelSource) -> None:
+        self._ort = _package("onnxruntime", "onnx")
+        self.version = _version("onnxruntime")
+        self._source = source
+        self._session = self._open(threads=1, optimised=False)
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        names = [output.name for output in self._session.get_outputs()]
+        with _blamed(self):
+            values = self._session.run(names, self._feeds(self._session, inputs))
+        return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
+
+    def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
+        session = self._open(threads, optimised=True)
+        feeds = self._feeds(session, inputs)
+        with _blamed(self):
+            return _seconds(lambda: session.run(None, feeds), runs)
+
+    def _open(self, threads: int, optimised: bool) -> Any:
+        options = self._ort.SessionOptions()
+        levels = self._ort.GraphOptimizationLevel
+        options.graph_optimization_level = (
+            levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+        )
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        with _blamed(self):
+            return self._ort.InferenceSession(
+                str(self._source.path), options, providers=["CPUExecutionProvider"]
+            )
+
+    def _feeds(self, session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        given = {**inputs, **self._source.constants}
+        return {
+            entry.name: given[entry.name] for entry in session.get_inputs() if entry.name in given
+        }
+
+
+class LiteRtOracle:
+    """LiteRT with its reference kernels, which define what quantised operators mean."""
+
+    name = "LiteRT"
+
+    def __init__(self, source: ModelSource) -> None:
+        from edgekit.frontends.tflite import input_names, input_shapes, output_names
+        from edgekit.frontends.tflite.file import read_tflite
+
+        self._interpreters = _package("ai_edge_litert.interpreter", "tflite")
+        self.version = _version("ai-edge-litert")
+        file = read_tflite(source.path)  # LiteRT checks less than this does, and is native code.
+        self._content = file.data
+        self._inputs = input_names(file)
+        self._outputs = output_names(file)
+        self._shapes = input_shapes(file, source)
+        self._interpreter = self._open(threads=1, reference=True)
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        with _blamed(self):
+            self._set(self._interpreter, inputs)
+            self._interpreter.invoke()
+            values = [
+                np.array(self._interpreter.get_tensor(detail["index"]))
+                for detail in self._interpreter.get_output_details()
+            ]
+        return dict(zip(self._outputs, values, strict=True))
+
+    def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
+        interpreter = self._open(threads, reference=False)
+        with _blamed(self):
+            self._set(interpreter, inputs)
+            return _seconds(interpreter.invoke, runs)
+
+    def _open(self, threads: int, reference: bool) -> Any:
+        kinds = self._interpreters.OpResolverType
+        with _blamed(self):
+            interpreter = self._interpreters.Interpreter(
+                model_content=self._content,
+                num_threads=threads,
+                experimental_op_resolver_type=kinds.BUILTIN_REF if reference else kinds.AUTO,
+            )
+            for detail, shape in zip(interpreter.get_input_details(), self._shapes, strict=True):
+                if tuple(detail["shape"]) != shape:
+                    interpreter.resize_tensor_input(detail["index"], shape)
+            interpreter.allocate_tensors()
+        return interpreter
+
+    def _set(self, interpreter: Any, inputs: Mapping[str, Array]) -> None:
+        for detail, name in zip(interpreter.get_input_details(), self._inputs, strict=True):
+            interpreter.set_tensor(detail["index"], inputs[name])
+
+
+class TorchOracle:
+    """The saved program, run by PyTorch eagerly."""
+
+    name = "PyTorch"
+
+    def __init__(self, source: ModelSource) -> None:
+        from edgekit.frontends.torch import open_program
+        from edgekit.frontends.torch.archive import read_outline
+
+        self._torch = _package("torch", "torch")
+        self.version = _version("torch")
+        self._outline = read_outline(source.path)
+        self._program = open_program(source)
+        with _blamed(self):
+            self._module = self._program.module()
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        with _blamed(self), _threads(self._torch, 1), self._torch.no_grad():
+            results = self._call(inputs)()
+        names = [spec.name for spec in self._outline.outputs]
+        return {name: self._array(value) for name, value in zip(names, results, strict=True)}
+
+    def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
+        with _blamed(self), _threads(self._torch, threads), self._torch.no_grad():
+            return _seconds(self._call(inputs), runs)
+
+    def _call(self, inputs: Mapping[str, Array]) -> Callable[[], Sequence[Any]]:
+        from torch.utils import _pytree as pytree
+
+        from edgekit.frontends.torch import arguments
+
+        tensors = [self._tensor(inputs[spec.name]) for spec in self._outline.inputs]
+        positional, keywords = arguments(self._program, tensors)
+
+        def call() -> Sequence[Any]:
+            leaves: Sequence[Any] = pytree.tree_leaves(self._module(*positional, **keywords))
+            return leaves
+
+        return call
+
+    def _tensor(self, array: Array) -> Any:
+        if array.dtype.name == "bfloat16":  # torch does not know numpy's extension type.
+            return self._torch.from_numpy(array.view(np.int16).copy()).view(self._torch.bfloat16)
+        return self._torch.from_numpy(np.ascontiguousarray(array))
+
+    def _array(self, tensor: Any) -> Array:
+        if tensor.dtype == self._torch.bfloat16:
+            halves: Array = tensor.contiguous().view(self._torch.int16).numpy()
+            return halves.view(numpy_dtype("bfloat16"))
+        return np.array(tensor.numpy())
+
+
+def _package(module: str, extra: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingToolError(
+            f"the reference outputs come from the Python package {module.partition('.')[0]}, "
+            "which is not installed",
+            hint=f"pip install 'edgekit[{extra}]'",
+        ) from error
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "of unknown version"
+
+
+@contextmanager
+def _blamed(oracle: Oracle) -> Iterator[None]:
+    """An oracle that fails is the model's problem, and is named."""
+    try:
+        yield
+    except EdgekitError:
+        raise
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ModelError(
+            f"{oracle.name} {oracle.version} cannot run the model: "
+            f"{lines[0] if lines else type(error).__name__}",
+            hint="the model is broken, or needs another version of that package",
+            details=tuple(lines[1:9]),
+        ) from error
+
+
+@contextmanager
+def _threads(torch: ModuleType, threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _seconds(call: Callable[[], object], runs: int) -> list[float]:
+    call()
+    seconds = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    return seconds
