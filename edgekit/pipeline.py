@@ -146,7 +146,7 @@ def simplified(model: Model) -> Any:
 
 
 def _apply(phase: Phase, module: Any, target: Any) -> Any:
-    from tvm.transform import Sequential
+    from tvm.ir.transform import Sequential
 
     return _guarded(f"phase {phase.name}", lambda: Sequential(phase.passes(target))(module))
 
