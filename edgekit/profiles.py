@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from edgekit.errors import ProfileError
 from edgekit.paths import ProfileKind, profile_search_path
@@ -42,6 +42,16 @@ class Problem:
             f"{self.file}:{self.line}: {self.key}: found {self.found}, expected {self.expected}"
         )
         return f"{sentence}; did you mean {self.nearest}?" if self.nearest else sentence
+
+
+@dataclass(frozen=True)
+class ProfileEntry(Generic[T]):
+    """A profile as a list shows it: what it says, or why it can't be used."""
+
+    name: str
+    path: Path
+    profile: T | None
+    trouble: str | None
 
 
 class TableReader:
@@ -137,7 +147,7 @@ class TableReader:
         return tuple(good)
 
     def integer(self, key: str, low: int, high: int) -> int:
-        expected = f"a whole number from {low} to {high}"
+        expected = f"a whole number from {low} to {high}" if low < high else str(low)
         value = self._get(key, expected)
         if value is None:
             return low
@@ -254,6 +264,26 @@ def find_profile(kind: ProfileKind, name: str) -> Path:
         hint=f"{meant}`edgekit {kind}` lists every {word}; `edgekit {kind} new` makes one",
         details=tuple(f"looked in {folder}" for folder in profile_search_path(kind)),
     )
+
+
+def shadowed_profiles(kind: ProfileKind, winner: Path) -> tuple[Path, ...]:
+    """The files of the same name that a winning profile hides."""
+    files = (folder / winner.name for folder in profile_search_path(kind))
+    return tuple(file for file in files if file != winner and file.exists())
+
+
+def list_profiles(
+    kind: ProfileKind, parse: Callable[[TableReader, Path], T]
+) -> tuple[ProfileEntry[T], ...]:
+    """Every profile of a kind; a broken one is listed as such and stops nothing."""
+    entries: list[ProfileEntry[T]] = []
+    for name in profile_names(kind):
+        path = find_profile(kind, name)
+        try:
+            entries.append(ProfileEntry(name, path, load_profile(path, kind, parse), None))
+        except ProfileError as error:
+            entries.append(ProfileEntry(name, path, None, error.message))
+    return tuple(entries)
 
 
 def examine_profile(

@@ -97,7 +97,8 @@ def key_lines(text: str) -> dict[KeyPath, int]:
             parts, position = _parse_key(text, position + (2 if is_array else 1))
             table = _enter(parts, is_array, elements)
             position = _skip_line(text, position)
-            lines.setdefault(table, line)
+            for length in range(1, len(table) + 1):
+                lines.setdefault(table[:length], line)
         else:
             parts, position = _parse_key(text, position)
             for length in range(1, len(parts) + 1):

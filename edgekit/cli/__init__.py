@@ -23,6 +23,13 @@ class Entry:
 COMMANDS: tuple[Entry, ...] = (
     Entry("init", "edgekit.cli.init", "Write a project file, edgekit.toml."),
     Entry("inspect", "edgekit.cli.inspect", "Show what is in a model and whether it can be built."),
+    Entry("boards", "edgekit.cli.boards", "List the board profiles, show, make or check one."),
+    Entry(
+        "toolchains",
+        "edgekit.cli.toolchains",
+        "List the toolchain profiles, show, make or check one.",
+    ),
+    Entry("doctor", "edgekit.cli.doctor", "Show what a board needs here and how to get it."),
     Entry("completion", "edgekit.cli.completion", "Print the script that completes with Tab."),
 )
 """In the order in which a newcomer meets them."""

@@ -1,0 +1,84 @@
+"""edgekit boards: which boards there are, and what their profiles say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgekit.board import Board, Memory, Target, Twin, parse_board
+from edgekit.cli.options import BOARD
+from edgekit.cli.profile_commands import ProfileView, profile_group
+from edgekit.sizes import format_size
+from edgekit.wording import size as rounded_size
+
+
+def _size(count: int) -> str:
+    """As the profile spells it; rounded where that would be a long number."""
+    exact = format_size(count)
+    return exact if len(exact) <= len("1023 KiB") else rounded_size(count)
+
+
+def _row(board: Board) -> Sequence[object]:
+    flash = None if board.memory.flash is None else _size(board.memory.flash)
+    offload = ", ".join(board.offload.default) or None
+    return (board.kind, board.target.cpu, _size(board.memory.ram), flash, offload, board.title)
+
+
+def _fields(board: Board) -> Sequence[tuple[str, object]]:
+    return [
+        ("name", board.name),
+        ("title", board.title),
+        ("kind", board.kind),
+        ("vendor", board.vendor_url or None),
+        ("cpu", f"{board.cpu.name} ({board.cpu.arch}), cores: {board.cpu.cores}"),
+        ("cpu features", ", ".join(board.cpu.features)),
+        ("target", _target(board.target)),
+        ("compiler flags", " ".join(board.cpu.compile_flags) or None),
+        ("toolchain", board.toolchain),
+        ("offload", _offload(board)),
+        ("memory", _memory(board.memory)),
+        *(
+            ("region", f"{region.name}: {_size(region.size)} at {region.start:#010x}, {region.use}")
+            for region in board.memory.regions
+        ),
+        ("reached by", _transport(board)),
+        ("emulated twin", _twin(board.twin) if board.twin else None),
+    ]
+
+
+def _target(target: Target) -> str:
+    features = f" {','.join(target.features)}" if target.features else ""
+    return f"{target.kind} {target.triple} {target.cpu}{features}"
+
+
+def _offload(board: Board) -> str:
+    first = ", ".join(board.offload.default) or "nothing"
+    others = [name for name in board.offload.allowed if name not in board.offload.default]
+    return f"{first} (also allowed: {', '.join(others)})" if others else first
+
+
+def _memory(memory: Memory) -> str:
+    ram = f"{_size(memory.ram)} RAM"
+    return ram if memory.flash is None else f"{ram}, {_size(memory.flash)} flash"
+
+
+def _transport(board: Board) -> str:
+    baud = board.transport.baud
+    return board.transport.kind if baud is None else f"{board.transport.kind}, {baud} baud"
+
+
+def _twin(twin: Twin) -> str:
+    memory = f", {_size(twin.memory)}" if twin.memory else ""
+    return f"{twin.emulator}, machine {twin.machine}, CPU {twin.cpu}{memory}"
+
+
+command = profile_group(
+    ProfileView(
+        kind="boards",
+        noun="board",
+        type=BOARD,
+        parse=parse_board,
+        columns=("kind", "cpu", "RAM", "flash", "offload", "board"),
+        row=_row,
+        fields=_fields,
+    )
+)

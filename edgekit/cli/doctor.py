@@ -1,0 +1,58 @@
+"""edgekit doctor: what a board needs on this machine, and how to get what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edgekit.cli.options import board_option, json_option, pass_console
+from edgekit.console import Console
+from edgekit.doctor import Check, DoctorReport, examine
+from edgekit.errors import MissingToolError
+
+
+@click.command("doctor")
+@board_option
+@json_option
+@pass_console
+def command(console: Console, board_name: str | None) -> None:
+    """Show what a board needs on this machine, and how to get what is missing.
+
+    Without --board it is the project's board, or this machine. Exit code 0 only if models can be
+    built for it.
+    """
+    from edgekit.board import load_board
+    from edgekit.project import find_project
+
+    project = find_project(Path.cwd())
+    name = board_name or (project.board if project else None) or "local"
+    report = examine(load_board(name), console.events)
+    console.report(report, lambda: _render(console, report))
+    if not report.ready:
+        click.get_current_context().exit(MissingToolError.exit_code)
+
+
+def _render(console: Console, report: DoctorReport) -> None:
+    console.heading(f"To build for {report.board} with the toolchain {report.toolchain}:")
+    _render_checks(console, [check for check in report.checks if check.required])
+    console.print()
+    console.heading("Good to have:")
+    _render_checks(console, [check for check in report.checks if not check.required])
+    console.print()
+    missing = [check for check in report.checks if not check.ok]
+    for check in missing:
+        console.print(f"for {check.name}: {check.fix}")
+    console.print(
+        f"{report.board} can be built for"
+        if report.ready
+        else f"{report.board} cannot be built for: what is required is missing"
+    )
+
+
+def _render_checks(console: Console, checks: list[Check]) -> None:
+    rows = [
+        ("ok" if check.ok else "missing", check.name, check.found, check.expected, check.purpose)
+        for check in checks
+    ]
+    console.table(("", "what", "found", "needed", "in order to"), rows)

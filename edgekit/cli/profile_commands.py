@@ -1,0 +1,147 @@
+"""list, show, new and check: the same four for boards and for toolchains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import click
+
+from edgekit.cli.options import Group, json_option, pass_console
+from edgekit.console import Console
+from edgekit.errors import ProfileError
+from edgekit.new_profile import copy_profile
+from edgekit.paths import ProfileKind
+from edgekit.profiles import (
+    Problem,
+    ProfileEntry,
+    TableReader,
+    examine_profile,
+    find_profile,
+    list_profiles,
+    load_profile,
+    profile_error,
+    shadowed_profiles,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ProfileView(Generic[T]):
+    """How one kind of profile is read and shown."""
+
+    kind: ProfileKind
+    noun: str
+    type: click.types.StringParamType
+    parse: Callable[[TableReader, Path], T]
+    columns: tuple[str, ...]
+    row: Callable[[T], Sequence[object]]
+    """What stands in the columns after the name."""
+    fields: Callable[[T], Sequence[tuple[str, object]]]
+
+
+@dataclass(frozen=True)
+class ShownProfile(Generic[T]):
+    profile: T
+    hides: tuple[Path, ...]
+    """Profiles of the same name further down the search path."""
+
+
+@dataclass(frozen=True)
+class NewProfile:
+    name: str
+    like: Path
+    path: Path
+
+
+@dataclass(frozen=True)
+class CheckedProfile:
+    path: Path
+    ok: bool
+    problems: tuple[Problem, ...]
+
+
+def profile_group(view: ProfileView[T]) -> click.Group:
+    """The group of commands for one kind of profile."""
+
+    @click.group(
+        view.kind,
+        cls=Group,
+        invoke_without_command=True,
+        help=f"List the {view.noun} profiles, show, make or check one.",
+    )
+    @json_option
+    @pass_console
+    def group(console: Console) -> None:
+        if click.get_current_context().invoked_subcommand is None:
+            entries = list_profiles(view.kind, view.parse)
+            console.report(entries, lambda: _render_list(console, view, entries))
+
+    @group.command("show", help=f"Show what a {view.noun} profile says, and where it comes from.")
+    @click.argument("name", type=view.type)
+    @json_option
+    @pass_console
+    def show(console: Console, name: str) -> None:
+        path = find_profile(view.kind, name)
+        profile = load_profile(path, view.kind, view.parse)
+        shown = ShownProfile(profile, shadowed_profiles(view.kind, path))
+        console.report(shown, lambda: _render_profile(console, view, path, shown))
+
+    @group.command("new", help=f"Make a {view.noun} profile out of one that comes close.")
+    @click.argument("name")
+    @click.option(
+        "--like", required=True, type=view.type, metavar="NAME", help="The profile to start from."
+    )
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=f"Where to write it; ./{view.kind}/NAME.toml by default.",
+    )
+    @click.option("--force", is_flag=True, help="Write over a file that is there.")
+    @json_option
+    @pass_console
+    def new(console: Console, name: str, like: str, output: Path | None, force: bool) -> None:
+        source = find_profile(view.kind, like)
+        load_profile(source, view.kind, view.parse)
+        path = copy_profile(view.kind, source, name, output, force=force)
+        made = NewProfile(name, source, path)
+        console.report(made, lambda: console.print(f"wrote {path}; edit it, then check it"))
+
+    @group.command("check", help=f"Say everything that is wrong with a {view.noun} profile.")
+    @click.argument("file", type=click.Path(path_type=Path))
+    @json_option
+    @pass_console
+    def check(console: Console, file: Path) -> None:
+        problems = examine_profile(file, view.kind, view.parse)[1]
+        checked = CheckedProfile(file, not problems, problems)
+        if problems and not console.as_json:
+            raise profile_error(file, view.kind, problems)
+        console.report(checked, lambda: console.print(f"{file} is a sound {view.noun} profile"))
+        if problems:
+            click.get_current_context().exit(ProfileError.exit_code)
+
+    return group
+
+
+def _render_list(
+    console: Console, view: ProfileView[T], entries: Sequence[ProfileEntry[T]]
+) -> None:
+    sound = [
+        (entry.name, *view.row(entry.profile)) for entry in entries if entry.profile is not None
+    ]
+    console.table(("name", *view.columns), sound)
+    for entry in entries:
+        if entry.trouble is not None:
+            console.events.warn(f"{entry.name} cannot be used: {entry.trouble}")
+
+
+def _render_profile(
+    console: Console, view: ProfileView[T], path: Path, shown: ShownProfile[T]
+) -> None:
+    hidden = [("hides", hidden) for hidden in shown.hides]
+    console.fields([*view.fields(shown.profile), ("profile", path), *hidden])
