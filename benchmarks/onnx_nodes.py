@@ -1,0 +1,354 @@
+"""The ONNX node conformance cases, run through edgekit on this machine.
+
+    python benchmarks/onnx_nodes.py                     # all of them; writes docs/onnx-operators.md
+    python benchmarks/onnx_nodes.py --filter '^test_lstm' --verbose
+
+Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled, run
+and compared with the outputs that come with it. The verdicts: right; refused (edgekit said why it
+can't, in a typed error); wrong; crash (anything else, a dying process or a time-out included).
+
+Inputs that only decide shapes (axes, shapes, pads, counts; edgekit/frontends/onnx/parameters.py
+lists them) are bound as constants, which is what real models do.
+
+Exit code 1 if any case is wrong or crashes, or fewer than 1150 of all of them are right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RTOL, ATOL = 1e-3, 1e-5
+ENOUGH_RIGHT = 1150
+SECONDS_A_CASE = 120
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "onnx-operators.md"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    case: str
+    operator: str
+    verdict: str
+    reason: str = ""
+    seconds: float = 0.0
+
+
+def operator_of(case: Any) -> str:
+    """The operator a case is about; an expanded one is about the operator it expands."""
+    name = case.name.removeprefix("test_")
+    nodes = case.model.graph.node
+    if len(nodes) == 1:
+        domain = nodes[0].domain
+        return f"{domain}.{nodes[0].op_type}" if domain else nodes[0].op_type
+    base = _BY_NAME.get(name.split("_expanded")[0])
+    return base or "(several)"
+
+
+_BY_NAME: dict[str, str] = {}
+
+
+def load_cases(pattern: str) -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        cases = load_model_tests(kind="node")
+    for case in cases:
+        nodes = case.model.graph.node
+        if "_expanded" not in case.name and nodes:
+            domain, kind = nodes[-1].domain, nodes[-1].op_type
+            _BY_NAME[case.name.removeprefix("test_")] = f"{domain}.{kind}" if domain else kind
+    return [case for case in cases if re.search(pattern, case.name)]
+
+
+def judge(case: Any) -> tuple[str, str]:
+    """Import, compile, run and compare one case: the verdict and the reason."""
+    from edgekit.errors import ModelError, UnsupportedModelError
+
+    try:
+        return _run(case)
+    except (ModelError, UnsupportedModelError) as error:
+        return "refused", " ".join((error.message, *error.details))
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it is the finding
+        lines = str(error).strip().splitlines() or [""]
+        return "crash", f"{type(error).__name__}: {lines[-1][:300]}"
+
+
+def _run(case: Any) -> tuple[str, str]:
+    import tvm
+
+    from edgekit.events import SILENT
+    from edgekit.frontends.onnx import load
+    from edgekit.model import ModelSource
+
+    given, expected = case.data_sets[0]
+    inputs = {
+        item.name: as_array(value)
+        for item, value in zip(case.model.graph.input, given, strict=False)
+    }
+    bound = {name: inputs[name] for name in parameters(case.model, inputs)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(case.model.SerializeToString())
+        model = load(ModelSource(path, "onnx", "", constants=bound), SILENT)
+    arguments = [
+        tvm.runtime.tensor(np.ascontiguousarray(inputs[spec.name]).reshape(spec.shape))
+        for spec in model.inputs
+    ]
+    results = compile_and_run(model, arguments)
+    for spec, actual, wanted in zip(model.outputs, results, expected, strict=True):
+        problem = difference(actual, as_array(wanted))
+        if problem:
+            return "wrong", f"{spec.name}: {problem}"
+    return "right", ""
+
+
+def as_array(value: Any) -> Any:
+    """Some cases hold their data as ONNX tensors; sequences and optionals stay what they are."""
+    import onnx
+
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    return value if value is None or isinstance(value, list) else np.asarray(value)
+
+
+def parameters(model: Any, inputs: dict[str, Any]) -> list[str]:
+    """The inputs that decide shapes: those that are parameters as they stand, and whole numbers
+    that parameters are computed from."""
+    from edgekit.frontends.onnx.binding import true_inputs
+    from edgekit.frontends.onnx.parameters import open_parameters
+
+    names = [item.name for item in true_inputs(model.graph)]
+    found: set[str] = set()
+    for item in open_parameters(model.graph, names):
+        if item.data:
+            continue
+        for name in item.inputs:
+            value = inputs.get(name)
+            if isinstance(value, np.ndarray) and (item.direct or value.dtype.kind in "iub"):
+                found.add(name)
+    return sorted(found)
+
+
+def compile_and_run(model: Any, arguments: Sequence[Any]) -> list[np.ndarray]:
+    import tvm
+    from tvm import relax
+
+    from edgekit.board import load_board
+    from edgekit.pipeline import compile_model
+
+    compiled = compile_model(model, load_board("local").target)
+    results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*arguments)
+    if len(model.outputs) == 1:
+        results = [results]
+    return [result.numpy() for result in results]
+
+
+def difference(actual: np.ndarray, expected: np.ndarray) -> str:
+    """What is wrong with the numbers; nothing if they are right."""
+    if actual.shape != expected.shape:
+        return f"shape {list(actual.shape)} instead of {list(expected.shape)}"
+    if actual.dtype != expected.dtype:
+        return f"{actual.dtype} instead of {expected.dtype}"
+    if expected.dtype.kind in "iub":
+        close = actual == expected
+    else:
+        a, b = actual.astype("float64"), expected.astype("float64")
+        with np.errstate(invalid="ignore"):
+            close = (a == b) | (np.abs(a - b) <= ATOL + RTOL * np.abs(b))
+        close |= np.isnan(a) & np.isnan(b)
+    if close.all():
+        return ""
+    index = tuple(int(i) for i in np.argwhere(~close)[0])
+    return (
+        f"{int((~close).sum())} of {close.size} elements; at {list(index)} "
+        f"{actual[index]} instead of {expected[index]}"
+    )
+
+
+def work(cases: Sequence[Any], pipe: Connection) -> None:
+    """A worker: takes numbers of cases, hands back verdicts."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    os.environ["TVM_NUM_THREADS"] = "1"
+    warnings.simplefilter("ignore")
+    while True:
+        number = pipe.recv()
+        if number is None:
+            return
+        pipe.send(judge(cases[number]))
+
+
+@dataclass
+class Worker:
+    process: Any
+    pipe: Connection
+    case: int | None = None
+    started: float = 0.0
+
+
+def run_all(
+    cases: Sequence[Any], jobs: int, on_verdict: Callable[[Verdict], None]
+) -> list[Verdict]:
+    """All cases over a few forked workers; one that dies or hangs costs only its own case."""
+    from edgekit.tvm_compat import load_tvm
+
+    load_tvm()  # once, before the workers are forked
+
+    import edgekit.frontends.onnx.loading  # noqa: F401
+
+    context = multiprocessing.get_context("fork")
+    waiting = deque(range(len(cases)))
+    verdicts: dict[int, Verdict] = {}
+    workers = [_hire(context, cases) for _ in range(min(jobs, max(1, len(cases))))]
+    while len(verdicts) < len(cases):
+        for worker in workers:
+            if worker.case is None and waiting:
+                worker.case, worker.started = waiting.popleft(), time.perf_counter()
+                worker.pipe.send(worker.case)
+        ready = wait([worker.pipe for worker in workers if worker.case is not None], timeout=1)
+        for position, worker in enumerate(workers):
+            if worker.case is None:
+                continue
+            seconds = time.perf_counter() - worker.started
+            outcome = _outcome(worker, worker.pipe in ready, seconds)
+            if outcome is None:
+                continue
+            case = cases[worker.case]
+            verdict = Verdict(case.name, operator_of(case), *outcome, round(seconds, 3))
+            verdicts[worker.case] = verdict
+            on_verdict(verdict)
+            worker.case = None
+            if not worker.process.is_alive():
+                workers[position] = _hire(context, cases)
+    for worker in workers:
+        worker.pipe.send(None)
+        worker.process.join(timeout=5)
+    return [verdicts[number] for number in range(len(cases))]
+
+
+def _hire(context: Any, cases: Sequence[Any]) -> Worker:
+    ours, theirs = context.Pipe()
+    process = context.Process(target=work, args=(cases, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return Worker(process, ours)
+
+
+def _outcome(worker: Worker, ready: bool, seconds: float) -> tuple[str, str] | None:
+    if ready:
+        try:
+            verdict, reason = worker.pipe.recv()
+            return verdict, reason
+        except (EOFError, ConnectionResetError):
+            worker.process.join(timeout=5)
+            return "crash", f"the process died with exit code {worker.process.exitcode}"
+    if seconds > SECONDS_A_CASE:
+        worker.process.kill()
+        worker.process.join(timeout=5)
+        return "crash", f"still running after {SECONDS_A_CASE} s"
+    return None
+
+
+def markdown(verdicts: Sequence[Verdict], version: str) -> str:
+    totals = Counter(item.verdict for item in verdicts)
+    lines = [
+        "# ONNX operators",
+        "",
+        "Written by `python benchmarks/onnx_nodes.py` (`make node-tests`); do not edit.",
+        "",
+        f"The {len(verdicts)} node cases of onnx {version}, imported, compiled and run on the "
+        "machine at hand,",
+        f"and compared with the outputs that come with them (relative {RTOL:g}, absolute "
+        f"{ATOL:g}; whole numbers exactly).",
+        "Inputs that only decide shapes (axes, shapes, pads, counts) are bound as constants.",
+        "",
+        "| right | refused with a reason | wrong | crashing |",
+        "|---|---|---|---|",
+        f"| {totals['right']} | {totals['refused']} | {totals['wrong']} | {totals['crash']} |",
+        "",
+        "| operator | right | refused | wrong or crashing | why |",
+        "|---|---|---|---|---|",
+    ]
+    for operator in sorted({item.operator for item in verdicts}, key=str.lower):
+        own = [item for item in verdicts if item.operator == operator]
+        count = Counter(item.verdict for item in own)
+        bad = count["wrong"] + count["crash"]
+        lines.append(
+            f"| {operator} | {count['right']} | {count['refused'] or ''} | {bad or ''} "
+            f"| {reasons(own)} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def reasons(verdicts: Sequence[Verdict]) -> str:
+    """The distinct reasons, without the names of nodes, most frequent first."""
+    texts = Counter(
+        re.sub(r" \(node '[^']*'[^)]*\)", "", item.reason).replace("|", "\\|")
+        for item in verdicts
+        if item.reason
+    )
+    return "<br>".join(f"{text} ({count})" for text, count in texts.most_common(4))
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--filter", default="", help="a regular expression for case names")
+    parser.add_argument("--every", type=int, default=1, help="only every so many cases")
+    parser.add_argument("--cases", type=Path, help="only the cases named in this file, one a line")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
+    parser.add_argument("--json", type=Path, help="write every verdict to this file")
+    parser.add_argument("--verbose", action="store_true", help="print each case that is not right")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse_arguments()
+    import onnx
+
+    print("loading the cases ...", file=sys.stderr)
+    cases = load_cases(options.filter)
+    if options.cases:
+        named = set(options.cases.read_text().split())
+        cases = [case for case in cases if case.name in named]
+    cases = cases[:: options.every]
+    whole = not (options.filter or options.cases) and options.every == 1
+    started, counts = time.perf_counter(), Counter[str]()
+
+    def show(verdict: Verdict) -> None:
+        counts[verdict.verdict] += 1
+        if options.verbose and verdict.verdict != "right":
+            print(f"{verdict.verdict:8}{verdict.case}: {verdict.reason}", file=sys.stderr)
+        if sys.stderr.isatty() or counts.total() % 100 == 0:
+            end = "\r" if sys.stderr.isatty() else "\n"
+            print(f"{counts.total()}/{len(cases)} {dict(counts)}", end=end, file=sys.stderr)
+
+    verdicts = run_all(cases, options.jobs, show)
+    seconds = time.perf_counter() - started
+    if options.json:
+        options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
+    if whole:
+        DOCS.write_text(markdown(verdicts, onnx.__version__))
+    print(f"{len(cases)} cases in {seconds:.0f} s: {dict(counts)}")
+    bad = counts["wrong"] + counts["crash"]
+    return 1 if bad or (whole and counts["right"] < ENOUGH_RIGHT) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""ONNX models into Relax: every shape fixed, weights constant, gaps mended or named.
+
+`files` reads, `binding` closes open shapes, `importer` walks the graph, `operators` holds one
+converter an operator, `scanning` says what is in a file without importing it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgekit.events import Events
+    from edgekit.model import Model, ModelScan, ModelSource
+
+
+def load(source: ModelSource, events: Events) -> Model:
+    """The model as a Relax module."""
+    from edgekit.frontends.onnx.loading import load_model
+
+    return load_model(source, events)
+
+
+def scan(source: ModelSource) -> ModelScan:
+    """What is in the file, and what of it can't be compiled; works for any readable model."""
+    from edgekit.frontends.onnx.scanning import scan_model
+
+    return scan_model(source)
+
+
+def content_files(path: Path) -> tuple[Path, ...]:
+    """The model file and its weight files: everything a hash of the model has to cover."""
+    from edgekit.frontends.onnx.files import external_files, read_structure
+
+    return (path, *external_files(path, read_structure(path)))

@@ -1,0 +1,83 @@
+"""Work that can be done at import time, done at import time.
+
+With every shape known, the subgraphs that compute shapes (Shape, Gather, Concat, ...) have only
+known inputs; so have transposed or reshaped weights. Each such node is run by the `onnx`
+package's own reference implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from edgekit.frontends.onnx.values import dtype_named
+
+LARGEST_GROWTH = 1 << 20
+"""A folded result may outgrow its inputs by so many bytes; more would bloat the model's file."""
+
+KEPT = frozenset({"QuantizeLinear", "DequantizeLinear", "Identity"})
+"""Quantised weights stay quantised: what runs on int8 has to see the pair."""
+
+
+def fold(
+    node: onnx.NodeProto, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
+) -> list[np.ndarray] | None:
+    """The node's outputs, or None where it has to be computed on the device."""
+    if node.op_type in KEPT or not _is_deterministic(node, opsets):
+        return None
+    outputs = evaluate(node, inputs, opsets)
+    if outputs is None:
+        return None
+    given = sum(value.nbytes for value in inputs if value is not None)
+    if sum(value.nbytes for value in outputs) > given + LARGEST_GROWTH:
+        return None
+    return outputs
+
+
+def evaluate(
+    node: onnx.NodeProto, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
+) -> list[np.ndarray] | None:
+    """Run one node; None where the reference implementation can't."""
+    graph = onnx.GraphProto(name="constant")
+    graph.node.append(node)
+    feeds: dict[str, np.ndarray] = {}
+    for name, value in zip(node.input, inputs, strict=True):
+        if value is not None and name not in feeds:
+            feeds[name] = value
+            graph.input.append(_declaration(name, value))
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
+    model = onnx.helper.make_model(
+        graph,
+        opset_imports=[onnx.helper.make_opsetid(*item) for item in opsets.items()],
+        ir_version=10,
+    )
+    try:
+        with np.errstate(all="ignore"):
+            results = ReferenceEvaluator(model).run(None, feeds)
+    except Exception:  # noqa: BLE001 -- anything it raises means: leave the node to the device
+        return None
+    named = dict(zip((name for name in node.output if name), results, strict=True))
+    if not all(isinstance(value, np.ndarray | np.generic) for value in named.values()):
+        return None
+    return [np.asarray(named[name]) if name else np.zeros(0) for name in node.output]
+
+
+def element_type(dtype: str) -> int:
+    """ONNX's number of a dtype."""
+    return int(onnx.helper.np_dtype_to_tensor_dtype(dtype_named(dtype)))
+
+
+def _declaration(name: str, value: np.ndarray) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name, element_type(str(value.dtype)), value.shape)
+
+
+def _is_deterministic(node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
+    version = opsets.get(node.domain)
+    if version is None or not onnx.defs.has(node.op_type, version, node.domain):
+        return False
+    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    deterministic = onnx.defs.OpSchema.NodeDeterminism.Deterministic
+    return bool(schema.node_determinism == deterministic)

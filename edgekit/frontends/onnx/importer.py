@@ -1,0 +1,247 @@
+"""From ONNX to Relax: one walk over the graph.
+
+Each node's inputs are either known (numpy) or computed on the device (Relax). A node whose
+inputs are all known is folded; any other goes to its operator's converter, or, where there is
+none, to the operator's own definition in simpler operators. Because every input shape is known,
+so is every other one, and what comes out has no dynamic shape in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from tvm import relax
+
+from edgekit.errors import EdgekitError, ModelError, UnsupportedModelError
+from edgekit.frontends.onnx import bodies, control, folding
+from edgekit.frontends.onnx.graph import domain_of, in_order, label, needed, subgraphs
+from edgekit.frontends.onnx.node import Converter, Node, NotKnown, Refusal
+from edgekit.frontends.onnx.operators import CONVERTERS
+from edgekit.frontends.onnx.values import (
+    DEVICE_DTYPES,
+    Value,
+    dtype_of,
+    is_known,
+    shape_of,
+)
+
+Functions = Mapping[tuple[str, str], onnx.FunctionProto]
+
+
+@dataclass
+class Importer:
+    """The state of one import."""
+
+    block: relax.BlockBuilder
+    functions: Functions
+    on_node: Callable[[onnx.NodeProto], None]
+    repairs: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    def repaired(self, sentence: str) -> None:
+        if sentence not in self.repairs:
+            self.repairs.append(sentence)
+
+    def run_graph(
+        self,
+        graph: onnx.GraphProto,
+        arguments: Sequence[Value],
+        outer: Mapping[str, Value],
+        opsets: Mapping[str, int],
+    ) -> list[Value]:
+        """Import a graph's nodes and return the values of its outputs."""
+        scope: dict[str, Value] = dict(outer)
+        scope.update({tensor.name: to_array(tensor) for tensor in graph.initializer})
+        scope.update({item.values.name: dense_array(item) for item in graph.sparse_initializer})
+        scope.update(zip((item.name for item in graph.input), arguments, strict=False))
+        return self.run_nodes(graph.node, [item.name for item in graph.output], scope, opsets)
+
+    def run_nodes(
+        self,
+        nodes: Sequence[onnx.NodeProto],
+        outputs: Sequence[str],
+        scope: dict[str, Value],
+        opsets: Mapping[str, int],
+    ) -> list[Value]:
+        ordered, moved = in_order(nodes)
+        if moved:
+            self.repaired("The nodes were put in an order in which each follows its inputs.")
+        for node in needed(ordered, outputs):
+            self.run_node(node, scope, opsets)
+        missing = [name for name in outputs if name not in scope]
+        if missing:
+            raise ModelError(
+                f"Nothing computes the graph output {missing[0]!r}.", hint="Export the model again."
+            )
+        return [scope[name] for name in outputs]
+
+    def run_node(
+        self, node: onnx.NodeProto, scope: dict[str, Value], opsets: Mapping[str, int]
+    ) -> None:
+        self.depth += 1
+        if self.depth == 1:
+            self.on_node(node)
+        try:
+            results = self._convert(node, scope, opsets)
+        except Refusal as refusal:
+            raise refused(node, refusal.reason, refusal.hint) from refusal
+        except NotKnown as unknown:
+            raise refused(
+                node,
+                f"its input {node.input[unknown.position]!r} has to be known when the model is "
+                "compiled, and is computed on the device",
+                "If a model input decides it, bind that one with --constant NAME=VALUE.",
+            ) from unknown
+        except EdgekitError:
+            raise
+        except Exception as error:
+            raise UnsupportedModelError(
+                f"{node.op_type} (node {label(node)!r}) can't be compiled.",
+                hint="Report this model: edgekit should have said why.",
+                details=(f"{type(error).__name__}: {first_line(error)}",),
+            ) from error
+        finally:
+            self.depth -= 1
+        for name, value in zip(node.output, results, strict=False):
+            if name:
+                scope[name] = value
+
+    def _convert(
+        self, node: onnx.NodeProto, scope: Mapping[str, Value], opsets: Mapping[str, int]
+    ) -> list[Value]:
+        domain, operator = domain_of(node), node.op_type
+        inputs = tuple(self._look_up(name, node, scope) for name in node.input)
+        function = self.functions.get((domain, operator))
+        if function is not None:
+            self.repaired("Functions of the model were written out where they are called.")
+            return self._run_body(bodies.body_from(function, node), inputs)
+        if domain == "" and operator in control.CONTROL:
+            return control.CONTROL[operator](self, node, inputs, scope, opsets)
+        if not list(subgraphs(node)) and all(v is None or is_known(v) for v in inputs):
+            folded = folding.fold(node, inputs, opsets)
+            if folded is not None:
+                return list(folded)
+        converter = CONVERTERS.get((domain, operator))
+        if converter is not None:
+            return self._run_converter(converter, node, inputs, opsets[domain])
+        body = bodies.body_of(node, opsets.get(domain, 1), [type_proto(v) for v in inputs])
+        if body is None:
+            raise Refusal("edgekit has no way to compile this operator")
+        return self._run_body(body, inputs)
+
+    def _look_up(self, name: str, node: onnx.NodeProto, scope: Mapping[str, Value]) -> Value:
+        if not name:
+            return None
+        if name not in scope:
+            raise ModelError(
+                f"Node {label(node)!r} reads {name!r}, which nothing computes.",
+                hint="Export the model again.",
+            )
+        return scope[name]
+
+    def _run_converter(
+        self, converter: Converter, node: onnx.NodeProto, inputs: tuple[Value, ...], opset: int
+    ) -> list[Value]:
+        view = Node(
+            operator=node.op_type,
+            name=label(node),
+            opset=opset,
+            inputs=inputs,
+            outputs=tuple(node.output),
+            attributes=attributes_of(node),
+            block=self.block,
+        )
+        results = converter(view)
+        if not isinstance(results, list):
+            results = [results]
+        return [self.settle(value) for value in results]
+
+    def settle(self, value: Value) -> Value:
+        """Bind what a converter returned to a variable and check that its shape is known."""
+        if value is None or is_known(value):
+            return value
+        if isinstance(value, tuple):
+            return tuple(self.settle(item) for item in value)
+        if not isinstance(value, relax.Var):
+            value = self.block.emit(value)
+        try:
+            shape_of(value)
+        except (AttributeError, TypeError) as error:
+            raise Refusal("the size of its output depends on the data") from error
+        if dtype_of(value) not in DEVICE_DTYPES:
+            raise Refusal(f"it computes in {dtype_of(value)}, which devices don't run")
+        return value
+
+    def _run_body(self, body: bodies.Body, inputs: Sequence[Value]) -> list[Value]:
+        scope: dict[str, Value] = dict.fromkeys(body.inputs)
+        scope.update(zip(body.inputs, inputs, strict=False))
+        wanted = [name for name in body.outputs if name]
+        return self.run_nodes(body.nodes, wanted, scope, body.opsets)
+
+
+def refused(node: onnx.NodeProto, reason: str, hint: str | None) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"{node.op_type} (node {label(node)!r}) can't be compiled: {reason}.", hint=hint
+    )
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else "no message"
+
+
+def to_array(tensor: onnx.TensorProto) -> np.ndarray:
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError) as error:
+        raise ModelError(
+            f"The values of tensor {tensor.name!r} don't fit its shape or type.",
+            hint="The file is damaged: copy or export the model again.",
+            details=(first_line(error),),
+        ) from error
+
+
+def dense_array(sparse: onnx.SparseTensorProto) -> np.ndarray:
+    """A sparse tensor written out in full."""
+    values, indices = to_array(sparse.values), to_array(sparse.indices)
+    dense = np.zeros(tuple(sparse.dims), values.dtype)
+    if indices.ndim == 1:
+        dense.reshape(-1)[indices] = values
+    else:
+        dense[tuple(indices.T)] = values
+    return dense
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """Attributes as plain Python values; tensors as arrays, text as str."""
+    found: dict[str, Any] = {}
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            value = value.decode()
+        elif isinstance(value, onnx.TensorProto):
+            value = to_array(value)
+        elif isinstance(value, onnx.SparseTensorProto):
+            value = dense_array(value)
+        elif attribute.type == onnx.AttributeProto.STRINGS:
+            value = tuple(item.decode() for item in value)
+        elif attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS):
+            value = tuple(value)
+        found[attribute.name] = value
+    return found
+
+
+def type_proto(value: Value) -> onnx.TypeProto:
+    """The ONNX type of a value, which context-dependent bodies ask for."""
+    if value is None:
+        return onnx.TypeProto()
+    if isinstance(value, tuple):
+        inner = type_proto(value[0]) if value else onnx.TypeProto()
+        return onnx.helper.make_sequence_type_proto(inner)
+    element = folding.element_type(value.dtype if is_known(value) else dtype_of(value))
+    return onnx.helper.make_tensor_type_proto(element, shape_of(value))

@@ -1,0 +1,114 @@
+"""The steps from a file to a `Model`, in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import onnx
+from tvm import relax
+
+from edgekit.errors import UnsupportedModelError
+from edgekit.events import Events
+from edgekit.frontends.onnx.binding import Bound, bind, check_element_type
+from edgekit.frontends.onnx.files import read_model
+from edgekit.frontends.onnx.graph import domain_of, opsets_of
+from edgekit.frontends.onnx.importer import Importer
+from edgekit.frontends.onnx.scanning import unsupported_operators
+from edgekit.frontends.onnx.values import Value, as_expr, dtype_of, shape_of
+from edgekit.model import Model, ModelSource
+from edgekit.tensors import TensorSpec
+
+
+def load_model(source: ModelSource, events: Events) -> Model:
+    proto = read_model(source.path)
+    bound = bind(proto.graph, source)
+    _refuse_unsupported(proto, bound)
+    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in bound.constants]
+    if len(kept) != len(proto.graph.initializer):
+        del proto.graph.initializer[:]
+        proto.graph.initializer.extend(kept)
+    with events.stage("Importing the model", total=len(proto.graph.node)) as stage:
+        importer = Importer(
+            block=relax.BlockBuilder(),
+            functions=functions_of(proto),
+            on_node=lambda node: stage.advance(detail=node.op_type),
+        )
+        module, outputs = _import_graph(importer, proto, bound)
+        stage.result = f"{len(proto.graph.node)} nodes"
+    return Model(source, module, bound.inputs, outputs, tuple(importer.repairs))
+
+
+def functions_of(proto: onnx.ModelProto) -> Mapping[tuple[str, str], onnx.FunctionProto]:
+    """The functions a model brings along, by domain and name."""
+    return {(domain_of(function), function.name): function for function in proto.functions}
+
+
+def _refuse_unsupported(proto: onnx.ModelProto, bound: Bound) -> None:
+    """Say what can't be compiled before any work is done on the rest."""
+    found = unsupported_operators(proto, [spec.name for spec in bound.inputs])
+    if not found:
+        return
+    first, others = found[0], len(found) - 1
+    more = f" {others} more operator{'s' if others > 1 else ''} can't be compiled either."
+    times = f", used {first.count} times" if first.count > 1 else ""
+    raise UnsupportedModelError(
+        f"{first.name} (node {first.node!r}{times}) can't be compiled: {first.reason}."
+        + (more if others else ""),
+        hint=first.hint,
+        details=tuple(
+            f"{item.name} (node {item.node!r}, {item.count}x): {item.reason}" for item in found[1:]
+        ),
+    )
+
+
+def _import_graph(
+    importer: Importer, proto: onnx.ModelProto, bound: Bound
+) -> tuple[object, tuple[TensorSpec, ...]]:
+    block = importer.block
+    names = variable_names([spec.name for spec in bound.inputs])
+    variables = [
+        relax.Var(name, relax.TensorType(spec.shape, spec.dtype))
+        for name, spec in zip(names, bound.inputs, strict=True)
+    ]
+    scope: dict[str, Value] = dict(bound.constants)
+    scope.update(
+        {spec.name: variable for spec, variable in zip(bound.inputs, variables, strict=True)}
+    )
+    output_names = [item.name for item in proto.graph.output]
+    with block.function("main", params=variables):
+        with block.dataflow():
+            values = importer.run_graph(proto.graph, (), scope, opsets_of(proto))
+            outputs = tuple(map(_output_spec, output_names, values))
+            results = [as_expr(value) for value in values]
+            result = block.emit_output(results[0] if len(results) == 1 else relax.Tuple(results))
+        block.emit_func_output(result)
+    module = relax.transform.DeadCodeElimination(["main"])(block.finalize())
+    return module, outputs
+
+
+def _output_spec(name: str, value: Value) -> TensorSpec:
+    if value is None or isinstance(value, tuple):
+        raise UnsupportedModelError(
+            f"Output {name!r} is a sequence or an optional; a device returns only tensors.",
+            hint="Export the model with tensor outputs.",
+        )
+    check_element_type("Output", name, dtype_of(value))
+    return TensorSpec(name, dtype_of(value), shape_of(value))
+
+
+def variable_names(names: list[str]) -> list[str]:
+    """The names as identifiers, still distinct."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        base = re.sub(r"\W", "_", name, flags=re.ASCII)
+        if not base or base[0].isdigit():
+            base = f"input_{base}"
+        fresh, count = base, 1
+        while fresh in taken:
+            count += 1
+            fresh = f"{base}_{count}"
+        taken.add(fresh)
+        result.append(fresh)
+    return result
