@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.bundle import Bundle
 
-__all__ = ["BenchPlan", "BenchReport", "Memory", "bench", "summarise_samples"]
+__all__ = ["BenchPlan", "BenchReport", "Memory", "bench", "plan_bench", "summarise_samples"]
 
+_FEWEST_RUNS = 10
 _NOISY_SPREAD = 1.2
 """p90 over median; an undisturbed machine stays well below."""
 _NOISY_LOAD = 0.5
@@ -77,6 +78,17 @@ def bench(
     chosen = bundle.reference_inputs() if inputs is None else inputs
     samples = device.bench(bundle, chosen, plan, events=events)
     return summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
+
+
+def plan_bench(
+    runs: int | None, seconds: float | None, warmup: int, threads: int | None
+) -> BenchPlan:
+    """A plan from what a user said: one of runs and seconds sets the other's default aside."""
+    default = BenchPlan()
+    if runs is None:
+        runs = default.runs if seconds is None else _FEWEST_RUNS
+        seconds = default.seconds if seconds is None else seconds
+    return BenchPlan(warmup, runs, seconds or 0.0, threads)
 
 
 def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamples) -> BenchReport:

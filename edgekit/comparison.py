@@ -43,8 +43,8 @@ class Tolerance:
     def __str__(self) -> str:
         if self.steps is not None:
             return f"{self.steps} step" + ("" if self.steps == 1 else "s")
-        parts = [f"{self.rtol:g} of the element"] if self.rtol else []
-        parts += [f"{self.of_max:g} of the largest"] if self.of_max else []
+        parts = [f"{self.rtol:g}*expected"] if self.rtol else []
+        parts += [f"{self.of_max:g}*largest"] if self.of_max else []
         parts += [f"{self.atol:g}"] if self.atol else []
         return " + ".join(parts) or "exact"
 

@@ -1,0 +1,118 @@
+"""edgekit bench: how fast a bundle is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.input_options import (
+    choose_samples,
+    input_option,
+    nonfinite_option,
+    timeout_option,
+)
+from edgekit.cli.options import bundle_argument, json_option, pass_console
+from edgekit.console import Console
+from edgekit.errors import UsageError
+from edgekit.wording import size
+
+if TYPE_CHECKING:
+    from edgekit.bench import BenchReport
+
+
+@click.command("bench")
+@bundle_argument
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="At least so many runs.  [default: 30, or 10 with --seconds]",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="Go on for at least so long.  [default: 3, or 0 with --runs]",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Runs before the measured ones.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1, max=1024),
+    metavar="T",
+    help="Threads of the model.  [default: one a physical core]",
+)
+@input_option
+@nonfinite_option
+@timeout_option
+@json_option
+@pass_console
+def command(
+    console: Console,
+    bundle: Path,
+    runs: int | None,
+    seconds: float | None,
+    warmup: int,
+    threads: int | None,
+    input_texts: tuple[str, ...],
+    allow_nonfinite: bool,
+    timeout: float,
+) -> None:
+    """Measure latency, throughput and memory of BUNDLE on this machine."""
+    from edgekit.bench import bench, plan_bench
+    from edgekit.bundle import open_bundle
+    from edgekit.devices.local import LocalDevice
+
+    opened = open_bundle(bundle)
+    chosen = choose_samples(opened, input_texts, allow_nonfinite)
+    if chosen.count > 1:
+        raise UsageError(
+            f"{chosen.count} samples were given, and a benchmark repeats one",
+            hint="give every input one file",
+        )
+    inputs = next(chosen.samples).inputs if chosen.samples is not None else None
+    plan = plan_bench(runs, seconds, warmup, threads)
+    report = bench(opened, LocalDevice(timeout), plan, console.events, inputs=inputs)
+    console.report(report, lambda: render_bench(console, report))
+
+
+def render_bench(console: Console, report: BenchReport) -> None:
+    """The table for people; `deploy` shows it too."""
+    rows = [
+        ("median", report.median),
+        ("p90", report.p90),
+        ("p99", report.p99),
+        ("fastest", report.minimum),
+        ("standard deviation", report.stdev),
+    ]
+    memory = report.memory
+    console.fields(
+        [
+            *((name, f"{value * 1000:.4g} ms") for name, value in rows),
+            ("throughput", f"{report.throughput:.4g} inferences/s"),
+            ("runs", f"{report.runs} after {report.warmup} to warm up"),
+            ("threads", report.threads),
+            ("memory of the model", _bytes(memory.model_peak)),
+            ("memory of its process", _bytes(memory.process_peak)),
+            ("CPU governor", report.governor),
+            ("CPU frequency", _megahertz(report.frequency_mhz)),
+        ]
+    )
+    for note in report.notes:
+        console.print(f"note: {note}")
+
+
+def _bytes(count: int | None) -> str | None:
+    return None if count is None else f"{size(count)} at its peak"
+
+
+def _megahertz(frequency: float | None) -> str | None:
+    return None if frequency is None else f"{frequency:.0f} MHz"

@@ -1,0 +1,104 @@
+"""edgekit run: a bundle's outputs for an input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.input_options import (
+    choose_samples,
+    input_option,
+    nonfinite_option,
+    timeout_option,
+)
+from edgekit.cli.options import bundle_argument, json_option, pass_console
+from edgekit.console import Console
+from edgekit.wording import duration
+
+if TYPE_CHECKING:
+    from edgekit.run import OutputSummary, RunReport
+
+
+@click.command("run")
+@bundle_argument
+@input_option
+@nonfinite_option
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="DIR|FILE.npz",
+    help="Write the outputs there.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    metavar="K",
+    help="Show the K highest elements of outputs that are vectors.",
+)
+@timeout_option
+@json_option
+@pass_console
+def command(
+    console: Console,
+    bundle: Path,
+    input_texts: tuple[str, ...],
+    allow_nonfinite: bool,
+    out: Path | None,
+    top: int,
+    timeout: float,
+) -> None:
+    """Run BUNDLE on this machine, on your input or on its reference input."""
+    from edgekit.bundle import open_bundle
+    from edgekit.devices.local import LocalDevice
+    from edgekit.run import run
+
+    opened = open_bundle(bundle)
+    chosen = choose_samples(opened, input_texts, allow_nonfinite)
+    report = run(
+        opened,
+        LocalDevice(timeout),
+        samples=chosen.samples,
+        total=chosen.count,
+        out=out,
+        top=top,
+        events=console.events,
+    )
+    console.report(report, lambda: _render(console, report))
+
+
+def _render(console: Console, report: RunReport) -> None:
+    if report.reference:
+        console.print("no --input was given: this is the bundle's reference input")
+    for sample in report.samples:
+        console.heading(f"{sample.name} on {report.device}, {duration(sample.seconds)}")
+        console.table(
+            ["output", "type", "shape", "min", "max", "mean", "NaN or inf"],
+            [_row(output) for output in sample.outputs],
+            right=["min", "max", "mean", "NaN or inf"],
+        )
+        for output in sample.outputs:
+            if output.top:
+                console.print(f"highest of {output.name}:")
+                console.table(
+                    ["index", "value"],
+                    [(score.index, f"{score.value:.6g}") for score in output.top],
+                    right=["index", "value"],
+                )
+        for file in sample.files:
+            console.print(f"wrote {file}")
+
+
+def _row(output: OutputSummary) -> list[object]:
+    numbers = (output.minimum, output.maximum, output.mean)
+    return [
+        output.name,
+        output.dtype,
+        "x".join(str(extent) for extent in output.shape) or "scalar",
+        *(None if number is None else f"{number:.6g}" for number in numbers),
+        output.nonfinite,
+    ]

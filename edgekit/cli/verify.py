@@ -1,0 +1,165 @@
+"""edgekit verify: is what a bundle computes right?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edgekit.cli.input_options import (
+    choose_samples,
+    input_option,
+    nonfinite_option,
+    timeout_option,
+)
+from edgekit.cli.options import (
+    MODEL_FILE,
+    bundle_argument,
+    constant_option,
+    json_option,
+    pass_console,
+    shape_option,
+)
+from edgekit.console import Console
+from edgekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+    from edgekit.verify import OutputReport, VerifyReport
+
+
+def tolerance_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives `rtol: float | None`, `atol: float | None`, `steps: int | None`."""
+    for option in (
+        click.option(
+            "--steps",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Quantised outputs may be off by N steps.",
+        ),
+        click.option(
+            "--atol",
+            type=click.FloatRange(min=0),
+            metavar="X",
+            help="Other outputs may be off by X more.",
+        ),
+        click.option(
+            "--rtol",
+            type=click.FloatRange(min=0),
+            metavar="X",
+            help="Other outputs may be off by this share of each element.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("verify")
+@bundle_argument
+@input_option
+@nonfinite_option
+@click.option(
+    "--model",
+    type=MODEL_FILE,
+    metavar="MODEL",
+    help="What the bundle was built from: needed with --input, to know what must come out.",
+)
+@shape_option
+@constant_option
+@tolerance_options
+@timeout_option
+@json_option
+@pass_console
+def command(
+    console: Console,
+    bundle: Path,
+    input_texts: tuple[str, ...],
+    allow_nonfinite: bool,
+    model: Path | None,
+    shapes: Mapping[str, tuple[int, ...]],
+    constants: Mapping[str, Array],
+    rtol: float | None,
+    atol: float | None,
+    steps: int | None,
+    timeout: float,
+) -> None:
+    """Compare BUNDLE on this machine with an independent oracle.
+
+    Without --input, with the expected outputs inside the bundle.
+    """
+    from edgekit.bundle import open_bundle
+    from edgekit.devices.local import LocalDevice
+    from edgekit.model import open_model
+    from edgekit.verify import Widening, raise_if_failed, verify
+
+    if input_texts and model is None:
+        raise UsageError(
+            "your own inputs need the model, to compute what must come out",
+            hint="add --model with the file that the bundle was built from",
+        )
+    if model is not None and not input_texts:
+        raise UsageError(
+            "--model does nothing without --input: the bundle holds its expected outputs",
+            hint="add --input FILE, or leave --model away",
+        )
+    opened = open_bundle(bundle)
+    chosen = choose_samples(opened, input_texts, allow_nonfinite)
+    report = verify(
+        opened,
+        LocalDevice(timeout),
+        samples=chosen.samples,
+        source=None if model is None else open_model(model, shapes, constants),
+        widening=Widening(rtol, atol, steps),
+        total=chosen.count,
+        events=console.events,
+    )
+    console.report(report, lambda: render_verification(console, report))
+    raise_if_failed(report)
+
+
+def render_verification(console: Console, report: VerifyReport) -> None:
+    """The table for people; `deploy` shows it too."""
+    verdict = "verified" if report.passed else "not the same numbers"
+    count = len(report.samples)
+    what = "the reference input" if report.reference else f"{count} sample" + "s" * (count > 1)
+    console.heading(f"{verdict}: {report.device} against {report.oracle}, {what}")
+    console.table(
+        ["output", "type", "verdict", "max error", "allowed", "outside", "top-1", "worst element"],
+        [_row(output) for output in report.outputs],
+        right=["max error", "outside", "top-1"],
+    )
+    failed = [sample.name for sample in report.samples if not sample.passed]
+    if failed and not report.reference:
+        console.print(f"{len(failed)} of {count} samples failed: {_first_few(failed)}")
+
+
+def _row(output: OutputReport) -> list[object]:
+    unit = " steps" if output.unit == "steps" else ""
+    return [
+        output.name,
+        output.dtype,
+        "pass" if output.passed else "FAIL",
+        f"{output.max_error:.3g}{unit}",
+        str(output.tolerance),
+        f"{output.out_of_tolerance}/{output.elements}",
+        None if output.top1_agreement is None else f"{output.top1_agreement:.1%}",
+        output.mismatch or _worst(output),
+    ]
+
+
+def _worst(output: OutputReport) -> str:
+    if output.worst is None:
+        return "all equal"
+    worst = output.worst
+    return f"{list(worst.index)}: expected {_number(worst.expected)}, got {_number(worst.actual)}"
+
+
+def _number(value: float | int | bool) -> str:
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+def _first_few(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

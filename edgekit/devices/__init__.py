@@ -1,0 +1,1 @@
+"""Devices: where bundles run."""
