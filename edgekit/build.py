@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,13 +29,16 @@ from edgekit.bundle import (
     write_manifest,
     write_tensor,
 )
+from edgekit.compilation import Compilation, CompileJob, ImportedModel, compiling_here
+from edgekit.compile_process import compiling_apart
+from edgekit.cross.link import Linker, link_shared_library
 from edgekit.cross.toolchain import Compiler, Toolchain, find_compiler
 from edgekit.errors import BuildError, ProjectError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import replace_directory, storage_errors
 from edgekit.fingerprint import build_key, installed_version
 from edgekit.manifest import SCHEMA_VERSION
-from edgekit.model import Model, ModelSource, import_model
+from edgekit.model import ModelSource
 from edgekit.preprocess import Preprocess
 from edgekit.reuse import Order, make, reuse_or_make
 from edgekit.version import __version__
@@ -81,21 +84,24 @@ def build(
     archive: bool = False,
     dump_ir: Path | None = None,
     use_cache: bool = True,
+    isolated: bool = True,
     events: Events = SILENT,
 ) -> BuildResult:
     """Build a bundle in the folder `out`, and as `out`.zip beside it with `archive`.
 
     What was at `out` is replaced in one step, if it was a bundle, and kept if anything fails.
-    With `dump_ir` the compiler runs even where the cache has its result.
+    With `dump_ir` the compiler runs even where the cache has its result. Not `isolated`, it runs
+    in this process: quicker for many small models, and a crash takes the caller along.
     """
     started = time.perf_counter()
     _check_board(request.board)
     check_destination(out)
     compiler = find_compiler(request.toolchain)
+    compiling = compiling_apart if isolated else compiling_here
     with ExitStack() as replacing:
         with storage_errors("write the bundle", out):
             folder = replacing.enter_context(replace_directory(out))
-        work = _Work(request, compiler, folder, dump_ir, events)
+        work = _Work(request, compiler, folder, dump_ir, events, compiling)
         order = Order(
             key=build_key(request, compiler),
             title=f"{request.source.name} for {request.board.name}",
@@ -159,18 +165,35 @@ class _Work:
     """Where the bundle comes into being."""
     dump_ir: Path | None
     events: Events
+    compiling: Callable[[CompileJob, Events], AbstractContextManager[Compilation]]
+
+
+@dataclass(frozen=True)
+class _Expectation:
+    """The reference inputs, and what somebody other than TVM says comes out."""
+
+    oracle: OracleEntry
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
 
 
 def _make(work: _Work, scratch: Path) -> None:
-    """Import, compile, link, and write the bundle into the staging folder."""
+    """Import, compile, link, and write the bundle. The oracle works while TVM compiles."""
     request, events = work.request, work.events
-    model = import_model(request.source, events)
-    for repair in model.repairs:
-        events.note(repair)
-    _check_preprocess(request.preprocess, model.inputs)
-    oracle, inputs, outputs = _expect(request, model, events)
-    _link(work, model, scratch)
-    _write_bundle(work, model, oracle, inputs, outputs, _is_free_of(scratch, work.folder))
+    job = CompileJob(request.source, request.board.target, scratch, work.dump_ir)
+    with work.compiling(job, events) as compilation:
+        model = compilation.imported()
+        for repair in model.repairs:
+            events.note(repair)
+        _check_preprocess(request.preprocess, model.inputs)
+        expectation = _expect(request, model, events)
+        objects = compilation.objects()
+    library = work.folder / LIBRARY_NAME
+    with events.stage("link the library") as stage:
+        linker = Linker.for_board(request.board, request.toolchain, work.compiler)
+        link_shared_library(objects.names, linker, scratch, library)
+        stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {work.compiler.path.name}"
+    _write_bundle(work, model, expectation, _is_free_of(scratch, library))
 
 
 def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[TensorSpec]) -> None:
@@ -183,10 +206,7 @@ def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[Ten
             )
 
 
-def _expect(
-    request: BuildRequest, model: Model, events: Events
-) -> tuple[Oracle, dict[str, Array], dict[str, Array]]:
-    """The reference inputs, and what somebody other than TVM says comes out."""
+def _expect(request: BuildRequest, model: ImportedModel, events: Events) -> _Expectation:
     from edgekit.inputs import reference_inputs
     from edgekit.oracle import oracle_for
 
@@ -197,7 +217,7 @@ def _expect(
         stage.result = f"by {oracle.name} {oracle.version}"
     for spec in model.outputs:
         _check_agreement(spec, outputs.get(spec.name), oracle)
-    return oracle, inputs, outputs
+    return _Expectation(OracleEntry(oracle.name, oracle.version), inputs, outputs)
 
 
 def _check_agreement(spec: TensorSpec, array: Array | None, oracle: Oracle) -> None:
@@ -210,44 +230,25 @@ def _check_agreement(spec: TensorSpec, array: Array | None, oracle: Oracle) -> N
         )
 
 
-def _is_free_of(scratch: Path, folder: Path) -> bool:
+def _is_free_of(scratch: Path, library: Path) -> bool:
     """Whether no name that was made up for this build got into the library."""
-    library = (folder / LIBRARY_NAME).read_bytes()
-    return not any(os.fsencode(name.name) in library for name in (scratch, folder))
-
-
-def _link(work: _Work, model: Model, scratch: Path) -> None:
-    from edgekit.cross.link import Linker, link_shared_library
-    from edgekit.pipeline import compile_model
-
-    request = work.request
-    compiled = compile_model(model, request.board.target, dump_ir=work.dump_ir, events=work.events)
-    library = work.folder / LIBRARY_NAME
-    with work.events.stage("link the library") as stage:
-        linker = Linker.for_board(request.board, request.toolchain, work.compiler)
-        link_shared_library(compiled.executable, linker, library, scratch)
-        stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {work.compiler.path.name}"
+    return os.fsencode(scratch.name) not in library.read_bytes()
 
 
 def _write_bundle(
-    work: _Work,
-    model: Model,
-    oracle: Oracle,
-    inputs: Mapping[str, Array],
-    outputs: Mapping[str, Array],
-    reproducible: bool,
+    work: _Work, model: ImportedModel, expectation: _Expectation, reproducible: bool
 ) -> None:
     request, folder = work.request, work.folder
     files = [describe_file(folder, LIBRARY_NAME, "library")]
     input_entries, output_entries = [], []
     for i, spec in enumerate(model.inputs):
         name = f"reference/input-{i}.npy"
-        write_tensor(folder / name, inputs[spec.name])
+        write_tensor(folder / name, expectation.inputs[spec.name])
         files.append(describe_file(folder, name, "reference-input"))
         input_entries.append(InputEntry(spec, request.preprocess.get(spec.name), name))
     for i, spec in enumerate(model.outputs):
         name = f"reference/output-{i}.npy"
-        write_tensor(folder / name, outputs[spec.name])
+        write_tensor(folder / name, expectation.outputs[spec.name])
         files.append(describe_file(folder, name, "reference-output"))
         output_entries.append(OutputEntry(spec, name))
     manifest = Manifest(
@@ -263,7 +264,7 @@ def _write_bundle(
         target=request.board.target.as_json(),
         toolchain=ToolchainEntry(request.toolchain.name, work.compiler.banner),
         versions=Versions(installed_version("apache-tvm"), installed_version("apache-tvm-ffi")),
-        oracle=OracleEntry(oracle.name, oracle.version),
+        oracle=expectation.oracle,
         seed=request.seed,
         inputs=tuple(input_entries),
         outputs=tuple(output_entries),

@@ -82,6 +82,10 @@ class Events:
             seconds = time.perf_counter() - started
             self._send(StageEnded(title, seconds, stage.result, failed))
 
+    def send(self, event: Event) -> None:
+        """Pass on an event that another process reported."""
+        self._send(event)
+
     def note(self, text: str) -> None:
         self._send(Note(text))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.cross.tools import run_tool
+from edgekit.files import storage_errors
 
 if TYPE_CHECKING:
     from edgekit.board import Board
@@ -22,7 +24,6 @@ class Linker:
     """A board's compiler and what it is always told."""
 
     compiler: Compiler
-    triple: str
     compile_flags: tuple[str, ...]
     link_flags: tuple[str, ...]
 
@@ -31,7 +32,6 @@ class Linker:
         sysroot = (f"--sysroot={toolchain.sysroot}",) if toolchain.sysroot else ()
         return cls(
             compiler,
-            toolchain.triple,
             (*sysroot, *toolchain.compile_flags, *board.cpu.compile_flags),
             toolchain.link_flags,
         )
@@ -47,20 +47,32 @@ class Linker:
         )
 
 
-def link_shared_library(executable: Any, linker: Linker, out: Path, scratch: Path) -> None:
-    """Export a compiled Relax executable as `out`; intermediate files go to `scratch`.
+def export_objects(executable: Any, triple: str, scratch: Path) -> tuple[str, ...]:
+    """Write TVM's object files (and those of regions, as source) for the linker; their names."""
+    exported: list[str] = []
 
-    BuildError with the compiler's last lines where it fails.
+    def collect(output: str, objects: Sequence[str]) -> None:
+        exported.extend(_relative(name, scratch) for name in objects)
+
+    collect.output_format = "so"  # type: ignore[attr-defined]
+    collect.get_target_triple = lambda: triple  # type: ignore[attr-defined]
+    executable.export_library(
+        str(scratch / "model.so"), fcompile=collect, workspace_dir=str(scratch)
+    )
+    return tuple(exported)
+
+
+def link_shared_library(
+    objects: Sequence[str], linker: Linker, scratch: Path, library: Path
+) -> None:
+    """Link objects in the scratch folder; BuildError with the compiler's last lines if it fails.
+
+    Object names are relative to the scratch folder: a compiler may write down what it was given.
     """
-
-    def link(output: str, objects: Sequence[str]) -> None:
-        # Names relative to the folder it runs in: a compiler may write down what it was given.
-        names = [_relative(name, scratch) for name in objects]
-        run_tool(linker.command(output, names), folder=scratch, doing="linking the model's library")
-
-    link.output_format = "so"  # type: ignore[attr-defined]
-    link.get_target_triple = lambda: linker.triple  # type: ignore[attr-defined]
-    executable.export_library(str(out), fcompile=link, workspace_dir=str(scratch))
+    linked = scratch / "model.so"
+    run_tool(linker.command(linked.name, objects), folder=scratch, doing="link the library")
+    with storage_errors("write the library", library):
+        shutil.copyfile(linked, library)
 
 
 def _relative(name: str, folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,13 +10,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from edgekit.errors import BuildError, MissingToolError
+from edgekit.errors import BuildError, MissingToolError, StorageError
 
 _LAST_LINES = 20
 
 
 def run_tool(command: Sequence[str], *, folder: Path, doing: str) -> str:
-    """Run a tool in `folder`; gives what it printed, BuildError where it fails.
+    """Run a tool in `folder` to do what `doing` says ("link the library"); gives what it printed,
+    BuildError where it fails.
 
     The tool has a process group of its own, which goes with us: a compiler driver that is
     killed alone would leave its linker running.
@@ -43,8 +45,22 @@ def run_tool(command: Sequence[str], *, folder: Path, doing: str) -> str:
         process.wait()
         raise
     if process.returncode != 0:
+        if disk_full(output):
+            raise disk_full_error(doing, folder)
         raise _failure(command, process.returncode, output, doing)
     return output
+
+
+def disk_full(output: str) -> bool:
+    """Whether a tool failed for want of room; it says so in the C library's words."""
+    return os.strerror(errno.ENOSPC) in output or os.strerror(errno.EDQUOT) in output
+
+
+def disk_full_error(doing: str, folder: Path) -> StorageError:
+    return StorageError(
+        f"the disk is full: could not {doing} in {folder}",
+        hint="free some space (edgekit cache prune), or move the cache with EDGEKIT_CACHE_DIR",
+    )
 
 
 def _failure(command: Sequence[str], status: int, output: str, doing: str) -> BuildError:
@@ -53,7 +69,7 @@ def _failure(command: Sequence[str], status: int, output: str, doing: str) -> Bu
     lines = [line for line in output.splitlines() if line.strip()]
     reason = next((line for line in lines if "error" in line.lower()), "it said nothing")
     return BuildError(
-        f"{name} {how} while {doing}: {reason.strip()[:300]}",
+        f"{name} {how}, could not {doing}: {reason.strip()[:300]}",
         hint="edgekit doctor checks the toolchain; the tool's last lines are below",
         details=(*lines[-_LAST_LINES:], "command: " + " ".join(command)),
     )

@@ -1,0 +1,92 @@
+"""From a model file to object files: the part of a build that needs TVM.
+
+`compiling_here` does it in this process. `compile_process.compiling_apart` does the same in a
+process of its own, which may be interrupted at any moment and may crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from edgekit.cpu import Target
+from edgekit.events import Events
+from edgekit.model import Model, ModelSource, import_model
+from edgekit.tensors import TensorSpec
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    source: ModelSource
+    target: Target
+    scratch: Path
+    """Gets the object files."""
+    dump_ir: Path | None
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """What is known of a model before it is compiled."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    repairs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The names of the object files in the scratch folder, for the linker."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception, in a form that survives the way to another process."""
+
+    kind: str
+    """The name of a class in edgekit.errors; empty for any other exception."""
+    message: str
+    hint: str | None
+    details: tuple[str, ...]
+    traceback: str
+
+
+class Compilation(Protocol):
+    """A job under way: ask for the model first, then for the objects."""
+
+    def imported(self) -> ImportedModel: ...
+
+    def objects(self) -> Objects: ...
+
+
+class CompilationHere:
+    def __init__(self, job: CompileJob, events: Events) -> None:
+        self._job = job
+        self._events = events
+        self._model: Model | None = None
+
+    def imported(self) -> ImportedModel:
+        model = import_model(self._job.source, self._events)
+        self._model = model
+        return ImportedModel(model.inputs, model.outputs, model.repairs)
+
+    def objects(self) -> Objects:
+        from edgekit.cross.link import export_objects
+        from edgekit.pipeline import compile_model
+
+        assert self._model is not None
+        compiled = compile_model(
+            self._model, self._job.target, dump_ir=self._job.dump_ir, events=self._events
+        )
+        return Objects(
+            export_objects(compiled.executable, self._job.target.triple, self._job.scratch)
+        )
+
+
+@contextmanager
+def compiling_here(job: CompileJob, events: Events) -> Iterator[Compilation]:
+    yield CompilationHere(job, events)

@@ -1,0 +1,165 @@
+"""Compiling in a process of its own.
+
+LLVM ends its process when a disk is full or an instruction can't be selected, and a long phase
+of the compiler hears no Ctrl-C. Apart, the first is an error like any other, and the second a
+process to kill.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import edgekit.errors
+from edgekit.compilation import Compilation, CompileJob, Failure, ImportedModel, Objects
+from edgekit.cross.tools import disk_full, disk_full_error
+from edgekit.errors import BuildError, EdgekitError
+from edgekit.events import Event, Events
+
+_KEPT_LINES = 20
+_LONGEST_LINE = 4096
+_SECONDS_TO_DIE = 10
+
+
+class _WorkerTraceback(Exception):  # noqa: N818 - a cause to be shown with --debug, never raised
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class CompilationApart:
+    def __init__(self, process: subprocess.Popen[bytes], job: CompileJob, events: Events) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._job = job
+        self._events = events
+        self._messages = process.stdout
+        self._said: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._listener = threading.Thread(
+            target=_keep_lines, args=(process.stderr, self._said), daemon=True
+        )
+        self._listener.start()
+
+    def start(self) -> None:
+        assert self._process.stdin is not None
+        try:
+            with self._process.stdin as stream:
+                pickle.dump(self._job, stream)
+        except BrokenPipeError as error:
+            raise self._died() from error
+
+    def imported(self) -> ImportedModel:
+        model = self._next()
+        assert isinstance(model, ImportedModel)
+        return model
+
+    def objects(self) -> Objects:
+        objects = self._next()
+        assert isinstance(objects, Objects)
+        for line in self._said:
+            self._events.note(line)
+        return objects
+
+    def end(self) -> None:
+        """Kill the process, whatever it is doing, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+        self._listener.join(timeout=_SECONDS_TO_DIE)
+        self._messages.close()
+
+    def _next(self) -> Any:
+        """The next message that is no event; those are passed on."""
+        while True:
+            try:
+                message = pickle.load(self._messages)
+            except (EOFError, pickle.UnpicklingError) as error:
+                raise self._died() from error
+            if isinstance(message, Failure):
+                raise _error_of(message) from _WorkerTraceback(message.traceback)
+            if not isinstance(message, Event):
+                return message
+            self._events.send(message)
+
+    def _died(self) -> EdgekitError:
+        code = self._process.wait()
+        self._listener.join(timeout=_SECONDS_TO_DIE)
+        lines = [line for line in self._said if line.strip()]
+        if disk_full("\n".join(lines)):
+            return disk_full_error("compile", self._job.scratch)
+        how = f"ended with status {code}" if code >= 0 else f"was killed by {_name_of(-code)}"
+        killed = code == -signal.SIGKILL
+        return BuildError(
+            f"the compiler {how}: {lines[-1] if lines else 'it said nothing'}",
+            hint="most likely memory ran out; free some, or build on a larger machine"
+            if killed
+            else "this is a fault in TVM or LLVM; report it with the model",
+            details=tuple(lines),
+        )
+
+
+@contextmanager
+def compiling_apart(job: CompileJob, events: Events) -> Iterator[Compilation]:
+    """A compilation in a child process, which is gone when the block ends, however it ends."""
+    job = replace(
+        job,
+        source=replace(job.source, path=job.source.path.absolute()),
+        dump_ir=None if job.dump_ir is None else job.dump_ir.absolute(),
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgekit.compile_worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/",  # -m puts the working directory on the path: not one that a user happens to be in
+        env={**os.environ, "PYTHONPATH": _python_path()},
+        start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
+    )
+    try:
+        compilation = CompilationApart(process, job, events)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    try:
+        compilation.start()
+        yield compilation
+    finally:
+        compilation.end()
+
+
+def _python_path() -> str:
+    """Where the child finds this very edgekit, even when it runs from a checkout."""
+    ours = str(Path(__file__).resolve().parent.parent)
+    inherited = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([ours, inherited] if inherited else [ours])
+
+
+def _error_of(failure: Failure) -> EdgekitError:
+    if not failure.kind:
+        return EdgekitError(
+            f"this is a bug in edgekit: {failure.message}",
+            hint="run the same command with --debug and report it with the traceback",
+        )
+    kind: type[EdgekitError] = getattr(edgekit.errors, failure.kind)
+    return kind(failure.message, hint=failure.hint, details=failure.details)
+
+
+def _name_of(number: int) -> str:
+    known = number in signal.valid_signals()
+    return signal.Signals(number).name if known else f"signal {number}"
+
+
+def _keep_lines(stream: IO[bytes], lines: deque[str]) -> None:
+    with stream:
+        while line := stream.readline(_LONGEST_LINE):
+            lines.append(line.decode(errors="replace").rstrip())

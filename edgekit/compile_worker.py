@@ -1,0 +1,53 @@
+"""The process that compiles: takes a job on stdin, reports on stdout until it ends or is killed.
+
+Messages are pickles: both ends are this very edgekit, and nobody else has the pipe.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import traceback
+
+from edgekit.compilation import CompilationHere, Failure
+from edgekit.errors import EdgekitError
+from edgekit.events import Events
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    _die_with_parent()
+    # Whatever else writes to stdout must not end up between the messages.
+    channel = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+
+    def send(message: object) -> None:
+        channel.write(pickle.dumps(message))
+
+    try:
+        compilation = CompilationHere(pickle.load(sys.stdin.buffer), Events(send))
+        send(compilation.imported())
+        send(compilation.objects())
+    except EdgekitError as error:
+        trace = traceback.format_exc()
+        send(Failure(type(error).__name__, error.message, error.hint, error.details, trace))
+    except Exception as error:  # noqa: BLE001 - reported on the other side, as the bug it is
+        said = str(error).strip().splitlines()
+        what = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+        send(Failure("", what, None, (), traceback.format_exc()))
+    channel.close()
+    sys.stderr.flush()
+    os._exit(0)  # nothing of TVM's needs taking down piece by piece
+
+
+def _die_with_parent() -> None:
+    """A build that is killed leaves nobody compiling for it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
