@@ -1,0 +1,220 @@
+"""Who may know whom in edgekit, read from the source. docs/architecture.md tells the same story."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from fnmatch import fnmatch
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain
+
+import pytest
+import tomli
+from packaging.requirements import Requirement
+from support.source import PACKAGE, ROOT, Import, Module, is_third_party, modules
+
+MODULES = modules()
+
+ROOMS: tuple[tuple[str, str], ...] = (
+    ("words", "errors events version tensors sizes wording json_text"),
+    ("ground", "arrays files paths toml_source cache metrics tvm_compat"),
+    ("profiles", "instruction_sets cpu profiles new_profile board cross cross.toolchain"),
+    ("values", "preprocess images inputs constants comparison"),
+    ("model", "model"),
+    ("project", "project"),
+    ("bundle", "manifest manifest_reader archive bundle reuse samples"),
+    ("devices", "devices devices.*"),
+    ("passes", "passes passes.*"),
+    ("importers", "frontends frontends.* oracle"),
+    (
+        "compiler",
+        "pipeline liveness macs cross.tools cross.link compilation compile_*",
+    ),
+    ("verbs", "fingerprint build request deploy bench run verify doctor summary"),
+    ("display", "progress console"),
+    ("command line", "cli cli.* __main__"),
+)
+"""From the ground up: a room may know itself and the rooms before it."""
+
+AT_HOME: dict[str, str] = {
+    "click": "cli cli.* __main__",
+    "rich": "progress console",
+    "tvm": "tvm_compat frontends.* passes.* pipeline liveness macs",
+    "tvm_ffi": "devices.local_worker",
+    "onnx": "frontends.onnx frontends.onnx.*",
+    "onnxruntime": "oracle",
+    "tflite": "frontends.tflite frontends.tflite.*",
+    "ai_edge_litert": "oracle",
+    "torch": "frontends.torch frontends.torch.* oracle",
+    "PIL": "images",
+}
+"""Where a package may be imported; anything not listed, wherever it is useful."""
+
+HEAVY = {"tvm", "tvm_ffi", "numpy", "onnx", "onnxruntime", "torch", "tflite", "PIL", "rich"}
+"""What takes too long to import for a command that may need none of it."""
+
+DISTRIBUTIONS = {
+    "ai_edge_litert": "ai-edge-litert",
+    "ml_dtypes": "ml-dtypes",
+    "PIL": "pillow",
+    "google": "protobuf",
+    "tvm": "apache-tvm",
+    "tvm_ffi": "apache-tvm-ffi",
+}
+
+PRINTERS = "cli cli.* __main__ console progress devices.local_worker compile_worker"
+"""Those who show, and the workers, who speak to their parent that way."""
+
+LINES_LIMIT = 500
+
+
+def short(name: str) -> str:
+    return name.removeprefix("edgekit").removeprefix(".")
+
+
+def matches(name: str, patterns: str) -> bool:
+    return any(fnmatch(short(name), pattern) for pattern in patterns.split())
+
+
+def where(module: Module, found: Import) -> str:
+    return f"{module.path.relative_to(ROOT)}:{found.line}"
+
+
+def every_import() -> list[tuple[Module, Import]]:
+    return [(module, found) for module in MODULES.values() for found in module.imports]
+
+
+def room_of(name: str) -> int | None:
+    return next((n for n, (_, patterns) in enumerate(ROOMS) if matches(name, patterns)), None)
+
+
+def test_every_module_lives_in_a_room() -> None:
+    homeless = [short(name) for name in MODULES if name != "edgekit" and room_of(name) is None]
+
+    assert not homeless, "say in ROOMS where they live"
+
+
+def test_a_room_knows_only_itself_and_the_rooms_before_it() -> None:
+    too_high = [
+        f"{where(module, found)} imports {short(found.module)}: "
+        f"'{ROOMS[own][0]}' comes before '{ROOMS[other][0]}'"
+        for module, found in every_import()
+        if (own := room_of(module.name)) is not None
+        and (other := room_of(found.module)) is not None
+        and other > own
+    ]
+
+    assert not too_high
+
+
+def test_a_package_is_imported_only_where_it_is_at_home() -> None:
+    strangers = [
+        f"{where(module, found)} imports {found.module}"
+        for module, found in every_import()
+        if found.module in AT_HOME
+        and not found.for_types
+        and not matches(module.name, AT_HOME[found.module])
+    ]
+
+    assert not strangers
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    project = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    declared = {
+        Requirement(requirement).name for requirement in chain(project["dependencies"], *extras)
+    }
+    undeclared = [
+        f"{where(module, found)} imports {found.module}"
+        for module, found in every_import()
+        if is_third_party(found.module)
+        and DISTRIBUTIONS.get(found.module, found.module) not in declared
+    ]
+
+    assert not undeclared
+
+
+def test_no_two_modules_need_each_other_to_be_imported() -> None:
+    graph = {
+        name: {found.module for found in module.imports if found.at_start} & MODULES.keys()
+        for name, module in MODULES.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_the_library_never_prints() -> None:
+    spoken = [
+        f"{module.path.name}:{node.lineno}: {ast.unparse(node)}"
+        for module in MODULES.values()
+        if not matches(module.name, PRINTERS)
+        for node in ast.walk(module.tree)
+        if (isinstance(node, ast.Call) and ast.unparse(node.func) == "print")
+        or (isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr"))
+    ]
+
+    assert not spoken
+
+
+def test_a_file_fits_in_a_head() -> None:
+    long = {
+        short(module.name): lines
+        for module in MODULES.values()
+        if (lines := len(module.path.read_text(encoding="utf-8").splitlines())) > LINES_LIMIT
+    }
+
+    assert not long
+
+
+def test_parsing_a_command_line_imports_nothing_heavy() -> None:
+    entrances = [name for name in MODULES if matches(name, "cli cli.* __main__")]
+
+    ways = [" -> ".join(way) for name in entrances if (way := _way_to_something_heavy(name))]
+    assert not ways
+
+
+def _way_to_something_heavy(start: str) -> list[str] | None:
+    ways = {start: [start]}
+    queue = [start]
+    while queue:
+        name = queue.pop(0)
+        for found in MODULES[name].imports:
+            if not found.at_start:
+                continue
+            if found.module in HEAVY:
+                return [*ways[name], found.module]
+            for parent in _with_parents(found.module):
+                if parent in MODULES and parent not in ways:
+                    ways[parent] = [*ways[name], parent]
+                    queue.append(parent)
+    return None
+
+
+def _with_parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[: end + 1]) for end in range(len(parts))]
+
+
+def test_help_loads_nothing_heavy_in_truth() -> None:
+    script = (
+        "import json, sys\n"
+        "from edgekit.__main__ import run_command_line\n"
+        "code = run_command_line(['--help'])\n"
+        "print(json.dumps([code, sorted(m for m in sys.modules if '.' not in m)]))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    code, loaded = json.loads(result.stdout.splitlines()[-1])
+    assert code == 0
+    assert not HEAVY & set(loaded)
+
+
+def test_type_checkers_are_told_that_edgekit_is_typed() -> None:
+    assert (PACKAGE / "py.typed").is_file()
