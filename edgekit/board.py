@@ -188,7 +188,7 @@ def _parse_target(reader: TableReader, kind: str, cpu: Cpu) -> Target:
     features: tuple[str, ...] = ()
     if target_kind != "c" and reader.has("features"):
         known = LLVM_FEATURES.get(cpu.arch, ())
-        signed = [sign + feature for feature in known for sign in "+-"]
+        signed = [sign + feature for sign in "+-" for feature in known]
         features = reader.choices(
             "features", signed, f"LLVM's name for a feature of {cpu.arch} after + or -"
         )

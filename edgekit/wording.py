@@ -42,9 +42,16 @@ def amount(count: int) -> str:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that was probably meant, if any comes near."""
-    near = difflib.get_close_matches(word, list(choices), n=1)
-    return near[0] if near else None
+    """The choice that was probably meant, if any comes near; of two as near, the first."""
+    matcher = difflib.SequenceMatcher()
+    matcher.set_seq2(word)
+    best, best_ratio = None, 0.6
+    for choice in choices:
+        matcher.set_seq1(choice)
+        ratio = matcher.ratio()
+        if ratio > best_ratio or (ratio == best_ratio and best is None):
+            best, best_ratio = choice, ratio
+    return best
 
 
 def did_you_mean(word: str, choices: Iterable[str], otherwise: str) -> str:
