@@ -147,7 +147,7 @@ def foreign_file(folder: Path) -> str | None:
     listed = _listed_files(folder)
     for current, folders, files in os.walk(folder):
         links = [name for name in folders if (Path(current) / name).is_symlink()]
-        for name in [*files, *links]:
+        for name in sorted([*files, *links]):
             relative = (Path(current) / name).relative_to(folder).as_posix()
             if relative not in listed:
                 return relative

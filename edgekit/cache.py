@@ -177,7 +177,9 @@ class BuildCache:
 
     def _describe(self, folder: Path) -> CacheEntry:
         kind, title, created, used = "?", "?", 0.0, 0.0
-        with suppress(OSError, ValueError):  # a damaged entry is still listed, to be pruned
+        with suppress(
+            OSError, ValueError, TypeError, LookupError
+        ):  # a damaged entry is still listed, to be pruned
             file = folder / "entry.json"
             record = json.loads(file.read_text(encoding="utf-8"))
             used = file.stat().st_mtime

@@ -18,6 +18,8 @@ from typing import BinaryIO
 from edgekit.errors import BundleError, StorageError
 
 _BLOCK = 1 << 20
+_LONGEST_NAME = 200
+"""Characters: whatever they are in UTF-8, and wherever the bundle lies, it still is a path."""
 _LEFTOVER = re.compile(r"\.(?P<final>.+)\.[0-9a-f]{12}\.edgekit-tmp")
 
 
@@ -219,6 +221,8 @@ def _unsafe_name(relative: str) -> str | None:
         return "has a control character in it"
     if any(0xD800 <= ord(letter) < 0xE000 for letter in relative):
         return "is not valid text"
+    if len(relative) > _LONGEST_NAME:
+        return "is too long"
     if "\\" in relative:
         return "has a backslash in it"
     if relative.startswith("/") or re.match(r"[A-Za-z]:", relative):
