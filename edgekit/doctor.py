@@ -79,6 +79,7 @@ class _Package:
 OPTIONAL_PACKAGES = (
     _Package("onnx", ">=", "1.17", "read ONNX models"),
     _Package("onnxruntime", ">=", "1.19", "prove ONNX models right"),
+    _Package("protobuf", ">=", "4.25", "read ONNX models"),
     _Package("tflite", "==", "2.18.0", "read TFLite models"),
     _Package("ai-edge-litert", ">=", "2.0", "prove TFLite models right"),
     _Package("torch", ">=", "2.8", "read PyTorch models, and prove them right"),

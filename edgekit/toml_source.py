@@ -59,7 +59,9 @@ def parse_toml(path: Path, data: bytes) -> TomlSource:
         table = tomli.loads(text)
     except (ValueError, RecursionError) as error:
         # ValueError is also what Python says to an integer of too many digits.
-        raise TomlError(str(error)) from error
+        last_line = text.rpartition("\n")[2]
+        end = f"at line {text.count(chr(10)) + 1}, column {len(last_line) + 1}"
+        raise TomlError(str(error).replace("at end of document", end)) from error
     return TomlSource(path, text, table, key_lines(text))
 
 

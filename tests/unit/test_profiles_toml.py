@@ -117,6 +117,7 @@ def test_any_bytes_are_toml_or_a_toml_error(data: bytes) -> None:
     [
         (b"a = 1\nb = = 2\n", "line 2, column 5"),
         (b"a = 1\nb = '\xff'\n", "line 2, column 6"),
+        (b"a = 1\nb =", "line 2, column 4"),
         (b"a = " + b"[" * 5000, "nest|recursion"),
         (b"a = " + b"9" * 5000, "digits"),
         (b"#" * (SIZE_LIMIT + 1), "larger than 64 KiB"),
