@@ -145,6 +145,16 @@ def simplified(model: Model) -> Any:
     return _apply(SIMPLIFY, model.module, None)
 
 
+def fused(module: Any) -> Any:
+    """A simplified module after the phases that make its kernels, for no CPU in particular."""
+    tvm = load_tvm()
+    target = tvm.target.Target("llvm")
+    with target:
+        for phase in PHASES[1:3]:
+            module = _apply(phase, module, target)
+    return module
+
+
 def _apply(phase: Phase, module: Any, target: Any) -> Any:
     from tvm.ir.transform import Sequential
 

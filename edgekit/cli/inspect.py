@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,12 @@ from edgekit.cli.options import (
     shape_option,
 )
 from edgekit.console import Console
+from edgekit.tensors import OpenTensorSpec, Quantization
+from edgekit.wording import amount, size
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.summary import ModelSummary
 
 
 @click.command("inspect")
@@ -33,10 +36,76 @@ def command(
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, Array],
 ) -> None:
-    """Show what is in MODEL and whether it can be built."""
-    from edgekit.model import open_model, scan_model
+    """Show what is in MODEL and whether it can be built.
 
-    assert model is not None
-    source = open_model(model, shapes, constants)
-    scan = scan_model(source)
-    console.report(scan, lambda: console.fields([("parameters", scan.parameters)]))
+    A model that can't be built is described all the same, and the exit code is 0: the last line
+    and the key "buildable" of --json say it. Peak activations are the most bytes of tensors that
+    are alive at the same time, without weights.
+    """
+    from edgekit.project import choose_model, find_project
+    from edgekit.summary import summarise
+
+    source = choose_model(find_project(Path.cwd()), model, shapes, constants)
+    summary = summarise(source, console.events)
+    console.report(summary, lambda: _render(console, summary))
+
+
+def _render(console: Console, summary: ModelSummary) -> None:
+    console.fields(_facts(summary))
+    for title, specs in (("inputs", summary.inputs), ("outputs", summary.outputs)):
+        console.print()
+        console.heading(title)
+        console.table(("name", "dtype", "shape", "quantisation"), [_row(spec) for spec in specs])
+    console.print()
+    console.heading("operators")
+    console.table(
+        ("count", "operator"),
+        [(operator.count, operator.name) for operator in summary.operators],
+        right=("count",),
+    )
+    if summary.unsupported:
+        console.print()
+        console.heading("can't be compiled")
+        console.table(
+            ("count", "operator", "first node", "reason"),
+            [(item.count, item.name, item.node, item.reason) for item in summary.unsupported],
+            right=("count",),
+        )
+    for repair in summary.repairs:
+        console.events.note(f"mended: {repair}")
+    console.print()
+    if summary.obstacle is None:
+        console.print("can be built: yes")
+        return
+    console.print(f"can be built: no, {summary.obstacle.message}")
+    if summary.obstacle.hint:
+        console.print(f"  {summary.obstacle.hint}")
+
+
+def _facts(summary: ModelSummary) -> Sequence[tuple[str, str]]:
+    facts = [
+        ("model", f"{summary.name} ({summary.format})"),
+        ("sha256", summary.sha256),
+        ("parameters", f"{amount(summary.parameters)} ({size(summary.parameter_bytes)})"),
+    ]
+    if summary.cost is not None:
+        macs, peak = summary.cost.macs, summary.cost.peak_activation_bytes
+        unknown = "depends on the data"
+        facts += [
+            ("multiply-accumulates", unknown if macs is None else amount(macs)),
+            ("peak activations", unknown if peak is None else size(peak)),
+        ]
+    return facts
+
+
+def _row(spec: OpenTensorSpec) -> tuple[str, str, str, str | None]:
+    shape = ", ".join(str(extent) for extent in spec.shape)
+    return spec.name, spec.dtype, f"[{shape}]", _quantization(spec.quantization)
+
+
+def _quantization(quantization: Quantization | None) -> str | None:
+    if quantization is None:
+        return None
+    if quantization.axis is not None:
+        return f"{len(quantization.scales)} scales along axis {quantization.axis}"
+    return f"scale {quantization.scales[0]:g}, zero point {quantization.zero_points[0]}"
