@@ -23,13 +23,15 @@ class Entry:
 COMMANDS: tuple[Entry, ...] = (
     Entry("init", "edgekit.cli.init", "Write a project file, edgekit.toml."),
     Entry("inspect", "edgekit.cli.inspect", "Show what is in a model and whether it can be built."),
-    Entry("boards", "edgekit.cli.boards", "List the board profiles, show, make or check one."),
-    Entry(
-        "toolchains",
-        "edgekit.cli.toolchains",
-        "List the toolchain profiles, show, make or check one.",
-    ),
+    Entry("deploy", "edgekit.cli.deploy", "Build, run on a device, prove that it is right."),
+    Entry("build", "edgekit.cli.build", "Make a bundle out of a model for a board."),
+    Entry("run", "edgekit.cli.run", "Show a bundle's outputs for an input."),
+    Entry("verify", "edgekit.cli.verify", "Compare a bundle's outputs with the oracle's."),
+    Entry("bench", "edgekit.cli.bench", "Time a bundle."),
+    Entry("boards", "edgekit.cli.boards", "List, show, make or check board profiles."),
+    Entry("toolchains", "edgekit.cli.toolchains", "List, show, make or check toolchain profiles."),
     Entry("doctor", "edgekit.cli.doctor", "Show what a board needs here and how to get it."),
+    Entry("cache", "edgekit.cli.cache", "Show and tidy what finished builds take up."),
     Entry("completion", "edgekit.cli.completion", "Print the script that completes with Tab."),
 )
 """In the order in which a newcomer meets them."""
