@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -66,32 +67,42 @@ def unpack_archive(file: Path, check: Callable[[Path], T]) -> T:
                 return check(found)
             except BundleError:
                 cache.forget(key)
-        with _opened(file) as archive, cache.storing(key, "unpacked", file.name) as folder:
-            _unpack(archive, file, folder)
+        with cache.storing(key, "unpacked", file.name) as folder:
+            _unpack(file, folder)
             check(folder)
         return check(cache.content(key))
 
 
-def _unpack(archive: zipfile.ZipFile, file: Path, folder: Path) -> None:
-    members = _members(archive, file)
-    manifest = parse_manifest(_read_manifest(archive, members, file))
-    _check_members(members, manifest, file)
-    for name, info in members.items():
-        _extract(archive, info, safe_join(folder, name))
+def _unpack(file: Path, folder: Path) -> None:
+    with storage_errors("read the archive", file), file.open("rb") as stream:
+        with _decoding(file):
+            archive = zipfile.ZipFile(stream)
+        members = _members(archive, file)
+        manifest = parse_manifest(_read_manifest(archive, members, file))
+        _check_members(members, manifest, file)
+        for name, info in members.items():
+            target = safe_join(folder, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as unpacked:
+                for block in _blocks(archive, info, file):
+                    unpacked.write(block)
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
+def _decoding(file: Path) -> Iterator[None]:
+    """Around what takes the archive's bytes apart: damage makes zipfile raise all of these."""
     try:
-        with zipfile.ZipFile(file) as archive:
-            yield archive
+        yield
     except (
         zipfile.BadZipFile,
         zlib.error,
         lzma.LZMAError,
         EOFError,
         NotImplementedError,
+        OSError,  # seeking to where no file reaches
+        OverflowError,
         RuntimeError,
+        struct.error,
         ValueError,
     ) as error:
         raise BundleError(
@@ -132,8 +143,7 @@ def _read_manifest(
         _refuse(file, f"is not a bundle: it has no {MANIFEST_NAME}")
     if info.file_size > MANIFEST_LIMIT:
         _refuse(file, "has a manifest larger than any manifest is")
-    with archive.open(info) as packed:
-        return packed.read(MANIFEST_LIMIT)
+    return b"".join(_blocks(archive, info, file))
 
 
 def _check_members(members: dict[str, zipfile.ZipInfo], manifest: Manifest, file: Path) -> None:
@@ -148,15 +158,21 @@ def _check_members(members: dict[str, zipfile.ZipInfo], manifest: Manifest, file
             _refuse(file, f"lacks {ascii(name)[:120]}, which its manifest names")
 
 
-def _extract(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _blocks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: Path) -> Iterator[bytes]:
+    """The content of one member, never more than it said it has."""
     left = info.file_size
-    with archive.open(info) as packed, target.open("xb") as unpacked:
-        while block := packed.read(min(_BLOCK, left + 1)):
+    with _decoding(file):
+        packed = archive.open(info)
+    with packed:
+        while True:
+            with _decoding(file):
+                block = packed.read(min(_BLOCK, left + 1))
+            if not block:
+                return
             left -= len(block)
             if left < 0:
-                raise zipfile.BadZipFile(f"{info.filename!a} is longer than it says")
-            unpacked.write(block)
+                _refuse(file, f"holds {ascii(info.filename)[:120]}, which is longer than it says")
+            yield block
 
 
 def _refuse(file: Path, what: str) -> NoReturn:
