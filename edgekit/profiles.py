@@ -19,6 +19,8 @@ from edgekit.toml_source import KeyPath, TomlError, TomlSource, read_toml
 from edgekit.wording import nearest
 
 SCHEMA_VERSION = 1
+_LONGEST_LIST = 64
+_MOST_PROBLEMS = 100
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 NAME_EXPECTED = "a name of a-z, 0-9 and -"
 _SINGULAR: Mapping[ProfileKind, str] = {"boards": "board", "toolchains": "toolchain"}
@@ -177,13 +179,11 @@ class TableReader:
             return TableReader(self._source, {}, (*self._path, key), [])
         return TableReader(self._source, value, (*self._path, key), self.problems)
 
-    def tables(self, key: str, limit: int = 32) -> tuple[TableReader, ...]:
+    def tables(self, key: str) -> tuple[TableReader, ...]:
         expected = f"tables [[{'.'.join(str(part) for part in (*self._path, key))}]]"
         values = self._list(key, expected)
-        if len(values) > limit:
-            self.complain(key, f"{len(values)} tables", f"at most {limit}")
         readers: list[TableReader] = []
-        for index, value in enumerate(values[:limit]):
+        for index, value in enumerate(values):
             if isinstance(value, dict):
                 path = (*self._path, key, index)
                 readers.append(TableReader(self._source, value, path, self.problems))
@@ -194,7 +194,7 @@ class TableReader:
     def finish(self) -> None:
         """Complain about every key that nobody asked for."""
         for key in self._table:
-            if key not in self._asked:
+            if key not in self._asked and len(self.problems) < _MOST_PROBLEMS:
                 known = tuple(self._asked)
                 expected = f"one of the keys {', '.join(known)}"
                 self.complain(
@@ -213,8 +213,11 @@ class TableReader:
         value = self._get(key, expected)
         if value is None:
             return []
-        if isinstance(value, list):
+        if isinstance(value, list) and len(value) <= _LONGEST_LIST:
             return value
+        if isinstance(value, list):
+            self.complain(key, f"{len(value)} items", f"at most {_LONGEST_LIST}")
+            return []
         self.complain(key, show(value), expected)
         return []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import tomli
 
 SIZE_LIMIT = 64 * 1024
+_DEPTH_LIMIT = 8
 
 KeyPath = tuple[str | int, ...]
 
@@ -82,7 +83,8 @@ _VALUE_TOKEN = re.compile(
 def key_lines(text: str) -> dict[KeyPath, int]:
     """The line of every key and table header of a text that is known to be TOML.
 
-    Keys inside inline tables are not listed: they stand where their statement begins.
+    Keys inside inline tables are not listed: they stand where their statement begins. Nor are
+    keys deeper than any file of ours has them.
     """
     lines: dict[KeyPath, int] = {}
     elements: dict[KeyPath, int] = {}
@@ -99,14 +101,18 @@ def key_lines(text: str) -> dict[KeyPath, int]:
             parts, position = _parse_key(text, position + (2 if is_array else 1))
             table = _enter(parts, is_array, elements)
             position = _skip_line(text, position)
-            for length in range(1, len(table) + 1):
-                lines.setdefault(table[:length], line)
+            _note(lines, table, line)
         else:
             parts, position = _parse_key(text, position)
-            for length in range(1, len(parts) + 1):
-                lines.setdefault(table + parts[:length], line)
+            _note(lines, table + parts, line)
             position = _skip_value(text, position + 1)
     return lines
+
+
+def _note(lines: dict[KeyPath, int], path: KeyPath, line: int) -> None:
+    """Remember the line of a key, and of the tables on the way to it that are new."""
+    for length in range(1, min(len(path), _DEPTH_LIMIT) + 1):
+        lines.setdefault(path[:length], line)
 
 
 def _enter(parts: tuple[str, ...], is_array: bool, elements: dict[KeyPath, int]) -> KeyPath:

@@ -203,9 +203,9 @@ def find_tool(toolchain: Toolchain, tool: str) -> Compiler:
 def which(tool: str) -> Path | None:
     """Where a tool is: on PATH, or beside the Python that runs edgekit (a virtual environment
     that nobody activated)."""
-    folders = os.pathsep.join(
-        [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
-    )
+    listed = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    # An empty entry would mean the folder that somebody happens to stand in.
+    folders = os.pathsep.join([*filter(None, listed), str(Path(sys.executable).parent)])
     found = shutil.which(tool.split()[0], path=folders) if tool else None
     return Path(found) if found else None
 

@@ -188,3 +188,14 @@ def test_checking_a_file_that_is_not_there_says_so(
     code, _, err = _run(capsys, "toolchains", "check", "nowhere.toml")
     assert code == 3
     assert "nowhere.toml" in err
+
+
+def test_a_name_spelt_over_several_lines_is_not_copied_wrongly(
+    capsys: pytest.CaptureFixture[str], work: Path
+) -> None:
+    text = LINUX_BOARD.replace('name = "{name}"', 'name = """\n{name}"""', 1)
+    write_profile(work / "boards", "odd", text)
+    code, _, err = _run(capsys, "boards", "new", "mine", "--like", "odd")
+    assert code == 3
+    assert "a line each" in err
+    assert not (work / "boards/mine.toml").exists()

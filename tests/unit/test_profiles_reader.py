@@ -93,6 +93,18 @@ def test_a_long_value_is_cut_in_the_message() -> None:
     assert len(str(_only(reader.problems))) < 250
 
 
+def test_a_list_of_thousands_is_one_problem() -> None:
+    reader = _reader(f"words = [{', '.join(['1'] * 5000)}]")
+    assert reader.choices("words", ("a", "b")) == ()
+    assert _only(reader.problems).found == "5000 items"
+
+
+def test_thousands_of_unknown_keys_do_not_bury_the_reader() -> None:
+    reader = _reader("\n".join(f"k{number} = 1" for number in range(5000)))
+    reader.finish()
+    assert len(reader.problems) == 100
+
+
 _scalars = st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | st.datetimes()
 _tables = st.recursive(
     _scalars,

@@ -65,6 +65,12 @@ def test_a_missing_key_is_reported_where_its_table_begins() -> None:
     assert source.line_of(("nowhere",)) == 1
 
 
+def test_keys_nested_without_end_cost_no_memory() -> None:
+    path = ".".join(["a"] * (SIZE_LIMIT // 4))
+    for text in (f"{path} = 1", f"[{path}]"):
+        assert len(key_lines(text)) < 10
+
+
 _values = st.recursive(
     st.booleans() | st.integers(-9, 9) | st.text(alphabet="a\"'\\\n=#[]{}.é", max_size=8),
     lambda inner: st.lists(inner, max_size=3),

@@ -156,6 +156,16 @@ def test_programs_beside_python_are_found_without_activating_anything(
     assert which("no-such-program") is None
 
 
+def test_an_empty_entry_of_path_does_not_mean_the_current_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _program(tmp_path, "evil", "true")
+    monkeypatch.chdir(tmp_path)
+    for path in ("", ":", f":{tmp_path}/nowhere:"):
+        monkeypatch.setenv("PATH", path)
+        assert which("evil") is None
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
