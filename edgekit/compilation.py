@@ -16,6 +16,7 @@ from edgekit.cpu import Target
 from edgekit.events import Events
 from edgekit.model import Model, ModelSource, import_model
 from edgekit.tensors import TensorSpec
+from edgekit.tvm_compat import load_tvm
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class CompilationHere:
         self._model: Model | None = None
 
     def imported(self) -> ImportedModel:
+        with self._events.stage("load TVM"):
+            load_tvm()
         model = import_model(self._job.source, self._events)
         self._model = model
         return ImportedModel(model.inputs, model.outputs, model.repairs)

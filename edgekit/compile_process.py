@@ -50,6 +50,10 @@ class CompilationApart:
         )
         self._listener.start()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def start(self) -> None:
         assert self._process.stdin is not None
         try:

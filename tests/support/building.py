@@ -1,0 +1,130 @@
+"""A model small enough to build in seconds, and edgekit as a person runs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from edgekit.board import load_board
+from edgekit.build import BuildRequest
+from edgekit.cross.toolchain import load_toolchain
+from edgekit.model import open_model
+from support.onnx_models import onnx_model
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def write_model(path: Path, scale: float = 0.1) -> Path:
+    """A convolution, a bias and a ReLU."""
+    weights = np.linspace(-1, 1, 4 * 3 * 3 * 3, dtype=np.float32).reshape(4, 3, 3, 3) * scale
+    bias = np.array([0.5, -0.5, 0.25, 0.0], dtype=np.float32)
+    nodes = [
+        helper.make_node("Conv", ["image", "weights", "bias"], ["sum"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["sum"], ["features"]),
+    ]
+    model = onnx_model(
+        nodes, {"image": [1, 3, 8, 8]}, ["features"], {"weights": weights, "bias": bias}
+    )
+    onnx.save(model, path)
+    return path
+
+
+def request_for(model: Path, board_name: str = "local") -> BuildRequest:
+    board = load_board(board_name)
+    return BuildRequest(open_model(model), board, load_toolchain(board.toolchain))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file in a folder, by its path."""
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+def names_in(folder: Path) -> set[str]:
+    return {item.name for item in folder.iterdir()} if folder.is_dir() else set()
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(CHECKOUT), "NO_COLOR": "1", **(extra or {})}
+
+
+def command_line(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "edgekit", *arguments]
+
+
+def run_edgekit(*arguments: str, folder: Path, extra: Mapping[str, str] | None = None) -> Ran:
+    """Run the command to its end in `folder`."""
+    done = subprocess.run(
+        command_line(*arguments),
+        cwd=folder,
+        env=environment(extra),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def run_with_mount(
+    options: str, mount_point: Path, arguments: Sequence[str], *, folder: Path
+) -> Ran:
+    """Run the command where `mount_point` is a small or read-only tmpfs of its own; what is left
+    on it when the command ends is the last line on stdout. Skips where that isn't allowed."""
+    if shutil.which("unshare") is None:
+        pytest.skip("needs unshare (util-linux) to mount a file system for the test alone")
+    probe = subprocess.run(
+        ["unshare", "-rm", "mount", "-t", "tmpfs", "none", str(mount_point)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if probe.returncode != 0:
+        pytest.skip(f"this machine lets nobody mount in a namespace: {probe.stderr.strip()}")
+    script = 'mount -t tmpfs -o "$1" none "$2" && shift && point="$1" && shift && "$@"; '
+    script += 'code=$?; echo; find "$point" -mindepth 1 | tr "\\n" " "; exit $code'
+    done = subprocess.run(
+        [
+            *("unshare", "-rm", "sh", "-c", script, "sh", options, str(mount_point)),
+            *command_line(*arguments),
+        ],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def processes_with(mark: str) -> list[str]:
+    """The command lines of all processes that carry `mark` in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # ended meanwhile
+    return found
