@@ -11,7 +11,7 @@ from edgekit.paths import ProfileKind
 from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN, show
 from edgekit.toml_source import TomlSource, parse_toml, read_toml
 
-_VALUE = re.compile(r'=[ \t]*("(?:\\.|[^"\\])*"|\'[^\']*\')')
+_VALUE = re.compile(r'=[ \t]*("(?!"")(?:\\.|[^"\\])*"|\'(?!\'\')[^\']*\')')
 
 
 def copy_profile(
