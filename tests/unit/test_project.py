@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgekit.errors import EdgekitError, ProfileError, ProjectError, UsageError
+from edgekit.project import (
+    DeviceEntry,
+    choose_board,
+    choose_preprocess,
+    find_project,
+    init_project,
+    read_project,
+)
+
+FULL = """\
+schema = 1
+model = "models/net.onnx"
+board = "rpi4"
+
+[shapes]
+"input:0" = [1, 3, 224, 224]
+
+[constants]
+axes = [1, 2]
+ratio = 0.5
+flag = true
+matrix = [[1, 2], [3, 4]]
+table = "table.npy"
+
+[preprocess.image]
+layout = "NCHW"
+mean = [0.5, 0.5, 0.5]
+
+[devices.kitchen]
+board = "rpi4"
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "edgekit.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def problems_of(folder: Path, text: str) -> str:
+    with pytest.raises(ProjectError) as caught:
+        read_project(write(folder, text))
+    assert caught.value.hint
+    return "\n".join([caught.value.message, *caught.value.details])
+
+
+def test_everything_a_project_can_say(tmp_path: Path) -> None:
+    np.save(tmp_path / "table.npy", np.arange(3, dtype=np.uint8))
+
+    project = read_project(write(tmp_path, FULL))
+
+    assert project.model == tmp_path / "models" / "net.onnx"
+    assert project.board == "rpi4"
+    assert project.shapes == {"input:0": (1, 3, 224, 224)}
+    assert {name: (str(a.dtype), a.tolist()) for name, a in project.constants.items()} == {
+        "axes": ("int64", [1, 2]),
+        "ratio": ("float32", 0.5),
+        "flag": ("bool", True),
+        "matrix": ("int64", [[1, 2], [3, 4]]),
+        "table": ("uint8", [0, 1, 2]),
+    }
+    assert project.preprocess["image"].layout == "NCHW"
+    assert project.devices == {"kitchen": DeviceEntry("kitchen", "rpi4")}
+
+
+def test_the_smallest_project(tmp_path: Path) -> None:
+    project = read_project(write(tmp_path, "schema = 1\n"))
+
+    assert (project.model, project.board, project.devices) == (None, None, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('schema = 1\nmodle = "a"\n', ":2: modle: found a key that means nothing here"),
+        ('schema = 1\nmodle = "a"\n', "did you mean model?"),
+        ("schema = 2\n", ":1: schema: found 2"),
+        ('board = "rpi4"\n', "schema: found nothing"),
+        ("schema = 1\nmodel = 5\n", ":2: model: found 5"),
+        ('schema = 1\nboard = "../x"\n', ":2: board: found"),
+        ("schema = 1\n[shapes]\nx = [1, 0]\n", ":3: shapes.x"),
+        ("schema = 1\n[shapes]\nx = [true]\n", ":3: shapes.x"),
+        ('schema = 1\n[shapes]\nx = "1,2"\n', ":3: shapes.x"),
+        ("schema = 1\nshapes = 3\n", ":2: shapes: found 3"),
+        ("schema = 1\n[constants]\nx = [[1], [1, 2]]\n", ":3: constants.x"),
+        ('schema = 1\n[constants]\nx = "a.txt"\n', ":3: constants.x"),
+        ("schema = 1\n[preprocess]\nx = 1\n", ":3: preprocess.x"),
+        ("schema = 1\n[devices.a]\n", "devices.a.board: found nothing"),
+        ('schema = 1\n[devices.a]\nboard = "x"\nhots = 1\n', ":4: devices.a.hots"),
+        ("schema = 1\n[devices]\na = 1\n", ":3: devices.a"),
+        ('schema = 1\n[devices."a/b"]\nboard = "x"\n', ":2: devices.a/b"),
+        ("schema = \n", "line 1"),
+        ("schema = 1\nschema = 1\n", "line 2"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(text: str, expected: str, tmp_path: Path) -> None:
+    assert expected in problems_of(tmp_path, text)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    told = problems_of(tmp_path, "schema = 1\nmodel = 5\nbord = 3\n[shapes]\nx = []\n")
+
+    assert "3 problems" in told
+    assert all(line in told for line in (":2:", ":3:", ":5:"))
+
+
+@given(st.text())
+def test_any_text_is_a_project_or_an_error_with_a_hint(text: str) -> None:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "edgekit.toml"
+        file.write_bytes(b"schema = 1\n" + text.encode("utf-8", "surrogatepass"))
+        try:
+            read_project(file)
+        except EdgekitError as error:
+            assert error.hint
+
+
+def test_the_nearest_project_file_above_is_found(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    write(tmp_path, 'schema = 1\nboard = "local"\n')
+
+    found = find_project(inner)
+    assert found is not None
+    assert found.path == tmp_path / "edgekit.toml"
+
+    write(tmp_path / "a", 'schema = 1\nboard = "rpi4"\n')
+    nearer = find_project(inner)
+    assert nearer is not None
+    assert nearer.board == "rpi4"
+
+
+def test_the_search_stops_at_the_root_of_the_repository(tmp_path: Path) -> None:
+    write(tmp_path, "schema = 1\n")
+    repository = tmp_path / "repository"
+    (repository / ".git").mkdir(parents=True)
+    (repository / "a").mkdir()
+
+    assert find_project(repository / "a") is None
+
+
+def test_the_option_wins_over_the_project_for_the_board(tmp_path: Path) -> None:
+    project = read_project(write(tmp_path, 'schema = 1\nboard = "rpi4"\n'))
+
+    assert choose_board(project, "local") == "local"
+    assert choose_board(project, None) == "rpi4"
+    with pytest.raises(UsageError, match="no board"):
+        choose_board(None, None)
+
+
+def test_init_writes_what_can_be_read_back_and_never_overwrites(tmp_path: Path) -> None:
+    project = init_project(tmp_path)
+
+    assert (project.model, project.board) == (None, "local")
+    with pytest.raises(ProjectError, match="exists already"):
+        init_project(tmp_path)
+    assert init_project(tmp_path, board="rpi4", force=True).board == "rpi4"
+
+
+def test_init_refuses_a_board_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError):
+        init_project(tmp_path, board="rpi44")
+
+    assert not (tmp_path / "edgekit.toml").exists()
+
+
+def test_preprocessing_belongs_to_the_projects_own_model(tmp_path: Path) -> None:
+    from edgekit.model import ModelSource
+
+    text = 'schema = 1\nmodel = "net.onnx"\n[preprocess.x]\nlayout = "NCHW"\n'
+    project = read_project(write(tmp_path, text))
+    own = ModelSource(tmp_path / "." / "net.onnx", "onnx", "")
+    other = ModelSource(tmp_path / "other.onnx", "onnx", "")
+
+    assert set(choose_preprocess(project, own)) == {"x"}
+    assert choose_preprocess(project, other) == {}
+    assert choose_preprocess(None, own) == {}
