@@ -133,3 +133,25 @@ def test_tvm_compiles_a_function_for_every_board(name: str, tmp_path: Path) -> N
 def test_tvm_sees_what_a_boards_cpu_can_do(name: str, words: dict[str, bool]) -> None:
     target = load_tvm().target.Target(load_board(name).target.as_json())
     assert {word: bool(target.attrs[f"feature.{word}"]) for word in words} == words
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int32", "float64"])
+def test_code_for_this_machine_runs_on_this_machine(dtype: str) -> None:
+    tvm = load_tvm()
+    import numpy as np
+    from tvm import te
+
+    a = te.placeholder((64, 64), dtype, name="a")
+    b = te.placeholder((64, 64), dtype, name="b")
+    k = te.reduce_axis((0, 64), name="k")
+    c = te.compute((64, 64), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="c")
+    function = te.create_prim_func([a, b, c]).with_attr("global_symbol", "multiply")
+    target = tvm.target.Target(load_board("local").target.as_json())
+    compiled = tvm.compile(tvm.IRModule({"multiply": function}), target=target)
+    random = np.random.default_rng(0)
+    left, right = (random.integers(0, 3, (64, 64)).astype(dtype) for _ in "ab")
+    out = tvm.runtime.tensor(np.zeros((64, 64), dtype))
+    compiled["multiply"](tvm.runtime.tensor(left), tvm.runtime.tensor(right), out)
+    # Small whole numbers: every dtype holds the sums, floats exactly, integers modulo their range.
+    expected = (left.astype("int64") @ right.astype("int64").T).astype(dtype)
+    assert np.array_equal(out.numpy(), expected)
