@@ -6,8 +6,11 @@ converter an operator, `scanning` says what is in a file without importing it.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from edgekit.errors import MissingToolError
 
 if TYPE_CHECKING:
     from edgekit.events import Events
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 def load(source: ModelSource, events: Events) -> Model:
     """The model as a Relax module."""
+    _require_onnx()
     from edgekit.frontends.onnx.loading import load_model
 
     return load_model(source, events)
@@ -23,6 +27,7 @@ def load(source: ModelSource, events: Events) -> Model:
 
 def scan(source: ModelSource) -> ModelScan:
     """What is in the file, and what of it can't be compiled; works for any readable model."""
+    _require_onnx()
     from edgekit.frontends.onnx.scanning import scan_model
 
     return scan_model(source)
@@ -30,6 +35,15 @@ def scan(source: ModelSource) -> ModelScan:
 
 def content_files(path: Path) -> tuple[Path, ...]:
     """The model file and its weight files: everything a hash of the model has to cover."""
+    _require_onnx()
     from edgekit.frontends.onnx.files import external_files, read_structure
 
     return (path, *external_files(path, read_structure(path)))
+
+
+def _require_onnx() -> None:
+    if find_spec("onnx") is None:
+        raise MissingToolError(
+            "reading an ONNX model needs the Python package onnx, which is not installed",
+            hint="pip install 'edgekit[onnx]'",
+        )
