@@ -119,7 +119,7 @@ class Importer:
         function = self.functions.get((domain, operator))
         if function is not None:
             self.repaired("Functions of the model were written out where they are called.")
-            return self._run_body(bodies.body_from(function, node), inputs)
+            return self._run_body(bodies.body_from(function, node), inputs, opsets)
         if domain == "" and operator in control.CONTROL:
             return control.CONTROL[operator](self, node, inputs, scope, opsets)
         if not list(subgraphs(node)) and all(v is None or is_known(v) for v in inputs):
@@ -132,7 +132,7 @@ class Importer:
         body = bodies.body_of(node, opsets.get(domain, 1), [type_proto(v) for v in inputs])
         if body is None:
             raise Refusal("edgekit has no way to compile this operator")
-        return self._run_body(body, inputs)
+        return self._run_body(body, inputs, opsets)
 
     def _look_up(self, name: str, node: onnx.NodeProto, scope: Mapping[str, Value]) -> Value:
         if not name:
@@ -177,11 +177,13 @@ class Importer:
             raise Refusal(f"it computes in {dtype_of(value)}, which devices don't run")
         return value
 
-    def _run_body(self, body: bodies.Body, inputs: Sequence[Value]) -> list[Value]:
+    def _run_body(
+        self, body: bodies.Body, inputs: Sequence[Value], opsets: Mapping[str, int]
+    ) -> list[Value]:
         scope: dict[str, Value] = dict.fromkeys(body.inputs)
         scope.update(zip(body.inputs, inputs, strict=False))
         wanted = [name for name in body.outputs if name]
-        return self.run_nodes(body.nodes, wanted, scope, body.opsets)
+        return self.run_nodes(body.nodes, wanted, scope, {**opsets, **body.opsets})
 
 
 def refused(node: onnx.NodeProto, reason: str, hint: str | None) -> UnsupportedModelError:
@@ -243,5 +245,5 @@ def type_proto(value: Value) -> onnx.TypeProto:
     if isinstance(value, tuple):
         inner = type_proto(value[0]) if value else onnx.TypeProto()
         return onnx.helper.make_sequence_type_proto(inner)
-    element = folding.element_type(value.dtype if is_known(value) else dtype_of(value))
+    element = folding.element_type(dtype_of(value))
     return onnx.helper.make_tensor_type_proto(element, shape_of(value))

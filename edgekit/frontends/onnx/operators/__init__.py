@@ -15,8 +15,13 @@ from edgekit.frontends.onnx.operators.linear import LINEAR
 from edgekit.frontends.onnx.operators.normalization import NORMALIZATION
 from edgekit.frontends.onnx.operators.pooling import POOLING
 from edgekit.frontends.onnx.operators.quantization import QUANTIZATION
+from edgekit.frontends.onnx.operators.recurrent import RECURRENT
 from edgekit.frontends.onnx.operators.reduction import REDUCTION
 from edgekit.frontends.onnx.operators.refused import REFUSED
+from edgekit.frontends.onnx.operators.resize import RESIZE
+from edgekit.frontends.onnx.operators.sequence import SEQUENCE
+from edgekit.frontends.onnx.operators.signal import SIGNAL
+from edgekit.frontends.onnx.operators.vision import VISION
 
 FAMILIES: Mapping[str, tuple[Converters, ...]] = {
     "": (
@@ -29,6 +34,11 @@ FAMILIES: Mapping[str, tuple[Converters, ...]] = {
         NORMALIZATION,
         POOLING,
         QUANTIZATION,
+        RECURRENT,
+        RESIZE,
+        SEQUENCE,
+        SIGNAL,
+        VISION,
         REDUCTION,
     ),
 }

@@ -17,7 +17,7 @@ from edgekit.frontends.onnx.operators.common import (
     unary,
     wide,
 )
-from edgekit.frontends.onnx.values import Expr, dtype_of, shape_of
+from edgekit.frontends.onnx.values import Expr, as_expr, dtype_of, shape_of
 
 op = relax.op
 
@@ -138,7 +138,7 @@ def _hardmax(value: Expr, axis: int) -> Expr:
     numbers = np.arange(extent, dtype="int64").reshape(
         tuple(-1 if i == axis else 1 for i in range(len(shape_of(value))))
     )
-    return op.astype(op.equal(best, relax.const(numbers)), dtype_of(value))
+    return op.astype(op.equal(best, as_expr(numbers)), dtype_of(value))
 
 
 _OVER_AXIS = {

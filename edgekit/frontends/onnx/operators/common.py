@@ -24,7 +24,11 @@ def like(number: float | int, value: Expr) -> Expr:
 
 
 def reshape(value: Expr, shape: Sequence[int]) -> Expr:
-    return value if shape_of(value) == tuple(shape) else op.reshape(value, tuple(shape))
+    if shape_of(value) == tuple(shape):
+        return value
+    if 0 in shape_of(value):
+        return op.zeros(tuple(shape), dtype_of(value))
+    return op.reshape(value, tuple(shape))
 
 
 def broadcast(value: Expr, shape: Sequence[int]) -> Expr:

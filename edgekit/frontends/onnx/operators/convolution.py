@@ -90,7 +90,7 @@ def with_bias(node: Node, value: Expr, position: int) -> Expr:
     """Plus a bias along the channels, if the node has one."""
     if not node.has(position):
         return value
-    bias = reshape(node.expr(position), (1, -1) + (1,) * (len(shape_of(value)) - 2))
+    bias = op.reshape(node.expr(position), (1, -1) + (1,) * (len(shape_of(value)) - 2))
     return op.add(value, bias)
 
 
@@ -167,10 +167,11 @@ def without_zero_point(node: Node, position: int, zero: int, axis: int | None) -
         return value
     point = node.expr(zero)
     if shape_of(point) == (1,):
-        point = reshape(point, ())
+        point = node.emit(reshape(point, ()))
     if len(shape_of(point)) == 1 and axis is not None:
         rank = len(shape_of(value))
-        point = reshape(point, tuple(-1 if i == axis % rank else 1 for i in range(rank)))
+        spread = tuple(-1 if i == axis % rank else 1 for i in range(rank))
+        point = node.emit(op.reshape(point, spread))
     return node.emit(op.subtract(value, cast(point, "int32")))
 
 

@@ -96,8 +96,11 @@ def _modulo(node: Node) -> Outputs:
     first, second = aligned(node)
     if is_float(dtype_of(first)):
         wide_first, wide_second = wide(node, first), wide(node, second)
+        name = "fmod" if dtype_of(wide_first) == "float64" else "fmodf"
         result = node.block.emit_te(
-            lambda a, b: _elementwise(tirx.fmod, a, b),
+            lambda a, b: _elementwise(
+                lambda x, y: tirx.call_pure_extern(x.ty.dtype, name, x, y), a, b
+            ),
             wide_first,
             wide_second,
             primfunc_name_hint="fmod",
@@ -132,13 +135,18 @@ def _in_shape_of_both(value: Expr, own: tuple[int, ...], other: tuple[int, ...])
 
 
 def _bit_shift(node: Node) -> Outputs:
-    """A shift by the type's width or more leaves nothing; the processor would wrap around."""
+    """A shift by the type's width or more leaves only the sign; the processor would wrap around."""
     value, amount = node.expr(0), node.expr(1)
-    bits = np.dtype(dtype_of(value)).itemsize * 8
-    shift = op.left_shift if node.get("direction") == "LEFT" else op.right_shift
-    inside = node.emit(op.less(amount, like(bits, amount)))
-    safe = op.where(inside, amount, like(0, amount))
-    return op.where(inside, shift(value, safe), like(0, value))
+    dtype, left = dtype_of(value), node.get("direction") == "LEFT"
+    bits = np.dtype(dtype).itemsize * 8
+    inside = op.less(amount, like(bits, amount))
+    if not dtype.startswith("uint"):
+        inside = op.logical_and(inside, op.greater_equal(amount, like(0, amount)))
+    inside = node.emit(inside)
+    shift = op.left_shift if left else op.right_shift
+    moved = shift(value, op.where(inside, amount, like(0, amount)))
+    rest = like(0, value) if left else op.right_shift(value, like(bits - 1, value))
+    return op.where(inside, moved, rest)
 
 
 def _clip(node: Node) -> Outputs:

@@ -42,9 +42,9 @@ def _flat_indices(node: Node, position: int, shape: tuple[int, ...], batch: int)
     depth = shape_of(indices)[-1]
     extents = np.array(shape[batch : batch + depth], np.int64)
     steps = np.array([math.prod(extents[i + 1 :]) for i in range(depth)], np.int64)
-    limits = relax.const(extents)
+    limits = as_expr(extents)
     inside = op.where(op.less(indices, like(0, indices)), op.add(indices, limits), indices)
-    return node.emit(op.sum(op.multiply(inside, relax.const(steps)), [-1]))
+    return node.emit(op.sum(op.multiply(inside, as_expr(steps)), [-1]))
 
 
 def _gather_nd(node: Node) -> Outputs:
@@ -59,7 +59,7 @@ def _gather_nd(node: Node) -> Outputs:
     if batch:
         each = math.prod(index_shape[batch:-1])
         start = np.repeat(np.arange(batches) * rows, each).reshape(index_shape[:-1])
-        flat = op.add(flat, relax.const(start.astype(np.int64)))
+        flat = op.add(flat, as_expr(start.astype(np.int64)))
     return op.take(node.emit(data), node.emit(flat), axis=0, mode="clip")
 
 
@@ -103,7 +103,7 @@ def _one_hot(node: Node) -> Outputs:
         op.less(indices, like(0, indices)), op.add(indices, like(depth, indices)), indices
     )
     classes = np.arange(depth).reshape(tuple(depth if i == axis else 1 for i in range(rank + 1)))
-    hot = op.equal(op.expand_dims(inside, axis), relax.const(classes.astype(np.int64)))
+    hot = op.equal(op.expand_dims(inside, axis), as_expr(classes.astype(np.int64)))
     values = node.expr(2)
     off, on = (op.take(values, constant(i, "int64"), axis=0) for i in (0, 1))
     return op.where(hot, on, off)
@@ -113,8 +113,8 @@ def _compress(node: Node) -> Outputs:
     picked = np.flatnonzero(node.known(1)).astype(np.int64)
     value, axis = node.expr(0), node.get("axis")
     if axis is None:
-        return op.take(op.reshape(value, (-1,)), relax.const(picked), axis=0)
-    return op.take(value, relax.const(picked), axis=positive_axis(axis, len(node.shape(0))))
+        return op.take(op.reshape(value, (-1,)), as_expr(picked), axis=0)
+    return op.take(value, as_expr(picked), axis=positive_axis(axis, len(node.shape(0))))
 
 
 def _tensor_scatter(node: Node) -> Outputs:
@@ -124,10 +124,10 @@ def _tensor_scatter(node: Node) -> Outputs:
     length, extent = update_shape[axis], shape[axis]
     ndim = len(shape)
     offsets = np.arange(length).reshape(tuple(length if i == axis else 1 for i in range(ndim)))
-    start = relax.const(np.zeros((1,) * ndim, np.int64))
+    start = as_expr(np.zeros((1,) * ndim, np.int64))
     if node.has(2):
         start = op.reshape(cast(node.expr(2), "int64"), (shape[0],) + (1,) * (ndim - 1))
-    places = node.emit(op.add(start, relax.const(offsets.astype(np.int64))))
+    places = node.emit(op.add(start, as_expr(offsets.astype(np.int64))))
     if node.get("mode", "linear") == "circular":
         places = node.emit(op.floor_mod(places, like(extent, places)))
     indices = node.emit(op.broadcast_to(places, update_shape))

@@ -149,7 +149,16 @@ def _tile(node: Node) -> Outputs:
     if 0 in repeats:
         shape = tuple(e * r for e, r in zip(node.shape(0), repeats, strict=True))
         return op.zeros(shape, node.dtype(0))
-    return op.tile(node.expr(0), repeats)
+    return tiled(node, node.expr(0), repeats)
+
+
+def tiled(node: Node, value: Expr, repeats: list[int]) -> Expr:
+    """By broadcasting along an axis before each axis: TVM's own `tile` mixes up four and more."""
+    shape = shape_of(value)
+    apart = tuple(part for extent in shape for part in (1, extent))
+    spread = tuple(part for pair in zip(repeats, shape, strict=True) for part in pair)
+    copies = node.emit(op.broadcast_to(op.reshape(value, apart), spread))
+    return op.reshape(copies, tuple(r * e for r, e in zip(repeats, shape, strict=True)))
 
 
 def _pad(node: Node) -> Outputs:
@@ -195,7 +204,7 @@ def pad(
             value = _pad_constant(node, value, axis, low, high, number)
             continue
         picked = np.pad(np.arange(shape[axis]), (low, high), mode=_NUMPY_MODES[mode])
-        value = node.emit(op.take(value, relax.const(picked.astype("int64")), axis=axis))
+        value = node.emit(op.take(value, as_expr(picked.astype("int64")), axis=axis))
     return value
 
 
@@ -252,7 +261,7 @@ def _trilu(node: Node) -> Outputs:
     offset = int(known_scalar(node.known(1))) if node.has(1) else 0
     ones = np.ones((rows, columns), bool)
     mask = np.triu(ones, offset) if node.get("upper", 1) else np.tril(ones, offset)
-    return op.where(relax.const(mask), value, op.zeros(node.shape(0), node.dtype(0)))
+    return op.where(as_expr(mask), value, op.zeros(node.shape(0), node.dtype(0)))
 
 
 def _depth_to_space(node: Node) -> Outputs:
@@ -272,7 +281,8 @@ def _space_to_depth(node: Node) -> Outputs:
     size = node.get("blocksize")
     high, wide = height // size, width // size
     parts = op.reshape(node.expr(0), (batch, channels, high, size, wide, size))
-    moved = op.permute_dims(parts, [0, 3, 5, 1, 2, 4])
+    order = [0, 3, 5, 1, 2, 4] if node.get("mode", "DCR") == "DCR" else [0, 1, 3, 5, 2, 4]
+    moved = op.permute_dims(parts, order)
     return op.reshape(moved, (batch, channels * size * size, high, wide))
 
 

@@ -6,15 +6,21 @@ import numpy as np
 from tvm import relax
 
 from edgekit.frontends.onnx.node import Node, Outputs
-from edgekit.frontends.onnx.operators.common import Converters, like
+from edgekit.frontends.onnx.operators.common import Converters, cast, like, wide
 from edgekit.frontends.onnx.operators.convolution import without_zero_point
-from edgekit.frontends.onnx.values import Expr, as_expr, is_float, is_known, shape_of
+from edgekit.frontends.onnx.values import Expr, as_expr, dtype_of, is_float, is_known, shape_of
 
 op = relax.op
 
 
 def _matmul(node: Node) -> Outputs:
-    return op.matmul(node.expr(0), node.expr(1))
+    return product(node, node.expr(0), node.expr(1))
+
+
+def product(node: Node, left: Expr, right: Expr) -> Expr:
+    """Summed up in float32 where the inputs are narrower: long sums would lose their accuracy."""
+    result = node.emit(op.matmul(wide(node, left), wide(node, right)))
+    return cast(result, dtype_of(left))
 
 
 def _gemm(node: Node) -> Outputs:
@@ -31,7 +37,7 @@ def _gemm(node: Node) -> Outputs:
         right = as_expr(np.ascontiguousarray(right))
     elif node.get("transB", 0):
         right = op.permute_dims(right, [1, 0])
-    result = node.emit(op.matmul(left, right))
+    result = node.emit(product(node, node.emit(left), node.emit(right)))
     if alpha != 1:
         result = node.emit(op.multiply(result, like(alpha, result)))
     if not node.has(2):
@@ -101,7 +107,7 @@ def _diagonal(node: Node, value: Expr, labels: list[str]) -> tuple[Expr, list[st
             moved = op.permute_dims(value, [first, second, *order])
             rest = [shape_of(value)[i] for i in order]
             flat = op.reshape(moved, (extent * extent, *rest))
-            picked = relax.const(np.arange(extent, dtype=np.int64) * (extent + 1))
+            picked = as_expr(np.arange(extent, dtype=np.int64) * (extent + 1))
             value = node.emit(op.take(flat, picked, axis=0))
             labels = [label, *(labels[i] for i in order)]
     return value, labels

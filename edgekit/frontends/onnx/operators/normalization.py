@@ -118,7 +118,7 @@ def _grouped(
     )
     mean = node.emit(op.mean(value, axes, keepdims=True))
     centred = node.emit(op.subtract(value, mean))
-    variance = op.mean(op.multiply(centred, centred), axes, keepdims=True)
+    variance = node.emit(op.mean(op.multiply(centred, centred), axes, keepdims=True))
     result = _normalized(centred, variance, node.get("epsilon", 1e-5))
     whole = node.emit(reshape(node.emit(op.add(op.multiply(result, scale), bias)), shape))
     return cast(whole, node.dtype(0))

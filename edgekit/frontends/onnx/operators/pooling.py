@@ -14,7 +14,7 @@ from edgekit.frontends.onnx.node import Node, Outputs, Refusal
 from edgekit.frontends.onnx.operators.common import Converters, cast, like, wide
 from edgekit.frontends.onnx.operators.convolution import pads_of, spatial
 from edgekit.frontends.onnx.operators.layout import pad
-from edgekit.frontends.onnx.values import Expr, dtype_minimum, dtype_of, shape_of
+from edgekit.frontends.onnx.values import Expr, as_expr, dtype_minimum, dtype_of, shape_of
 
 op = relax.op
 
@@ -125,7 +125,7 @@ def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
     count, size = inner.shape
     flat = op.reshape(padded, (*lead, math.prod(sides)))
     windows = op.reshape(
-        op.take(flat, relax.const(inner.reshape(-1).astype(np.int64)), axis=2),
+        op.take(flat, as_expr(inner.reshape(-1).astype(np.int64)), axis=2),
         (*lead, count, size),
     )
     windows = node.emit(windows)
@@ -136,11 +136,11 @@ def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
     order = inside[::-1] if node.get("storage_order", 0) else inside
     places = np.ravel_multi_index(order, shape).astype(np.int64)
     chosen = op.add(
-        op.reshape(best, (*lead, count)), relax.const(np.arange(count, dtype=np.int64) * size)
+        op.reshape(best, (*lead, count)), as_expr(np.arange(count, dtype=np.int64) * size)
     )
-    index = op.take(relax.const(places.reshape(-1)), node.emit(chosen), axis=0)
+    index = op.take(as_expr(places.reshape(-1)), node.emit(chosen), axis=0)
     planes = np.arange(math.prod(lead), dtype=np.int64).reshape(*lead, 1)
-    index = op.add(index, relax.const(planes * math.prod(window.extents)))
+    index = op.add(index, as_expr(planes * math.prod(window.extents)))
     return [node.emit(largest), node.emit(op.reshape(index, (*lead, *window.output)))]
 
 
@@ -174,7 +174,7 @@ def _average_pool(node: Node) -> Outputs:
         counts = window.counts()
         if (counts != math.prod(window.kernel)).any():
             scale = (math.prod(window.kernel) / counts).astype(dtype_of(value))
-            result = op.multiply(result, relax.const(scale[None, None]))
+            result = op.multiply(result, as_expr(scale[None, None]))
     return cast(node.emit(result), node.dtype(0))
 
 

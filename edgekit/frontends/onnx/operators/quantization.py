@@ -33,10 +33,11 @@ def widened(value: Tensor) -> Tensor:
     return value
 
 
-def _scalar(value: Tensor) -> Expr:
+def _scalar(node: Node, value: Tensor) -> Expr:
     """A per-tensor scale or zero point, with or without an axis around it, as a scalar."""
-    expr = as_expr(value)
-    return reshape(expr, ()) if shape_of(expr) == (1,) else expr
+    if is_known(value):
+        return as_expr(value.reshape(()))
+    return node.emit(reshape(value, ()))
 
 
 def _along(node: Node, value: Tensor, shape: tuple[int, ...], axis: int, block: int) -> Expr:
@@ -44,9 +45,9 @@ def _along(node: Node, value: Tensor, shape: tuple[int, ...], axis: int, block: 
     expr = as_expr(widened(value))
     if block:
         repeated = np.arange(shape[axis]) // block
-        return node.emit(op.take(expr, relax.const(repeated.astype(np.int64)), axis=axis))
+        return node.emit(op.take(expr, as_expr(repeated.astype(np.int64)), axis=axis))
     if shape_of(expr) in ((), (1,)):
-        return _scalar(expr)
+        return _scalar(node, expr)
     return node.emit(op.reshape(expr, tuple(-1 if i == axis else 1 for i in range(len(shape)))))
 
 
@@ -85,7 +86,7 @@ def quantize(
     single = shape_of(scale) in ((), (1,))
     if dtype_of(value) == "float32" and not block and is_known(scale) and is_known(zero):
         if single:
-            return op.quantize(value, _scalar(scale), _scalar(zero), axis, target)
+            return op.quantize(value, _scalar(node, scale), _scalar(node, zero), axis, target)
         return op.quantize(value, as_expr(scale), as_expr(zero), axis, target)
     shape = shape_of(value)
     steps = op.divide(
@@ -115,7 +116,7 @@ def dequantize(
     single = shape_of(scale) in ((), (1,))
     if dtype_of(scale) == "float32" and not block and is_known(scale) and is_known(zero):
         if single:
-            return op.dequantize(expr, _scalar(scale), _scalar(zero), axis, "float32")
+            return op.dequantize(expr, _scalar(node, scale), _scalar(node, zero), axis, "float32")
         return op.dequantize(expr, as_expr(scale), as_expr(zero), axis, "float32")
     shifted = op.subtract(
         op.astype(expr, "int32"), op.astype(_along(node, zero, shape, axis, block), "int32")
@@ -141,7 +142,7 @@ def _bias(node: Node, rank: int) -> Expr:
         scale = (first.reshape(()) * second.squeeze()).astype(np.float32)
         result = dequantize(node, bias, scale, np.zeros(scale.shape, np.int32))
     else:
-        scale = op.multiply(_scalar(first), _scalar(second))
+        scale = op.multiply(_scalar(node, first), _scalar(node, second))
         result = op.multiply(op.astype(as_expr(bias), "float32"), scale)
     return op.reshape(result, (1, -1) + (1,) * (rank - 2))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 from tvm import relax
 
 from edgekit.frontends.onnx.node import Converter, Node, Outputs, Refusal
@@ -21,6 +22,7 @@ from edgekit.frontends.onnx.values import (
     constant,
     dtype_maximum,
     dtype_minimum,
+    dtype_named,
     dtype_of,
     is_float,
     shape_of,
@@ -54,7 +56,7 @@ def _reduction(reduce: Reduce, empty: Callable[[str], float | int], always: bool
             kept = tuple(
                 1 if i in axes else e for i, e in enumerate(shape) if keep or i not in axes
             )
-            return op.full(kept, constant(empty(dtype), dtype), dtype)
+            return np.full(kept, empty(dtype)).astype(dtype_named(dtype))
         return cast(node.emit(reduce(node, wide(node, value), axes, keep)), dtype)
 
     return convert
@@ -152,6 +154,8 @@ def _top_k(node: Node) -> Outputs:
     value = node.expr(0)
     count = int(node.get("k")) if node.opset < 10 else int(known_scalar(node.known(1)))
     axis = positive_axis(node.get("axis", -1), len(shape_of(value)))
+    if dtype_of(value) == "uint64":
+        raise Refusal("TVM has no sort for uint64")
     if count > shape_of(value)[axis]:
         raise Refusal(f"it asks for the {count} largest of {shape_of(value)[axis]}")
     result = node.emit(
