@@ -30,6 +30,7 @@ from edgekit.files import free_space
 from edgekit.paths import cache_dir
 from edgekit.sizes import format_size
 from edgekit.tvm_compat import PINNED, installed_version
+from edgekit.version import __version__
 from edgekit.wording import size as rounded_size
 
 _PROBE_SECONDS = 60
@@ -99,6 +100,7 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
     with events.stage("looking at this machine"):
         checks = (
             _python(),
+            *_edgekit(board),
             *_tvm(),
             *_compilers(board, toolchain),
             *_binutils(toolchain),
@@ -122,6 +124,20 @@ def _python() -> Check:
         expected="3.10 to 3.13",
         fix="install edgekit into an environment of one of these versions",
     )
+
+
+def _edgekit(board: Board) -> Iterable[Check]:
+    """Everything may be there and still not help: build.py refuses these boards."""
+    if board.kind == "baremetal":
+        yield Check(
+            "edgekit",
+            "build for a bare-metal board",
+            required=True,
+            ok=False,
+            found=f"{__version__}, which builds for Linux boards only",
+            expected="a version that builds for them",
+            fix="choose a Linux board; `edgekit boards` lists them",
+        )
 
 
 def _tvm() -> Iterable[Check]:

@@ -143,6 +143,12 @@ def test_the_doctor_looks_for_what_the_projects_board_needs(
     assert "qemu-system-arm" in out
 
 
+def test_a_board_that_this_edgekit_does_not_build_for_is_not_called_ready(work: Path) -> None:
+    report = examine(load_board("mps2-an386"))
+    assert "Linux boards only" in _check(report, "edgekit").found
+    assert not report.ready
+
+
 def test_an_unknown_board_is_an_error_and_no_report(
     capsys: pytest.CaptureFixture[str], work: Path
 ) -> None:
