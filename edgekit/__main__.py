@@ -109,7 +109,7 @@ def _usage_error(error: click.ClickException) -> UsageError:
     message = str(getattr(error, "message", "")) or error.format_message()
     if isinstance(error, click.BadParameter):
         message = error.format_message()
-    message = message.strip().rstrip(".")
+    message = " ".join(message.split()).rstrip(".")
     context = getattr(error, "ctx", None)
     near = getattr(error, "possibilities", None)
     path = context.command_path if context else PROGRAM

@@ -12,10 +12,12 @@ COMPLETION_VARIABLE = "_EDGEKIT_COMPLETE"
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="SHELL")
 @pass_console
 def command(console: Console, shell: str) -> None:
     """Print the script that completes commands, boards, devices and models with Tab.
+
+    SHELL is bash, zsh or fish.
 
     \b
     bash: eval "$(edgekit completion bash)"       in ~/.bashrc

@@ -1,0 +1,101 @@
+"""Tab completion, asked for by the shells themselves."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.profiles import machine_without_profiles
+
+SHELLS = [
+    pytest.param(
+        shell,
+        marks=pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} isn't installed"),
+    )
+    for shell in ("bash", "zsh", "fish")
+]
+
+
+@pytest.fixture
+def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder with things to complete, and edgekit on the path."""
+    folder = machine_without_profiles(monkeypatch, tmp_path)
+    (folder / "net.onnx").touch()
+    (folder / "notes.txt").touch()
+    bundle = folder / "bundles" / "net-local"
+    bundle.mkdir(parents=True)
+    (bundle / "manifest.json").touch()
+    (folder / "edgekit.toml").write_text('schema = 1\n[devices.kitchen]\nboard = "rpi4"\n')
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    script = programs / "edgekit"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m edgekit "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def complete(shell: str, line: str, folder: Path) -> set[str]:
+    """What the shell offers for the last word of a line."""
+    words = line.split(" ")
+    commands = {
+        "bash": 'eval "$(edgekit completion bash)"\n'
+        f"COMP_WORDS=({' '.join(words[:-1])} {shlex.quote(words[-1])})\n"
+        f"COMP_CWORD={len(words) - 1}\n"
+        "_edgekit_completion edgekit\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"\n',
+        # The parts of zsh's completion system that need a terminal, as functions that print.
+        "zsh": "compdef() { }\n"
+        '_describe() { shift 2; printf "%s\\n" "${(@P)1%%:*}" }\n'
+        'compadd() { printf "%s\n" "${(@P)@[-1]}" }\n'
+        'eval "$(edgekit completion zsh)"\n'
+        f"words=({' '.join(words[:-1])} {shlex.quote(words[-1])})\n"
+        f"CURRENT={len(words)}\n"
+        "_edgekit_completion\n",
+        "fish": f"edgekit completion fish | source\ncomplete -C {shlex.quote(line)}\n",
+    }
+    flags = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}
+    result = subprocess.run(
+        [shell, *flags[shell], "-c", commands[shell]],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {offer.split("\t")[0] for offer in result.stdout.split("\n") if offer}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shells_complete_commands_options_and_names(shell: str, project: Path) -> None:
+    assert "inspect" in complete(shell, "edgekit in", project)
+    assert "--shape" in complete(shell, "edgekit inspect --sh", project)
+    assert {"rpi3", "rpi4", "rpi5"} <= complete(shell, "edgekit build --board rpi", project)
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("edgekit ", {"init", "build", "deploy", "completion"}),
+        ("edgekit inspect ", {"net.onnx"}),
+        ("edgekit run bundles/", {"bundles/net-local"}),
+        ("edgekit build --toolchain arm", {"arm-none-eabi"}),
+        ("edgekit deploy --device k", {"kitchen"}),
+        ("edgekit completion ", {"bash", "zsh", "fish"}),
+    ],
+)
+def test_every_kind_of_word_is_completed(line: str, offered: set[str], project: Path) -> None:
+    found = complete("bash", line, project)
+
+    assert offered <= found
+    assert "notes.txt" not in found
+
+
+def test_a_broken_project_file_does_not_disturb_a_line_being_typed(project: Path) -> None:
+    (project / "edgekit.toml").write_text("schema = ")
+
+    assert complete("bash", "edgekit deploy --device ", project) == set()

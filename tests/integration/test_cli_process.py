@@ -1,0 +1,240 @@
+"""The edgekit process as a shell or a script sees it: output, exit codes, signals, pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import edgekit.cli
+from edgekit.__main__ import run_command_line
+from edgekit.version import __version__
+
+EDGEKIT = (sys.executable, "-m", "edgekit")
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*EDGEKIT, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+Raiser = Callable[[BaseException], None]
+
+
+@pytest.fixture
+def raising(monkeypatch: pytest.MonkeyPatch) -> Iterator[Raiser]:
+    """A command called `fail` that raises what it is given."""
+
+    def install(error: BaseException) -> None:
+        @click.command("fail")
+        def command() -> None:
+            """Fail."""
+            raise error
+
+        module = types.ModuleType("failing_command")
+        module.command = command  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "failing_command", module)
+        entry = edgekit.cli.Entry("fail", "failing_command", "Fail.")
+        monkeypatch.setattr(edgekit.cli, "COMMANDS", (*edgekit.cli.COMMANDS, entry))
+
+    yield install
+
+
+def test_help_lists_every_command_on_stdout() -> None:
+    result = run("--help")
+
+    assert result.returncode == 0
+    assert result.stderr == ""
+    for entry in edgekit.cli.COMMANDS:
+        assert f"\n  {entry.name} " in result.stdout
+
+
+def test_called_bare_it_shows_its_help() -> None:
+    assert run().stdout == run("--help").stdout
+
+
+def test_the_version_is_the_packages() -> None:
+    assert run("--version").stdout == f"edgekit {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (("inspekt",), "there is no command edgekit inspekt", "did you mean inspect?"),
+        (("boards", "sho"), "there is no command edgekit boards sho", "did you mean show?"),
+        (("inspect", "--jsn"), "no such option", "did you mean --json?"),
+        (("inspect", "a.onnx", "b.onnx"), "unexpected extra argument", "edgekit inspect --help"),
+        (("completion",), "missing argument 'SHELL'", "edgekit completion --help"),
+        (("completion", "csh"), "'csh' is not one of", "edgekit completion --help"),
+        (("inspect", "--shape", "1,2", "x.onnx"), "--shape 1,2 names no input", "--shape name="),
+        (("inspect", "--shape"), "requires an argument", "edgekit --help"),
+    ],
+)
+def test_a_mistaken_command_line_ends_with_2_and_a_hint(
+    arguments: tuple[str, ...], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(arguments) == 2
+
+    error, hint_line = capsys.readouterr().err.splitlines()[-2:]
+    assert error.startswith("error: ")
+    assert message in error
+    assert hint_line.startswith("hint: ")
+    assert hint in hint_line
+
+
+@pytest.mark.parametrize(
+    "arguments", [("inspect", "--json", "--nope"), ("inspect", "--nope", "--json")]
+)
+def test_with_json_even_a_mistaken_command_line_is_a_document(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(arguments) == 2
+
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"]["type"] == "UsageError"
+    assert document["error"]["exit_code"] == 2
+
+
+def test_an_argument_after_the_double_dash_is_no_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["inspect", "--", "--json"]) == 3
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "there is no file --json" in captured.err
+
+
+@pytest.mark.parametrize("arguments", [("-v", "inspect"), ("inspect", "-v")])
+def test_global_flags_work_on_either_side_of_the_command(
+    arguments: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "net.tflite"
+    model.write_bytes(b"\0\0\0\0TFL3 and nothing more")
+
+    assert run_command_line([*arguments, str(model)]) == 3
+    assert "read the model: failed after" in capsys.readouterr().err
+
+
+def test_an_unexpected_exception_is_called_a_bug_and_ends_with_1(
+    raising: Raiser, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(ValueError("unforeseen"))
+
+    assert run_command_line(["fail"]) == 1
+
+    captured = capsys.readouterr()
+    assert "error: this is a bug in edgekit: ValueError: unforeseen" in captured.err
+    assert "--debug" in captured.err
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize("arguments", [("--debug", "fail"), ("fail", "--debug")])
+def test_debug_shows_the_traceback(
+    arguments: tuple[str, ...], raising: Raiser, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(ValueError("unforeseen"))
+
+    run_command_line(arguments)
+
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_a_pipe_that_breaks_elsewhere_is_not_taken_for_a_closed_output(
+    raising: Raiser, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(BrokenPipeError("the device hung up"))
+
+    assert run_command_line(["fail"]) == 1
+    assert "the device hung up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("completion", "bash"), ("boards",)])
+def test_a_reader_that_has_gone_is_no_drama(arguments: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        result = subprocess.run(
+            [*EDGEKIT, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writer)
+
+    assert result.stderr == ""
+    assert result.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "ended by SIGTERM"),
+        (signal.SIGHUP, 129, "ended by SIGHUP"),
+    ],
+)
+def test_a_signal_ends_it_in_an_orderly_way(
+    number: signal.Signals, code: int, message: str, tmp_path: Path
+) -> None:
+    process = waiting_process(tmp_path)
+
+    process.send_signal(number)
+    out, err = process.communicate()
+
+    assert process.returncode == code
+    assert err.splitlines() == [f"error: {message}"]
+    assert json.loads(out)["error"]["exit_code"] == code
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    process = waiting_process(tmp_path, ignored=signal.SIGHUP)
+
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+
+    assert process.returncode == 143
+
+
+def waiting_process(folder: Path, ignored: signal.Signals | None = None) -> subprocess.Popen[str]:
+    """edgekit, reading a model that never comes."""
+    model = folder / "net.onnx"
+    os.mkfifo(model)
+    process = subprocess.Popen(
+        [*EDGEKIT, "inspect", str(model), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=None if ignored is None else lambda: signal.signal(ignored, signal.SIG_IGN),
+    )
+    writer = os.open(model, os.O_WRONLY)  # returns when edgekit has opened it to read
+    os.set_inheritable(writer, False)
+    _writers.append(writer)
+    return process
+
+
+_writers: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_is_left() -> Iterator[None]:
+    yield
+    while _writers:
+        os.close(_writers.pop())
+
+
+def test_output_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
+    result = run("inspect", "modèle.onnx", PYTHONIOENCODING="ascii")
+
+    assert result.returncode == 3
+    assert "there is no file mod\\xe8le.onnx" in result.stderr
