@@ -29,6 +29,12 @@ class Phase:
     """From the TVM target to the passes."""
 
 
+def _quantize(target: Any) -> list[Any]:
+    from edgekit.passes.litert_arithmetic import LiteRtArithmetic
+
+    return [LiteRtArithmetic()]
+
+
 def _simplify(target: Any) -> list[Any]:
     from tvm import relax
 
@@ -95,6 +101,7 @@ def _plan(target: Any) -> list[Any]:
 SIMPLIFY = Phase("simplify", "batch norm and constants folded, dead code gone", _simplify)
 
 PHASES: tuple[Phase, ...] = (
+    Phase("quantize", "what is left of a quantised TFLite model computes in integers", _quantize),
     SIMPLIFY,
     Phase("legalize", "every operator is a loop nest", _legalize),
     Phase("fuse", "neighbouring loop nests are one function", _fuse),

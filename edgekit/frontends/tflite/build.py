@@ -12,6 +12,7 @@ from tvm import relax
 from edgekit.errors import EdgekitError
 from edgekit.frontends.tflite.converter import Converter, static_shape, variable_name
 from edgekit.frontends.tflite.file import TfliteFile
+from edgekit.passes.litert_arithmetic import ARITHMETIC, LITERT
 
 
 @dataclass(frozen=True)
@@ -52,5 +53,5 @@ def build_module(file: TfliteFile, shapes: Mapping[int, tuple[int, ...]]) -> Bui
         relax.transform.CanonicalizeBindings()(builder.get())
     )
     return BuiltModule(
-        module, tuple(static_shape(output) for output in outputs), tuple(converter.repairs)
+        module.with_attr(ARITHMETIC, LITERT), tuple(static_shape(output) for output in outputs), tuple(converter.repairs)
     )
