@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -25,13 +25,14 @@ from edgekit.compilation import Compilation, CompileJob, Failure, ImportedModel,
 from edgekit.cross.tools import disk_full, disk_full_error
 from edgekit.errors import BuildError, EdgekitError
 from edgekit.events import Event, Events
+from edgekit.interrupts import interrupts_deferred
 
 _KEPT_LINES = 20
 _LONGEST_LINE = 4096
 _SECONDS_TO_DIE = 10
 
 
-class _WorkerTraceback(Exception):  # noqa: N818 - a cause to be shown with --debug, never raised
+class _WorkerTraceback(Exception):
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
@@ -119,7 +120,16 @@ def compiling_apart(job: CompileJob, events: Events) -> Iterator[Compilation]:
         source=replace(job.source, path=job.source.path.absolute()),
         dump_ir=None if job.dump_ir is None else job.dump_ir.absolute(),
     )
-    process = subprocess.Popen(
+    with ExitStack() as ending:
+        with interrupts_deferred():
+            compilation = CompilationApart(_start_worker(), job, events)
+            ending.callback(compilation.end)
+        compilation.start()
+        yield compilation
+
+
+def _start_worker() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
         [sys.executable, "-m", "edgekit.compile_worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -128,17 +138,6 @@ def compiling_apart(job: CompileJob, events: Events) -> Iterator[Compilation]:
         env={**os.environ, "PYTHONPATH": _python_path()},
         start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
     )
-    try:
-        compilation = CompilationApart(process, job, events)
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    try:
-        compilation.start()
-        yield compilation
-    finally:
-        compilation.end()
 
 
 def _python_path() -> str:

@@ -157,7 +157,7 @@ def storage_errors(doing: str, path: Path) -> Iterator[None]:
         if error.errno is None:
             raise
         raise StorageError(
-            f"could not {doing} at {error.filename or path}: {os.strerror(error.errno).lower()}",
+            f"could not {doing} at {_place(error, path)}: {os.strerror(error.errno).lower()}",
             hint=_STORAGE_HINTS.get(error.errno, "check the path and the file system it is on"),
         ) from error
 
@@ -232,6 +232,15 @@ def _unsafe_name(relative: str) -> str | None:
     if str(PurePosixPath(relative)) != relative or relative == ".":
         return "is not written in its shortest form"
     return None
+
+
+def _place(error: OSError, path: Path) -> Path:
+    """What it was about, by the name that the user knows: a copy fails at its destination, and
+    what has a temporary name yet is meant for another."""
+    named = error.filename2 or error.filename
+    where = Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else path
+    matches = [(part, _LEFTOVER.fullmatch(part)) for part in where.parts]
+    return Path(*(match["final"] if match else part for part, match in matches))
 
 
 def _shown(name: str) -> str:

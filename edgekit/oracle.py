@@ -18,6 +18,7 @@ import numpy as np
 
 from edgekit.arrays import Array, numpy_dtype
 from edgekit.errors import EdgekitError, MissingToolError, ModelError
+from edgekit.interrupts import interrupts_deferred
 from edgekit.model import ModelSource
 
 
@@ -197,7 +198,9 @@ class TorchOracle:
 
 def _package(module: str, extra: str) -> ModuleType:
     try:
-        return import_module(module)
+        # Ctrl-C while a native module starts would come out of it as an ImportError.
+        with interrupts_deferred():
+            return import_module(module)
     except ImportError as error:
         raise MissingToolError(
             f"the reference outputs come from the Python package {module.partition('.')[0]}, "

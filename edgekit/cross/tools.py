@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from edgekit.errors import BuildError, MissingToolError, StorageError
+from edgekit.interrupts import interrupts_deferred
 
 _LAST_LINES = 20
 
@@ -22,8 +23,21 @@ def run_tool(command: Sequence[str], *, folder: Path, doing: str) -> str:
     The tool has a process group of its own, which goes with us: a compiler driver that is
     killed alone would leave its linker running.
     """
+    with ExitStack() as ending:
+        with interrupts_deferred():
+            process = _start(command, folder)
+            ending.callback(_end, process)
+        output = process.communicate()[0].decode(errors="replace")
+    if process.returncode != 0:
+        if disk_full(output):
+            raise disk_full_error(doing, folder)
+        raise _failure(command, process.returncode, output, doing)
+    return output
+
+
+def _start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -37,18 +51,15 @@ def run_tool(command: Sequence[str], *, folder: Path, doing: str) -> str:
             f"{command[0]} cannot be started: {error.strerror}",
             hint="edgekit doctor says what is missing and how to install it",
         ) from error
-    try:
-        output = process.communicate()[0].decode(errors="replace")
-    except BaseException:
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        raise
-    if process.returncode != 0:
-        if disk_full(output):
-            raise disk_full_error(doing, folder)
-        raise _failure(command, process.returncode, output, doing)
-    return output
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def disk_full(output: str) -> bool:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from support.building import (
+    READ_ONLY,
     contents,
     names_in,
     request_for,
     run_edgekit,
     run_with_mount,
+    tmpfs,
     write_model,
 )
 
 from edgekit.build import build
 from edgekit.bundle import open_bundle
-from edgekit.cache import BuildCache
 from edgekit.events import Event, Events, Warned
 
 STORAGE = 9
@@ -49,7 +49,10 @@ def test_a_disk_that_takes_no_bundle_is_named(
 ) -> None:
     out = mount_point / "b"
     ran = run_with_mount(
-        options, mount_point, ["build", str(model), "-b", "local", "-o", str(out)], folder=tmp_path
+        tmpfs(options),
+        mount_point,
+        ["build", str(model), "-b", "local", "-o", str(out)],
+        folder=tmp_path,
     )
     assert ran.code == STORAGE, ran.err
     assert says in ran.err
@@ -65,7 +68,7 @@ def test_a_disk_too_full_for_intermediate_files_is_named(
     out = mount_point / "b"
     arguments = ["build", str(model), "-b", "local", "-o", str(out), "--no-cache"]
     for size in ("8k", "24k", "48k"):
-        ran = run_with_mount(f"size={size}", mount_point, arguments, folder=tmp_path)
+        ran = run_with_mount(tmpfs(f"size={size}"), mount_point, arguments, folder=tmp_path)
         assert ran.code == STORAGE, ran.err
         assert "hint:" in ran.err
         assert ran.out.split() == [], "something was left on the disk"
@@ -77,7 +80,7 @@ def test_a_cache_that_takes_nothing_costs_a_warning_only(
 ) -> None:
     cache.mkdir()
     arguments = ["build", str(model), "-b", "local", "-o", str(tmp_path / "b")]
-    ran = run_with_mount(options, cache, arguments, folder=tmp_path)
+    ran = run_with_mount(tmpfs(options), cache, arguments, folder=tmp_path)
     assert ran.code == 0, ran.err
     assert "not cached" in ran.err
     assert open_bundle(tmp_path / "b").manifest.model.name == "tiny"
@@ -85,19 +88,17 @@ def test_a_cache_that_takes_nothing_costs_a_warning_only(
 
 
 def test_a_read_only_cache_is_still_good_to_read_from(
-    model: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, tmp_path: Path, cache: Path
 ) -> None:
     build(request_for(model), tmp_path / "b", isolated=False)
-
-    def refuse(*_: object, **__: object) -> int:
-        raise PermissionError(13, "Permission denied", str(cache))
-
-    monkeypatch.setattr(os, "open", refuse)  # root may write anywhere: no permission stops it
-    locked = BuildCache()
-    with pytest.raises(Exception, match="permission denied"), locked.locked("0" * 64):
-        pass
-    monkeypatch.undo()
-    assert contents(tmp_path / "b")
+    before = contents(cache)
+    arguments = ["build", str(model), "-b", "local", "-o", str(tmp_path / "again")]
+    ran = run_with_mount(READ_ONLY, cache, arguments, folder=tmp_path)
+    assert ran.code == 0, ran.err
+    assert "from the cache" in ran.out
+    assert ran.err == ""
+    assert contents(tmp_path / "again") == contents(tmp_path / "b")
+    assert contents(cache) == before
 
 
 def test_a_damaged_cache_entry_is_noticed_and_made_again(

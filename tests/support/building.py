@@ -86,28 +86,30 @@ def run_edgekit(*arguments: str, folder: Path, extra: Mapping[str, str] | None =
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def run_with_mount(
-    options: str, mount_point: Path, arguments: Sequence[str], *, folder: Path
-) -> Ran:
-    """Run the command where `mount_point` is a small or read-only tmpfs of its own; what is left
-    on it when the command ends is the last line on stdout. Skips where that isn't allowed."""
+def tmpfs(options: str) -> str:
+    """The shell command that mounts a small or read-only file system at $1."""
+    return f'mount -t tmpfs -o {options} none "$1"'
+
+
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
+"""The shell command that makes what is at $1 read-only, for root too."""
+
+
+def run_with_mount(mount: str, mount_point: Path, arguments: Sequence[str], *, folder: Path) -> Ran:
+    """Run the command where `mount_point` is mounted as `mount` says, for it alone. What lies
+    there when the command ends is the last line on stdout. Skips where nobody may mount."""
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare (util-linux) to mount a file system for the test alone")
+    inside = ["unshare", "-rm", "sh", "-c"]
     probe = subprocess.run(
-        ["unshare", "-rm", "mount", "-t", "tmpfs", "none", str(mount_point)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [*inside, mount, "sh", str(mount_point)], capture_output=True, text=True, check=False
     )
     if probe.returncode != 0:
         pytest.skip(f"this machine lets nobody mount in a namespace: {probe.stderr.strip()}")
-    script = 'mount -t tmpfs -o "$1" none "$2" && shift && point="$1" && shift && "$@"; '
-    script += 'code=$?; echo; find "$point" -mindepth 1 | tr "\\n" " "; exit $code'
+    script = f'{mount}; point="$1"; shift; "$@"; code=$?; '
+    script += 'echo; find "$point" -mindepth 1 | tr "\\n" " "; exit $code'
     done = subprocess.run(
-        [
-            *("unshare", "-rm", "sh", "-c", script, "sh", options, str(mount_point)),
-            *command_line(*arguments),
-        ],
+        [*inside, script, "sh", str(mount_point), *command_line(*arguments)],
         cwd=folder,
         env=environment(),
         capture_output=True,
