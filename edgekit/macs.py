@@ -24,17 +24,16 @@ _MATMUL = "relax.matmul"
 
 def count_macs(module: Any) -> int:
     """Of every function of a Relax module whose shapes are known."""
-    total = 0
+    calls: list[Any] = []
 
-    def visit(expression: Any) -> None:
-        nonlocal total
+    def collect(expression: Any) -> None:
         if isinstance(expression, relax.Call):
-            total += _macs_of(expression)
+            calls.append(expression)
 
     for function in module.functions.values():
         if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, visit)
-    return total
+            relax.analysis.post_order_visit(function, collect)
+    return sum(_macs_of(call) for call in calls)
 
 
 def _macs_of(call: Any) -> int:

@@ -100,11 +100,13 @@ def _plan(target: Any) -> list[Any]:
 
 SIMPLIFY = Phase("simplify", "batch norm and constants folded, dead code gone", _simplify)
 
+FUSE = Phase("fuse", "neighbouring loop nests are one function", _fuse)
+
 PHASES: tuple[Phase, ...] = (
     Phase("quantize", "what is left of a quantised TFLite model computes in integers", _quantize),
     SIMPLIFY,
     Phase("legalize", "every operator is a loop nest", _legalize),
-    Phase("fuse", "neighbouring loop nests are one function", _fuse),
+    FUSE,
     Phase("lower", "calls write into buffers", _lower),
     Phase("plan", "buffers are planned and freed; the VM's own form", _plan),
 )
@@ -153,11 +155,11 @@ def simplified(model: Model) -> Any:
 
 
 def fused(module: Any) -> Any:
-    """A simplified module after the phases that make its kernels, for no CPU in particular."""
+    """A module after the phases that make its kernels, for no CPU in particular."""
     tvm = load_tvm()
     target = tvm.target.Target("llvm")
     with target:
-        for phase in PHASES[1:3]:
+        for phase in PHASES[: PHASES.index(FUSE) + 1]:
             module = _apply(phase, module, target)
     return module
 

@@ -103,13 +103,13 @@ def summarise(source: ModelSource, events: Events = SILENT) -> ModelSummary:
 def _cost(model: Model) -> Cost:
     from edgekit.pipeline import fused, simplified
 
-    module = simplified(model)
+    counted, kernels = simplified(model), fused(model.module)
 
     from edgekit.liveness import peak_activation_bytes
     from edgekit.macs import ShapeDependsOnDataError, count_macs
 
     try:
-        return Cost(count_macs(module), peak_activation_bytes(fused(module)))
+        return Cost(count_macs(counted), peak_activation_bytes(kernels))
     except ShapeDependsOnDataError:
         return Cost(None, None)
 
