@@ -1,0 +1,123 @@
+"""The key of a build follows what decides its bytes, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edgekit.board import load_board
+from edgekit.build import BuildRequest
+from edgekit.cross.toolchain import Compiler, load_toolchain
+from edgekit.fingerprint import build_key, package_digest
+from edgekit.model import ModelSource
+from edgekit.preprocess import Preprocess
+
+COMPILER = Compiler(Path("/usr/bin/cc"), (), "12.2.0", "cc (Debian) 12.2.0")
+Change = Callable[[BuildRequest], BuildRequest]
+
+
+@pytest.fixture
+def request_() -> BuildRequest:
+    source = ModelSource(Path("/models/net.onnx"), "onnx", "a" * 64)
+    return BuildRequest(source, load_board("rpi4"), load_toolchain("aarch64-linux-gnu"), {}, seed=0)
+
+
+def _board(**changes: object) -> Change:
+    return lambda request: replace(request, board=replace(request.board, **changes))  # type: ignore[arg-type]
+
+
+def _toolchain(**changes: object) -> Change:
+    return lambda request: replace(
+        request,
+        toolchain=replace(request.toolchain, **changes),  # type: ignore[arg-type]
+    )
+
+
+def _source(**changes: object) -> Change:
+    return lambda request: replace(request, source=replace(request.source, **changes))  # type: ignore[arg-type]
+
+
+DECIDES: dict[str, Change] = {
+    "model": _source(sha256="b" * 64),
+    "model's file name": _source(path=Path("/models/other.onnx")),
+    "board's name": _board(name="rpi5"),
+    "target": lambda r: replace(
+        r, board=replace(r.board, target=replace(r.board.target, cpu="cortex-a76"))
+    ),
+    "flags of the CPU": lambda r: replace(
+        r, board=replace(r.board, cpu=replace(r.board.cpu, compile_flags=("-mcpu=x",)))
+    ),
+    "compile flags": _toolchain(compile_flags=("-O1",)),
+    "link flags": _toolchain(link_flags=("-Wl,-z,now",)),
+    "sysroot": _toolchain(sysroot="/opt/sysroot"),
+    "seed": lambda r: replace(r, seed=1),
+    "preprocessing": lambda r: replace(r, preprocess={"image": Preprocess("NCHW")}),
+}
+DOES_NOT: dict[str, Change] = {
+    "where the model lies": _source(path=Path("/elsewhere/net.onnx")),
+    "board's title": _board(title="Another"),
+    "board's file": _board(origin=Path("/elsewhere/rpi4.toml")),
+    "board's memory": lambda r: replace(
+        r, board=replace(r.board, memory=replace(r.board.memory, ram=1))
+    ),
+    "twin": _board(twin=None),
+    "toolchain's title": _toolchain(title="Another"),
+    "toolchain's file": _toolchain(origin=Path("/elsewhere/x.toml")),
+    "minimum version": _toolchain(minimum_version="1"),
+}
+
+
+@pytest.mark.parametrize("change", DECIDES.values(), ids=DECIDES.keys())
+def test_what_decides_the_bytes_changes_the_key(request_: BuildRequest, change: Change) -> None:
+    assert build_key(change(request_), COMPILER) != build_key(request_, COMPILER)
+
+
+@pytest.mark.parametrize("change", DOES_NOT.values(), ids=DOES_NOT.keys())
+def test_what_does_not_decide_them_does_not(request_: BuildRequest, change: Change) -> None:
+    assert build_key(change(request_), COMPILER) == build_key(request_, COMPILER)
+
+
+@pytest.mark.parametrize("change", [{"version": "13.1"}, {"banner": "gcc (Ubuntu) 12.2.0"}])
+def test_another_compiler_changes_the_key(request_: BuildRequest, change: dict[str, str]) -> None:
+    other = replace(COMPILER, **change)  # type: ignore[arg-type]
+    assert build_key(request_, other) != build_key(request_, COMPILER)
+
+
+def test_the_order_of_preprocessing_tables_does_not_matter(request_: BuildRequest) -> None:
+    tables = {"a": Preprocess("NCHW"), "b": Preprocess("NHWC")}
+    turned = dict(reversed(tables.items()))
+    assert build_key(replace(request_, preprocess=tables), COMPILER) == build_key(
+        replace(request_, preprocess=turned), COMPILER
+    )
+
+
+def test_the_digest_of_the_package_covers_its_sources_and_not_its_profiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import edgekit.fingerprint
+
+    package = tmp_path / "edgekit"
+    (package / "boards").mkdir(parents=True)
+    (package / "__pycache__").mkdir()
+    (package / "pipeline.py").write_text("passes = 1")
+    monkeypatch.setattr(edgekit.fingerprint, "__file__", str(package / "fingerprint.py"))
+
+    def digest() -> str:
+        package_digest.cache_clear()
+        return package_digest()
+
+    try:
+        first = digest()
+        (package / "boards/rpi4.toml").write_text("x")
+        (package / "__pycache__/pipeline.pyc").write_text("x")
+        assert digest() == first
+        (package / "pipeline.py").write_text("passes = 2")
+        second = digest()
+        assert second != first
+        (package / "pipeline.py").rename(package / "passes.py")
+        assert digest() not in (first, second)
+    finally:
+        package_digest.cache_clear()
