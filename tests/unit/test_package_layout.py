@@ -18,7 +18,7 @@ from support.source import PACKAGE, ROOT, Import, Module, is_third_party, module
 MODULES = modules()
 
 ROOMS: tuple[tuple[str, str], ...] = (
-    ("words", "errors events version tensors sizes wording json_text"),
+    ("words", "errors events version tensors sizes wording json_text interrupts"),
     ("ground", "arrays files paths toml_source cache metrics tvm_compat"),
     ("profiles", "instruction_sets cpu profiles new_profile board cross cross.toolchain"),
     ("values", "preprocess images inputs constants comparison"),
