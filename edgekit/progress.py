@@ -132,6 +132,7 @@ class LiveProgress:
         for entry in reversed(self._open):
             if entry[0] == event.title:
                 self._running().remove_task(entry[1])
+                self._running().refresh()  # or the line below would be drawn with the old bar
                 self._open.remove(entry)
                 break
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
