@@ -148,8 +148,7 @@ class WorkerProcess:
                 details=self._last_words(),
             )
         number = -code
-        known = number in signal.valid_signals()
-        name = signal.Signals(number).name if known else f"signal {number}"
+        name = next((s.name for s in signal.Signals if s == number), f"signal {number}")
         meaning = _SIGNAL_MEANINGS.get(number) or signal.strsignal(number) or "no meaning known"
         return DeviceError(
             f"the model crashed on {self._place} while {doing}: {name} ({meaning})",
