@@ -119,7 +119,7 @@ class Importer:
         function = self.functions.get((domain, operator))
         if function is not None:
             self.repaired("Functions of the model were written out where they are called.")
-            return self._run_body(bodies.body_from(function, node), inputs, opsets)
+            return self._run_body(node, bodies.body_from(function, node), inputs, opsets)
         if domain == "" and operator in control.CONTROL:
             return control.CONTROL[operator](self, node, inputs, scope, opsets)
         if not list(subgraphs(node)) and all(v is None or is_known(v) for v in inputs):
@@ -132,7 +132,7 @@ class Importer:
         body = bodies.body_of(node, opsets.get(domain, 1), [type_proto(v) for v in inputs])
         if body is None:
             raise Refusal("edgekit has no way to compile this operator")
-        return self._run_body(body, inputs, opsets)
+        return self._run_body(node, body, inputs, opsets)
 
     def _look_up(self, name: str, node: onnx.NodeProto, scope: Mapping[str, Value]) -> Value:
         if not name:
@@ -178,12 +178,25 @@ class Importer:
         return value
 
     def _run_body(
-        self, body: bodies.Body, inputs: Sequence[Value], opsets: Mapping[str, int]
+        self,
+        node: onnx.NodeProto,
+        body: bodies.Body,
+        inputs: Sequence[Value],
+        opsets: Mapping[str, int],
     ) -> list[Value]:
         scope: dict[str, Value] = dict.fromkeys(body.inputs)
         scope.update(zip(body.inputs, inputs, strict=False))
-        wanted = [name for name in body.outputs if name]
-        return self.run_nodes(body.nodes, wanted, scope, {**opsets, **body.opsets})
+        asked = [
+            formal for formal, actual in zip(body.outputs, node.output, strict=False) if actual
+        ]
+        values = dict(
+            zip(
+                asked,
+                self.run_nodes(body.nodes, asked, scope, {**opsets, **body.opsets}),
+                strict=True,
+            )
+        )
+        return [values.get(formal) for formal in body.outputs]
 
 
 def refused(node: onnx.NodeProto, reason: str, hint: str | None) -> UnsupportedModelError:

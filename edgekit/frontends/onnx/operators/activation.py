@@ -121,7 +121,6 @@ def _over_axis(node: Node, function: str) -> Outputs:
     """Softmax and its kin: since opset 13 over one axis, before that over all from `axis` on."""
     value = node.expr(0)
     shape, dtype = shape_of(value), dtype_of(value)
-    value = wide(node, value)
     if node.opset >= 13:
         axis = positive_axis(node.get("axis", -1), len(shape))
     else:
@@ -141,8 +140,18 @@ def _hardmax(value: Expr, axis: int) -> Expr:
     return op.astype(op.equal(best, as_expr(numbers)), dtype_of(value))
 
 
+def _softmax(value: Expr, axis: int) -> Expr:
+    """In float16 and bfloat16 step by step, rounding where ONNX's reference rounds."""
+    dtype = dtype_of(value)
+    if dtype not in ("float16", "bfloat16"):
+        return op.nn.softmax(value, axis)
+    shifted = op.exp(op.subtract(value, op.max(value, [axis], keepdims=True)))
+    total = op.sum(op.astype(shifted, "float32"), [axis], keepdims=True)
+    return op.divide(shifted, op.astype(total, dtype))
+
+
 _OVER_AXIS = {
-    "Softmax": op.nn.softmax,
+    "Softmax": _softmax,
     "LogSoftmax": op.nn.log_softmax,
     "Hardmax": _hardmax,
 }

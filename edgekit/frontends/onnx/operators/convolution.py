@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from tvm import relax
 
 from edgekit.frontends.onnx.node import Node, Outputs, Refusal
-from edgekit.frontends.onnx.operators.common import Converters, cast, reshape
+from edgekit.frontends.onnx.operators.common import Converters, cast, reshape, wide
 from edgekit.frontends.onnx.operators.layout import pad
-from edgekit.frontends.onnx.values import Expr, shape_of
+from edgekit.frontends.onnx.values import Expr, dtype_of, shape_of
 
 op = relax.op
 
@@ -71,19 +71,20 @@ def convolve(node: Node, value: Expr, weight: Expr) -> Expr:
         raise Refusal(f"convolutions over {rank} axes are not supported")
     strides, dilations = spatial(node, "strides", rank), spatial(node, "dilations", rank)
     pads = pads_of(node, shape_of(value)[2:], kernel, strides, dilations)
-    return _CONVOLUTIONS[rank](
-        value,
-        weight,
+    result = _CONVOLUTIONS[rank](
+        wide(node, value),
+        wide(node, weight),
         strides=strides,
         padding=pads,
         dilation=dilations,
         groups=node.get("group", 1),
     )
+    return cast(node.emit(result), dtype_of(value))
 
 
 def _conv(node: Node) -> Outputs:
-    result = node.emit(convolve(node, node.expr(0), node.expr(1)))
-    return with_bias(node, result, 2)
+    result = convolve(node, node.expr(0), node.expr(1))
+    return with_bias(node, node.emit(result), 2)
 
 
 def with_bias(node: Node, value: Expr, position: int) -> Expr:

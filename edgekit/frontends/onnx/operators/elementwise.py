@@ -13,6 +13,7 @@ from edgekit.frontends.onnx.values import (
     Expr,
     Tensor,
     as_expr,
+    dtype_named,
     dtype_of,
     is_float,
     is_known,
@@ -197,7 +198,10 @@ def _cast(node: Node) -> Outputs:
 
 
 def _cast_like(node: Node) -> Outputs:
-    return _cast_to(node, node.expr(0), node.dtype(1))
+    value = node.value(0)
+    if is_known(value):
+        return value.astype(dtype_named(node.dtype(1)))
+    return _cast_to(node, value, node.dtype(1))
 
 
 def _device_dtype(element: int) -> str:

@@ -221,7 +221,7 @@ def _pad_constant(node: Node, value: Expr, axis: int, low: int, high: int, numbe
     for place, amount in ((0, low), (len(parts) + 1, high)):
         if amount:
             shape = tuple(amount if i == axis else e for i, e in enumerate(shape_of(value)))
-            parts.insert(place, op.full(shape, constant(number, dtype), dtype))
+            parts.insert(place, op.broadcast_to(constant(number, dtype), shape))
     return node.emit(op.concat(parts, axis=axis))
 
 
@@ -244,7 +244,7 @@ def _constant(node: Node) -> Outputs:
 def _constant_of_shape(node: Node) -> Outputs:
     value = node.get("value", np.zeros(1, np.float32))
     shape = node.integers(0) or ()
-    return op.full(shape, as_expr(np.asarray(value).reshape(())), str(value.dtype))
+    return op.broadcast_to(as_expr(np.asarray(value).reshape(())), shape)
 
 
 def _eye_like(node: Node) -> Outputs:

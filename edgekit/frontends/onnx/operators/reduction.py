@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 
 from edgekit.frontends.onnx.node import Converter, Node, Outputs, Refusal
 from edgekit.frontends.onnx.operators.common import (
@@ -98,9 +98,39 @@ def _extreme(function: Callable[..., Expr]) -> Reduce:
             return value
         if dtype_of(value) == "bool":
             return op.astype(function(op.astype(value, "int8"), axes, keep), "bool")
+        if is_float(dtype_of(value)):
+            return _float_extreme(node, value, axes, keep, largest=function is op.max)
         return function(value, axes, keep)
 
     return reduce
+
+
+def _float_extreme(node: Node, value: Expr, axes: list[int], keep: bool, largest: bool) -> Expr:
+    """TVM's own start from the largest finite number, so that all of -inf becomes finite."""
+    start = -math.inf if largest else math.inf
+    reducer = te.comm_reducer(
+        lambda a, b: tirx.max(a, b) if largest else tirx.min(a, b),
+        lambda dtype: tirx.const(start, dtype),
+        name="largest" if largest else "smallest",
+    )
+    shape = shape_of(value)
+    kept = tuple(1 if i in axes else e for i, e in enumerate(shape) if keep or i not in axes)
+
+    def compute(tensor: te.Tensor) -> te.Tensor:
+        inner = {axis: te.reduce_axis((0, shape[axis])) for axis in axes}
+
+        def at(*index: Expr) -> Expr:
+            outer = iter(index)
+            places = []
+            for axis in range(len(shape)):
+                place = next(outer) if keep or axis not in inner else None
+                places.append(inner.get(axis, place))
+            return reducer(tensor(*places), axis=list(inner.values()))
+
+        return te.compute(kept, at)
+
+    name = "reduce_max" if largest else "reduce_min"
+    return node.block.emit_te(compute, value, primfunc_name_hint=name)
 
 
 def _logarithm(node: Node, value: Expr, axes: list[int], keep: bool) -> Expr:
