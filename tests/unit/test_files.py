@@ -88,6 +88,17 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert names_in(tmp_path) == {"d"}
 
 
+def test_where_folders_cannot_be_exchanged_they_are_replaced_in_two_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgekit.files._exchange", lambda one, other: False)
+    for content in ("one", "two"):
+        with replace_directory(tmp_path / "d") as folder:
+            (folder / content).write_text(content)
+    assert names_in(tmp_path / "d") == {"two"}
+    assert names_in(tmp_path) == {"d"}
+
+
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
 def test_a_failed_replacement_leaves_everything_as_it_was(
     tmp_path: Path, failure: type[BaseException]
