@@ -18,8 +18,8 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 )
 
-GENERATED = {"onnx-operators.md"}
-"""Pages that a program writes: their code spans are names of operators, not commands."""
+GENERATED = {"onnx-operators.md", "models.md", "cli.md"}
+"""Pages that a program writes."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,13 @@ def typed_in(page: Path) -> Iterator[Typed]:
             yield Typed(page, number, _command_part(line))
         elif fence is None:
             for span in re.findall(r"`([^`]+)`", line):
-                yield Typed(page, number, span)
+                yield Typed(page, number, _command_part(span))
 
 
-def _command_part(line: str) -> str:
-    """A line of a code block without its prompt, its comment, and an explanation beside it."""
-    return re.split(r"\s{2,}|\s#", line.strip().removeprefix("$ "))[0]
+def _command_part(text: str) -> str:
+    """Without prompt, comment, pipe, an explanation beside it, or brackets that say "or not"."""
+    command = re.split(r"\s{2,}|\s#|\s\\?[|>]", text.strip().removeprefix("$ "))[0]
+    return re.sub(r"[\[\]]", "", command)
 
 
 def commands(program: str) -> list[Typed]:
