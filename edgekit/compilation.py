@@ -85,9 +85,9 @@ class CompilationHere:
         compiled = compile_model(
             self._model, self._job.target, dump_ir=self._job.dump_ir, events=self._events
         )
-        return Objects(
-            export_objects(compiled.executable, self._job.target.triple, self._job.scratch)
-        )
+        with self._events.stage("write the object files"):
+            names = export_objects(compiled.executable, self._job.target.triple, self._job.scratch)
+        return Objects(names)
 
 
 @contextmanager
