@@ -128,16 +128,26 @@ class LiteRtOracle:
     def _open(self, threads: int, reference: bool) -> Any:
         kinds = self._interpreters.OpResolverType
         with _blamed(self):
-            interpreter = self._interpreters.Interpreter(
-                model_content=self._content,
-                num_threads=threads,
-                experimental_op_resolver_type=kinds.BUILTIN_REF if reference else kinds.AUTO,
-            )
+            if not reference:
+                interpreter = self._interpreter_with(kinds.AUTO, threads)
+            else:
+                try:
+                    interpreter = self._interpreter_with(kinds.BUILTIN_REF, threads)
+                except ValueError:  # Some operators, such as CEIL, have no reference kernel.
+                    plain = kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+                    interpreter = self._interpreter_with(plain, threads)
             for detail, shape in zip(interpreter.get_input_details(), self._shapes, strict=True):
                 if tuple(detail["shape"]) != shape:
                     interpreter.resize_tensor_input(detail["index"], shape)
             interpreter.allocate_tensors()
         return interpreter
+
+    def _interpreter_with(self, kernels: Any, threads: int) -> Any:
+        return self._interpreters.Interpreter(
+            model_content=self._content,
+            num_threads=threads,
+            experimental_op_resolver_type=kernels,
+        )
 
     def _set(self, interpreter: Any, inputs: Mapping[str, Array]) -> None:
         for detail, name in zip(interpreter.get_input_details(), self._inputs, strict=True):
