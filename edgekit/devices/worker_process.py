@@ -173,7 +173,7 @@ def started_worker(
         stderr=subprocess.PIPE,
         bufsize=0,
         cwd="/",  # -m puts the working directory on the path: not one that a user happens to be in
-        env={**os.environ, **environment, "PYTHONPATH": _python_path()},
+        env={**os.environ, **environment, **_where_edgekit_is()},
         start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
     )
     worker = None
@@ -188,11 +188,13 @@ def started_worker(
             process.wait()
 
 
-def _python_path() -> str:
-    """Where the child finds this very edgekit, even when it runs from a checkout."""
-    ours = str(Path(__file__).resolve().parents[2])
+def _where_edgekit_is() -> dict[str, str]:
+    """For the child to find this very edgekit, even when it runs from a checkout."""
+    ours = Path(__file__).resolve().parents[2]
+    if ours.name in ("site-packages", "dist-packages"):
+        return {}
     inherited = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([ours, inherited] if inherited else [ours])
+    return {"PYTHONPATH": os.pathsep.join([str(ours), inherited] if inherited else [str(ours)])}
 
 
 def _keep_lines(stream: IO[bytes], lines: deque[str]) -> None:
