@@ -31,11 +31,10 @@ MOVED = frozenset(_MOVED.split())
 """Operators that move values without changing them: quantised values move as they are."""
 
 _COMPUTED_QUANTIZED = """
-    ABS ADD ARG_MAX ARG_MIN AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEQUANTIZE DIV
-    EQUAL EXP FULLY_CONNECTED GREATER GREATER_EQUAL HARD_SWISH LEAKY_RELU LESS LESS_EQUAL LOG
-    LOGISTIC LOG_SOFTMAX MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NEG NOT_EQUAL QUANTIZE REDUCE_MAX
-    REDUCE_MIN RELU RELU6 RELU_N1_TO_1 RESIZE_BILINEAR RSQRT SHAPE SOFTMAX SQUARED_DIFFERENCE SUB
-    SUM TANH TRANSPOSE_CONV
+    ABS ADD ARG_MAX ARG_MIN AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEQUANTIZE EQUAL
+    EXP FULLY_CONNECTED GREATER GREATER_EQUAL HARD_SWISH LEAKY_RELU LESS LESS_EQUAL LOGISTIC
+    LOG_SOFTMAX MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NOT_EQUAL QUANTIZE REDUCE_MAX REDUCE_MIN RELU
+    RELU6 RELU_N1_TO_1 RESIZE_BILINEAR SHAPE SOFTMAX SQUARED_DIFFERENCE SUB TANH TRANSPOSE_CONV
 """
 COMPUTED_QUANTIZED = frozenset(_COMPUTED_QUANTIZED.split())
 TYPES = frozenset(BYTES_PER_ELEMENT) - {"complex64", "float64", "uint16"}
@@ -95,6 +94,7 @@ def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str 
         return None
     if operator.name not in COMPUTED_QUANTIZED:
         return "the compiler has it for float tensors only"
-    if inputs[0].quantization is None and quantized_inputs:
+    computed = [tensor for tensor in (*inputs, *outputs) if not tensor.is_constant]
+    if operator.name != "DEQUANTIZE" and not any(tensor.quantization for tensor in computed):
         return "its weights are quantised but its input is float (dynamic range quantisation)"
     return None
