@@ -15,6 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ from edgekit.tensors import TensorSpec
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "models.md"
 SEEDS = 10
 ROUNDS = 5
-PLAN = BenchPlan(warmup=2, runs=5, seconds=0.5, threads=1)
+PLAN = BenchPlan(warmup=1, runs=3, seconds=0.3, threads=1)
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,9 @@ def take_times(model: ZooModel, request: BuildRequest, bundle: Bundle) -> Timing
     ours, ratios = [], []
     for _ in range(ROUNDS):
         mine = bench(bundle, LocalDevice(), PLAN).median
-        theirs = statistics.median(oracle.time(sample, threads=1, runs=max(5, int(0.5 / mine))))
+        theirs = statistics.median(
+            oracle.time(sample, threads=1, runs=max(5, int(PLAN.seconds / mine)))
+        )
         ours.append(mine)
         ratios.append(mine / theirs)
     return Timing(statistics.median(ours), tuple(ratios))
@@ -237,10 +240,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(measure(model, lambda text: print(text, file=sys.stderr)))
         except EdgekitError as failure:
             rows.append(Row(model, model.file.rpartition(".")[2], 0, 0, 0, None, failure.message))
+        except Exception as crash:  # noqa: BLE001 - a crash is a row of the table, and fails it
+            traceback.print_exc()
+            kind = type(crash).__name__
+            rows.append(Row(model, model.file.rpartition(".")[2], 0, 0, 0, None, f"CRASH: {kind}"))
         print("| " + " | ".join(_cells(rows[-1])) + " |", flush=True)
     if not options.filter:
         DOCS.write_text(PREAMBLE.format(seeds=SEEDS, rounds=ROUNDS) + table(rows))
-    return int(any(row.model.must_pass and row.result != "ok" for row in rows))
+    failed = [
+        row
+        for row in rows
+        if row.result.startswith("CRASH") or (row.model.must_pass and row.result != "ok")
+    ]
+    return int(bool(failed))
 
 
 if __name__ == "__main__":
