@@ -11,13 +11,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 from edgekit.arrays import Array
 from edgekit.devices.frames import Frame, encode_frame, read_frame
 from edgekit.errors import DeviceError
+from edgekit.interrupts import interrupts_deferred
 
 _KEPT_STDERR_LINES = 200
 _SHOWN_STDERR_LINES = 12
@@ -166,26 +167,21 @@ def started_worker(
     arguments: Sequence[str], environment: Mapping[str, str], place: str, timeout: float
 ) -> Iterator[WorkerProcess]:
     """Run `python -m ARGUMENTS` until the block ends, however it ends, Ctrl-C included."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        cwd="/",  # -m puts the working directory on the path: not one that a user happens to be in
-        env={**os.environ, **environment, **_where_edgekit_is()},
-        start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
-    )
-    worker = None
-    try:
-        worker = WorkerProcess(process, place, timeout)
+    with ExitStack() as ending:
+        with interrupts_deferred():
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd="/",  # -m puts this on the path: not a folder that a user happens to be in
+                env={**os.environ, **environment, **_where_edgekit_is()},
+                start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
+            )
+            worker = WorkerProcess(process, place, timeout)
+            ending.callback(worker.end)
         yield worker
-    finally:
-        if worker is not None:
-            worker.end()
-        else:
-            process.kill()
-            process.wait()
 
 
 def _where_edgekit_is() -> dict[str, str]:
