@@ -64,7 +64,7 @@ def unsupported_operators(proto: onnx.ModelProto, inputs: Sequence[str]) -> tupl
         name = _display_name(node)
         earlier = missing.get(name)
         reason, hint = REFUSED.get(
-            key, ("edgekit has no way to compile this operator", "Export the model without it.")
+            key, ("edgekit has no way to compile this operator", "export the model without it")
         )
         missing[name] = Unsupported(
             name,
@@ -103,7 +103,7 @@ def _why_open(item: OpenParameter, count: int) -> tuple[str, int, str]:
         return (
             "the size of its output depends on the data, and every size is fixed at build time",
             count,
-            "Export the model without it, and do this step on the model's outputs.",
+            "export the model without it, and do this step on the model's outputs",
         )
     computed = "is" if item.direct else "is computed from"
     options = " ".join(f"--constant {name}=VALUE" for name in item.inputs)
@@ -111,7 +111,7 @@ def _why_open(item: OpenParameter, count: int) -> tuple[str, int, str]:
         f"its input {item.position} decides shapes, so it has to be known when the model is "
         f"compiled, and it {computed} the model input {names}",
         count,
-        f"Bind it to a value: {options}",
+        f"bind it to a value: {options}",
     )
 
 

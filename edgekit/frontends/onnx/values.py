@@ -18,7 +18,7 @@ Tensor: TypeAlias = np.ndarray | Expr
 Value: TypeAlias = Any
 """`Tensor`, a tuple of values (a sequence), or None (an input left out)."""
 
-SMALL_FLOATS = frozenset(
+FLOATS = frozenset(
     name for name in dir(ml_dtypes) if name.startswith(("float8_", "float6_", "float4_"))
 )
 FLOATS = frozenset({"float16", "float32", "float64", "bfloat16"})

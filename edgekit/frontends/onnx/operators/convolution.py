@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
 from edgekit.frontends.onnx.operators.common import Converters, cast, reshape, wide
 from edgekit.frontends.onnx.operators.layout import pad
 from edgekit.frontends.onnx.values import Expr, dtype_of, shape_of
@@ -68,7 +68,7 @@ def convolve(node: Node, value: Expr, weight: Expr) -> Expr:
     kernel = shape_of(weight)[2:]
     rank = len(kernel)
     if rank not in _CONVOLUTIONS:
-        raise Refusal(f"convolutions over {rank} axes are not supported")
+        raise RefusedError(f"convolutions over {rank} axes are not supported")
     strides, dilations = spatial(node, "strides", rank), spatial(node, "dilations", rank)
     pads = pads_of(node, shape_of(value)[2:], kernel, strides, dilations)
     result = _CONVOLUTIONS[rank](
@@ -101,7 +101,7 @@ def _conv_transpose(node: Node) -> Outputs:
     extents, kernel = shape_of(value)[2:], shape_of(weight)[2:]
     rank, groups = len(kernel), node.get("group", 1)
     if rank not in _TRANSPOSED:
-        raise Refusal(f"convolutions over {rank} axes are not supported")
+        raise RefusedError(f"convolutions over {rank} axes are not supported")
     strides, dilations = spatial(node, "strides", rank), spatial(node, "dilations", rank)
     extra = spatial(node, "output_padding", rank, 0)
     full = [
