@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support.tflite_models import Op, T, constant, run_both, tflite_bytes, write_model
 
+from edgekit.errors import UnsupportedModelError
 from edgekit.frontends.tflite.operators import COMPUTED_QUANTIZED, MOVED
 from edgekit.model import import_model
 
@@ -223,8 +224,6 @@ def test_imported_model_keeps_the_form_that_int8_backends_look_for(tmp_path: Pat
 
 
 def test_moving_values_between_scales_is_refused(tmp_path: Path) -> None:
-    from edgekit.errors import UnsupportedModelError
-
     case = Case("PAD", (PADS,), result=RESULT)
     with pytest.raises(UnsupportedModelError, match=r"PAD \(operator 0.*quantised differently"):
         import_model(write_model(tmp_path, build(case)))
@@ -253,3 +252,44 @@ def test_quantized_transposed_convolution_is_off_by_a_step_at_most(tmp_path: Pat
     )
     found, expected = run_both(write_model(tmp_path, content), {"x": whole(X.shape)})
     assert np.abs(found["r"].astype(int) - expected["r"].astype(int)).max() <= 1
+
+
+def pooled_convolution(x: T, weights: T, bias: T, y: T) -> bytes:
+    convolution_options = options("Conv2DOptions", padding=0, strideH=1, strideW=1)
+    pool_options = options(
+        "Pool2DOptions", padding=1, strideH=2, strideW=2, filterHeight=2, filterWidth=2
+    )
+    return tflite_bytes(
+        [x, weights, bias, y, T("r", (), y.dtype, scale=y.scale, zero=y.zero)],
+        [
+            Op("CONV_2D", ("x", "w", "b"), ("y",), convolution_options),
+            Op("AVERAGE_POOL_2D", ("y",), ("r",), pool_options),
+        ],
+        ["x"],
+        ["r"],
+    )
+
+
+def test_models_quantised_to_uint8_are_off_by_a_step_at_most(tmp_path: Path) -> None:
+    values = RANDOM.integers(0, 256, (5, 3, 3, 4)).astype("uint8")
+    content = pooled_convolution(
+        T("x", (1, 6, 8, 4), "uint8", scale=0.037, zero=117),
+        constant("w", values, scale=0.013, zero=121),
+        constant("b", whole((5,), "int32"), scale=0.037 * 0.013),
+        T("y", (), "uint8", scale=0.071, zero=130),
+    )
+    data = RANDOM.integers(0, 256, (1, 6, 8, 4)).astype("uint8")
+    found, expected = run_both(write_model(tmp_path, content), {"x": data})
+    assert np.abs(found["r"].astype(int) - expected["r"].astype(int)).max() <= 1
+    assert len(np.unique(expected["r"])) > 10
+
+
+def test_activations_of_16_bits_are_refused_by_name(tmp_path: Path) -> None:
+    content = pooled_convolution(
+        T("x", (1, 6, 8, 4), "int16", scale=0.0003),
+        constant("w", whole((5, 3, 3, 4)), scale=0.013),
+        constant("b", whole((5,), "int64"), scale=0.0003 * 0.013),
+        T("y", (), "int16", scale=0.0005),
+    )
+    with pytest.raises(UnsupportedModelError, match=r"CONV_2D \(operator 0.*not to 16.*1 more"):
+        import_model(write_model(tmp_path, content))

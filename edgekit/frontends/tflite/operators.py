@@ -94,6 +94,8 @@ def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str 
         return None
     if operator.name not in COMPUTED_QUANTIZED:
         return "the compiler has it for float tensors only"
+    if any(tensor.quantization and tensor.dtype == "int16" for tensor in (*inputs, *outputs)):
+        return "the compiler quantises to 8 bits, not to 16"
     computed = [tensor for tensor in (*inputs, *outputs) if not tensor.is_constant]
     if operator.name != "DEQUANTIZE" and not any(tensor.quantization for tensor in computed):
         return "its weights are quantised but its input is float (dynamic range quantisation)"
