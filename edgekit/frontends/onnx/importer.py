@@ -19,11 +19,11 @@ from tvm import relax
 
 from edgekit.errors import EdgekitError, ModelError, UnsupportedModelError
 from edgekit.frontends.onnx import bodies, control, folding
+from edgekit.frontends.onnx.binding import DEVICE_DTYPES
 from edgekit.frontends.onnx.graph import domain_of, in_order, label, needed, subgraphs
 from edgekit.frontends.onnx.node import Converter, Node, NotKnownError, RefusedError
 from edgekit.frontends.onnx.operators import CONVERTERS
 from edgekit.frontends.onnx.values import (
-    DEVICE_DTYPES,
     Value,
     dtype_of,
     is_known,

@@ -14,7 +14,7 @@ from edgekit.frontends.onnx.control import CONTROL
 from edgekit.frontends.onnx.files import read_structure, tensors
 from edgekit.frontends.onnx.graph import all_nodes, domain_of, label, opsets_of
 from edgekit.frontends.onnx.operators import CONVERTERS, REFUSED
-from edgekit.frontends.onnx.parameters import OpenParameter, open_parameters
+from edgekit.frontends.onnx.parameters import DATA_DEPENDENT, OpenParameter, open_parameters
 from edgekit.model import ModelScan, ModelSource, OperatorCount, UnsupportedOperator
 
 
@@ -79,7 +79,9 @@ def unsupported_operators(proto: onnx.ModelProto, inputs: Sequence[str]) -> tupl
 def is_supported(domain: str, operator: str, opsets: dict[str, int]) -> bool:
     if (domain, operator) in REFUSED:
         return False
-    if (domain, operator) in CONVERTERS or (domain == "" and operator in CONTROL):
+    if domain == "" and (operator in CONTROL or operator in DATA_DEPENDENT):
+        return True
+    if (domain, operator) in CONVERTERS:
         return True
     return bodies.has_body(operator, domain, opsets.get(domain, 1))
 
