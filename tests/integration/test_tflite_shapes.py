@@ -131,3 +131,49 @@ def test_a_tensor_returned_twice_gets_two_names(tmp_path: Path) -> None:
     )
     found, expected = run_both(write_model(tmp_path, content), {"x": np.zeros(4, "float32")})
     assert list(found) == list(expected) == ["y", "y@1"]
+
+
+def test_rank_shape_and_fill_are_constants(tmp_path: Path) -> None:
+    content = tflite_bytes(
+        [
+            T("x", (2, 3)),
+            T("rank", (), "int32"),
+            T("shape", (2,), "int32"),
+            constant("five", np.float32(5)),
+            T("filled", (2, 3)),
+            T("y", (2, 3)),
+        ],
+        [
+            Op("RANK", ("x",), ("rank",)),
+            Op("SHAPE", ("x",), ("shape",), {"table": "ShapeOptions", "outType": 2}),
+            Op("FILL", ("shape", "five"), ("filled",)),
+            Op("ADD", ("x", "filled"), ("y",), {"table": "AddOptions"}),
+        ],
+        ["x"],
+        ["y", "rank", "shape"],
+    )
+    data = np.arange(6, dtype="float32").reshape(2, 3)
+    found, expected = run_both(write_model(tmp_path, content), {"x": data})
+    for name, wanted in expected.items():
+        np.testing.assert_array_equal(found[name], wanted)
+        assert found[name].shape == wanted.shape
+
+
+def test_arithmetic_on_constant_data_keeps_its_activation(tmp_path: Path) -> None:
+    content = tflite_bytes(
+        [
+            T("x", (2,)),
+            constant("a", np.array([-3.0, 2.0])),
+            constant("b", np.array([1.0, 1.0])),
+            T("c", (2,)),
+            T("y", (2,)),
+        ],
+        [
+            Op("ADD", ("a", "b"), ("c",), {"table": "AddOptions", "fusedActivationFunction": 1}),
+            Op("ADD", ("x", "c"), ("y",), {"table": "AddOptions"}),
+        ],
+        ["x"],
+        ["y"],
+    )
+    found, _ = run_both(write_model(tmp_path, content), {"x": np.zeros(2, "float32")})
+    assert found["y"].tolist() == [0, 3]
