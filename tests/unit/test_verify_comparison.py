@@ -132,7 +132,9 @@ def test_a_user_may_widen_what_has_a_width() -> None:
     floats, steps = TensorSpec("y", "float32", (2,)), TensorSpec("y", "int8", (2,), STEPPED)
     wide = Widening(rtol=0.5, atol=0.25, steps=9)
 
-    assert tolerance_for(floats, wide) == Tolerance(rtol=0.5, of_max=1e-4, atol=0.25, oracle_noise=5e-7)
+    assert tolerance_for(floats, wide) == Tolerance(
+        rtol=0.5, of_max=1e-4, atol=0.25, oracle_noise=5e-7
+    )
     assert tolerance_for(steps, wide) == Tolerance(steps=9)
     assert tolerance_for(TensorSpec("y", "int32", (2,)), Widening(atol=2)) == Tolerance(atol=2)
     assert tolerance_for(TensorSpec("y", "bool", (2,)), wide) == EXACT
