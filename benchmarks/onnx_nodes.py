@@ -317,6 +317,15 @@ def reasons(verdicts: Sequence[Verdict]) -> str:
     return "<br>".join(f"{text} ({count})" for text, count in texts.most_common(4))
 
 
+def expectations(verdicts: Sequence[Verdict]) -> str:
+    """The names of the cases by verdict, for tests/integration/test_onnx_nodes.py."""
+    lists = {
+        verdict: sorted(item.case for item in verdicts if item.verdict == verdict)
+        for verdict in ("right", "refused")
+    }
+    return json.dumps(lists, indent=0) + "\n"
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--filter", default="", help="a regular expression for case names")
@@ -327,6 +336,8 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--json", type=Path, help="write every verdict to this file")
+    parser.add_argument("--no-docs", action="store_true", help=f"leave {DOCS.name} as it is")
+    parser.add_argument("--expectations", type=Path, help="write the lists tests compare with")
     parser.add_argument("--verbose", action="store_true", help="print each case that is not right")
     return parser.parse_args()
 
@@ -358,7 +369,9 @@ def main() -> int:
     seconds = time.perf_counter() - started
     if options.json:
         options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
-    if whole:
+    if options.expectations and whole:
+        options.expectations.write_text(expectations(verdicts))
+    if whole and not options.no_docs:
         DOCS.write_text(markdown(verdicts, onnx.__version__))
     print(f"{len(cases)} cases in {seconds:.0f} s: {dict(counts)}")
     bad = counts["wrong"] + counts["crash"]

@@ -52,9 +52,9 @@ def proto(sketch: Sketch) -> onnx.ModelProto:
         [helper.make_tensor_value_info(name, sketch.output_type, None) for name in sketch.outputs],
         [numpy_helper.from_array(value, name) for name, value in sketch.weights.items()],
     )
+    domains = {item.domain for item in sketch.nodes if item.domain}
     opsets = [helper.make_opsetid("", sketch.opset)]
-    if sketch.functions:
-        opsets.append(helper.make_opsetid("own", 1))
+    opsets.extend(helper.make_opsetid(domain, 1) for domain in sorted(domains))
     return helper.make_model(
         graph, ir_version=8, opset_imports=opsets, functions=list(sketch.functions)
     )
@@ -120,7 +120,8 @@ def node(*words: Any, **attributes: Any) -> onnx.NodeProto:
     """`node("Add", "a b", "y")`"""
     operator, inputs, outputs = words
     read = [] if not inputs else ["" if name == "-" else name for name in inputs.split()]
-    return helper.make_node(operator, read, outputs.split(), **attributes)
+    written = ["" if name == "-" else name for name in outputs.split()]
+    return helper.make_node(operator, read, written, **attributes)
 
 
 def weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
@@ -141,9 +142,6 @@ SKETCHES = {
         {**CONV, "lo": np.array(0, F32), "hi": np.array(6, F32)},
     ),
     "clip of opset 6": Sketch([node("Clip", "x", "y", min=-0.5)], IMAGE, opset=6),
-    "broadcast of opset 6": Sketch(
-        [node("Add", "x b", "y", broadcast=1, axis=1)], IMAGE, weights(b=(3,)), opset=6
-    ),
     "softmax of opset 11": Sketch([node("Softmax", "x", "y", axis=2)], IMAGE, opset=11),
     "strided same-lower convolution": Sketch(
         [node("Conv", "x w", "y", strides=[2, 2], auto_pad="SAME_LOWER")], IMAGE, CONV
@@ -333,6 +331,22 @@ SKETCHES = {
         {"x": [3, 2, 5]},
         weights(w=(1, 4, 5), r=(1, 4, 4)),
     ),
+    "prelu along channels": Sketch([node("PRelu", "x s", "y")], IMAGE, weights(s=(3, 1, 1))),
+    "gelu after a bias": Sketch(
+        [node("BiasGelu", "x b", "y", domain="com.microsoft")], {"x": [2, 5]}, weights(b=(5,))
+    ),
+    "fast gelu": Sketch([node("FastGelu", "x", "y", domain="com.microsoft")], {"x": [2, 5]}),
+    "skip and layer norm": Sketch(
+        [node("SkipLayerNormalization", "x k s b c", "y - - t", domain="com.microsoft")],
+        {"x": [1, 2, 6], "k": [1, 2, 6]},
+        weights(s=(6,), b=(6,), c=(6,)),
+        outputs=("y", "t"),
+    ),
+    "fused matrix product": Sketch(
+        [node("FusedMatMul", "x w", "y", domain="com.microsoft", transA=1, transB=1, alpha=0.5)],
+        {"x": [2, 4, 3]},
+        weights(w=(2, 5, 4)),
+    ),
     "grid sampling": Sketch(
         [node("GridSample", "x g", "y", padding_mode="border", align_corners=1)],
         {"x": [1, 2, 5, 6], "g": [1, 3, 4, 2]},
@@ -353,6 +367,15 @@ def test_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
     sketch = SKETCHES[name]
     shapes = {"x": (3, 4, 2)} if "n" in next(iter(sketch.inputs.values())) else {}
     agrees(sketch, tmp_path, **shapes)
+
+
+def test_broadcasting_along_an_axis_as_before_opset_7(tmp_path: Path) -> None:
+    bias = np.array([1, 2, 3], F32)
+    add = node("Add", "x b", "y", broadcast=1, axis=1)
+    model = imported(Sketch([add], IMAGE, {"b": bias}, opset=6), tmp_path)
+    feeds = fill(model)
+    wanted = feeds["x"] + bias[:, None, None]
+    np.testing.assert_allclose(computed(model, feeds)[0], wanted, rtol=1e-6)
 
 
 def branch(operator: str) -> onnx.GraphProto:

@@ -9,7 +9,7 @@ from tvm import relax
 from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
 from edgekit.frontends.onnx.operators.common import Converters, cast, reshape, wide
 from edgekit.frontends.onnx.operators.layout import pad
-from edgekit.frontends.onnx.values import Expr, dtype_of, shape_of
+from edgekit.frontends.onnx.values import Expr, as_expr, dtype_of, is_known, shape_of
 
 op = relax.op
 
@@ -91,8 +91,10 @@ def with_bias(node: Node, value: Expr, position: int) -> Expr:
     """Plus a bias along the channels, if the node has one."""
     if not node.has(position):
         return value
-    bias = op.reshape(node.expr(position), (1, -1) + (1,) * (len(shape_of(value)) - 2))
-    return op.add(value, bias)
+    bias, shape = node.value(position), (1, -1) + (1,) * (len(shape_of(value)) - 2)
+    return op.add(
+        value, as_expr(bias.reshape(shape)) if is_known(bias) else op.reshape(bias, shape)
+    )
 
 
 def _conv_transpose(node: Node) -> Outputs:
