@@ -142,7 +142,7 @@ def parameters(model: Any, inputs: dict[str, Any]) -> list[str]:
 
     names = [item.name for item in true_inputs(model.graph)]
     found: set[str] = set()
-    for item in open_parameters(model.graph, names):
+    for item in open_parameters(model.graph.node, names):
         if item.data:
             continue
         for name in item.inputs:

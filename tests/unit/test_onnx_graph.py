@@ -78,10 +78,8 @@ def test_a_subgraphs_captures_count_as_reads() -> None:
 
 
 def parameters_of(nodes: list[onnx.NodeProto], *inputs: str) -> list[tuple[str, bool]]:
-    graph = helper.make_graph(nodes, "g", [], [])
-    return [
-        (f"{p.operator}: {','.join(p.inputs)}", p.direct) for p in open_parameters(graph, inputs)
-    ]
+    found = open_parameters(nodes, inputs)
+    return [(f"{item.operator}: {','.join(item.inputs)}", item.direct) for item in found]
 
 
 def test_a_parameter_that_is_an_input_is_found() -> None:

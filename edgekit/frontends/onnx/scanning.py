@@ -12,7 +12,14 @@ from edgekit.frontends.onnx import bodies
 from edgekit.frontends.onnx.binding import declared, true_inputs
 from edgekit.frontends.onnx.control import CONTROL
 from edgekit.frontends.onnx.files import read_structure, tensors
-from edgekit.frontends.onnx.graph import all_nodes, domain_of, label, opsets_of
+from edgekit.frontends.onnx.graph import (
+    all_nodes,
+    domain_of,
+    in_order,
+    label,
+    needed,
+    opsets_of,
+)
 from edgekit.frontends.onnx.operators import CONVERTERS, REFUSED
 from edgekit.frontends.onnx.parameters import DATA_DEPENDENT, OpenParameter, open_parameters
 from edgekit.model import ModelScan, ModelSource, OperatorCount, UnsupportedOperator
@@ -52,12 +59,16 @@ def scan_model(source: ModelSource) -> ModelScan:
 
 
 def unsupported_operators(proto: onnx.ModelProto, inputs: Sequence[str]) -> tuple[Unsupported, ...]:
-    """Operators without a way to compile them, and those whose parameters are model inputs."""
+    """Operators without a way to compile them, and those whose parameters are model inputs.
+
+    Only of nodes that the outputs depend on: the others are never imported.
+    """
     opsets = opsets_of(proto)
     functions = {(domain_of(function), function.name) for function in proto.functions}
-    bodies_nodes = [node for function in proto.functions for node in function.node]
+    live = needed(in_order(proto.graph.node)[0], [item.name for item in proto.graph.output])
+    inner = [node for function in proto.functions for node in function.node]
     missing: dict[str, Unsupported] = {}
-    for node in all_nodes([*proto.graph.node, *bodies_nodes]):
+    for node in all_nodes([*live, *inner]):
         key = (domain_of(node), node.op_type)
         if key in functions or is_supported(*key, opsets):
             continue
@@ -73,7 +84,7 @@ def unsupported_operators(proto: onnx.ModelProto, inputs: Sequence[str]) -> tupl
             earlier.count + 1 if earlier else 1,
             hint,
         )
-    return (*missing.values(), *_open(open_parameters(proto.graph, inputs)))
+    return (*missing.values(), *_open(open_parameters(live, inputs)))
 
 
 def is_supported(domain: str, operator: str, opsets: dict[str, int]) -> bool:
