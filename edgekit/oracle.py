@@ -6,6 +6,7 @@ They are optional packages; importing this module imports none of them.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,6 +54,9 @@ class OnnxRuntimeOracle:
     name = "onnxruntime"
 
     def __init__(self, source: ModelSource) -> None:
+        # onnxruntime reports to its maker, under an id it leaves in the user's home, unless told
+        # not to before it is loaded. Proving a model is nobody else's business.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         self._ort = _package("onnxruntime", "onnx")
         self.version = _version("onnxruntime")
         self._source = source

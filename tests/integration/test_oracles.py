@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -126,6 +127,26 @@ def test_a_missing_package_says_what_to_install(
     with pytest.raises(MissingToolError) as caught:
         oracle_for(source)
     assert caught.value.hint == f"pip install 'edgekit[{extra}]'"
+
+
+def test_onnxruntime_reports_nothing_about_its_user(tmp_path: Path) -> None:
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    for folder in (home, temporary):
+        folder.mkdir()
+    onnx_source(tmp_path)
+    program = (
+        "import sys; from pathlib import Path; import numpy as np;"
+        "from edgekit.model import open_model; from edgekit.oracle import oracle_for;"
+        "x = np.zeros((1, 4), 'float32');"
+        "source = open_model(Path(sys.argv[1]), {'x': (1, 4), 'y': (1, 4)});"
+        "oracle_for(source).run({'x': x, 'y': x})"
+    )
+    ours = ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
+    environment = {**kept, "HOME": str(home), "TMPDIR": str(temporary)}
+    command = [sys.executable, "-c", program, str(tmp_path / "add.onnx")]
+    subprocess.run(command, env=environment, check=True)
+    assert not [*home.rglob("*"), *temporary.rglob("*")]
 
 
 def test_importing_the_module_imports_no_runtime() -> None:
