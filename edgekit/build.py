@@ -116,10 +116,14 @@ def build(
         with storage_errors("put the bundle in place", out):
             replacing.close()
     bundle = open_bundle(out)
-    zipped = out.resolve().with_name(out.resolve().name + ".zip") if archive else None
-    if zipped is not None:
+    zipped = out.resolve().with_name(out.resolve().name + ".zip")
+    if archive:
         write_archive(bundle.path, bundle.manifest, zipped)
-    return BuildResult(bundle, from_cache, time.perf_counter() - started, zipped)
+    elif zipped.exists():
+        events.warn(f"{zipped.name} beside the bundle is older than it; --zip writes it again")
+    return BuildResult(
+        bundle, from_cache, time.perf_counter() - started, zipped if archive else None
+    )
 
 
 def default_destination(request: BuildRequest) -> Path:

@@ -34,7 +34,7 @@ from edgekit.errors import (
     ProjectError,
     UsageError,
 )
-from edgekit.events import SILENT
+from edgekit.events import SILENT, Event, Events, Warned
 from edgekit.files import sha256_file
 from edgekit.model import open_model
 from edgekit.preprocess import Preprocess
@@ -130,6 +130,15 @@ def test_an_archive_beside_the_folder_holds_the_same_bundle(
     result = build(request_here, tmp_path / "b.v1", archive=True, isolated=False)
     assert result.archive == tmp_path / "b.v1.zip"
     assert open_bundle(result.archive).digest == result.bundle.digest
+
+
+def test_an_archive_that_stays_behind_is_mentioned(
+    request_here: BuildRequest, tmp_path: Path
+) -> None:
+    build(request_here, tmp_path / "b", archive=True, isolated=False)
+    told: list[Event] = []
+    build(request_here, tmp_path / "b", events=Events(told.append))
+    assert any(isinstance(event, Warned) and "b.zip" in event.text for event in told)
 
 
 def test_a_build_for_another_architecture_is_of_that_architecture(
