@@ -79,6 +79,7 @@ def seed(folder: Path, name: str) -> bytes:
             cpio.Entry("seed/etc/ssh/ssh_host_ed25519_key.pub", f"{public}\n".encode()),
             cpio.Entry(f"seed/etc/ssh/authorized_keys/{USER}", f"{authorized}\n".encode()),
             cpio.Entry("seed/etc/hostname", f"{name}\n".encode()),
+            cpio.Entry("seed/etc/hosts", f"127.0.0.1 localhost {name}\n::1 localhost\n".encode()),
         ]
     )
 

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from edgekit.errors import DeviceError, StorageError
@@ -51,7 +52,18 @@ def make_disk(folder: Path, image: Image) -> None:
     disk = disk_of(folder)
     disk.unlink(missing_ok=True)
     made = subprocess.run(
-        [_tool("qemu-img"), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image.disk), disk],
+        [
+            _tool("qemu-img"),
+            "create",
+            "-q",
+            "-f",
+            "qcow2",
+            "-F",
+            "raw",
+            "-b",
+            str(image.disk),
+            disk,
+        ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_TOOL_SECONDS,
@@ -80,7 +92,12 @@ def command_line(state: TwinState, image: Image, folder: Path) -> list[str]:
         *("-netdev", f"user,id=network,restrict=on,{forward}"),
         *("-device", "virtio-net-pci,netdev=network,romfile="),
         *("-rtc", "base=utc", "-display", "none", "-monitor", "none", "-nodefaults"),
-        *("-chardev", f"file,id=console,path={_escaped(folder / CONSOLE)}", "-serial", "chardev:console"),
+        *(
+            "-chardev",
+            f"file,id=console,path={_escaped(folder / CONSOLE)}",
+            "-serial",
+            "chardev:console",
+        ),
         *("-qmp", f"unix:{QMP_SOCKET},server=on,wait=off"),
         *("-D", str(folder / _LOG), "-daemonize"),
     ]
@@ -91,8 +108,8 @@ def start(state: TwinState, image: Image, folder: Path, seed: bytes) -> None:
     with storage_errors("prepare the twin's start", folder):
         initramfs = folder / _INITRAMFS
         initramfs.unlink(missing_ok=True)
-        with open(os.open(initramfs, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(image.initramfs.read_bytes() + seed)
+        initramfs.touch(mode=0o600)  # the host key is in it
+        initramfs.write_bytes(image.initramfs.read_bytes() + seed)
         if (folder / CONSOLE).exists():
             (folder / CONSOLE).replace(folder / OLD_CONSOLE)
         (folder / QMP_SOCKET).unlink(missing_ok=True)
@@ -178,7 +195,7 @@ def _twin_process(entry: Path) -> Process | None:
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
-    for first, second in zip(arguments, arguments[1:], strict=False):
+    for first, second in pairwise(arguments):
         if first == option:
             return second
     return None

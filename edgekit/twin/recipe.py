@@ -119,10 +119,13 @@ def default_recipe(release: str | None = None) -> Recipe:
             *(("/usr/bin/awk", "mawk"), ("/usr/sbin/reboot", "poweroff"), ("/var/run", "/run")),
         ),
         files=(
-            GuestFile("/etc/passwd", _text("passwd"), append_to="/usr/share/base-passwd/passwd.master"),
-            GuestFile("/etc/group", _text("group"), append_to="/usr/share/base-passwd/group.master"),
+            GuestFile(
+                "/etc/passwd", _text("passwd"), append_to="/usr/share/base-passwd/passwd.master"
+            ),
+            GuestFile(
+                "/etc/group", _text("group"), append_to="/usr/share/base-passwd/group.master"
+            ),
             GuestFile("/etc/shadow", _text("shadow"), 0o640),
-            GuestFile("/etc/hosts", _text("hosts")),
             GuestFile("/etc/fstab", _text("fstab")),
             GuestFile("/etc/environment", _text("environment")),
             GuestFile("/etc/inittab", _text("inittab")),

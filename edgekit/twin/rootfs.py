@@ -71,27 +71,40 @@ def make_disk(
 ) -> None:
     """An ext4 image of `root` that belongs to root inside, whoever makes it."""
     with events.stage("File system") as stage:
+        size_in_blocks = f"{recipe.disk_bytes // 1024}k"
         tools.run(
-            ["mke2fs", "-q", "-t", "ext4", "-L", "edgekit", "-E", "root_owner=0:0"]
-            + ["-d", str(root), str(disk), f"{recipe.disk_bytes // 1024}k"],
+            [
+                *("mke2fs", "-q", "-t", "ext4", "-L", "edgekit", "-E", "root_owner=0:0"),
+                *("-d", str(root), str(disk), size_in_blocks),
+            ],
             doing="make the file system",
             folder=work,
             limit_s=_STEP_SECONDS,
         )
-        script = work / "owners"
-        script.write_text("".join(f"{line}\n" for line in _owner_commands(recipe, root)))
-        tools.run(
-            ["debugfs", "-w", "-f", str(script), str(disk)],
-            doing="give the files their owners",
-            folder=work,
-            limit_s=_STEP_SECONDS,
-        )
+        _set_owners(recipe, root, disk, work, tools)
         stage.result = size(disk.stat().st_blocks * 512)
 
 
+def _set_owners(recipe: Recipe, root: Path, disk: Path, work: Path, tools: BuildTools) -> None:
+    """mke2fs copies the owners that files have here, whoever that is. debugfs puts that right
+    without mounting the image, which only root may do."""
+    doing = "give the files their owners"
+    script = work / "owners"
+    commands = _owner_commands(recipe, root)
+    script.write_text("".join(f"{command}\n" for command in commands))
+    command = ["debugfs", "-w", "-f", str(script), str(disk)]
+    said = tools.answer(command, doing=doing, folder=work, limit_s=_STEP_SECONDS)
+    # It echoes each command, says why one fails, and ends with status 0 all the same.
+    wrong = [line for line in said.splitlines() if line and not line.startswith("debugfs")]
+    if wrong:
+        raise BuildError(
+            f"debugfs could not {doing}",
+            hint="report it: the twin's recipe does not fit this version of e2fsprogs",
+            details=tuple(wrong[:10]),
+        )
+
+
 def _owner_commands(recipe: Recipe, root: Path) -> list[str]:
-    """mke2fs copies the owners that files have here, whoever that is. debugfs sets them, in a
-    disk image as in one that only root may mount."""
     commands = []
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
