@@ -102,13 +102,10 @@ def up(
                 f"the twin {name} is a {state.board}, not a {board.name}",
                 hint=f"choose another --name, or remove it: edgekit twin down {name} --delete",
             )
-        process = _process_of(folder)
-        already = state is not None and process is not None and process.uuid == state.uuid
-        if state is not None and process is not None and already and not fresh:
-            _resume(folder)
-        else:
-            if process is not None:
-                _end(process)
+        process = None if fresh else _take_over(folder, state)
+        already = state is not None and process is not None
+        if state is None or process is None:
+            _end_any(folder)
             state = _start(folder, board.name, hardware, state, fresh, recipe, events)
             process = _process_of(folder)
         access = write_access(folder, name, state.port)
@@ -120,7 +117,7 @@ def up(
                 write_state(folder, replace(state, wanted=False))
             raise
     seconds = time.monotonic() - began
-    return Started(name, board.name, already and not fresh, seconds, state.hardware, access)
+    return Started(name, board.name, already, seconds, state.hardware, access)
 
 
 def down(name: str, *, delete: bool = False, events: Events = SILENT) -> Stopped:
@@ -257,6 +254,26 @@ def _lay_disk(
         )
     if fresh or not kept or (before is not None and before.image != image.digest):
         qemu.make_disk(folder, image)
+
+
+def _take_over(folder: Path, state: TwinState | None) -> qemu.Process | None:
+    """The twin's process, awake; None where there is none, or one that nobody knows any more."""
+    process = _process_of(folder)
+    if state is None or process is None or process.uuid != state.uuid:
+        return None
+    try:
+        _resume(folder)
+    except qmp.QmpError:
+        if _process_of(folder) is not None:
+            raise
+    # Again: QEMU gets a new process id while it starts, and may fail to.
+    return _process_of(folder)
+
+
+def _end_any(folder: Path) -> None:
+    process = _process_of(folder)
+    if process is not None:
+        _end(process)
 
 
 def _power_off(process: qemu.Process, folder: Path, state: TwinState) -> bool:

@@ -143,7 +143,8 @@ def start(state: TwinState, image: Image, folder: Path, seed: bytes) -> None:
 
 
 def running() -> tuple[Process, ...]:
-    """Every QEMU on this machine that is a twin of this user's, told by its command line."""
+    """Every QEMU on this machine that is a twin of this user's, told by its command line. One
+    that is just starting may be there twice: QEMU forks to become a daemon."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

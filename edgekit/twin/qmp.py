@@ -14,6 +14,7 @@ from typing import Any
 from edgekit.errors import DeviceError
 
 _LONGEST_ANSWER = 1 << 20
+_RETRY_SECONDS = 0.05
 
 
 class QmpError(DeviceError):
@@ -71,21 +72,36 @@ class Qmp:
 @contextmanager
 def connected(path: Path, limit_s: float = 5.0) -> Iterator[Qmp]:
     """One client at a time is heard; the others wait, no longer than `limit_s`."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(limit_s)
+    ends_at = time.monotonic() + limit_s
+    with _connection(path, ends_at) as connection:
+        qmp = Qmp(connection, limit_s)
+        qmp.message(ends_at)  # the greeting
+        qmp.execute("qmp_capabilities")
+        yield qmp
+
+
+def _connection(path: Path, ends_at: float) -> socket.socket:
+    """A QEMU that was just started needs a moment before anybody listens."""
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            connection.settimeout(max(ends_at - time.monotonic(), 0.001))
             # The name of a socket is short, that of a folder may be long.
             folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 connection.connect(f"/proc/self/fd/{folder}/{path.name}")
             finally:
                 os.close(folder)
+            return connection
         except OSError as error:
-            raise _silent(str(error)) from error
-        qmp = Qmp(connection, limit_s)
-        qmp.message(time.monotonic() + limit_s)  # the greeting
-        qmp.execute("qmp_capabilities")
-        yield qmp
+            connection.close()
+            not_yet = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+            if not not_yet or time.monotonic() > ends_at:
+                raise _silent(str(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        time.sleep(_RETRY_SECONDS)
 
 
 def _silent(reason: str) -> QmpError:

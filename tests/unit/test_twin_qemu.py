@@ -87,7 +87,7 @@ def test_whatever_answers_on_the_socket_it_is_an_answer_or_an_error(
 
 
 def test_no_socket_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(qmp.QmpError), qmp.connected(tmp_path / "qmp"):
+    with pytest.raises(qmp.QmpError), qmp.connected(tmp_path / "qmp", limit_s=0.1):
         pass
 
 
