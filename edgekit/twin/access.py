@@ -96,7 +96,7 @@ def _make_key(path: Path, comment: str) -> None:
     if made.returncode != 0:
         raise DeviceError(
             f"ssh-keygen made no key for the twin: {made.stderr.decode(errors='replace').strip()}",
-            hint=f"check that {path.parent} can be written to, and that this user is in /etc/passwd",
+            hint=f"check that {path.parent} can be written to and this user is in /etc/passwd",
         )
 
 

@@ -271,9 +271,9 @@ def _take_over(folder: Path, state: TwinState | None) -> qemu.Process | None:
 
 
 def _end_any(folder: Path) -> None:
-    process = _process_of(folder)
-    if process is not None:
-        _end(process)
+    for process in _our_processes():
+        if process.folder == folder:
+            _end(process)
 
 
 def _power_off(process: qemu.Process, folder: Path, state: TwinState) -> bool:

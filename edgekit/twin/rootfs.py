@@ -61,8 +61,8 @@ def configure(recipe: Recipe, root: Path) -> None:
     bundle = _inside(root, "/etc/ssl/certs/ca-certificates.crt")
     bundle.parent.mkdir(parents=True, exist_ok=True)
     bundle.write_text("".join(path.read_text() for path in certificates))
-    for path in ("/tmp", "/var/tmp"):
-        _inside(root, path).chmod(0o1777)
+    for shared in ("/tmp", "/var/tmp"):
+        _inside(root, shared).chmod(0o1777)
     _inside(root, "/root").chmod(0o700)
 
 

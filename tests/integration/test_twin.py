@@ -234,14 +234,15 @@ def test_a_twin_whose_edgekit_was_killed_is_taken_over(no_twins: None) -> None:
     starting = subprocess.Popen(
         edgekit_command("twin", "up", "rpi4"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    while not (found := [t for t in all_twins() if t.pid is not None]):
+    while not [twin for twin in all_twins() if twin.pid is not None]:
         assert starting.poll() is None
         time.sleep(0.05)
     starting.kill()
     starting.wait()
     taken = up("rpi4", RPI4)
     assert taken.already_running
-    assert _pid("rpi4") == found[0].pid
+    assert on_twin(taken.access, "echo hello") == "hello\n"
+    assert len([process for process in running() if process.folder == twin_folder("rpi4")]) == 1
 
 
 def test_a_twin_whose_folder_is_gone_is_found_and_ended(no_twins: None) -> None:
