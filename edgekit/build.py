@@ -128,21 +128,21 @@ def default_destination(request: BuildRequest) -> Path:
 
 def check_destination(out: Path) -> None:
     """Refuse to replace what no build has made, before any work is done."""
-    if out.exists() and not out.is_dir():
+    with storage_errors("look at the output folder", out):
+        is_folder = out.is_dir()
+        is_other = not is_folder and out.exists()
+        foreign = foreign_file(out) if is_folder else None
+    if is_other:
         raise UsageError(
             f"{out} is a file, and a bundle is a folder",
             hint="choose another folder with -o; --zip adds a single file beside it",
         )
-    if not out.is_dir():
-        return
-    with storage_errors("look into the output folder", out):
-        foreign = foreign_file(out)
     if foreign is not None:
         raise UsageError(
             f"{out} holds {foreign!r}, which is no part of a bundle and would be lost",
             hint="choose a folder that is new, empty or a bundle, or move that file away",
         )
-    if os.path.ismount(out):
+    if is_folder and os.path.ismount(out):
         raise UsageError(
             f"{out} is a mount point, which can't be replaced in one step",
             hint=f"choose a folder inside it, such as {out / 'bundle'}",
@@ -191,7 +191,7 @@ def _make(work: _Work, scratch: Path) -> None:
     library = work.folder / LIBRARY_NAME
     with events.stage("link the library") as stage:
         linker = Linker.for_board(request.board, request.toolchain, work.compiler)
-        link_shared_library(objects.names, linker, scratch, library)
+        link_shared_library(objects, linker, scratch, library)
         stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {work.compiler.path.name}"
     _write_bundle(work, model, expectation, _is_free_of(scratch, library))
 

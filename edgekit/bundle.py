@@ -96,16 +96,18 @@ class Bundle:
 
 def open_bundle(path: Path) -> Bundle:
     """Open a bundle's folder or .zip and check all of it; BundleError says what is wrong."""
-    if not path.exists():
+    with storage_errors("open the bundle", path):
+        exists, is_file = path.exists(), path.is_file()
+    if not exists:
         raise BundleError(f"there is no bundle at {path}", hint="edgekit build MODEL makes one")
-    if path.is_file():
-        if not is_archive(path):
-            raise BundleError(
-                f"{path} is neither a bundle's folder nor its .zip",
-                hint="name the folder that edgekit build wrote",
-            )
-        return unpack_archive(path, _open_folder)
-    return _open_folder(path)
+    if not is_file:
+        return _open_folder(path)
+    if not is_archive(path):
+        raise BundleError(
+            f"{path} is neither a bundle's folder nor its .zip",
+            hint="name the folder that edgekit build wrote",
+        )
+    return unpack_archive(path, _open_folder)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

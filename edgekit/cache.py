@@ -142,9 +142,7 @@ class BuildCache:
                 in_use.append(entry)
                 kept += entry.size
         with storage_errors("tidy the build cache", self.root):
-            for folder in (self._entries, self.root / "work"):
-                if folder.is_dir():
-                    sweep_leftovers(folder)
+            self._sweep()
         return Pruned(tuple(removed), tuple(in_use))
 
     @property
@@ -153,6 +151,18 @@ class BuildCache:
 
     def _lock(self, key: str) -> Path:
         return self.root / "locks" / f"{key}.lock"
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left, and the locks of builds that never came to be."""
+        for folder in (self._entries, self.root / "work"):
+            if folder.is_dir():
+                sweep_leftovers(folder)
+        for lock in (self.root / "locks").glob("*.lock"):
+            if not (self._entries / lock.stem).exists():
+                held = try_lock(lock)
+                if held is not None:
+                    lock.unlink()
+                    os.close(held)
 
     def _remove_unless_in_use(self, key: str) -> bool:
         lock = self._lock(key)

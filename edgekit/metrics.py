@@ -25,7 +25,8 @@ class HostState:
     cores: int
 
 
-def read_host_state(cpufreq: Path = _CPUFREQ, cpuinfo: Path = _CPUINFO) -> HostState:
+def read_host_state(cores: int, cpufreq: Path = _CPUFREQ, cpuinfo: Path = _CPUINFO) -> HostState:
+    """`cores` are those of `usable_cores` when the process began: TVM then pins it to some."""
     governors = {text for text in _per_cpu(cpufreq, "scaling_governor") if text}
     try:
         load = os.getloadavg()[0]
@@ -35,7 +36,7 @@ def read_host_state(cpufreq: Path = _CPUFREQ, cpuinfo: Path = _CPUINFO) -> HostS
         governor=",".join(sorted(governors)) or None,
         frequency_mhz=_frequency(cpufreq, cpuinfo),
         load_average=load,
-        cores=usable_cores(),
+        cores=cores,
     )
 
 

@@ -132,6 +132,7 @@ class LiveProgress:
         for entry in reversed(self._open):
             if entry[0] == event.title:
                 self._running().remove_task(entry[1])
+                self._running().refresh()  # or the line below would be drawn with the old bar
                 self._open.remove(entry)
                 break
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
@@ -151,23 +152,24 @@ class LiveProgress:
     def _running(self) -> RichProgress:
         if self._display is None:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                SpinnerColumn,
+                TextColumn,
+                TimeElapsedColumn,
+            )
             from rich.table import Column
-            from rich.text import Text
-
-            class Words(SpinnerColumn):
-                """Title and detail, never read as rich's markup."""
-
-                def render(self, task: object) -> Text:
-                    description = getattr(task, "description", "")
-                    fields = getattr(task, "fields", {})
-                    return Text(f"{description}  {fields.get('detail', '')}".rstrip())
 
             self._display = Progress(
                 SpinnerColumn(),
                 TimeElapsedColumn(),
                 BarColumn(bar_width=20),
-                Words(table_column=Column(no_wrap=True, overflow="ellipsis")),
+                TextColumn(
+                    "{task.description}  {task.fields[detail]}",
+                    markup=False,
+                    table_column=Column(no_wrap=True, overflow="ellipsis"),
+                ),
                 console=Console(file=self._stream, force_terminal=True),
                 transient=True,
                 redirect_stdout=False,

@@ -89,7 +89,7 @@ def command(
 def _render(console: Console, report: DeployReport) -> None:
     verification, manifest = report.verification, report.build.bundle.manifest
     how = "from the cache" if report.build.from_cache else f"in {duration(report.build.seconds)}"
-    worst = max(verification.outputs, key=lambda output: output.max_error)
+    worst = max(verification.outputs, key=lambda output: output.max_error, default=None)
     console.heading(f"{manifest.model.name} runs on {verification.device}, verified")
     console.fields(
         [
@@ -103,8 +103,8 @@ def _render(console: Console, report: DeployReport) -> None:
     render_bench(console, report.bench)
 
 
-def _error(output: OutputReport) -> str:
-    if output.max_error == 0:
+def _error(output: OutputReport | None) -> str:
+    if output is None or output.max_error == 0:
         return "none: every element is equal"
     unit = " steps" if output.unit == "steps" else ""
     return f"{output.max_error:.3g}{unit} in {output.name} (allowed: {output.tolerance})"

@@ -46,6 +46,7 @@ class _Worker:
     def __init__(self, responses: BinaryIO, ffi: ModuleType) -> None:
         self._responses = responses
         self._ffi = ffi
+        self._cores = metrics.usable_cores()
         self._main: Callable[..., Any] | None = None
         self._kept: tuple[object, ...] = ()
         self._memory_before: int | None = None
@@ -87,7 +88,7 @@ class _Worker:
         tensors = [self._ffi.from_dlpack(argument) for argument in arguments]
         warmup, runs = int(request.message["warmup"]), int(request.message["runs"])
         progress = _Progress(self._send)
-        host_before = metrics.read_host_state()
+        host_before = metrics.read_host_state(self._cores)
         for done in range(warmup):
             call(*tensors)
             progress.report("warm-up", done + 1)
@@ -112,7 +113,7 @@ class _Worker:
             "memory_peak": None if self._memory_before is None else peak,
             "preemptions": _preemptions() - preemptions,
             "host_before": vars(host_before),
-            "host_after": vars(metrics.read_host_state()),
+            "host_after": vars(metrics.read_host_state(self._cores)),
         }
         self._send(answer, [np.frombuffer(samples, np.int64)])
 

@@ -148,16 +148,16 @@ def test_a_build_for_another_architecture_is_of_that_architecture(
 def test_a_repeated_build_comes_from_the_cache_without_importing_tvm(
     request_here: BuildRequest, tmp_path: Path
 ) -> None:
-    first = build(request_here, tmp_path / "b", isolated=False)
-    assert not first.from_cache
+    arguments = ["build", str(request_here.source.path), "-b", "local", "--json", "-o"]
+    first = run_edgekit(*arguments, "b", folder=tmp_path)
+    assert json.loads(first.out)["from_cache"] is False
     program = (
         "import sys; from edgekit.__main__ import run_command_line; "
         "code = run_command_line(sys.argv[1:]); "
         "print('tvm' in sys.modules, 'onnxruntime' in sys.modules, file=sys.stderr); sys.exit(code)"
     )
-    arguments = ["build", str(request_here.source.path), "-b", "local", "-o", "again", "--json"]
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-c", program, *arguments, "again"],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,

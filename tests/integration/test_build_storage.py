@@ -90,7 +90,8 @@ def test_a_cache_that_takes_nothing_costs_a_warning_only(
 def test_a_read_only_cache_is_still_good_to_read_from(
     model: Path, tmp_path: Path, cache: Path
 ) -> None:
-    build(request_for(model), tmp_path / "b", isolated=False)
+    first = run_edgekit("build", str(model), "-b", "local", "-o", "b", folder=tmp_path)
+    assert first.code == 0, first.err
     before = contents(cache)
     arguments = ["build", str(model), "-b", "local", "-o", str(tmp_path / "again")]
     ran = run_with_mount(READ_ONLY, cache, arguments, folder=tmp_path)

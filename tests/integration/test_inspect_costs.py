@@ -149,6 +149,11 @@ def test_a_shape_that_only_running_tells_is_not_guessed() -> None:
         count_macs(module)
 
 
+def test_memory_whose_size_only_running_tells_is_not_guessed() -> None:
+    with pytest.raises(ShapeDependsOnDataError):
+        peak_activation_bytes(module_of([(4, 4)], one(op.unique)))
+
+
 FLOATS = 1000
 KB = 4 * FLOATS
 """A tensor of this many bytes."""
@@ -199,6 +204,17 @@ def test_a_reshape_shares_its_arguments_memory() -> None:
     assert peak_activation_bytes(fused_of([(1, FLOATS)], body)) == 2 * KB
 
 
+def test_the_parts_of_a_split_are_alive_until_the_last_one_is_read() -> None:
+    def body(builder: Any, x: Any) -> Any:
+        parts = builder.emit(op.split(x, 2, axis=1))
+        first = builder.emit(op.nn.softmax(parts[0]))
+        second = builder.emit(op.nn.softmax(parts[1]))
+        return builder.emit(op.concat([first, second], axis=0))
+
+    # Both halves, the first result, the second result.
+    assert peak_activation_bytes(fused_of([(1, FLOATS)], body)) == 2 * KB
+
+
 def test_weights_take_no_activation_memory_and_bytes_follow_the_dtype() -> None:
     module = module_of([(1, FLOATS)], one(op.nn.relu), dtype="int8")
 
@@ -242,3 +258,36 @@ def test_tvms_own_plan_takes_no_less() -> None:
     peak = peak_activation_bytes(module)
     assert peak <= sum(map(int, storages)) + callers
     assert peak == 4 * (16 + 16) * 32 * 32  # the skip connection: y and z
+
+
+def test_mobilenet_v2_takes_the_published_300_million() -> None:
+    """The paper's table 2, at 224 x 224: expansion, channels, repeats, stride."""
+    table = [
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ]
+
+    def body(builder: Any, x: Any) -> Any:
+        def conv(data: Any, inputs: int, outputs: int, size: int, **attributes: int) -> Any:
+            groups = attributes.get("groups", 1)
+            kernel = weight(outputs, inputs // groups, size, size)
+            convolution = op.nn.conv2d(data, kernel, padding=size // 2, **attributes)
+            return builder.emit(op.clip(builder.emit(convolution), 0, 6))
+
+        y, channels = conv(x, 3, 32, 3, strides=2), 32
+        for expansion, outputs, repeats, first_stride in table:
+            for repeat in range(repeats):
+                wide = channels * expansion
+                z = conv(y, channels, wide, 1) if expansion > 1 else y
+                z = conv(z, wide, wide, 3, groups=wide, strides=1 if repeat else first_stride)
+                z = conv(z, wide, outputs, 1)
+                y, channels = (builder.emit(op.add(y, z)) if repeat else z), outputs
+        y = builder.emit(op.mean(conv(y, channels, 1280, 1), [2, 3]))
+        return builder.emit(op.matmul(y, weight(1280, 1000)))
+
+    assert count_macs(module_of([(1, 3, 224, 224)], body)) == 300_774_272

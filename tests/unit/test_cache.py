@@ -138,6 +138,17 @@ def test_a_damaged_record_does_not_hide_the_entry(cache: BuildCache, record: str
     assert keys_of(cache) == [key]
 
 
+def test_pruning_removes_locks_of_builds_that_failed_but_not_those_in_use(
+    cache: BuildCache,
+) -> None:
+    for number in (1, 2):
+        with cache.locked(key_of(number)):
+            pass
+    with cache.locked(key_of(2)):
+        cache.prune(max_bytes=0)
+        assert [lock.stem for lock in (cache.root / "locks").iterdir()] == [key_of(2)]
+
+
 def test_foreign_things_in_the_cache_are_left_alone(cache: BuildCache) -> None:
     store(cache, 1)
     (cache.root / "entries" / "README").write_text("mine")

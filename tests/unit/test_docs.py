@@ -12,14 +12,14 @@ import click
 import pytest
 from support.source import ROOT
 
-from edgekit.cli import root
+from edgekit.cli import COMMANDS, root
 
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 )
 
-GENERATED = {"onnx-operators.md"}
-"""Pages that a program writes: their code spans are names of operators, not commands."""
+GENERATED = {"onnx-operators.md", "models.md", "cli.md"}
+"""Pages that a program writes."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,13 @@ def typed_in(page: Path) -> Iterator[Typed]:
             yield Typed(page, number, _command_part(line))
         elif fence is None:
             for span in re.findall(r"`([^`]+)`", line):
-                yield Typed(page, number, span)
+                yield Typed(page, number, _command_part(span))
 
 
-def _command_part(line: str) -> str:
-    """A line of a code block without its prompt, its comment, and an explanation beside it."""
-    return re.split(r"\s{2,}|\s#", line.strip().removeprefix("$ "))[0]
+def _command_part(text: str) -> str:
+    """Without prompt, comment, pipe, an explanation beside it, or brackets that say "or not"."""
+    command = re.split(r"\s{2,}|\s#|\s\\?[|>]", text.strip().removeprefix("$ "))[0]
+    return re.sub(r"[\[\]]", "", command)
 
 
 def commands(program: str) -> list[Typed]:
@@ -112,6 +113,14 @@ def test_the_check_itself_tells_right_from_wrong(line: str, expected: str | None
     found = complaint(line.split())
 
     assert found == expected or (expected is not None and expected in (found or ""))
+
+
+def test_the_readme_names_every_command() -> None:
+    named = {
+        typed.text.split()[1] for typed in commands("edgekit") if typed.page.name == "README.md"
+    }
+
+    assert not {entry.name for entry in COMMANDS} - named
 
 
 def test_every_make_target_in_the_docs_exists() -> None:

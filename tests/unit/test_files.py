@@ -88,6 +88,17 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert names_in(tmp_path) == {"d"}
 
 
+def test_where_folders_cannot_be_exchanged_they_are_replaced_in_two_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgekit.files._exchange", lambda one, other: False)
+    for content in ("one", "two"):
+        with replace_directory(tmp_path / "d") as folder:
+            (folder / content).write_text(content)
+    assert names_in(tmp_path / "d") == {"two"}
+    assert names_in(tmp_path) == {"d"}
+
+
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
 def test_a_failed_replacement_leaves_everything_as_it_was(
     tmp_path: Path, failure: type[BaseException]
@@ -114,6 +125,21 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
         (folder / "f").write_text("x")
     assert (tmp_path / "link").is_symlink()
     assert names_in(tmp_path / "real") == {"f"}
+
+
+def test_a_loop_of_links_is_the_file_systems_error(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for final in (tmp_path / "a", tmp_path / "a" / "inside"):
+        with pytest.raises(OSError, match="symbolic links"), replace_directory(final):
+            pytest.fail("there is no such place")
+
+
+def test_a_place_where_nothing_can_be_made_is_no_endless_try() -> None:
+    with pytest.raises(FileNotFoundError), replace_directory(Path("/proc/edgekit")):
+        pytest.fail("there is no such place")
+    with pytest.raises(FileNotFoundError), replace_file(Path("/proc/edgekit")):
+        pytest.fail("there is no such place")
 
 
 def test_a_file_is_not_replaced_by_a_folder(tmp_path: Path) -> None:

@@ -68,8 +68,13 @@ DATA_DEPENDENT: Mapping[str, tuple[int, ...]] = {
 }
 """Inputs whose values decide how much comes out; unlike parameters, they are data."""
 
-SHAPE_ONLY = frozenset({"Shape", "Size"})
-"""They read only a tensor's shape, which is known, so their outputs depend on no input."""
+SHAPE_ONLY: Mapping[str, tuple[int, ...]] = {
+    "CastLike": (1,),
+    "EyeLike": (0,),
+    "Shape": (0,),
+    "Size": (0,),
+}
+"""Inputs of which only the shape or the dtype is read, both of which are known."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +92,12 @@ class OpenParameter:
     """Whether it is data, so that binding it to a value makes little sense."""
 
 
-def open_parameters(graph: onnx.GraphProto, inputs: Iterable[str]) -> tuple[OpenParameter, ...]:
-    """The parameters in a graph that depend on the given inputs."""
+def open_parameters(
+    nodes: Iterable[onnx.NodeProto], inputs: Iterable[str]
+) -> tuple[OpenParameter, ...]:
+    """The parameters of ordered nodes that depend on the given inputs."""
     origins = {name: frozenset({name}) for name in inputs}
-    return tuple(_open_in(graph.node, origins, frozenset(origins)))
+    return tuple(_open_in(nodes, origins, frozenset(origins)))
 
 
 def _open_in(
@@ -116,11 +123,17 @@ def _open_in(
                     data,
                 )
             )
-        merged = frozenset().union(*(origins.get(name, frozenset()) for name in reads(node)))
+        passed = {
+            name for i, name in enumerate(node.input) if i in SHAPE_ONLY.get(node.op_type, ())
+        }
+        merged = frozenset[str]().union(
+            *(origins.get(name, frozenset()) for name in reads(node) - passed)
+        )
         for graph in subgraphs(node):
             inner = dict(origins)
             inner.update({item.name: merged for item in graph.input})
+            if node.op_type == "Loop" and graph.input:
+                inner[graph.input[0].name] = frozenset()  # the iteration's number
             found.extend(_open_in(graph.node, inner, inputs))
-        if node.op_type not in SHAPE_ONLY:
-            origins.update({name: merged for name in node.output if name})
+        origins.update({name: merged for name in node.output if name})
     return found

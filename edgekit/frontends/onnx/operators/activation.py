@@ -56,9 +56,12 @@ def _leaky_relu(node: Node) -> Outputs:
 
 
 def _prelu(node: Node) -> Outputs:
+    """With one slope a channel as `relax.nn.prelu`, which backends recognise."""
     value, slope = node.expr(0), node.expr(1)
-    if node.opset < 7 and len(shape_of(slope)) == 1 and len(shape_of(value)) > 2:
-        slope = reshape(slope, (-1,) + (1,) * (len(shape_of(value)) - 2))
+    channels, ones = shape_of(value)[1:2], (1,) * (len(shape_of(value)) - 2)
+    by_axis = shape_of(slope) in ((*channels, *ones), (1, *channels, *ones))
+    if channels and (by_axis or (node.opset < 7 and shape_of(slope) == channels)):
+        return op.nn.prelu(value, node.emit(reshape(slope, channels)), axis=1)
     return op.where(op.less(value, like(0, value)), op.multiply(value, slope), value)
 
 
@@ -121,7 +124,6 @@ def _over_axis(node: Node, function: str) -> Outputs:
     """Softmax and its kin: since opset 13 over one axis, before that over all from `axis` on."""
     value = node.expr(0)
     shape, dtype = shape_of(value), dtype_of(value)
-    value = wide(node, value)
     if node.opset >= 13:
         axis = positive_axis(node.get("axis", -1), len(shape))
     else:
@@ -141,8 +143,18 @@ def _hardmax(value: Expr, axis: int) -> Expr:
     return op.astype(op.equal(best, as_expr(numbers)), dtype_of(value))
 
 
+def _softmax(value: Expr, axis: int) -> Expr:
+    """In float16 and bfloat16 step by step, rounding where ONNX's reference rounds."""
+    dtype = dtype_of(value)
+    if dtype not in ("float16", "bfloat16"):
+        return op.nn.softmax(value, axis)
+    shifted = op.exp(op.subtract(value, op.max(value, [axis], keepdims=True)))
+    total = op.sum(op.astype(shifted, "float32"), [axis], keepdims=True)
+    return op.divide(shifted, op.astype(total, dtype))
+
+
 _OVER_AXIS = {
-    "Softmax": op.nn.softmax,
+    "Softmax": _softmax,
     "LogSoftmax": op.nn.log_softmax,
     "Hardmax": _hardmax,
 }

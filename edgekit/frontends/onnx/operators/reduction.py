@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 
-from edgekit.frontends.onnx.node import Converter, Node, Outputs, Refusal
+from edgekit.frontends.onnx.node import Converter, Node, Outputs, RefusedError
 from edgekit.frontends.onnx.operators.common import (
     Converters,
     cast,
@@ -98,9 +98,39 @@ def _extreme(function: Callable[..., Expr]) -> Reduce:
             return value
         if dtype_of(value) == "bool":
             return op.astype(function(op.astype(value, "int8"), axes, keep), "bool")
+        if is_float(dtype_of(value)):
+            return _float_extreme(node, value, axes, keep, largest=function is op.max)
         return function(value, axes, keep)
 
     return reduce
+
+
+def _float_extreme(node: Node, value: Expr, axes: list[int], keep: bool, largest: bool) -> Expr:
+    """TVM's own start from the largest finite number, so that all of -inf becomes finite."""
+    start = -math.inf if largest else math.inf
+    reducer = te.comm_reducer(
+        lambda a, b: tirx.max(a, b) if largest else tirx.min(a, b),
+        lambda dtype: tirx.const(start, dtype),
+        name="largest" if largest else "smallest",
+    )
+    shape = shape_of(value)
+    kept = tuple(1 if i in axes else e for i, e in enumerate(shape) if keep or i not in axes)
+
+    def compute(tensor: te.Tensor) -> te.Tensor:
+        inner = {axis: te.reduce_axis((0, shape[axis])) for axis in axes}
+
+        def at(*index: Expr) -> Expr:
+            outer = iter(index)
+            places = []
+            for axis in range(len(shape)):
+                place = next(outer) if keep or axis not in inner else None
+                places.append(inner.get(axis, place))
+            return reducer(tensor(*places), axis=list(inner.values()))
+
+        return te.compute(kept, at)
+
+    name = "reduce_max" if largest else "reduce_min"
+    return node.block.emit_te(compute, value, primfunc_name_hint=name)
 
 
 def _logarithm(node: Node, value: Expr, axes: list[int], keep: bool) -> Expr:
@@ -142,7 +172,7 @@ def _cumulative(function: Callable[..., Expr], start: int) -> Converter:
             before = tuple(1 if i == axis else e for i, e in enumerate(shape))
             shifted = op.strided_slice(value, [axis], [0], [shape[axis] - 1])
             value = node.emit(
-                op.concat([op.full(before, like(start, value), dtype), shifted], axis)
+                op.concat([op.broadcast_to(like(start, value), before), shifted], axis)
             )
         result = node.emit(function(value, axis, dtype))
         return op.flip(result, axis) if backwards else result
@@ -155,9 +185,9 @@ def _top_k(node: Node) -> Outputs:
     count = int(node.get("k")) if node.opset < 10 else int(known_scalar(node.known(1)))
     axis = positive_axis(node.get("axis", -1), len(shape_of(value)))
     if dtype_of(value) == "uint64":
-        raise Refusal("TVM has no sort for uint64")
+        raise RefusedError("TVM has no sort for uint64")
     if count > shape_of(value)[axis]:
-        raise Refusal(f"it asks for the {count} largest of {shape_of(value)[axis]}")
+        raise RefusedError(f"it asks for the {count} largest of {shape_of(value)[axis]}")
     result = node.emit(
         op.topk(
             value,

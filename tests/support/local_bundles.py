@@ -1,0 +1,86 @@
+"""Bundles for this machine: built for real, and with a library that misbehaves for real."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edgekit.build import build
+from edgekit.bundle import Bundle, describe_file, open_bundle, write_manifest
+from support.building import request_for, write_model
+
+_TRAP = {"x86_64": b"\x0f\x0b", "aarch64": b"\x00\x00\x00\x00"}
+_FOREVER = {"x86_64": b"\xeb\xfe", "aarch64": b"\x00\x00\x00\x14"}
+
+
+def built_bundle(folder: Path) -> tuple[Path, Bundle]:
+    """A small convolution with its model, built for this machine."""
+    model = write_model(folder / "model.onnx")
+    return model, build(request_for(model), folder / "bundle", use_cache=False).bundle
+
+
+def resealed(bundle: Bundle, folder: Path) -> Bundle:
+    """The manifest made to vouch for whatever the files are now."""
+    files = tuple(describe_file(folder, f.path, f.role) for f in bundle.manifest.files)
+    write_manifest(folder, replace(bundle.manifest, files=files))
+    return open_bundle(folder)
+
+
+def copied(bundle: Bundle, folder: Path) -> Path:
+    shutil.copytree(bundle.path, folder)
+    return folder
+
+
+def with_c_library(bundle: Bundle, folder: Path, source: str) -> Bundle:
+    """The same bundle with a library that the C compiler makes of `source`."""
+    copied(bundle, folder)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-x", "c", "-o", str(folder / "model.so"), "-"],
+        input=source,
+        text=True,
+        check=True,
+    )
+    return resealed(bundle, folder)
+
+
+def with_patched_kernels(bundle: Bundle, folder: Path, *, forever: bool = False) -> Bundle:
+    """The same bundle, its compiled operators made to trap, or to loop, on their first
+    instruction."""
+    patch = (_FOREVER if forever else _TRAP).get(platform.machine())
+    if patch is None:
+        pytest.skip(f"no instruction to patch in is known for {platform.machine()}")
+    library = copied(bundle, folder) / "model.so"
+    data = bytearray(library.read_bytes())
+    for address in _operator_addresses(library):
+        offset = _file_offset(library, address)
+        data[offset : offset + len(patch)] = patch
+    library.write_bytes(data)
+    return resealed(bundle, folder)
+
+
+def _operator_addresses(library: Path) -> list[int]:
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    ).stdout
+    found = [line.split() for line in symbols.splitlines()]
+    operators = [int(f[0], 16) for f in found if f[1] == "T" and f[2].startswith("__tvm_ffi_")]
+    assert operators, symbols
+    return operators
+
+
+def _file_offset(library: Path, address: int) -> int:
+    headers = subprocess.run(
+        ["readelf", "-lW", str(library)], capture_output=True, text=True, check=True
+    ).stdout
+    for line in headers.splitlines():
+        parts = line.split()
+        if parts[:1] == ["LOAD"]:
+            offset, start, _, size = (int(part, 16) for part in parts[1:5])
+            if start <= address < start + size:
+                return address - start + offset
+    raise AssertionError(f"no segment holds {address:#x}")
