@@ -31,10 +31,15 @@ def _with_what_they_need(names: Sequence[str], folder: Path) -> dict[str, bytes]
     """The modules in the order in which they can be loaded. What each needs is written in it:
     the kernel's package makes the usual list only when it is set up."""
     files = {_module_name(path): path for path in folder.rglob("*.ko*")}
+    built_in = {
+        _module_name(Path(line))
+        for listed in folder.rglob("modules.builtin")
+        for line in listed.read_text(encoding="utf-8").splitlines()
+    }
     loaded: dict[str, bytes] = {}
 
     def load(name: str) -> None:
-        if name in loaded:
+        if name in loaded or name in built_in:
             return
         if name not in files:
             raise BuildError(

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.twins import edgekit, processes_with, twins_in
+from support.twins import edgekit, on_twin, processes_with, twins_in
 
+from edgekit.board import load_board
 from edgekit.twin.image import Image, build_log, ensure_image, find_image
-from edgekit.twin.recipe import default_recipe
-from edgekit.twin.tools import TO_BUILD, find_tool
+from edgekit.twin.machine import up
+from edgekit.twin.recipe import RELEASES, default_recipe
+from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 pytestmark = [
     pytest.mark.slow,
@@ -82,6 +84,15 @@ def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path, step: s
     assert processes_with(str(cache)) == []
     ensure_image(default_recipe())
     assert not [path for path in (cache / "twins").iterdir() if path.name.endswith("edgekit-tmp")]
+
+
+@pytest.mark.skipif(
+    any(find_tool(tool.name) is None for tool in TO_RUN), reason="QEMU is not installed"
+)
+@pytest.mark.parametrize("release", [name for name, _ in RELEASES])
+def test_every_release_makes_a_system_that_starts(cache: Path, release: str) -> None:
+    started = up("rpi5", load_board("rpi5"), recipe=default_recipe(release))
+    assert f"VERSION_CODENAME={release}" in on_twin(started.access, "cat /etc/os-release")
 
 
 def test_no_way_to_debian_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,16 @@ def test_each_module_comes_after_those_it_needs(tmp_path: Path, packed: bool) ->
     assert archive.count(b"\x7fELF") == len(order), "modules are stored unpacked"
 
 
+def test_what_is_built_into_the_kernel_is_not_looked_for(tmp_path: Path) -> None:
+    _module(tmp_path, "virtio_blk", "")
+    _module(tmp_path, "virtio_net", "net_failover")
+    _module(tmp_path, "net_failover", "")
+    (tmp_path / "modules.builtin").write_text("kernel/drivers/virtio/virtio_pci.ko\n")
+    (tmp_path / "busybox").write_bytes(b"busybox")
+    archive = make_initramfs(RECIPE, tmp_path / "busybox", tmp_path)
+    assert _order(archive) == ["virtio_blk.ko", "net_failover.ko", "virtio_net.ko"]
+
+
 def test_a_kernel_without_a_module_is_named(tmp_path: Path) -> None:
     _module(tmp_path, "virtio_pci", "virtio_ring")
     (tmp_path / "busybox").write_bytes(b"busybox")
