@@ -25,6 +25,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("model", "model"),
     ("project", "project"),
     ("bundle", "manifest manifest_reader archive bundle reuse samples"),
+    ("twins", "twin twin.*"),
     ("devices", "devices devices.*"),
     ("passes", "passes passes.*"),
     ("importers", "frontends frontends.* oracle"),
