@@ -146,6 +146,11 @@ def check_destination(out: Path) -> None:
             f"{out} holds {foreign!r}, which is no part of a bundle and would be lost",
             hint="choose a folder that is new, empty or a bundle, or move that file away",
         )
+    if is_folder and Path.cwd().is_relative_to(out.resolve()):
+        raise UsageError(
+            f"{out} is or holds the folder you are in, and building would replace it",
+            hint=f"choose a folder inside it, such as {out / 'bundle'}",
+        )
     if is_folder and os.path.ismount(out):
         raise UsageError(
             f"{out} is a mount point, which can't be replaced in one step",

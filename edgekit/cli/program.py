@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
@@ -87,7 +88,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
             return OUTPUT_CLOSED
         return _fail(console, _bug(error), error)
     except Exception as error:  # noqa: BLE001 - the last resort, reported as the bug it is
-        return _fail(console, _bug(error), error)
+        return _fail(console, _folder_is_gone(error) or _bug(error), error)
     finally:
         console.close()
 
@@ -131,6 +132,19 @@ def _usage_error(error: click.ClickException) -> UsageError:
         message[:1].lower() + message[1:],
         hint=f"did you mean {' or '.join(sorted(near))}?" if near else f"see {path} --help",
     )
+
+
+def _folder_is_gone(error: Exception) -> EdgekitError | None:
+    """Nearly everything fails where the working directory was deleted, and says it worse."""
+    if isinstance(error, FileNotFoundError):
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return StorageError(
+                "the folder you are in has been deleted or replaced",
+                hint='go to one that exists; if it was replaced, `cd "$PWD"` does',
+            )
+    return None
 
 
 def _bug(error: Exception) -> EdgekitError:

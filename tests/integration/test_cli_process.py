@@ -281,3 +281,13 @@ def test_closed_standard_streams_are_no_error(closed: str) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_working_directory_that_is_gone_is_named(tmp_path: Path) -> None:
+    program = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    (tmp_path / "gone").mkdir()
+    command = ["sh", "-c", program, "sh", str(tmp_path / "gone"), *EDGEKIT, "boards"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert result.returncode == 9
+    assert "the folder you are in has been deleted" in result.stderr
