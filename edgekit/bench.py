@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +77,11 @@ def bench(
     """Measure one inference after another on the reference input, or on the inputs given."""
     chosen = bundle.reference_inputs() if inputs is None else inputs
     samples = device.bench(bundle, chosen, plan, events=events)
-    return summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
+    report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
+    if plan.threads in (None, report.threads):
+        return report
+    capped = f"{plan.threads} threads were asked for, TVM's runtime used {report.threads}"
+    return replace(report, notes=(capped, *report.notes))
 
 
 def plan_bench(
@@ -145,7 +149,7 @@ def _notes(measured: BenchSamples, median: float, p90: float) -> tuple[str, ...]
     if host.load_average is not None and host.load_average > free + _NOISY_LOAD:
         notes.append(
             f"the machine was busy: load average {host.load_average:.1f} on {host.cores} cores "
-            f"before {measured.threads} more threads began"
+            f"before the model's {measured.threads} began"
         )
     if median and p90 > _NOISY_SPREAD * median:
         notes.append(
