@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.devices.base import BenchPlan, BenchSamples, Device
+from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Device
+from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
 
 if TYPE_CHECKING:
@@ -78,10 +79,7 @@ def bench(
     chosen = bundle.reference_inputs() if inputs is None else inputs
     samples = device.bench(bundle, chosen, plan, events=events)
     report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
-    if plan.threads in (None, report.threads):
-        return report
-    capped = f"{plan.threads} threads were asked for, TVM's runtime used {report.threads}"
-    return replace(report, notes=(capped, *report.notes))
+    return replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
 
 
 def plan_bench(
@@ -89,6 +87,11 @@ def plan_bench(
 ) -> BenchPlan:
     """A plan from what a user said: one of runs and seconds sets the other's default aside."""
     default = BenchPlan()
+    if runs is not None and runs > MOST_RUNS:
+        raise UsageError(
+            f"{runs} runs are more than one measurement takes",
+            hint=f"say --runs {MOST_RUNS} or fewer",
+        )
     if runs is None:
         runs = default.runs if seconds is None else _FEWEST_RUNS
         seconds = default.seconds if seconds is None else seconds
@@ -131,6 +134,15 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def _less_than_planned(plan: BenchPlan, report: BenchReport) -> tuple[str, ...]:
+    notes = []
+    if report.runs == MOST_RUNS and plan.runs < MOST_RUNS:
+        notes.append(f"stopped at {MOST_RUNS} runs, though {plan.seconds:g} s may not be over")
+    if plan.threads not in (None, report.threads):
+        notes.append(f"{plan.threads} threads were asked for, TVM's runtime used {report.threads}")
+    return tuple(notes)
 
 
 def _deviation(values: Sequence[float], mean: float) -> float:
