@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -322,16 +324,53 @@ def test_a_lock_excludes_even_when_its_file_is_removed_by_holders(tmp_path: Path
     assert (tmp_path / "number").read_text() == "120"
 
 
-def test_waiting_for_a_lock_is_announced_once(tmp_path: Path) -> None:
-    waits: list[str] = []
-    with exclusive_lock(tmp_path / "lock", lambda: waits.append("waits")):
-        assert waits == []
+def test_a_lock_that_is_free_is_taken_without_a_word(tmp_path: Path) -> None:
+    with exclusive_lock(tmp_path / "lock", _interrupt):
         assert try_lock(tmp_path / "lock") is None
+
+
+def test_waiting_for_a_lock_is_announced_before_it_begins(tmp_path: Path) -> None:
     held = try_lock(tmp_path / "lock")
     assert held is not None
     with pytest.raises(InterruptedError), exclusive_lock(tmp_path / "lock", _interrupt):
         pass
     os.close(held)
+
+
+def test_waiting_is_announced_once_however_often_the_lock_slips_away(tmp_path: Path) -> None:
+    """While we wait, the holder removes the file, and a third one locks a new one."""
+    lock = tmp_path / "lock"
+    first = try_lock(lock)
+    assert first is not None
+    waits: list[str] = []
+
+    def holder_leaves_and_another_comes() -> None:
+        waits.append("waits")
+        if len(waits) == 1:
+            lock.unlink()
+            second = try_lock(lock)
+            assert first is not None and second is not None
+            os.close(first)
+            threading.Timer(0.2, os.close, (second,)).start()
+
+    with exclusive_lock(lock, holder_leaves_and_another_comes):
+        assert try_lock(lock) is None
+    assert waits == ["waits"]
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holder removes it between our opening and our locking: locking that shuts nobody out."""
+    lock = tmp_path / "lock"
+    flock = fcntl.flock
+
+    def after_removal(descriptor: int, operation: int) -> None:
+        lock.unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr("edgekit.files.fcntl.flock", after_removal)
+    assert try_lock(lock) is None
 
 
 def _interrupt() -> None:
