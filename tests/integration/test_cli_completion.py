@@ -140,7 +140,9 @@ def completed_by_keys(keys: str, folder: Path) -> str:
         terminal.write(b'eval "$(edgekit completion bash)"\n')
         result = folder / "typed"
         # Ctrl-A goes to the start of the line, so that what was completed is only written down.
-        terminal.write(f"{keys}\x01{sys.executable} -c 'import sys; print(end=sys.argv[-1])' ".encode())
+        terminal.write(
+            f"{keys}\x01{sys.executable} -c 'import sys; print(end=sys.argv[-1])' ".encode()
+        )
         terminal.write(b"\x05 > typed; exit\n")
         with suppress(OSError):  # Linux's way of saying that the shell has closed its side
             while terminal.read(4096):
