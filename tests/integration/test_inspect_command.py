@@ -163,9 +163,10 @@ def test_names_in_a_model_cannot_steer_the_terminal(
 def test_without_a_model_and_a_project_the_error_says_what_to_do(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = inspect(capsys, code=3)
+    found = inspect(capsys, code=2)
 
-    assert found["error"]["type"] == "ProjectError"
+    assert found["error"]["type"] == "UsageError"
+    assert "name the model file" in found["error"]["hint"]
     assert "edgekit init" in found["error"]["hint"]
 
 
