@@ -121,6 +121,15 @@ CASES: tuple[Case, ...] = (
     dense(0),
     dense(1),
     dense_of_ties(),
+    Case(
+        "FULLY_CONNECTED",
+        (
+            constant("w", whole((7, 192)), scale=0.004),
+            constant("b", whole((7,), "int32")),
+        ),
+        options=options("FullyConnectedOptions"),
+        note="bias without a scale",
+    ),
     Case("ADD", others=(OTHER,), options=options("AddOptions")),
     Case(
         "ADD",
@@ -243,6 +252,18 @@ def test_moving_values_between_scales_is_refused(tmp_path: Path) -> None:
     case = Case("PAD", (PADS,), result=RESULT)
     with pytest.raises(UnsupportedModelError, match=r"PAD \(operator 0.*quantised differently"):
         import_model(write_model(tmp_path, build(case)))
+
+
+def test_weights_shuffled_for_one_kind_of_processor_are_refused(tmp_path: Path) -> None:
+    shuffled = options("FullyConnectedOptions", weightsFormat=1)
+    content = tflite_bytes(
+        [X, constant("w", whole((7, 192)), scale=0.004), T("r", (1, 7), "int8", scale=1.0)],
+        [Op("FULLY_CONNECTED", ("x", "w"), ("r",), shuffled)],
+        ["x"],
+        ["r"],
+    )
+    with pytest.raises(UnsupportedModelError, match=r"FULLY_CONNECTED.*shuffled"):
+        import_model(write_model(tmp_path, content))
 
 
 def test_averaging_values_of_one_scale_into_another_is_refused(tmp_path: Path) -> None:
