@@ -39,7 +39,10 @@ for tool in sha256sum flock mkdir mv ln df cat; do
 done
 umask 077
 if trouble=$(mkdir -p "$root/objects" "$root/models" "$root/agents" "$root/runs" 2>&1); then
-  say free "$(df -Pk "$root" 2>/dev/null | tail -n 1 | sed 's/.* \([0-9]*\)  *[0-9-]*% .*/\1/')"
+  for word in $(df -Pk "$root" 2>/dev/null | tail -n 1); do
+    case "$word" in *%) say free "$before"; break;; esac
+    before=$word
+  done
   probe=$root/runs/.probe-$$
   if trouble=$( { printf '#!/bin/sh\nexit 0\n' >"$probe"; } 2>&1 ) && [ -s "$probe" ]; then
     chmod 700 "$probe"
