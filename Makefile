@@ -8,7 +8,7 @@ export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow test-all lint format coverage bench node-tests model-tests \
-        test-pythons dist clean distclean
+        model-table test-pythons dist clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,10 @@ bench: setup ## Print the figures that the docs quote
 node-tests: setup ## Run every operator test that the onnx package ships; writes docs/onnx-operators.md
 	$(BIN)/python benchmarks/onnx_nodes.py
 
-model-tests: setup ## Run real trained models; writes docs/models.md
+model-tests: setup ## Run real trained models, each fetched once, against their own runtimes
+	$(PYTEST) -m models
+
+model-table: setup ## Build and time the same models; writes docs/models.md
 	$(BIN)/python -m benchmarks.models
 
 test-pythons: ## Run the unit tests under every supported Python found on this machine

@@ -1,169 +1,20 @@
-"""The entry point: runs a command and turns whatever happens into an exit code."""
+"""The entry point. It imports next to nothing, so that Ctrl-C is answered from the start."""
 
 from __future__ import annotations
 
-import io
-import os
-import select
 import signal
-import sys
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
-from typing import TextIO
-
-import click
-
-from edgekit.cli import root
-from edgekit.cli.completion import COMPLETION_VARIABLE
-from edgekit.console import Console
-from edgekit.errors import EdgekitError, InterruptedByUserError, UsageError
-
-PROGRAM = "edgekit"
-OUTPUT_CLOSED = 128 + signal.SIGPIPE
-
-_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-
-
-class EndedBySignal(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, on the same way out as Ctrl-C so that every clean-up runs."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
 
 
 def main() -> None:
     """What the `edgekit` script calls."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    code = run_command_line(sys.argv[1:])
-    # A closed pipe must not make the interpreter complain while it shuts down.
-    if code == OUTPUT_CLOSED:
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(devnull, stream.fileno())
-    sys.exit(code)
+    answer = signal.getsignal(signal.SIGINT)
+    if answer is signal.default_int_handler:
+        # Modules take a moment to load, and Python would end it with a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from edgekit.cli import program
 
-
-def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code is one of docs/exit-codes.md."""
-    instruction = os.environ.get(COMPLETION_VARIABLE)
-    if instruction:
-        from click.shell_completion import shell_complete
-
-        return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, instruction)
-    console = Console()
-    try:
-        with _signals_as_exceptions():
-            return _run_command(list(arguments), console)
-    except click.ClickException as error:
-        _flags_before_the_mistake(arguments, console)
-        return _fail(console, _usage_error(error), error)
-    except EdgekitError as error:
-        _flags_before_the_mistake(arguments, console)
-        return _fail(console, error, error)
-    except EndedBySignal as error:
-        ended = InterruptedByUserError(f"ended by {error}")
-        return _fail(console, ended, error, 128 + error.number)
-    except (KeyboardInterrupt, click.Abort) as error:
-        return _fail(console, InterruptedByUserError("interrupted"), error)
-    except BrokenPipeError as error:
-        if _reader_is_gone(sys.stdout) or _reader_is_gone(sys.stderr):
-            return OUTPUT_CLOSED
-        return _fail(console, _bug(error), error)
-    except Exception as error:  # noqa: BLE001 - the last resort, reported as the bug it is
-        return _fail(console, _bug(error), error)
-    finally:
-        console.close()
-
-
-def _run_command(arguments: list[str], console: Console) -> int:
-    """click's own `main` would swallow Ctrl-C and broken pipes of any origin."""
-    try:
-        with root.make_context(PROGRAM, arguments, obj=console) as context:
-            root.invoke(context)
-    except click.exceptions.Exit as ended:
-        sys.stdout.flush()
-        return ended.exit_code
-    sys.stdout.flush()
-    return 0
-
-
-def _fail(
-    console: Console, error: EdgekitError, cause: BaseException, exit_code: int | None = None
-) -> int:
-    code = error.exit_code if exit_code is None else exit_code
-    try:
-        if console.debug:
-            traceback.print_exception(cause)
-        console.error(error, code)
-    except BrokenPipeError:
-        return OUTPUT_CLOSED
-    return code
-
-
-def _usage_error(error: click.ClickException) -> UsageError:
-    message = str(getattr(error, "message", "")) or error.format_message()
-    if isinstance(error, click.BadParameter):
-        message = error.format_message()
-    message = " ".join(message.split()).rstrip(".")
-    context = getattr(error, "ctx", None)
-    near = getattr(error, "possibilities", None)
-    path = context.command_path if context else PROGRAM
-    return UsageError(
-        message[:1].lower() + message[1:],
-        hint=f"did you mean {' or '.join(sorted(near))}?" if near else f"see {path} --help",
-    )
-
-
-def _bug(error: Exception) -> EdgekitError:
-    lines = str(error).strip().splitlines()
-    what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return EdgekitError(
-        f"this is a bug in edgekit: {what}",
-        hint="run the same command with --debug and report it with the traceback",
-    )
-
-
-def _flags_before_the_mistake(arguments: Sequence[str], console: Console) -> None:
-    """A command line that can't be parsed may still say how its error is to be shown."""
-    flags = list(arguments)
-    if "--" in flags:
-        flags = flags[: flags.index("--")]
-    console.as_json |= "--json" in flags
-    console.debug |= "--debug" in flags
-    console.color &= "--no-color" not in flags
-
-
-@contextmanager
-def _signals_as_exceptions() -> Iterator[None]:
-    def raise_it(number: int, frame: FrameType | None) -> None:
-        raise EndedBySignal(number)
-
-    replaced = []
-    for number in _ENDING_SIGNALS:
-        # A signal that is being ignored (nohup) stays ignored.
-        if signal.getsignal(number) is signal.SIG_DFL:
-            replaced.append((number, signal.signal(number, raise_it)))
-    try:
-        yield
-    finally:
-        for number, handler in replaced:
-            signal.signal(number, handler)
-
-
-def _reader_is_gone(stream: TextIO) -> bool:
-    """Whether a broken pipe is ours (`| head`) and not one of a device's."""
-    try:
-        descriptor = stream.fileno()
-    except (OSError, ValueError):
-        return False
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
+    signal.signal(signal.SIGINT, answer)
+    program.main()
 
 
 if __name__ == "__main__":

@@ -191,7 +191,7 @@ def _make(work: _Work, scratch: Path) -> None:
     library = work.folder / LIBRARY_NAME
     with events.stage("link the library") as stage:
         linker = Linker.for_board(request.board, request.toolchain, work.compiler)
-        link_shared_library(objects.names, linker, scratch, library)
+        link_shared_library(objects, linker, scratch, library)
         stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {work.compiler.path.name}"
     _write_bundle(work, model, expectation, _is_free_of(scratch, library))
 

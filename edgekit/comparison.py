@@ -23,13 +23,17 @@ Value = float | int | bool
 ALL_ZERO_ATOL = 1e-7
 """What may stand where the oracle's whole tensor is zero, and nothing else gives a scale."""
 
-SINGLE_OPERATOR_STEPS = 1
-NETWORK_STEPS = 3
+ORACLE_NOISE_CAP = 0.02
+"""Of the largest expected magnitude: more than that is never put down to the oracle."""
+
+QUANTISED_STEPS = 1
+"""Two right implementations may round a tie differently; whole int8 networks were measured at 0."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """An element may be off by rtol * |expected| + of_max * max|expected tensor| + atol.
+    """An element may be off by rtol * |expected| + of_max * max|expected tensor| + atol, and by
+    what the oracle itself is off by (`oracle_noise`, capped by ORACLE_NOISE_CAP).
 
     For a quantised tensor with `steps`, by that many steps and the rest does not count. All zero
     means: exactly equal.
@@ -38,6 +42,7 @@ class Tolerance:
     rtol: float = 0.0
     of_max: float = 0.0
     atol: float = 0.0
+    oracle_noise: float = 0.0
     steps: int | None = None
 
     def __str__(self) -> str:
@@ -46,13 +51,15 @@ class Tolerance:
         parts = [f"{self.rtol:g}*expected"] if self.rtol else []
         parts += [f"{self.of_max:g}*largest"] if self.of_max else []
         parts += [f"{self.atol:g}"] if self.atol else []
+        parts += [f"{self.oracle_noise:g}"] if self.oracle_noise else []
         return " + ".join(parts) or "exact"
 
 
 EXACT = Tolerance()
 _FLOATS: Mapping[str, Tolerance] = {
     "float64": Tolerance(rtol=1e-6, of_max=1e-7),
-    "float32": Tolerance(rtol=1e-3, of_max=1e-4),
+    # onnxruntime's sigmoid and tanh are rational approximations, good to 1e-7 and no better.
+    "float32": Tolerance(rtol=1e-3, of_max=1e-4, oracle_noise=5e-7),
     "float16": Tolerance(rtol=1e-2, of_max=5e-3),
     "bfloat16": Tolerance(rtol=4e-2, of_max=2e-2),
 }
@@ -67,12 +74,10 @@ class Widening:
     steps: int | None = None
 
 
-def tolerance_for(
-    spec: TensorSpec, widening: Widening | None = None, *, network: bool = True
-) -> Tolerance:
-    """The default for the tensor's type; `network=False` is stricter, for a single operator."""
+def tolerance_for(spec: TensorSpec, widening: Widening | None = None) -> Tolerance:
+    """The default for the tensor's type, with what a user asked for instead."""
     if _is_quantised(spec):
-        tolerance = Tolerance(steps=NETWORK_STEPS if network else SINGLE_OPERATOR_STEPS)
+        tolerance = Tolerance(steps=QUANTISED_STEPS)
     else:
         tolerance = _FLOATS.get(spec.dtype, EXACT)
     if widening is None:
@@ -204,7 +209,9 @@ def _allowed(expected: Array, largest: float, tolerance: Tolerance) -> Floats:
     with np.errstate(invalid="ignore"):
         allowed = tolerance.rtol * np.abs(expected.astype(np.float64))
     allowed = np.where(np.isfinite(allowed), allowed, 0.0)
-    floor = ALL_ZERO_ATOL if tolerance.of_max and largest == 0.0 else 0.0
+    floor = min(tolerance.oracle_noise, ORACLE_NOISE_CAP * largest)
+    if tolerance.of_max and largest == 0.0:
+        floor = ALL_ZERO_ATOL
     return np.asarray(allowed + tolerance.of_max * largest + tolerance.atol + floor)
 
 

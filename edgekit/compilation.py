@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from edgekit.cpu import Target
+from edgekit.cross.link import Objects, export_objects
 from edgekit.events import Events
 from edgekit.model import Model, ModelSource, import_model
 from edgekit.tensors import TensorSpec
@@ -35,13 +36,6 @@ class ImportedModel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     repairs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Objects:
-    """The names of the object files in the scratch folder, for the linker."""
-
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,16 +72,14 @@ class CompilationHere:
         return ImportedModel(model.inputs, model.outputs, model.repairs)
 
     def objects(self) -> Objects:
-        from edgekit.cross.link import export_objects
         from edgekit.pipeline import compile_model
 
         assert self._model is not None
         compiled = compile_model(
             self._model, self._job.target, dump_ir=self._job.dump_ir, events=self._events
         )
-        return Objects(
-            export_objects(compiled.executable, self._job.target.triple, self._job.scratch)
-        )
+        with self._events.stage("write the object files"):
+            return export_objects(compiled.executable, self._job.target.triple, self._job.scratch)
 
 
 @contextmanager

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import edgekit.errors
-from edgekit.compilation import Compilation, CompileJob, Failure, ImportedModel, Objects
+from edgekit.compilation import Compilation, CompileJob, Failure, ImportedModel
+from edgekit.cross.link import Objects
 from edgekit.cross.tools import disk_full, disk_full_error
 from edgekit.errors import BuildError, EdgekitError
 from edgekit.events import Event, Events

@@ -64,7 +64,7 @@ def replace_directory(final: Path) -> Iterator[Path]:
     Nothing is left behind when the filling fails or is interrupted; what a killed process left
     behind is removed by the next call for the same `final`.
     """
-    final = final.resolve()
+    final = _resolved(final)
     if final.exists() and not final.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(final))
     created = _make_parents(final.parent)
@@ -209,6 +209,7 @@ _STORAGE_HINTS = {
     errno.ENAMETOOLONG: "choose a shorter path",
     errno.ENOTDIR: "a part of the path is a file; choose another path",
     errno.EISDIR: "the path is a folder; choose another path",
+    errno.ELOOP: "a symbolic link leads back to itself; choose another path",
     errno.EBUSY: "the folder is in use, as a mount point perhaps; choose a folder inside it",
     errno.ENOENT: "check that the path exists and that nothing else is removing it",
 }
@@ -248,6 +249,15 @@ def _shown(name: str) -> str:
     return text if len(text) <= 120 else f"{text[:110]}…{text[-1]}"
 
 
+def _resolved(path: Path) -> Path:
+    """Without symbolic links; a loop of them is an OSError, whatever the version of Python."""
+    resolved = Path(os.path.realpath(path))
+    for part in (resolved, *resolved.parents):
+        if part.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(part))
+    return resolved
+
+
 def _temporary_name(final: Path) -> Path:
     return final.with_name(f".{final.name}.{secrets.token_hex(6)}.edgekit-tmp")
 
@@ -262,14 +272,11 @@ def _temporary_directory(final: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _make_locked(final: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+def _make_locked(final: Path, make: Callable[[Path], int | None]) -> tuple[Path, int]:
     while True:
         temporary = _temporary_name(final)
-        try:
-            descriptor = make(temporary)
-        except FileNotFoundError:
-            if not final.parent.exists():
-                raise
+        descriptor = make(temporary)
+        if descriptor is None:
             continue  # swept by a neighbour before it was opened
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_open_at(descriptor, temporary):
@@ -281,9 +288,12 @@ def _new_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
 
-def _new_directory(path: Path) -> int:
+def _new_directory(path: Path) -> int | None:
     path.mkdir()
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:

@@ -1,7 +1,6 @@
 """How many multiply-accumulates a model takes: those of its convolutions and matrix products.
 
-Counted on Relax after simplification, so that what folds away costs nothing. A branch or loop
-body counts once.
+Counted on Relax after simplification, so that what folds away costs nothing.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ They are optional packages; importing this module imports none of them.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,6 +54,9 @@ class OnnxRuntimeOracle:
     name = "onnxruntime"
 
     def __init__(self, source: ModelSource) -> None:
+        # onnxruntime reports to its maker, under an id it leaves in the user's home, unless told
+        # not to before it is loaded. Proving a model is nobody else's business.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         self._ort = _package("onnxruntime", "onnx")
         self.version = _version("onnxruntime")
         self._source = source
@@ -128,16 +132,26 @@ class LiteRtOracle:
     def _open(self, threads: int, reference: bool) -> Any:
         kinds = self._interpreters.OpResolverType
         with _blamed(self):
-            interpreter = self._interpreters.Interpreter(
-                model_content=self._content,
-                num_threads=threads,
-                experimental_op_resolver_type=kinds.BUILTIN_REF if reference else kinds.AUTO,
-            )
+            if not reference:
+                interpreter = self._interpreter_with(kinds.AUTO, threads)
+            else:
+                try:
+                    interpreter = self._interpreter_with(kinds.BUILTIN_REF, threads)
+                except ValueError:  # Some operators, such as CEIL, have no reference kernel.
+                    plain = kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+                    interpreter = self._interpreter_with(plain, threads)
             for detail, shape in zip(interpreter.get_input_details(), self._shapes, strict=True):
                 if tuple(detail["shape"]) != shape:
                     interpreter.resize_tensor_input(detail["index"], shape)
             interpreter.allocate_tensors()
         return interpreter
+
+    def _interpreter_with(self, kernels: Any, threads: int) -> Any:
+        return self._interpreters.Interpreter(
+            model_content=self._content,
+            num_threads=threads,
+            experimental_op_resolver_type=kernels,
+        )
 
     def _set(self, interpreter: Any, inputs: Mapping[str, Array]) -> None:
         for detail, name in zip(interpreter.get_input_details(), self._inputs, strict=True):

@@ -36,39 +36,49 @@ class Linker:
             toolchain.link_flags,
         )
 
-    def command(self, output: str, objects: Sequence[str]) -> tuple[str, ...]:
+    def command(self, output: str, objects: Objects) -> tuple[str, ...]:
         return (
             *self.compiler.command,
             *_ALWAYS,
             *self.compile_flags,
+            *objects.options,
             *("-o", output),
-            *objects,
+            *objects.names,
             *self.link_flags,
         )
 
 
-def export_objects(executable: Any, triple: str, scratch: Path) -> tuple[str, ...]:
-    """Write TVM's object files (and those of regions, as source) for the linker; their names."""
-    exported: list[str] = []
+@dataclass(frozen=True)
+class Objects:
+    """What TVM hands to a linker."""
 
-    def collect(output: str, objects: Sequence[str]) -> None:
-        exported.extend(_relative(name, scratch) for name in objects)
+    names: tuple[str, ...]
+    """Object files, and regions as source, relative to the scratch folder: a compiler may write
+    down what it was given."""
+    options: tuple[str, ...]
+    """Where that source finds its headers."""
+
+
+def export_objects(executable: Any, triple: str, scratch: Path) -> Objects:
+    """Write what `executable` consists of into the scratch folder."""
+    exported: list[Objects] = []
+
+    def collect(output: str, objects: Sequence[str], options: Sequence[str] = ()) -> None:
+        names = tuple(_relative(name, scratch) for name in objects)
+        exported.append(Objects(names, tuple(options)))
 
     collect.output_format = "so"  # type: ignore[attr-defined]
     collect.get_target_triple = lambda: triple  # type: ignore[attr-defined]
     executable.export_library(
         str(scratch / "model.so"), fcompile=collect, workspace_dir=str(scratch)
     )
-    return tuple(exported)
+    (objects,) = exported
+    return objects
 
 
-def link_shared_library(
-    objects: Sequence[str], linker: Linker, scratch: Path, library: Path
-) -> None:
-    """Link objects in the scratch folder; BuildError with the compiler's last lines if it fails.
-
-    Object names are relative to the scratch folder: a compiler may write down what it was given.
-    """
+def link_shared_library(objects: Objects, linker: Linker, scratch: Path, library: Path) -> None:
+    """Link what lies in the scratch folder; BuildError with the compiler's last lines if it
+    fails."""
     linked = scratch / "model.so"
     run_tool(linker.command(linked.name, objects), folder=scratch, doing="link the library")
     with storage_errors("write the library", library):

@@ -11,13 +11,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 from edgekit.arrays import Array
 from edgekit.devices.frames import Frame, encode_frame, read_frame
 from edgekit.errors import DeviceError
+from edgekit.interrupts import interrupts_deferred
 
 _KEPT_STDERR_LINES = 200
 _SHOWN_STDERR_LINES = 12
@@ -166,33 +167,30 @@ def started_worker(
     arguments: Sequence[str], environment: Mapping[str, str], place: str, timeout: float
 ) -> Iterator[WorkerProcess]:
     """Run `python -m ARGUMENTS` until the block ends, however it ends, Ctrl-C included."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        cwd="/",  # -m puts the working directory on the path: not one that a user happens to be in
-        env={**os.environ, **environment, "PYTHONPATH": _python_path()},
-        start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
-    )
-    worker = None
-    try:
-        worker = WorkerProcess(process, place, timeout)
+    with ExitStack() as ending:
+        with interrupts_deferred():
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd="/",  # -m puts this on the path: not a folder that a user happens to be in
+                env={**os.environ, **environment, **_where_edgekit_is()},
+                start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
+            )
+            worker = WorkerProcess(process, place, timeout)
+            ending.callback(worker.end)
         yield worker
-    finally:
-        if worker is not None:
-            worker.end()
-        else:
-            process.kill()
-            process.wait()
 
 
-def _python_path() -> str:
-    """Where the child finds this very edgekit, even when it runs from a checkout."""
-    ours = str(Path(__file__).resolve().parents[2])
+def _where_edgekit_is() -> dict[str, str]:
+    """For the child to find this very edgekit, even when it runs from a checkout."""
+    ours = Path(__file__).resolve().parents[2]
+    if ours.name in ("site-packages", "dist-packages"):
+        return {}
     inherited = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([ours, inherited] if inherited else [ours])
+    return {"PYTHONPATH": os.pathsep.join([str(ours), inherited] if inherited else [str(ours)])}
 
 
 def _keep_lines(stream: IO[bytes], lines: deque[str]) -> None:

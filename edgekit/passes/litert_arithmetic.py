@@ -136,11 +136,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         sums = _sums_per_output(weights.values, axis, channels)
         offset = -source.zero_point * sums + (0 if bias is None else bias)
         data = self.visit_expr(source.tensor)
-        kernel = relax.const(weights.values)
         if is_convolution:
-            accumulated = self._convolution(value, data, kernel, source.zero_point)
+            accumulated = self._convolution(value, data, weights.values, source.zero_point)
         else:
-            accumulated = relax.op.matmul(data, kernel, out_dtype="int32")
+            kernel = relax.const(np.ascontiguousarray(weights.values.T))
+            accumulated = self.builder_.call_te(_dense, data, kernel, primfunc_name_hint="dense")
         factors = source.scale * weights.scales.astype("float64") / step.scale
         return self._requantized(
             accumulated,
@@ -150,8 +150,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             once=not is_convolution,
         )
 
-    def _convolution(self, call: Any, data: Any, kernel: Any, zero_point: int) -> Any:
+    def _convolution(self, call: Any, data: Any, kernel: Array, zero_point: int) -> Any:
         attributes = call.attrs
+        layout = str(attributes.kernel_layout)
+        if int(attributes.groups) == 1 and layout == "HWIO":  # Neighbours in memory are summed.
+            kernel, layout = np.ascontiguousarray(kernel.transpose(3, 0, 1, 2)), "OHWI"
         top, left, bottom, right = (int(extent) for extent in attributes.padding)
         if zero_point and (top or left or bottom or right):
             widths = [0, 0, top, bottom, left, right, 0, 0]
@@ -159,13 +162,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             top = left = bottom = right = 0
         return relax.op.nn.conv2d(
             data,
-            kernel,
+            relax.const(kernel),
             strides=list(attributes.strides),
             padding=[top, left, bottom, right],
             dilation=list(attributes.dilation),
             groups=int(attributes.groups),
             data_layout=attributes.data_layout,
-            kernel_layout=attributes.kernel_layout,
+            kernel_layout=layout,
             out_dtype="int32",
         )
 
@@ -316,6 +319,18 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         stored = constant_array(self._value(value.args[0]))
         return stored if stored is not None and stored.dtype == np.int32 else None
+
+
+def _dense(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
+    """The matrix product with the weights' rows: neighbours in memory are summed."""
+    units, depth = (int(extent) for extent in weights.shape)
+    k = te.reduce_axis((0, depth), name="k")
+
+    def unit(*index: Any) -> Any:
+        left = data(*index[:-1], k).astype("int32")
+        return te.sum(left * weights[index[-1], k].astype("int32"), axis=k)
+
+    return te.compute((*data.shape[:-1], units), unit, name="dense")
 
 
 def _is_call(expression: Any, name: str) -> bool:

@@ -7,12 +7,12 @@ layer is fitted in closed form. It takes seconds, and two runs give the same fil
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw, ImageFont
 
@@ -110,6 +110,9 @@ class Network:
         self.add("Softmax", {}, "probabilities", axis=1)
 
     def run(self, pictures: np.ndarray) -> np.ndarray:
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         session = onnxruntime.InferenceSession(

@@ -152,7 +152,7 @@ def test_a_repeated_build_comes_from_the_cache_without_importing_tvm(
     first = run_edgekit(*arguments, "b", folder=tmp_path)
     assert json.loads(first.out)["from_cache"] is False
     program = (
-        "import sys; from edgekit.__main__ import run_command_line; "
+        "import sys; from edgekit.cli.program import run_command_line; "
         "code = run_command_line(sys.argv[1:]); "
         "print('tvm' in sys.modules, 'onnxruntime' in sys.modules, file=sys.stderr); sys.exit(code)"
     )

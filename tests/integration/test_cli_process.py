@@ -15,7 +15,7 @@ import click
 import pytest
 
 import edgekit.cli
-from edgekit.__main__ import run_command_line
+from edgekit.cli.program import run_command_line
 from edgekit.version import __version__
 
 EDGEKIT = (sys.executable, "-m", "edgekit")
@@ -238,3 +238,25 @@ def test_output_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
 
     assert result.returncode == 3
     assert "there is no file mod\\xe8le.onnx" in result.stderr
+
+
+def test_ctrl_c_while_modules_load_ends_the_program_without_a_traceback(tmp_path: Path) -> None:
+    # A module that takes its time, in the place of one that every command line needs.
+    (tmp_path / "click.py").write_text("import time; print('loading', flush=True); time.sleep(60)")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    process = subprocess.Popen(
+        [*EDGEKIT, "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        # In a script's background, Ctrl-C would be ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+
+    assert process.returncode == -signal.SIGINT, "which a shell shows as 130"
+    assert said == ""

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support.profiles import TOOLCHAIN, machine_without_profiles, write_profile
 
-from edgekit.__main__ import run_command_line
 from edgekit.board import load_board
+from edgekit.cli.program import run_command_line
 from edgekit.doctor import Check, DoctorReport, examine
 from edgekit.tvm_compat import PINNED
 

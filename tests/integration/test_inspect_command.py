@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from support.profiles import machine_without_profiles
 
-from edgekit.__main__ import run_command_line
+from edgekit.cli.program import run_command_line
 
 Extents = list[int | str]
 

@@ -149,6 +149,11 @@ def test_a_shape_that_only_running_tells_is_not_guessed() -> None:
         count_macs(module)
 
 
+def test_memory_whose_size_only_running_tells_is_not_guessed() -> None:
+    with pytest.raises(ShapeDependsOnDataError):
+        peak_activation_bytes(module_of([(4, 4)], one(op.unique)))
+
+
 FLOATS = 1000
 KB = 4 * FLOATS
 """A tensor of this many bytes."""
@@ -196,6 +201,17 @@ def test_a_reshape_shares_its_arguments_memory() -> None:
         y = builder.emit(op.reshape(y, (10, 100)))
         return builder.emit(op.nn.softmax(y))
 
+    assert peak_activation_bytes(fused_of([(1, FLOATS)], body)) == 2 * KB
+
+
+def test_the_parts_of_a_split_are_alive_until_the_last_one_is_read() -> None:
+    def body(builder: Any, x: Any) -> Any:
+        parts = builder.emit(op.split(x, 2, axis=1))
+        first = builder.emit(op.nn.softmax(parts[0]))
+        second = builder.emit(op.nn.softmax(parts[1]))
+        return builder.emit(op.concat([first, second], axis=0))
+
+    # Both halves, the first result, the second result.
     assert peak_activation_bytes(fused_of([(1, FLOATS)], body)) == 2 * KB
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.profiles import LINUX_BOARD, machine_without_profiles, write_profile
 
-from edgekit.__main__ import run_command_line
+from edgekit.cli.program import run_command_line
 from edgekit.paths import built_in_profiles
 
 

@@ -12,7 +12,7 @@ import click
 import pytest
 from support.source import ROOT
 
-from edgekit.cli import root
+from edgekit.cli import COMMANDS, root
 
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
@@ -113,6 +113,14 @@ def test_the_check_itself_tells_right_from_wrong(line: str, expected: str | None
     found = complaint(line.split())
 
     assert found == expected or (expected is not None and expected in (found or ""))
+
+
+def test_the_readme_names_every_command() -> None:
+    named = {
+        typed.text.split()[1] for typed in commands("edgekit") if typed.page.name == "README.md"
+    }
+
+    assert not {entry.name for entry in COMMANDS} - named
 
 
 def test_every_make_target_in_the_docs_exists() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from support.source import ROOT
 
 import edgekit.errors
-from edgekit.__main__ import OUTPUT_CLOSED
+from edgekit.cli.program import OUTPUT_CLOSED
 from edgekit.errors import EdgekitError
 from edgekit.project import find_project
 

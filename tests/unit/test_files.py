@@ -127,6 +127,21 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
     assert names_in(tmp_path / "real") == {"f"}
 
 
+def test_a_loop_of_links_is_the_file_systems_error(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for final in (tmp_path / "a", tmp_path / "a" / "inside"):
+        with pytest.raises(OSError, match="symbolic links"), replace_directory(final):
+            pytest.fail("there is no such place")
+
+
+def test_a_place_where_nothing_can_be_made_is_no_endless_try() -> None:
+    with pytest.raises(FileNotFoundError), replace_directory(Path("/proc/edgekit")):
+        pytest.fail("there is no such place")
+    with pytest.raises(FileNotFoundError), replace_file(Path("/proc/edgekit")):
+        pytest.fail("there is no such place")
+
+
 def test_a_file_is_not_replaced_by_a_folder(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("precious")
     with pytest.raises(NotADirectoryError), replace_directory(tmp_path / "f"):

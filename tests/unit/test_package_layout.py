@@ -207,7 +207,7 @@ def _with_parents(name: str) -> list[str]:
 def test_help_loads_nothing_heavy_in_truth() -> None:
     script = (
         "import json, sys\n"
-        "from edgekit.__main__ import run_command_line\n"
+        "from edgekit.cli.program import run_command_line\n"
         "code = run_command_line(['--help'])\n"
         "print(json.dumps([code, sorted(m for m in sys.modules if '.' not in m)]))"
     )

@@ -69,10 +69,10 @@ def _check_name(name: str, names: list[str], option: str) -> None:
         return
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
     raise ModelError(
-        f"{option} names {name!r}, but the model has no such input.",
-        hint=f"Did you mean {close[0]!r}? Its inputs are: {', '.join(names)}."
+        f"{option} names {name!r}, but the model has no such input",
+        hint=f"did you mean {close[0]!r}? Its inputs are: {', '.join(names)}"
         if close
-        else "The model has no inputs.",
+        else "the model has no inputs",
     )
 
 
@@ -81,17 +81,17 @@ def _check_type(item: onnx.ValueInfoProto) -> None:
     if kind != "tensor_type":
         what = (kind or "unknown type").removesuffix("_type").replace("_", " ")
         raise UnsupportedModelError(
-            f"Input {item.name!r} is of type {what}; only tensors can be handed to a device.",
-            hint="Export the model with tensor inputs.",
+            f"input {item.name!r} is of type {what}; only tensors can be handed to a device",
+            hint="export the model with tensor inputs",
         )
-    check_element_type("Input", item.name, _dtype(item))
+    check_element_type("input", item.name, _dtype(item))
 
 
 def check_element_type(what: str, name: str, dtype: str) -> None:
     if dtype not in DEVICE_DTYPES:
         raise UnsupportedModelError(
-            f"{what} {name!r} holds {dtype}, which devices don't take.",
-            hint="Export the model with float, integer or bool inputs and outputs.",
+            f"{what} {name!r} holds {dtype}, which devices don't take",
+            hint="export the model with float, integer or bool inputs and outputs",
         )
 
 
@@ -127,9 +127,9 @@ def _named_extents(
                 continue
             if extents.setdefault(extent, given) != given:
                 raise ModelError(
-                    f"The dimension {extent!r} is given as {extents[extent]} and as {given}.",
-                    hint=f"Every dimension called {extent!r} has the same extent: "
-                    "give it one in all --shape options.",
+                    f"the dimension {extent!r} is given as {extents[extent]} and as {given}",
+                    hint=f"every dimension called {extent!r} has the same extent: "
+                    "give it one in all --shape options",
                 )
     return extents
 
@@ -146,22 +146,22 @@ def _close(
     if any(extent < 1 for extent in given):
         raise ModelError(
             f"--shape {spec.name}={_text(given)} has a dimension below 1.",
-            hint="Every dimension is a positive whole number.",
+            hint="every dimension is a positive whole number",
         )
     if spec.shape == (UNKNOWN_RANK,):
         return OpenTensorSpec(spec.name, spec.dtype, given)
     if len(given) != len(spec.shape):
         raise ModelError(
             f"--shape {spec.name}={_text(given)} has {len(given)} dimensions; "
-            f"the model's input has {len(spec.shape)}: [{_text(spec.shape)}].",
-            hint=f"Give {len(spec.shape)} dimensions.",
+            f"the model's input has {len(spec.shape)}: [{_text(spec.shape)}]",
+            hint=f"give {len(spec.shape)} dimensions",
         )
     for index, (fixed, extent) in enumerate(zip(spec.shape, given, strict=True)):
         if isinstance(fixed, int) and fixed != extent:
             raise ModelError(
                 f"--shape {spec.name}={_text(given)} contradicts the model: "
-                f"dimension {index} is fixed at {fixed}.",
-                hint=f"The input is [{_text(spec.shape)}].",
+                f"dimension {index} is fixed at {fixed}",
+                hint=f"the input is [{_text(spec.shape)}]",
             )
     return OpenTensorSpec(spec.name, spec.dtype, given)
 
@@ -173,8 +173,8 @@ def _check_all_closed(specs: tuple[OpenTensorSpec, ...]) -> None:
     listed = ", ".join(f"{spec.name} [{_text(spec.shape)}]" for spec in opened)
     example = " ".join(f"--shape {spec.name}={_example(spec)}" for spec in opened)
     raise ModelError(
-        f"The shape of {'an input is' if len(opened) == 1 else 'some inputs is'} open: {listed}.",
-        hint=f"Fix it, for example: {example}",
+        f"the shape of {'an input is' if len(opened) == 1 else 'some inputs is'} open: {listed}",
+        hint=f"fix it, for example: {example}",
     )
 
 
@@ -193,8 +193,8 @@ def _constant(item: onnx.ValueInfoProto, value: np.ndarray) -> np.ndarray:
     dtype = _dtype(item)
     if dtype in ("unknown", "string"):
         raise ModelError(
-            f"--constant {item.name} can't be set: the input holds {dtype} values.",
-            hint="Only tensors of numbers can be bound.",
+            f"--constant {item.name} can't be set: the input holds {dtype} values",
+            hint="only tensors of numbers can be bound",
         )
     wanted = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(item.type.tensor_type.elem_type))
     shape = _shape(item)
@@ -208,13 +208,13 @@ def _constant(item: onnx.ValueInfoProto, value: np.ndarray) -> np.ndarray:
     if not fits:
         raise ModelError(
             f"--constant {item.name} has shape {list(array.shape)}; "
-            f"the model's input is [{_text(shape)}].",
-            hint="Give as many values as the input holds.",
+            f"the model's input is [{_text(shape)}]",
+            hint="give as many values as the input holds",
         )
     cast = array.astype(wanted)
     if not np.array_equal(cast.astype(array.dtype), array, equal_nan=array.dtype.kind == "f"):
         raise ModelError(
-            f"--constant {item.name} does not fit into the input's type, {dtype}.",
-            hint=f"Give values that {dtype} can hold.",
+            f"--constant {item.name} does not fit into the input's type, {dtype}",
+            hint=f"give values that {dtype} can hold",
         )
     return cast

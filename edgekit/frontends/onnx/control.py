@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Refusal
+from edgekit.frontends.onnx.node import RefusedError
+from edgekit.frontends.onnx.operators.common import take_at
 from edgekit.frontends.onnx.values import Value, as_expr, dtype_of, is_known, shape_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def _graph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
     for attribute in node.attribute:
         if attribute.name == name:
             return attribute.g
-    raise Refusal(f"its {name} is missing")
+    raise RefusedError(f"its {name} is missing")
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
@@ -49,11 +50,11 @@ def _if(
     condition = inputs[0]
     if is_known(condition):
         branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-        importer.repaired("Branches whose condition is known were taken when importing.")
+        importer.repaired("branches whose condition is known were taken when importing")
         return importer.run_graph(_graph(node, branch), (), scope, opsets)
     taken = importer.run_graph(_graph(node, "then_branch"), (), scope, opsets)
     other = importer.run_graph(_graph(node, "else_branch"), (), scope, opsets)
-    importer.repaired("Branches decided on the device are both computed, and one is selected.")
+    importer.repaired("branches decided on the device are both computed, and one is selected")
     flag = importer.settle(relax.op.reshape(as_expr(condition), ()))
     return [importer.settle(_select(flag, a, b)) for a, b in zip(taken, other, strict=True)]
 
@@ -61,9 +62,9 @@ def _if(
 def _select(flag: Value, taken: Value, other: Value) -> Value:
     for value in (taken, other):
         if value is None or isinstance(value, tuple):
-            raise Refusal("its branches are decided on the device and yield sequences or optionals")
+            raise RefusedError("its branches, decided on the device, yield sequences or optionals")
     if shape_of(taken) != shape_of(other) or dtype_of(taken) != dtype_of(other):
-        raise Refusal(
+        raise RefusedError(
             "its branches are decided on the device and yield different shapes: "
             f"{list(shape_of(taken))} and {list(shape_of(other))}"
         )
@@ -90,7 +91,7 @@ def _loop(
         for values, result in zip(collected, results[1 + len(carried) :], strict=True):
             values.append(result)
         iteration += 1
-    importer.repaired("Loops were written out, iteration by iteration.")
+    importer.repaired("loops were written out, iteration by iteration")
     return [*carried, *(importer.settle(_stack(values, 0)) for values in collected)]
 
 
@@ -98,7 +99,7 @@ def _scan(
     importer: Importer, node: onnx.NodeProto, inputs: Sequence[Value], scope: Scope, opsets: Opsets
 ) -> list[Value]:
     if opsets[""] < 9:
-        raise Refusal("Scan before opset 9 has a batch axis that is not supported")
+        raise RefusedError("Scan before opset 9 has a batch axis that is not supported")
     body = _graph(node, "body")
     scanned = int(_attribute(node, "num_scan_inputs", 0))
     states = list(inputs[: len(inputs) - scanned])
@@ -122,7 +123,7 @@ def _scan(
             collected, results[len(states) :], out_reversed, strict=True
         ):
             values.insert(0 if backwards else len(values), result)
-    importer.repaired("Loops were written out, iteration by iteration.")
+    importer.repaired("loops were written out, iteration by iteration")
     stacked = [_stack(values, axis) for values, axis in zip(collected, out_axes, strict=True)]
     return [*states, *(importer.settle(value) for value in stacked)]
 
@@ -130,18 +131,18 @@ def _scan(
 def _take(value: Value, index: int, axis: int) -> Value:
     if is_known(value):
         return np.take(value, index, axis=axis)
-    return relax.op.take(value, relax.const(index, "int64"), axis=axis)
+    return take_at(value, relax.const(index, "int64"), axis=axis)
 
 
 def _stack(values: Sequence[Value], axis: int) -> Value:
     if not values:
-        raise Refusal("it runs no iteration, so the shape of what it collects is unknown")
+        raise RefusedError("it runs no iteration, so the shape of what it collects is unknown")
     if any(value is None or isinstance(value, tuple) for value in values):
-        raise Refusal("it collects sequences or optionals")
+        raise RefusedError("it collects sequences or optionals")
     if all(is_known(value) for value in values):
         return np.stack(values, axis=axis)
     if len({shape_of(value) for value in values}) != 1:
-        raise Refusal("what it collects changes shape from one iteration to the next")
+        raise RefusedError("what it collects changes shape from one iteration to the next")
     return relax.op.concat(
         [relax.op.expand_dims(as_expr(value), axis) for value in values], axis=axis
     )
@@ -149,16 +150,16 @@ def _stack(values: Sequence[Value], axis: int) -> Value:
 
 def _known_scalar(value: Value, what: str) -> int:
     if not is_known(value):
-        raise Refusal(
+        raise RefusedError(
             f"its {what} is computed on the device",
-            "If a model input decides it, bind that one with --constant NAME=VALUE.",
+            "if a model input decides it, bind that one with --constant NAME=VALUE",
         )
     return int(value.reshape(-1)[0])
 
 
 def _check_length(iteration: int, body: onnx.GraphProto) -> None:
     if iteration * max(1, len(body.node)) > LONGEST_LOOP:
-        raise Refusal(f"written out, it is longer than {LONGEST_LOOP} nodes")
+        raise RefusedError(f"written out, it is longer than {LONGEST_LOOP} nodes")
 
 
 CONTROL: Mapping[str, ControlConverter] = {"If": _if, "Loop": _loop, "Scan": _scan}

@@ -17,30 +17,28 @@ OLDEST_IR_VERSION = 3
 def read_structure(path: Path) -> onnx.ModelProto:
     """The model without its external weights; `ModelError` where it is no ONNX model."""
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     data = _read_bytes(path)
     if not data:
-        raise ModelError(f"{path.name} is empty.", hint="Export the model again.")
+        raise ModelError(f"{path.name} is empty", hint="export the model again")
     try:
         model = onnx.ModelProto.FromString(data)
     except DecodeError as error:
         raise _unreadable(path, data) from error
     if not model.ir_version or not model.HasField("graph"):
         raise ModelError(
-            f"{path.name} holds no ONNX graph.",
-            hint="Check that the file is a model, and not a tensor or a training checkpoint.",
+            f"{path.name} holds no ONNX graph",
+            hint="check that the file is a model, and not a tensor or a training checkpoint",
         )
     if model.ir_version < OLDEST_IR_VERSION:
         raise ModelError(
             f"{path.name} has ONNX IR version {model.ir_version}; "
-            f"the oldest that can be read is {OLDEST_IR_VERSION}.",
-            hint="Convert it with onnx.version_converter, or export it again.",
+            f"the oldest that can be read is {OLDEST_IR_VERSION}",
+            hint="convert it with onnx.version_converter, or export it again",
         )
     if not model.graph.output:
-        raise ModelError(
-            f"{path.name} has a graph without outputs.", hint="Export the model again."
-        )
+        raise ModelError(f"{path.name} has a graph without outputs", hint="export the model again")
     return model
 
 
@@ -56,8 +54,8 @@ def read_model(path: Path) -> onnx.ModelProto:
         load_external_data_for_model(model, str(path.parent))
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         raise ModelError(
-            f"The external weights of {path.name} can't be read.",
-            hint="Copy the model again together with its weight files.",
+            f"the external weights of {path.name} can't be read",
+            hint="copy the model again together with its weight files",
             details=(str(error).splitlines()[0],),
         ) from error
     return model
@@ -74,13 +72,13 @@ def external_files(path: Path, model: onnx.ModelProto) -> tuple[Path, ...]:
         target = (root / location).resolve()
         if not target.is_relative_to(root):
             raise ModelError(
-                f"{path.name} keeps weights in {location!r}, outside its own folder.",
-                hint="Only weight files beside the model are read.",
+                f"{path.name} keeps weights in {location!r}, outside its own folder",
+                hint="only weight files beside the model are read",
             )
         if not target.is_file():
             raise ModelError(
-                f"{path.name} needs the weight file {location!r}, which is missing.",
-                hint=f"Copy {location} into {path.parent}.",
+                f"{path.name} needs the weight file {location!r}, which is missing",
+                hint=f"copy {location} into {path.parent}",
             )
         found[location] = target
     return tuple(found[name] for name in sorted(found))
@@ -122,8 +120,8 @@ def _external_location(tensor: onnx.TensorProto) -> str | None:
         if entry.key == "location":
             return str(entry.value)
     raise ModelError(
-        f"Tensor {tensor.name!r} is said to be stored outside the model, but not where.",
-        hint="Export the model again.",
+        f"tensor {tensor.name!r} is said to be stored outside the model, but not where",
+        hint="export the model again",
     )
 
 
@@ -131,24 +129,24 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise ModelError(f"There is no file {path}.", hint="Check the path.") from error
+        raise ModelError(f"there is no file {path}", hint="check the path") from error
     except IsADirectoryError as error:
-        raise ModelError(f"{path} is a folder.", hint="Name the .onnx file in it.") from error
+        raise ModelError(f"{path} is a folder", hint="name the .onnx file in it") from error
     except OSError as error:
         raise StorageError(
-            f"{path} can't be read: {error.strerror}.", hint="Check its permissions."
+            f"{path} can't be read: {error.strerror}", hint="check its permissions"
         ) from error
 
 
 def _unreadable(path: Path, data: bytes) -> ModelError:
     if _looks_like_text(data):
         return ModelError(
-            f"{path.name} is a text file, not an ONNX model.",
-            hint="A few hundred bytes of text is often a Git LFS pointer: run `git lfs pull`.",
+            f"{path.name} is a text file, not an ONNX model",
+            hint="a few hundred bytes of text is often a Git LFS pointer: run `git lfs pull`",
         )
     return ModelError(
-        f"{path.name} is damaged or cut off: it is not a readable ONNX model.",
-        hint="Copy or download it again and compare its size.",
+        f"{path.name} is damaged or cut off: it is not a readable ONNX model",
+        hint="copy or download it again and compare its size",
     )
 
 

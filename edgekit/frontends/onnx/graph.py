@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
@@ -90,8 +90,8 @@ def in_order(nodes: Sequence[onnx.NodeProto]) -> tuple[list[onnx.NodeProto], boo
             waiting = [earlier for earlier in sorted(before[index]) if not state.get(earlier)]
             if any(earlier in state for earlier in waiting):
                 raise ModelError(
-                    f"The graph has a cycle through node {label(nodes[index])!r}.",
-                    hint="Export the model again.",
+                    f"the graph has a cycle through node {label(nodes[index])!r}",
+                    hint="export the model again",
                 )
             stack.extend(reversed(waiting))
     return ordered, True
@@ -107,12 +107,3 @@ def needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx
             kept.append(node)
     kept.reverse()
     return kept
-
-
-def readers(nodes: Iterable[onnx.NodeProto]) -> Mapping[str, int]:
-    """How often each name is read."""
-    counts: dict[str, int] = {}
-    for node in nodes:
-        for name in reads(node):
-            counts[name] = counts.get(name, 0) + 1
-    return counts

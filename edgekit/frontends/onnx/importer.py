@@ -19,11 +19,11 @@ from tvm import relax
 
 from edgekit.errors import EdgekitError, ModelError, UnsupportedModelError
 from edgekit.frontends.onnx import bodies, control, folding
+from edgekit.frontends.onnx.binding import DEVICE_DTYPES
 from edgekit.frontends.onnx.graph import domain_of, in_order, label, needed, subgraphs
-from edgekit.frontends.onnx.node import Converter, Node, NotKnown, Refusal
+from edgekit.frontends.onnx.node import Converter, Node, NotKnownError, RefusedError
 from edgekit.frontends.onnx.operators import CONVERTERS
 from edgekit.frontends.onnx.values import (
-    DEVICE_DTYPES,
     Value,
     dtype_of,
     is_known,
@@ -41,6 +41,8 @@ class Importer:
     functions: Functions
     on_node: Callable[[onnx.NodeProto], None]
     repairs: list[str] = field(default_factory=list)
+    folded: int = 0
+    """Nodes that were computed when importing."""
     depth: int = 0
 
     def repaired(self, sentence: str) -> None:
@@ -70,13 +72,13 @@ class Importer:
     ) -> list[Value]:
         ordered, moved = in_order(nodes)
         if moved:
-            self.repaired("The nodes were put in an order in which each follows its inputs.")
+            self.repaired("the nodes were put in an order in which each follows its inputs")
         for node in needed(ordered, outputs):
             self.run_node(node, scope, opsets)
         missing = [name for name in outputs if name not in scope]
         if missing:
             raise ModelError(
-                f"Nothing computes the graph output {missing[0]!r}.", hint="Export the model again."
+                f"nothing computes the graph output {missing[0]!r}", hint="export the model again"
             )
         return [scope[name] for name in outputs]
 
@@ -88,21 +90,21 @@ class Importer:
             self.on_node(node)
         try:
             results = self._convert(node, scope, opsets)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             raise refused(node, refusal.reason, refusal.hint) from refusal
-        except NotKnown as unknown:
+        except NotKnownError as unknown:
             raise refused(
                 node,
                 f"its input {node.input[unknown.position]!r} has to be known when the model is "
                 "compiled, and is computed on the device",
-                "If a model input decides it, bind that one with --constant NAME=VALUE.",
+                "if a model input decides it, bind that one with --constant NAME=VALUE",
             ) from unknown
         except EdgekitError:
             raise
         except Exception as error:
             raise UnsupportedModelError(
-                f"{node.op_type} (node {label(node)!r}) can't be compiled.",
-                hint="Report this model: edgekit should have said why.",
+                f"{node.op_type} (node {label(node)!r}) can't be compiled",
+                hint="report this model: edgekit should have said why",
                 details=(f"{type(error).__name__}: {first_line(error)}",),
             ) from error
         finally:
@@ -118,20 +120,22 @@ class Importer:
         inputs = tuple(self._look_up(name, node, scope) for name in node.input)
         function = self.functions.get((domain, operator))
         if function is not None:
-            self.repaired("Functions of the model were written out where they are called.")
+            self.repaired("functions of the model were written out where they are called")
             return self._run_body(node, bodies.body_from(function, node), inputs, opsets)
         if domain == "" and operator in control.CONTROL:
             return control.CONTROL[operator](self, node, inputs, scope, opsets)
         if not list(subgraphs(node)) and all(v is None or is_known(v) for v in inputs):
             folded = folding.fold(node, inputs, opsets)
             if folded is not None:
+                self.folded += node.op_type != "Constant"
                 return list(folded)
         converter = CONVERTERS.get((domain, operator))
         if converter is not None:
             return self._run_converter(converter, node, inputs, opsets[domain])
         body = bodies.body_of(node, opsets.get(domain, 1), [type_proto(v) for v in inputs])
         if body is None:
-            raise Refusal("edgekit has no way to compile this operator")
+            raise RefusedError("edgekit has no way to compile this operator")
+        self.repaired(f"{operator} was written out in simpler operators, as ONNX defines it")
         return self._run_body(node, body, inputs, opsets)
 
     def _look_up(self, name: str, node: onnx.NodeProto, scope: Mapping[str, Value]) -> Value:
@@ -139,8 +143,8 @@ class Importer:
             return None
         if name not in scope:
             raise ModelError(
-                f"Node {label(node)!r} reads {name!r}, which nothing computes.",
-                hint="Export the model again.",
+                f"node {label(node)!r} reads {name!r}, which nothing computes",
+                hint="export the model again",
             )
         return scope[name]
 
@@ -155,6 +159,7 @@ class Importer:
             outputs=tuple(node.output),
             attributes=attributes_of(node),
             block=self.block,
+            repaired=self.repaired,
         )
         results = converter(view)
         if not isinstance(results, list):
@@ -172,9 +177,9 @@ class Importer:
         try:
             shape_of(value)
         except (AttributeError, TypeError) as error:
-            raise Refusal("the size of its output depends on the data") from error
+            raise RefusedError("the size of its output depends on the data") from error
         if dtype_of(value) not in DEVICE_DTYPES:
-            raise Refusal(f"it computes in {dtype_of(value)}, which devices don't run")
+            raise RefusedError(f"it computes in {dtype_of(value)}, which devices don't run")
         return value
 
     def _run_body(
@@ -201,7 +206,7 @@ class Importer:
 
 def refused(node: onnx.NodeProto, reason: str, hint: str | None) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{node.op_type} (node {label(node)!r}) can't be compiled: {reason}.", hint=hint
+        f"{node.op_type} (node {label(node)!r}) can't be compiled: {reason}", hint=hint
     )
 
 
@@ -215,8 +220,8 @@ def to_array(tensor: onnx.TensorProto) -> np.ndarray:
         return np.asarray(numpy_helper.to_array(tensor))
     except (ValueError, TypeError) as error:
         raise ModelError(
-            f"The values of tensor {tensor.name!r} don't fit its shape or type.",
-            hint="The file is damaged: copy or export the model again.",
+            f"the values of tensor {tensor.name!r} don't fit its shape or type",
+            hint="the file is damaged: copy or export the model again",
             details=(first_line(error),),
         ) from error
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import onnx
 from tvm import relax
@@ -36,6 +37,8 @@ def load_model(source: ModelSource, events: Events) -> Model:
         )
         module, outputs = _import_graph(importer, proto, bound)
         stage.result = f"{len(proto.graph.node)} nodes"
+    if importer.folded:
+        importer.repaired(f"{importer.folded} nodes with known inputs were computed when importing")
     return Model(source, module, bound.inputs, outputs, tuple(importer.repairs))
 
 
@@ -50,10 +53,10 @@ def _refuse_unsupported(proto: onnx.ModelProto, bound: Bound) -> None:
     if not found:
         return
     first, others = found[0], len(found) - 1
-    more = f" {others} more operator{'s' if others > 1 else ''} can't be compiled either."
+    more = f"; {others} other operator{'s' if others > 1 else ''} can't be either"
     times = f", used {first.count} times" if first.count > 1 else ""
     raise UnsupportedModelError(
-        f"{first.name} (node {first.node!r}{times}) can't be compiled: {first.reason}."
+        f"{first.name} (node {first.node!r}{times}) can't be compiled: {first.reason}"
         + (more if others else ""),
         hint=first.hint,
         details=tuple(
@@ -77,7 +80,7 @@ def _import_graph(
     )
     output_names = [item.name for item in proto.graph.output]
     with block.function("main", params=variables):
-        with block.dataflow():
+        with _closed_on_failure(block), block.dataflow():
             values = importer.run_graph(proto.graph, (), scope, opsets_of(proto))
             outputs = tuple(map(_output_spec, output_names, values))
             results = [as_expr(value) for value in values]
@@ -87,13 +90,24 @@ def _import_graph(
     return module, outputs
 
 
+@contextmanager
+def _closed_on_failure(block: relax.BlockBuilder) -> Iterator[None]:
+    """TVM writes a warning to the terminal about every builder that is left with a block open."""
+    try:
+        yield
+    except BaseException:
+        block._end_block()
+        block.end_scope()
+        raise
+
+
 def _output_spec(name: str, value: Value) -> TensorSpec:
     if value is None or isinstance(value, tuple):
         raise UnsupportedModelError(
-            f"Output {name!r} is a sequence or an optional; a device returns only tensors.",
-            hint="Export the model with tensor outputs.",
+            f"output {name!r} is a sequence or an optional; a device returns only tensors",
+            hint="export the model with tensor outputs",
         )
-    check_element_type("Output", name, dtype_of(value))
+    check_element_type("output", name, dtype_of(value))
     return TensorSpec(name, dtype_of(value), shape_of(value))
 
 

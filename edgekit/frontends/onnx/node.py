@@ -12,7 +12,7 @@ from tvm import relax
 from edgekit.frontends.onnx.values import Expr, Tensor, Value, as_expr, dtype_of, shape_of
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """Why this node can't be compiled, and what would help."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
@@ -21,7 +21,7 @@ class Refusal(Exception):
         self.hint = hint
 
 
-class NotKnown(Exception):
+class NotKnownError(Exception):
     """An input has to be known when the model is imported, and is not."""
 
     def __init__(self, position: int) -> None:
@@ -42,6 +42,8 @@ class Node:
     """Names; an empty one is an output that nobody asked for."""
     attributes: Mapping[str, Any]
     block: relax.BlockBuilder
+    repaired: Callable[[str], None]
+    """Takes a sentence about what the converter mends."""
 
     def has(self, position: int) -> bool:
         return position < len(self.inputs) and self.inputs[position] is not None
@@ -52,16 +54,16 @@ class Node:
     def expr(self, position: int) -> Expr:
         """The input as a Relax expression."""
         if not self.has(position):
-            raise Refusal(f"input {position} is missing")
+            raise RefusedError(f"input {position} is missing")
         return as_expr(self.inputs[position])
 
     def known(self, position: int) -> np.ndarray:
         """The input's value, which must be known when the model is imported."""
         value = self.value(position)
         if value is None:
-            raise Refusal(f"input {position} is missing")
+            raise RefusedError(f"input {position} is missing")
         if not isinstance(value, np.ndarray):
-            raise NotKnown(position)
+            raise NotKnownError(position)
         return value
 
     def known_or(self, position: int, default: Any) -> Any:

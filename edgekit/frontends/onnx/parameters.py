@@ -92,10 +92,12 @@ class OpenParameter:
     """Whether it is data, so that binding it to a value makes little sense."""
 
 
-def open_parameters(graph: onnx.GraphProto, inputs: Iterable[str]) -> tuple[OpenParameter, ...]:
-    """The parameters in a graph that depend on the given inputs."""
+def open_parameters(
+    nodes: Iterable[onnx.NodeProto], inputs: Iterable[str]
+) -> tuple[OpenParameter, ...]:
+    """The parameters of ordered nodes that depend on the given inputs."""
     origins = {name: frozenset({name}) for name in inputs}
-    return tuple(_open_in(graph.node, origins, frozenset(origins)))
+    return tuple(_open_in(nodes, origins, frozenset(origins)))
 
 
 def _open_in(

@@ -12,9 +12,16 @@ from edgekit.frontends.onnx import bodies
 from edgekit.frontends.onnx.binding import declared, true_inputs
 from edgekit.frontends.onnx.control import CONTROL
 from edgekit.frontends.onnx.files import read_structure, tensors
-from edgekit.frontends.onnx.graph import all_nodes, domain_of, label, opsets_of
+from edgekit.frontends.onnx.graph import (
+    all_nodes,
+    domain_of,
+    in_order,
+    label,
+    needed,
+    opsets_of,
+)
 from edgekit.frontends.onnx.operators import CONVERTERS, REFUSED
-from edgekit.frontends.onnx.parameters import OpenParameter, open_parameters
+from edgekit.frontends.onnx.parameters import DATA_DEPENDENT, OpenParameter, open_parameters
 from edgekit.model import ModelScan, ModelSource, OperatorCount, UnsupportedOperator
 
 
@@ -52,19 +59,23 @@ def scan_model(source: ModelSource) -> ModelScan:
 
 
 def unsupported_operators(proto: onnx.ModelProto, inputs: Sequence[str]) -> tuple[Unsupported, ...]:
-    """Operators without a way to compile them, and those whose parameters are model inputs."""
+    """Operators without a way to compile them, and those whose parameters are model inputs.
+
+    Only of nodes that the outputs depend on: the others are never imported.
+    """
     opsets = opsets_of(proto)
     functions = {(domain_of(function), function.name) for function in proto.functions}
-    bodies_nodes = [node for function in proto.functions for node in function.node]
+    live = needed(in_order(proto.graph.node)[0], [item.name for item in proto.graph.output])
+    inner = [node for function in proto.functions for node in function.node]
     missing: dict[str, Unsupported] = {}
-    for node in all_nodes([*proto.graph.node, *bodies_nodes]):
+    for node in all_nodes([*live, *inner]):
         key = (domain_of(node), node.op_type)
         if key in functions or is_supported(*key, opsets):
             continue
         name = _display_name(node)
         earlier = missing.get(name)
         reason, hint = REFUSED.get(
-            key, ("edgekit has no way to compile this operator", "Export the model without it.")
+            key, ("edgekit has no way to compile this operator", "export the model without it")
         )
         missing[name] = Unsupported(
             name,
@@ -73,13 +84,15 @@ def unsupported_operators(proto: onnx.ModelProto, inputs: Sequence[str]) -> tupl
             earlier.count + 1 if earlier else 1,
             hint,
         )
-    return (*missing.values(), *_open(open_parameters(proto.graph, inputs)))
+    return (*missing.values(), *_open(open_parameters(live, inputs)))
 
 
 def is_supported(domain: str, operator: str, opsets: dict[str, int]) -> bool:
     if (domain, operator) in REFUSED:
         return False
-    if (domain, operator) in CONVERTERS or (domain == "" and operator in CONTROL):
+    if domain == "" and (operator in CONTROL or operator in DATA_DEPENDENT):
+        return True
+    if (domain, operator) in CONVERTERS:
         return True
     return bodies.has_body(operator, domain, opsets.get(domain, 1))
 
@@ -103,7 +116,7 @@ def _why_open(item: OpenParameter, count: int) -> tuple[str, int, str]:
         return (
             "the size of its output depends on the data, and every size is fixed at build time",
             count,
-            "Export the model without it, and do this step on the model's outputs.",
+            "export the model without it, and do this step on the model's outputs",
         )
     computed = "is" if item.direct else "is computed from"
     options = " ".join(f"--constant {name}=VALUE" for name in item.inputs)
@@ -111,7 +124,7 @@ def _why_open(item: OpenParameter, count: int) -> tuple[str, int, str]:
         f"its input {item.position} decides shapes, so it has to be known when the model is "
         f"compiled, and it {computed} the model input {names}",
         count,
-        f"Bind it to a value: {options}",
+        f"bind it to a value: {options}",
     )
 
 

@@ -18,14 +18,7 @@ Tensor: TypeAlias = np.ndarray | Expr
 Value: TypeAlias = Any
 """`Tensor`, a tuple of values (a sequence), or None (an input left out)."""
 
-SMALL_FLOATS = frozenset(
-    name for name in dir(ml_dtypes) if name.startswith(("float8_", "float6_", "float4_"))
-)
 FLOATS = frozenset({"float16", "float32", "float64", "bfloat16"})
-DEVICE_DTYPES = FLOATS | {
-    "bool",
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-}
 
 
 def is_known(value: Value) -> bool:

@@ -53,5 +53,7 @@ def build_module(file: TfliteFile, shapes: Mapping[int, tuple[int, ...]]) -> Bui
         relax.transform.CanonicalizeBindings()(builder.get())
     )
     return BuiltModule(
-        module.with_attr(ARITHMETIC, LITERT), tuple(static_shape(output) for output in outputs), tuple(converter.repairs)
+        module.with_attr(ARITHMETIC, LITERT),
+        tuple(static_shape(output) for output in outputs),
+        tuple(converter.repairs),
     )

@@ -2,7 +2,8 @@
 
 TVM's class is subclassed, never patched. Its methods ask four questions of `self` (a tensor's
 value, expression, shape, quantisation); answering those from a checked `TfliteFile` mends most of
-what goes wrong. The operators that need more are in `layers.py` and `pooling.py`.
+what goes wrong. The operators that need more are in `layers.py`, `moves.py`, `pooling.py` and
+`transposed.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tvm.relax.frontend.tflite.tflite_frontend import (
 
 from edgekit.arrays import Array
 from edgekit.errors import EdgekitError, UnsupportedModelError
-from edgekit.frontends.tflite import layers, pooling, shapes
+from edgekit.frontends.tflite import layers, moves, pooling, shapes, transposed
 from edgekit.frontends.tflite.file import TfliteFile, TfliteGraph, TfliteOperator, TfliteTensor
 from edgekit.frontends.tflite.operators import MOVED, place
 from edgekit.tensors import Quantization
@@ -68,6 +69,12 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             AVERAGE_POOL_2D=lambda op: pooling.convert_average_pool(self, op),
             FULLY_CONNECTED=lambda op: layers.convert_fully_connected(self, op),
             SOFTMAX=lambda op: layers.convert_softmax(self, op),
+            BATCH_TO_SPACE_ND=lambda op: moves.convert_batch_to_space(self, op),
+            EXPAND_DIMS=lambda op: moves.convert_expand_dims(self, op),
+            GATHER_ND=lambda op: moves.convert_gather_nd(self, op),
+            RESIZE_NEAREST_NEIGHBOR=lambda op: moves.convert_resize_nearest(self, op),
+            SPACE_TO_BATCH_ND=lambda op: moves.convert_space_to_batch(self, op),
+            TRANSPOSE_CONV=lambda op: transposed.convert_transposed_convolution(self, op),
         )
         self.repairs: list[str] = []
         self._resized = resized

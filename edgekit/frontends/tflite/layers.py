@@ -40,8 +40,8 @@ def convert_fully_connected(converter: Converter, operator: tflite.Operator) -> 
         _transposed(converter, weights),
     )
     if bias is not None:
-        product = relax.op.add(product, _bias(converter, bias, source, weights, units))
-    return _activated(converter, product, target, options.FusedActivationFunction())
+        product = relax.op.add(product, bias_as_float(converter, bias, source, weights, units))
+    return activated(converter, product, target, options.FusedActivationFunction())
 
 
 def _transposed(converter: Converter, weights: TensorWrapper) -> Any:
@@ -57,7 +57,7 @@ def _transposed(converter: Converter, weights: TensorWrapper) -> Any:
     )
 
 
-def _bias(
+def bias_as_float(
     converter: Converter,
     bias: TensorWrapper,
     source: TensorWrapper,
@@ -76,7 +76,7 @@ def _bias(
     return relax.op.dequantize(expression, relax.const(scale), relax.const(0, "int32"), axis=0)
 
 
-def _activated(converter: Converter, product: Any, target: TensorWrapper, activation: int) -> Any:
+def activated(converter: Converter, product: Any, target: TensorWrapper, activation: int) -> Any:
     if not target.qnn_params:
         return converter.convert_fused_activation_function(product, activation)
     return converter.convert_qnn_fused_activation_function(

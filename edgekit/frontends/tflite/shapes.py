@@ -32,6 +32,8 @@ def fold(name: str, operator: tflite.Operator, values: Sequence[Array]) -> Array
     """The operator's value on constants, or None where it is not one that shapes go through."""
     if name not in FOLDS or any(value.size > MAX_FOLDED_ELEMENTS for value in values):
         return None
+    if any(value.dtype.kind != "i" for value in values):  # Arithmetic on data may be fused.
+        return None
     result = FOLDS[name](operator, values)
     return result if result.size <= MAX_FOLDED_ELEMENTS else None
 

@@ -12,6 +12,7 @@ from edgekit.frontends.onnx.operators.elementwise import ELEMENTWISE
 from edgekit.frontends.onnx.operators.indexing import INDEXING
 from edgekit.frontends.onnx.operators.layout import LAYOUT
 from edgekit.frontends.onnx.operators.linear import LINEAR
+from edgekit.frontends.onnx.operators.microsoft import MICROSOFT
 from edgekit.frontends.onnx.operators.normalization import NORMALIZATION
 from edgekit.frontends.onnx.operators.pooling import POOLING
 from edgekit.frontends.onnx.operators.quantization import QUANTIZATION
@@ -41,6 +42,7 @@ FAMILIES: Mapping[str, tuple[Converters, ...]] = {
         VISION,
         REDUCTION,
     ),
+    "com.microsoft": (MICROSOFT,),
 }
 
 CONVERTERS: Mapping[tuple[str, str], Converter] = {

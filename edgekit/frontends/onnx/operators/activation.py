@@ -56,9 +56,12 @@ def _leaky_relu(node: Node) -> Outputs:
 
 
 def _prelu(node: Node) -> Outputs:
+    """With one slope a channel as `relax.nn.prelu`, which backends recognise."""
     value, slope = node.expr(0), node.expr(1)
-    if node.opset < 7 and len(shape_of(slope)) == 1 and len(shape_of(value)) > 2:
-        slope = reshape(slope, (-1,) + (1,) * (len(shape_of(value)) - 2))
+    channels, ones = shape_of(value)[1:2], (1,) * (len(shape_of(value)) - 2)
+    by_axis = shape_of(slope) in ((*channels, *ones), (1, *channels, *ones))
+    if channels and (by_axis or (node.opset < 7 and shape_of(slope) == channels)):
+        return op.nn.prelu(value, node.emit(reshape(slope, channels)), axis=1)
     return op.where(op.less(value, like(0, value)), op.multiply(value, slope), value)
 
 

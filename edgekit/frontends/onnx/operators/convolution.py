@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
 from edgekit.frontends.onnx.operators.common import Converters, cast, reshape, wide
 from edgekit.frontends.onnx.operators.layout import pad
-from edgekit.frontends.onnx.values import Expr, dtype_of, shape_of
+from edgekit.frontends.onnx.values import Expr, as_expr, dtype_of, is_known, shape_of
 
 op = relax.op
 
@@ -68,7 +68,7 @@ def convolve(node: Node, value: Expr, weight: Expr) -> Expr:
     kernel = shape_of(weight)[2:]
     rank = len(kernel)
     if rank not in _CONVOLUTIONS:
-        raise Refusal(f"convolutions over {rank} axes are not supported")
+        raise RefusedError(f"convolutions over {rank} axes are not supported")
     strides, dilations = spatial(node, "strides", rank), spatial(node, "dilations", rank)
     pads = pads_of(node, shape_of(value)[2:], kernel, strides, dilations)
     result = _CONVOLUTIONS[rank](
@@ -91,8 +91,10 @@ def with_bias(node: Node, value: Expr, position: int) -> Expr:
     """Plus a bias along the channels, if the node has one."""
     if not node.has(position):
         return value
-    bias = op.reshape(node.expr(position), (1, -1) + (1,) * (len(shape_of(value)) - 2))
-    return op.add(value, bias)
+    bias, shape = node.value(position), (1, -1) + (1,) * (len(shape_of(value)) - 2)
+    return op.add(
+        value, as_expr(bias.reshape(shape)) if is_known(bias) else op.reshape(bias, shape)
+    )
 
 
 def _conv_transpose(node: Node) -> Outputs:
@@ -101,7 +103,7 @@ def _conv_transpose(node: Node) -> Outputs:
     extents, kernel = shape_of(value)[2:], shape_of(weight)[2:]
     rank, groups = len(kernel), node.get("group", 1)
     if rank not in _TRANSPOSED:
-        raise Refusal(f"convolutions over {rank} axes are not supported")
+        raise RefusedError(f"convolutions over {rank} axes are not supported")
     strides, dilations = spatial(node, "strides", rank), spatial(node, "dilations", rank)
     extra = spatial(node, "output_padding", rank, 0)
     full = [

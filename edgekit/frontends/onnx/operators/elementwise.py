@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax, te, tirx
 
-from edgekit.frontends.onnx.node import Converter, Node, Outputs, Refusal
+from edgekit.frontends.onnx.node import Converter, Node, Outputs, RefusedError
 from edgekit.frontends.onnx.operators.common import Converters, cast, like, reshape, unary, wide
 from edgekit.frontends.onnx.values import (
     Expr,
@@ -156,13 +156,9 @@ def _clip(node: Node) -> Outputs:
     low, high = (
         (node.get("min"), node.get("max")) if node.opset < 11 else (node.value(1), node.value(2))
     )
-    numbers = [_number(bound) for bound in (low, high)]
-    if (
-        is_float(dtype_of(value))
-        and all(isinstance(number, float) for number in numbers)
-        and numbers[0] <= numbers[1]
-    ):
-        return op.clip(value, *numbers)
+    least, most = _number(low), _number(high)
+    if is_float(dtype_of(value)) and least is not None and most is not None and least <= most:
+        return op.clip(value, least, most)
     if low is not None:
         value = op.maximum(value, _bound(low, value))
     if high is not None:
@@ -208,7 +204,7 @@ def _device_dtype(element: int) -> str:
     import onnx
 
     if element == onnx.TensorProto.STRING:
-        raise Refusal("devices don't work with text")
+        raise RefusedError("devices don't work with text")
     return str(onnx.helper.tensor_dtype_to_np_dtype(element))
 
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
-from edgekit.frontends.onnx.operators.common import Converters, cast, like, positive_axis
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
+from edgekit.frontends.onnx.operators.common import Converters, cast, like, positive_axis, take_at
 from edgekit.frontends.onnx.values import Expr, as_expr, constant, dtype_of, is_known, shape_of
 
 op = relax.op
@@ -28,7 +28,7 @@ def wrapped(node: Node, position: int, extent: int) -> Expr:
 
 def _gather(node: Node) -> Outputs:
     axis = positive_axis(node.get("axis", 0), len(node.shape(0)))
-    return op.take(node.expr(0), wrapped(node, 1, node.shape(0)[axis]), axis=axis, mode="clip")
+    return take_at(node.expr(0), wrapped(node, 1, node.shape(0)[axis]), axis=axis)
 
 
 def _gather_elements(node: Node) -> Outputs:
@@ -60,7 +60,7 @@ def _gather_nd(node: Node) -> Outputs:
         each = math.prod(index_shape[batch:-1])
         start = np.repeat(np.arange(batches) * rows, each).reshape(index_shape[:-1])
         flat = op.add(flat, as_expr(start.astype(np.int64)))
-    return op.take(node.emit(data), node.emit(flat), axis=0, mode="clip")
+    return take_at(node.emit(data), node.emit(flat), axis=0)
 
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -105,7 +105,7 @@ def _one_hot(node: Node) -> Outputs:
     classes = np.arange(depth).reshape(tuple(depth if i == axis else 1 for i in range(rank + 1)))
     hot = op.equal(op.expand_dims(inside, axis), as_expr(classes.astype(np.int64)))
     values = node.expr(2)
-    off, on = (op.take(values, constant(i, "int64"), axis=0) for i in (0, 1))
+    off, on = (take_at(values, constant(i, "int64"), axis=0) for i in (0, 1))
     return op.where(hot, on, off)
 
 
@@ -113,8 +113,8 @@ def _compress(node: Node) -> Outputs:
     picked = np.flatnonzero(node.known(1)).astype(np.int64)
     value, axis = node.expr(0), node.get("axis")
     if axis is None:
-        return op.take(op.reshape(value, (-1,)), as_expr(picked), axis=0)
-    return op.take(value, as_expr(picked), axis=positive_axis(axis, len(node.shape(0))))
+        return take_at(op.reshape(value, (-1,)), as_expr(picked), axis=0)
+    return take_at(value, as_expr(picked), axis=positive_axis(axis, len(node.shape(0))))
 
 
 def _tensor_scatter(node: Node) -> Outputs:
@@ -149,7 +149,7 @@ def _max_unpool(node: Node) -> Outputs:
     wanted = node.integers(2) or output
     planes = output[0] * output[1]
     if wanted[:2] != output[:2]:
-        raise Refusal("it changes the batch or the channels")
+        raise RefusedError("it changes the batch or the channels")
     # The indices count in the tensor that was pooled; where a larger one is asked for, they
     # count in a tensor of the natural size, whose corner is the larger one's corner.
     indices = op.reshape(node.expr(1), (-1,))

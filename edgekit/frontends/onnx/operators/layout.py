@@ -7,7 +7,7 @@ import math
 import numpy as np
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
 from edgekit.frontends.onnx.operators.common import (
     Converters,
     broadcast,
@@ -15,8 +15,17 @@ from edgekit.frontends.onnx.operators.common import (
     known_scalar,
     positive_axis,
     reshape,
+    take_at,
 )
-from edgekit.frontends.onnx.values import Expr, Value, as_expr, constant, dtype_of, shape_of
+from edgekit.frontends.onnx.values import (
+    Expr,
+    Value,
+    as_expr,
+    constant,
+    dtype_named,
+    dtype_of,
+    shape_of,
+)
 
 op = relax.op
 
@@ -86,7 +95,7 @@ def _split(node: Node) -> Outputs:
 def split(node: Node, value: Expr, axis: int, sizes: tuple[int, ...]) -> list[Expr]:
     """Pieces of the given sizes along an axis."""
     if sum(sizes) != shape_of(value)[axis] or min(sizes, default=0) < 0:
-        raise Refusal(f"the parts {list(sizes)} don't add up to {shape_of(value)[axis]}")
+        raise RefusedError(f"the parts {list(sizes)} don't add up to {shape_of(value)[axis]}")
     ends = np.cumsum(sizes)
     return [
         node.emit(slice_axes(node, value, {axis: (int(end) - size, int(end), 1)}))
@@ -203,12 +212,24 @@ def pad(
         if mode == "constant":
             value = _pad_constant(node, value, axis, low, high, number)
             continue
-        picked = np.pad(np.arange(shape[axis]), (low, high), mode=_NUMPY_MODES[mode])
-        value = node.emit(op.take(value, as_expr(picked.astype("int64")), axis=axis))
+        picked = _padded_places(shape[axis], low, high, mode)
+        value = node.emit(take_at(value, as_expr(picked), axis=axis))
     return value
 
 
-_NUMPY_MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+def _padded_places(extent: int, low: int, high: int, mode: str) -> np.ndarray:
+    """Where each place of the padded axis takes its value from."""
+    places = np.arange(-low, extent + high)
+    if mode == "edge":
+        return np.clip(places, 0, extent - 1)
+    if mode == "wrap":
+        return places % extent
+    if mode != "reflect":
+        raise RefusedError(f"there is no padding mode {mode!r}")
+    period = max(1, 2 * (extent - 1))
+    turned = np.abs(places) % period
+    mirrored: np.ndarray = np.where(turned > extent - 1, period - turned, turned)
+    return mirrored
 
 
 def _pad_constant(node: Node, value: Expr, axis: int, low: int, high: int, number: float) -> Expr:
@@ -238,7 +259,7 @@ def _constant(node: Node) -> Outputs:
             return value if isinstance(value, np.ndarray) else np.array(value, dtype)
     if "sparse_value" in node.attributes:
         return np.asarray(node.attributes["sparse_value"])
-    raise Refusal("devices don't work with text")
+    raise RefusedError("devices don't work with text")
 
 
 def _constant_of_shape(node: Node) -> Outputs:
@@ -252,7 +273,8 @@ def _eye_like(node: Node) -> Outputs:
 
     element = node.get("dtype")
     dtype = str(onnx.helper.tensor_dtype_to_np_dtype(element)) if element else node.dtype(0)
-    return np.eye(*node.shape(0), k=node.get("k", 0)).astype(dtype)
+    rows, columns = node.shape(0)
+    return np.eye(rows, columns, k=node.get("k", 0)).astype(dtype_named(dtype))
 
 
 def _trilu(node: Node) -> Outputs:

@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax
 
 from edgekit.frontends.onnx.node import Node, Outputs
-from edgekit.frontends.onnx.operators.common import Converters, cast, like, wide
+from edgekit.frontends.onnx.operators.common import Converters, cast, like, take_at, wide
 from edgekit.frontends.onnx.operators.convolution import without_zero_point
 from edgekit.frontends.onnx.values import Expr, as_expr, dtype_of, is_float, is_known, shape_of
 
@@ -108,7 +108,7 @@ def _diagonal(node: Node, value: Expr, labels: list[str]) -> tuple[Expr, list[st
             rest = [shape_of(value)[i] for i in order]
             flat = op.reshape(moved, (extent * extent, *rest))
             picked = as_expr(np.arange(extent, dtype=np.int64) * (extent + 1))
-            value = node.emit(op.take(flat, picked, axis=0))
+            value = node.emit(take_at(flat, picked, axis=0))
             labels = [label, *(labels[i] for i in order)]
     return value, labels
 

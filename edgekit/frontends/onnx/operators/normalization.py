@@ -158,12 +158,12 @@ def _lp_normalization(node: Node) -> Outputs:
 
 def _dropout(node: Node) -> Outputs:
     """Nothing is dropped when a model is used."""
-    from edgekit.frontends.onnx.node import Refusal
+    from edgekit.frontends.onnx.node import RefusedError
 
     training = bool(node.known(2).reshape(-1)[0]) if node.has(2) else False
     ratio = float(node.known(1).reshape(-1)[0]) if node.has(1) else 0.5
     if training and ratio:
-        raise Refusal("it drops elements at random, which only training does")
+        raise RefusedError("it drops elements at random, which only training does")
     mask = np.ones(node.shape(0), bool)
     return [node.value(0), mask]
 

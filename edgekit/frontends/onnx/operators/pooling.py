@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
-from edgekit.frontends.onnx.operators.common import Converters, cast, like, wide
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
+from edgekit.frontends.onnx.operators.common import Converters, cast, like, take_at, wide
 from edgekit.frontends.onnx.operators.convolution import pads_of, spatial
 from edgekit.frontends.onnx.operators.layout import pad
 from edgekit.frontends.onnx.values import Expr, as_expr, dtype_minimum, dtype_of, shape_of
@@ -72,7 +72,7 @@ def window_of(node: Node) -> Window:
     extents, kernel = node.shape(0)[2:], tuple(node.get("kernel_shape"))
     rank = len(kernel)
     if rank not in _MAXIMUM:
-        raise Refusal(f"pooling over {rank} axes is not supported")
+        raise RefusedError(f"pooling over {rank} axes is not supported")
     strides, dilations = spatial(node, "strides", rank), spatial(node, "dilations", rank)
     pads = pads_of(node, extents, kernel, strides, dilations)
     before, after = pads[:rank], pads[rank:]
@@ -114,7 +114,7 @@ def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
     """Every window written out, its largest cell found, and that cell's place looked up."""
     value, dtype = node.expr(0), node.dtype(0)
     rank, lead = len(window.kernel), node.shape(0)[:2]
-    lowest = np.finfo(dtype).min if dtype.startswith("float") else dtype_minimum(dtype)
+    lowest = float(np.finfo(dtype).min) if dtype.startswith("float") else dtype_minimum(dtype)
     padding = window.padding
     padded = pad(node, value, [0, 0, *padding[:rank]], [0, 0, *padding[rank:]], number=lowest)
     sides = shape_of(padded)[2:]
@@ -125,7 +125,7 @@ def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
     count, size = inner.shape
     flat = op.reshape(padded, (*lead, math.prod(sides)))
     windows = op.reshape(
-        op.take(flat, as_expr(inner.reshape(-1).astype(np.int64)), axis=2),
+        take_at(flat, as_expr(inner.reshape(-1).astype(np.int64)), axis=2),
         (*lead, count, size),
     )
     windows = node.emit(windows)
@@ -138,7 +138,7 @@ def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
     chosen = op.add(
         op.reshape(best, (*lead, count)), as_expr(np.arange(count, dtype=np.int64) * size)
     )
-    index = op.take(as_expr(places.reshape(-1)), node.emit(chosen), axis=0)
+    index = take_at(as_expr(places.reshape(-1)), node.emit(chosen), axis=0)
     planes = np.arange(math.prod(lead), dtype=np.int64).reshape(*lead, 1)
     index = op.add(index, as_expr(planes * math.prod(window.extents)))
     return [node.emit(largest), node.emit(op.reshape(index, (*lead, *window.output)))]

@@ -9,8 +9,14 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
-from edgekit.frontends.onnx.operators.common import Converters, cast, positive_axis, reshape
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
+from edgekit.frontends.onnx.operators.common import (
+    Converters,
+    cast,
+    positive_axis,
+    reshape,
+    take_at,
+)
 from edgekit.frontends.onnx.operators.convolution import convolve
 from edgekit.frontends.onnx.values import (
     Expr,
@@ -23,6 +29,7 @@ from edgekit.frontends.onnx.values import (
 
 op = relax.op
 RELAX_TYPES = ("int8", "uint8", "int16", "uint16", "int32")
+_AS_PAIRS = "{} was written as dequantize, the float operator and quantize"
 SMALL_INTEGERS = {"int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8"}
 
 
@@ -45,7 +52,7 @@ def _along(node: Node, value: Tensor, shape: tuple[int, ...], axis: int, block: 
     expr = as_expr(widened(value))
     if block:
         repeated = np.arange(shape[axis]) // block
-        return node.emit(op.take(expr, as_expr(repeated.astype(np.int64)), axis=axis))
+        return node.emit(take_at(expr, as_expr(repeated.astype(np.int64)), axis=axis))
     if shape_of(expr) in ((), (1,)):
         return _scalar(node, expr)
     return node.emit(op.reshape(expr, tuple(-1 if i == axis else 1 for i in range(len(shape)))))
@@ -82,7 +89,7 @@ def quantize(
     block: int = 0,
 ) -> Expr:
     if target not in RELAX_TYPES:
-        raise Refusal(f"devices have no {target} to quantise to")
+        raise RefusedError(f"devices have no {target} to quantise to")
     single = shape_of(scale) in ((), (1,))
     if dtype_of(value) == "float32" and not block and is_known(scale) and is_known(zero):
         if single:
@@ -109,7 +116,7 @@ def dequantize(
     expr = as_expr(widened(value))
     source, shape = dtype_of(expr), shape_of(expr)
     if source not in RELAX_TYPES:
-        raise Refusal(f"devices have no {source} to dequantise from")
+        raise RefusedError(f"devices have no {source} to dequantise from")
     if zero is None:
         zero = np.zeros(shape_of(scale), source)
     zero = widened(zero)
@@ -127,6 +134,7 @@ def dequantize(
 
 
 def _qlinear_conv(node: Node) -> Outputs:
+    node.repaired(_AS_PAIRS.format(node.operator))
     value = node.emit(dequantize(node, node.value(0), node.value(1), node.value(2)))
     weight = node.emit(dequantize(node, node.value(3), node.value(4), node.value(5), 0))
     result = node.emit(convolve(node, value, weight))
@@ -148,6 +156,7 @@ def _bias(node: Node, rank: int) -> Expr:
 
 
 def _qlinear_matmul(node: Node) -> Outputs:
+    node.repaired(_AS_PAIRS.format(node.operator))
     left_axis, right_axis = len(node.shape(0)) - 2, len(node.shape(3)) - 1
     left = dequantize(node, node.value(0), node.value(1), node.value(2), left_axis)
     right = dequantize(node, node.value(3), node.value(4), node.value(5), right_axis)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
-from edgekit.frontends.onnx.operators.common import Converters, cast, like
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
+from edgekit.frontends.onnx.operators.common import Converters, cast, like, take_at
 from edgekit.frontends.onnx.operators.layout import split
 from edgekit.frontends.onnx.values import Expr, as_expr, constant, is_known, shape_of
 
@@ -125,7 +125,8 @@ def _recurrent(node: Node) -> Outputs:
         value = node.emit(op.permute_dims(value, [1, 0, 2]))
     length, batch, _ = shape_of(value)
     if length > LONGEST_SEQUENCE:
-        raise Refusal(f"it runs over {length} steps, more than {LONGEST_SEQUENCE}")
+        raise RefusedError(f"it runs over {length} steps, more than {LONGEST_SEQUENCE}")
+    node.repaired(f"{node.operator} was written out step by step")
     hidden = node.shape(2)[2]
     directions = node.shape(1)[0]
     lengths = _lengths(node, length)
@@ -168,7 +169,7 @@ def _run(
     given = node.emit(op.reshape(given, (length, batch, kind.gates * layer.hidden)))
     history: list[Expr] = []
     for step in reversed(range(length)) if backwards else range(length):
-        now = node.emit(op.take(given, constant(step, "int64"), axis=0))
+        now = node.emit(take_at(given, constant(step, "int64"), axis=0))
         after = kind.step(layer, now, state)
         shown = after[0]
         if lengths is not None:
@@ -218,7 +219,7 @@ def _of_direction(node: Node, position: int, number: int, *, transpose: bool) ->
     if is_known(value):
         share = value[number].T if transpose else value[number : number + 1]
         return as_expr(np.ascontiguousarray(share))
-    share = op.take(value, constant(number, "int64"), axis=0)
+    share = take_at(value, constant(number, "int64"), axis=0)
     return node.emit(op.permute_dims(share, [1, 0]) if transpose else op.expand_dims(share, 0))
 
 
@@ -228,7 +229,7 @@ def _initial(
     if not node.has(position):
         return as_expr(np.zeros(shape, node.dtype(0)))
     axis = 1 if batch_first else 0
-    return node.emit(op.take(node.expr(position), constant(number, "int64"), axis=axis))
+    return node.emit(take_at(node.expr(position), constant(number, "int64"), axis=axis))
 
 
 def _function(node: Node, name: str, place: int) -> Function:
@@ -256,7 +257,7 @@ def _function(node: Node, name: str, place: int) -> Function:
         "ThresholdedRelu": lambda v: op.where(op.greater(v, like(alpha, v)), v, like(0, v)),
     }
     if name not in functions:
-        raise Refusal(f"there is no activation function {name!r}")
+        raise RefusedError(f"there is no activation function {name!r}")
     return functions[name]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax, te, tirx
 
-from edgekit.frontends.onnx.node import Converter, Node, Outputs, Refusal
+from edgekit.frontends.onnx.node import Converter, Node, Outputs, RefusedError
 from edgekit.frontends.onnx.operators.common import (
     Converters,
     cast,
@@ -172,7 +172,7 @@ def _cumulative(function: Callable[..., Expr], start: int) -> Converter:
             before = tuple(1 if i == axis else e for i, e in enumerate(shape))
             shifted = op.strided_slice(value, [axis], [0], [shape[axis] - 1])
             value = node.emit(
-                op.concat([op.full(before, like(start, value), dtype), shifted], axis)
+                op.concat([op.broadcast_to(like(start, value), before), shifted], axis)
             )
         result = node.emit(function(value, axis, dtype))
         return op.flip(result, axis) if backwards else result
@@ -185,9 +185,9 @@ def _top_k(node: Node) -> Outputs:
     count = int(node.get("k")) if node.opset < 10 else int(known_scalar(node.known(1)))
     axis = positive_axis(node.get("axis", -1), len(shape_of(value)))
     if dtype_of(value) == "uint64":
-        raise Refusal("TVM has no sort for uint64")
+        raise RefusedError("TVM has no sort for uint64")
     if count > shape_of(value)[axis]:
-        raise Refusal(f"it asks for the {count} largest of {shape_of(value)[axis]}")
+        raise RefusedError(f"it asks for the {count} largest of {shape_of(value)[axis]}")
     result = node.emit(
         op.topk(
             value,

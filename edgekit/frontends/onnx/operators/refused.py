@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 _RANDOM = "it draws random numbers, so its output can't be verified"
 _TEXT = "devices don't work with text"
-_AFTERWARDS = "Export the model without it, and do this step on its outputs."
-_BEFORE = "Export the model without it, and do this step on its inputs."
+_AFTERWARDS = "export the model without it, and do this step on its outputs"
+_BEFORE = "export the model without it, and do this step on its inputs"
 
 REFUSED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("", "Bernoulli"): (_RANDOM, _BEFORE),

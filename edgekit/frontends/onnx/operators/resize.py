@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
-from edgekit.frontends.onnx.operators.common import Converters, cast, positive_axis
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
+from edgekit.frontends.onnx.operators.common import Converters, cast, positive_axis, take_at
 from edgekit.frontends.onnx.operators.sampling import Method, Taps, taps
 from edgekit.frontends.onnx.values import Expr, as_expr, constant, dtype_of, is_float, shape_of
 
@@ -56,13 +56,15 @@ def _axes(node: Node) -> list[Axis]:
     if node.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         given = node.known(1).reshape(-1)
         region = {p: (given[i], given[i + len(places)]) for i, p in enumerate(places)}
+    if any(node.has(i) and not node.known(i).size for i in (1, 2)):
+        node.repaired("empty inputs of Resize were read as left out, as opset 11 writes them")
     if node.has(2) and node.known(2).size:
         scales = np.ones(len(shape))
         scales[places] = node.known(2).reshape(-1)
         return _scaled(shape, scales, region)
     sizes = node.integers(3)
     if not sizes:
-        raise Refusal("it has neither sizes nor scales")
+        raise RefusedError("it has neither sizes nor scales")
     policy = node.get("keep_aspect_ratio_policy", "stretch")
     ratios = [size / shape[place] for size, place in zip(sizes, places, strict=True)]
     result = [
@@ -91,8 +93,6 @@ def resized(
     shape, dtype = shape_of(value), dtype_of(value)
     if 0 in shape or any(axis.output == 0 for axis in axes):
         return op.zeros(tuple(axis.output for axis in axes), dtype)
-    if method.mode == "cubic" and any(axis.output < 1 for axis in axes):
-        raise Refusal("it resizes to nothing")
     if _is_plain(method, shape, axes, dtype):
         return _resize2d(value, method, axes)
     changes = method.mode != "nearest"
@@ -119,7 +119,7 @@ def _apply(node: Node, value: Expr, place: int, wanted: Taps) -> Expr:
     rank, dtype = len(shape_of(value)), dtype_of(value)
     count = wanted.indices.shape[1]
     if count == 1:
-        return op.take(value, as_expr(wanted.indices[:, 0]), axis=place)
+        return take_at(value, as_expr(wanted.indices[:, 0]), axis=place)
     if count > MOST_GATHERED:
         matrix = wanted.matrix(shape_of(value)[place]).T.astype(dtype)
         order = [i for i in range(rank) if i != place] + [place]
@@ -130,7 +130,7 @@ def _apply(node: Node, value: Expr, place: int, wanted: Taps) -> Expr:
     for column in range(count):
         weights = wanted.weights[:, column].astype(dtype)
         shaped = weights.reshape(tuple(-1 if i == place else 1 for i in range(rank)))
-        picked = op.take(value, as_expr(wanted.indices[:, column].copy()), axis=place)
+        picked = take_at(value, as_expr(wanted.indices[:, column].copy()), axis=place)
         term = op.multiply(picked, as_expr(shaped))
         total = term if total is None else op.add(total, term)
     return total

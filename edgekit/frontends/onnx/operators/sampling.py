@@ -82,7 +82,7 @@ def positions(
     coordinates: str, extent: int, output: int, scale: float, region: tuple[float, float]
 ) -> np.ndarray:
     """Where each new place lies along the old axis."""
-    new = np.arange(output, dtype=np.float64)
+    new: np.ndarray = np.arange(output, dtype=np.float64)
     exact = scale * extent
     if coordinates == "align_corners":
         return np.zeros(output) if exact == 1 else new * (extent - 1) / (exact - 1)
@@ -102,13 +102,16 @@ def positions(
 
 
 def _rounded(places: np.ndarray, mode: str) -> np.ndarray:
+    rounded: np.ndarray
     if mode == "floor":
-        return np.floor(places)
-    if mode == "ceil":
-        return np.ceil(places)
-    if mode == "round_prefer_ceil":
-        return np.floor(places + 0.5)
-    return np.ceil(places - 0.5)
+        rounded = np.floor(places)
+    elif mode == "ceil":
+        rounded = np.ceil(places)
+    elif mode == "round_prefer_ceil":
+        rounded = np.floor(places + 0.5)
+    else:
+        rounded = np.ceil(places - 0.5)
+    return rounded
 
 
 def _cubic(distances: np.ndarray, a: float) -> np.ndarray:

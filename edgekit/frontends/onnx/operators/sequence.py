@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
 from edgekit.frontends.onnx.operators.common import Converters, known_scalar, positive_axis, reshape
 from edgekit.frontends.onnx.operators.layout import slice_axes
 from edgekit.frontends.onnx.values import Value, as_expr
@@ -16,7 +16,7 @@ op = relax.op
 def _items(node: Node) -> tuple[Value, ...]:
     value = node.value(0)
     if not isinstance(value, tuple):
-        raise Refusal("its input is not a sequence")
+        raise RefusedError("its input is not a sequence")
     return value
 
 
@@ -73,7 +73,7 @@ def _split(node: Node) -> Outputs:
 
 def _optional_element(node: Node) -> Outputs:
     if node.value(0) is None:
-        raise Refusal("it takes the element of an empty optional")
+        raise RefusedError("it takes the element of an empty optional")
     return node.value(0)
 
 

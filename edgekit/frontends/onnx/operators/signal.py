@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
-from edgekit.frontends.onnx.operators.common import Converters, known_scalar, positive_axis
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
+from edgekit.frontends.onnx.operators.common import Converters, known_scalar, positive_axis, take_at
 from edgekit.frontends.onnx.operators.layout import pad
 from edgekit.frontends.onnx.values import Expr, as_expr, dtype_of, shape_of
 
@@ -35,7 +35,7 @@ def _dft(node: Node) -> Outputs:
 def transform(node: Node, value: Expr, length: int, inverse: bool, onesided: bool) -> Expr:
     """Along the last axis; the axis before it holds the real and the imaginary part."""
     if length > LONGEST:
-        raise Refusal(f"it transforms {length} points, more than {LONGEST}")
+        raise RefusedError(f"it transforms {length} points, more than {LONGEST}")
     half = length // 2 + 1
     points = half if inverse and onesided else length
     rank = len(shape_of(value))
@@ -54,7 +54,7 @@ def transform(node: Node, value: Expr, length: int, inverse: bool, onesided: boo
     dtype = dtype_of(value)
     cosine, sine = (as_expr((m * scale).astype(dtype)) for m in (real, imaginary))
     parts = [
-        node.emit(op.take(value, relax.const([i], "int64"), axis=rank - 2))
+        node.emit(take_at(value, relax.const([i], "int64"), axis=rank - 2))
         for i in range(shape_of(value)[-2])
     ]
     first = op.matmul(parts[0], cosine)
@@ -79,7 +79,7 @@ def _stft(node: Node) -> Outputs:
     count = (length - size) // step + 1
     places = (np.arange(count)[:, None] * step + np.arange(size)).reshape(-1)
     frames = op.reshape(
-        op.take(signal, as_expr(places.astype(np.int64)), axis=1), (batch, count, size, parts)
+        take_at(signal, as_expr(places.astype(np.int64)), axis=1), (batch, count, size, parts)
     )
     frames = node.emit(op.permute_dims(frames, [0, 1, 3, 2]))
     if node.has(2):

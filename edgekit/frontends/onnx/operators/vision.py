@@ -7,8 +7,8 @@ import math
 import numpy as np
 from tvm import relax
 
-from edgekit.frontends.onnx.node import Node, Outputs, Refusal
-from edgekit.frontends.onnx.operators.common import Converters, cast, like
+from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
+from edgekit.frontends.onnx.operators.common import Converters, cast, like, take_at
 from edgekit.frontends.onnx.operators.convolution import spatial
 from edgekit.frontends.onnx.operators.layout import pad
 from edgekit.frontends.onnx.values import Expr, as_expr, dtype_of
@@ -23,7 +23,7 @@ def _grid_sample(node: Node) -> Outputs:
     mode = node.get("mode", "linear")
     mode = _GRID_MODES.get(mode, mode)
     if rank not in (4, 5) or (rank == 5 and mode == "bicubic"):
-        raise Refusal(f"{mode} sampling over {rank - 2} axes is not supported")
+        raise RefusedError(f"{mode} sampling over {rank - 2} axes is not supported")
     return op.image.grid_sample(
         node.expr(0),
         node.emit(op.permute_dims(node.expr(1), [0, rank - 1, *range(1, rank - 1)])),
@@ -36,7 +36,7 @@ def _grid_sample(node: Node) -> Outputs:
 
 def _roi_align(node: Node) -> Outputs:
     if node.get("mode", "avg") != "avg":
-        raise Refusal("TVM's kernel for mode 'max' takes the largest of the wrong things")
+        raise RefusedError("TVM's kernel for mode 'max' takes the largest of the wrong things")
     default = "half_pixel" if node.opset >= 16 else "output_half_pixel"
     half = node.get("coordinate_transformation_mode", default) == "half_pixel"
     regions = node.expr(1)
@@ -91,15 +91,15 @@ LARGEST_DETERMINANT = 4
 def _determinant(node: Node) -> Outputs:
     size = node.shape(0)[-1]
     if size > LARGEST_DETERMINANT:
-        raise Refusal(f"determinants are computed up to {LARGEST_DETERMINANT} rows, not {size}")
+        raise RefusedError(f"determinants go up to {LARGEST_DETERMINANT} rows, not {size}")
     rank = len(node.shape(0))
     cells = [[_cell(node, i, j, rank) for j in range(size)] for i in range(size)]
     return node.emit(_expanded(cells))
 
 
 def _cell(node: Node, row: int, column: int, rank: int) -> Expr:
-    picked = op.take(node.expr(0), relax.const(row, "int64"), axis=rank - 2)
-    return node.emit(op.take(picked, relax.const(column, "int64"), axis=rank - 2))
+    picked = take_at(node.expr(0), relax.const(row, "int64"), axis=rank - 2)
+    return node.emit(take_at(picked, relax.const(column, "int64"), axis=rank - 2))
 
 
 def _expanded(cells: list[list[Expr]]) -> Expr:

@@ -1,0 +1,69 @@
+"""ONNX's own node cases: none wrong, none crashing, and what worked goes on working.
+
+The quick test runs every twelfth case and those that were wrong once; `-m nodes` runs them all.
+`onnx_node_expectations.json` holds the verdict of every case. A case that is right where it was
+expected to be refused fails too: rewrite the file with
+
+    python benchmarks/onnx_nodes.py --expectations tests/integration/onnx_node_expectations.json
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.source import ROOT
+
+EXPECTATIONS = Path(__file__).with_name("onnx_node_expectations.json")
+ENOUGH_RIGHT = 1150
+
+
+def verdicts(folder: Path, *options: str) -> dict[str, str]:
+    """Verdict by case, with the reason where it is neither right nor refused."""
+    out = folder / "verdicts.json"
+    command = [sys.executable, str(ROOT / "benchmarks" / "onnx_nodes.py"), "--jobs", "2"]
+    subprocess.run(
+        [*command, "--no-docs", "--json", str(out), *options],
+        check=False,
+        capture_output=True,
+        cwd=folder,
+    )
+    found = json.loads(out.read_text())
+    return {
+        item["case"]: item["verdict"]
+        if item["verdict"] in ("right", "refused")
+        else f"{item['verdict']}: {item['reason']}"
+        for item in found
+    }
+
+
+def expected() -> dict[str, str]:
+    refused = set(json.loads(EXPECTATIONS.read_text())["refused"])
+    right = set(json.loads(EXPECTATIONS.read_text())["right"])
+    return dict.fromkeys(refused, "refused") | dict.fromkeys(right, "right")
+
+
+def different(found: dict[str, str]) -> dict[str, str]:
+    """Cases that came out otherwise; those that a newer onnx adds may only be right or refused."""
+    known = expected()
+    return {
+        case: f"{verdict}, expected {known.get(case, 'right or refused')}"
+        for case, verdict in found.items()
+        if verdict != known.get(case, verdict if verdict in ("right", "refused") else "")
+    }
+
+
+def test_a_sample_of_the_node_cases_comes_out_as_expected(tmp_path: Path) -> None:
+    found = verdicts(tmp_path, "--sample")
+    assert len(found) > 150
+    assert different(found) == {}
+
+
+@pytest.mark.nodes
+def test_all_node_cases_come_out_as_expected(tmp_path: Path) -> None:
+    found = verdicts(tmp_path)
+    assert different(found) == {}
+    assert list(found.values()).count("right") >= ENOUGH_RIGHT

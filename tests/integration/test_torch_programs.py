@@ -1,0 +1,212 @@
+"""PyTorch programs: imported as they compute, refused where they could run code."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.relax_modules import operators_in
+from support.tflite_models import run_both
+
+from edgekit.errors import ModelError, UnsupportedModelError
+from edgekit.model import ModelSource, import_model, open_model, scan_model
+
+
+class Network(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 8, 3)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.classes = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(self.norm(self.convolution(x)))
+        return self.classes(y.mean((2, 3))), y
+
+
+class Strange(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.svdvals(x)
+
+
+def saved(folder: Path, module: torch.nn.Module, *example: torch.Tensor, **more: Any) -> Path:
+    path = folder / "program.pt2"
+    torch.manual_seed(0)
+    program = torch.export.export(module.eval(), example, **more)
+    torch.export.save(program, path)
+    return path
+
+
+def network(folder: Path, **more: Any) -> Path:
+    torch.manual_seed(0)
+    module = Network()
+    with torch.no_grad():
+        module.norm.running_mean.uniform_(-1, 1)
+        module.norm.running_var.uniform_(0.5, 2)
+    return saved(folder, module, torch.zeros(2, 3, 8, 8), **more)
+
+
+def rewritten(path: Path, change: Callable[[str, bytes], bytes]) -> Path:
+    """The archive with members changed."""
+    target = path.with_name("changed.pt2")
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as out:
+        for name in source.namelist():
+            out.writestr(name, change(name, source.read(name)))
+    return target
+
+
+def with_outline(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    def edit(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        document = json.loads(content)
+        change(document)
+        return json.dumps(document).encode()
+
+    return rewritten(path, edit)
+
+
+def images(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype("float32")
+
+
+def test_a_program_computes_what_pytorch_computes(tmp_path: Path) -> None:
+    found, expected = run_both(open_model(network(tmp_path)), {"x": images(2, 3, 8, 8)})
+    assert list(found) == list(expected)
+    for name, wanted in expected.items():
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_batch_norm_stays_one_operator_for_the_pass_that_folds_it(tmp_path: Path) -> None:
+    assert "nn.batch_norm" in operators_in(import_model(open_model(network(tmp_path))).module)
+
+
+def open_batch(folder: Path) -> Path:
+    return network(folder, dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+
+
+def test_an_open_dimension_is_listed_with_the_option_that_closes_it(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"leaves dimensions open: x \[s\d+, 3, 8, 8\]") as caught:
+        import_model(open_model(open_batch(tmp_path)))
+    assert caught.value.hint == "--shape x=..."
+
+
+def test_a_closed_batch_computes_what_pytorch_computes(tmp_path: Path) -> None:
+    source = open_model(open_batch(tmp_path), {"x": (5, 3, 8, 8)})
+    found, expected = run_both(source, {"x": images(5, 3, 8, 8)})
+    for name, wanted in expected.items():
+        assert found[name].shape[0] == 5
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_only_open_dimensions_can_be_chosen(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be made"):
+        import_model(open_model(open_batch(tmp_path), {"x": (5, 3, 8, 9)}))
+
+
+def test_the_scan_reads_the_outline(tmp_path: Path) -> None:
+    scan = scan_model(open_model(network(tmp_path)))
+    assert {entry.name for entry in scan.operators} >= {"aten.conv2d", "aten.batch_norm"}
+    assert scan.inputs[0].shape == (2, 3, 8, 8)
+    assert scan.parameters == 8 * 27 + 8 + 8 * 4 + 1 + 4 * 8 + 4
+    assert scan.unsupported == ()
+
+
+def test_an_operator_that_tvm_lacks_is_named(tmp_path: Path) -> None:
+    source = open_model(saved(tmp_path, Strange(), torch.zeros(3, 4)))
+    with pytest.raises(UnsupportedModelError, match="svd"):
+        import_model(source)
+    assert "svd" in scan_model(source).unsupported[0].name
+
+
+class Trap:
+    """Unpickling this writes a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.target,))
+
+
+def refused(path: Path) -> ModelError:
+    source = ModelSource(path, "torch", "")
+    with pytest.raises(ModelError) as caught:
+        import_model(source)
+    assert caught.value.hint
+    return caught.value
+
+
+def test_pickled_sample_inputs_do_not_run(tmp_path: Path) -> None:
+    trap = tmp_path / "sprung"
+    archive = tmp_path / "trap.zip"
+    with zipfile.ZipFile(archive, "w") as out:
+        out.writestr("archive/data.pkl", pickle.dumps(Trap(trap), protocol=2))
+        out.writestr("archive/version", "3\n")
+    changed = rewritten(
+        network(tmp_path),
+        lambda name, content: archive.read_bytes() if "sample_inputs" in name else content,
+    )
+    assert "could run any code" in refused(changed).message
+    assert not trap.exists()
+
+
+def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+    def edit(name: str, content: bytes) -> bytes:
+        if not name.endswith("weights_config.json"):
+            return content
+        return content.replace(b'"use_pickle": false', b'"use_pickle": true')
+
+    assert "pickled weights" in refused(rewritten(network(tmp_path), edit)).message
+
+
+@pytest.mark.parametrize("target", ["torch.os.system", "torch.ops.load_library", "os.system"])
+def test_calls_of_anything_but_operators_are_refused(target: str, tmp_path: Path) -> None:
+    def edit(document: dict[str, Any]) -> None:
+        document["graph_module"]["graph"]["nodes"][0]["target"] = target
+
+    assert target in refused(with_outline(network(tmp_path), edit)).message
+
+
+@pytest.mark.parametrize(
+    "expression", ["__import__('os').system('true')", "s0.__class__", "exec('1')", "print(s1)"]
+)
+def test_dimensions_that_are_code_are_refused(expression: str, tmp_path: Path) -> None:
+    def edit(document: dict[str, Any]) -> None:
+        sizes = document["graph_module"]["graph"]["tensor_values"]["x"]["sizes"]
+        sizes[0] = {"as_expr": {"expr_str": expression, "hint": None}}
+
+    assert "dimension written as" in refused(with_outline(network(tmp_path), edit)).message
+
+
+def test_guards_written_as_code_are_refused(tmp_path: Path) -> None:
+    def edit(document: dict[str, Any]) -> None:
+        document["guards_code"] = ["print('hello')"]
+
+    assert "guards" in refused(with_outline(network(tmp_path), edit)).message
+
+
+@pytest.mark.parametrize("content", [b"text", b"PK\x03\x04 cut off", b"\x00" * 100])
+def test_what_is_no_program_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bad.pt2"
+    path.write_bytes(content)
+    assert "not a saved PyTorch program" in refused(path).message
+
+
+def test_a_truncated_program_is_named(tmp_path: Path) -> None:
+    path = network(tmp_path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert "not a saved PyTorch program" in refused(path).message
+
+
+def test_a_state_dict_is_told_apart_from_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pt2"
+    torch.save(Network().state_dict(), path)
+    assert "has to be exported" in str(refused(path).hint)

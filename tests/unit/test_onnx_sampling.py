@@ -1,0 +1,86 @@
+"""Where resized pixels come from, against ONNX's reference implementation."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from edgekit.frontends.onnx.operators.sampling import Method, taps
+
+COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric")
+
+
+def reference(method: Method, values: np.ndarray, output: int) -> np.ndarray:
+    node = helper.make_node(
+        "Resize",
+        ["x", "", "", "sizes"],
+        ["y"],
+        mode=method.mode,
+        coordinate_transformation_mode=method.coordinates,
+        nearest_mode=method.nearest,
+        exclude_outside=int(method.exclude_outside),
+        antialias=int(method.antialias),
+    )
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.DOUBLE, [len(values)]),
+            helper.make_tensor_value_info("sizes", TensorProto.INT64, [1]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.DOUBLE, [output])],
+    )
+    model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 19)])
+    onnx.checker.check_model(model)
+    feeds = {"x": values, "sizes": np.array([output])}
+    result: np.ndarray = ReferenceEvaluator(model).run(None, feeds)[0]
+    return result
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    extent=st.integers(2, 12),
+    output=st.integers(2, 20),
+    mode=st.sampled_from(["nearest", "linear", "cubic"]),
+    coordinates=st.sampled_from([*COORDINATES, "align_corners"]),
+    nearest=st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
+    exclude=st.booleans(),
+    antialias=st.booleans(),
+)
+def test_every_mode_samples_what_the_reference_samples(
+    extent: int,
+    output: int,
+    mode: str,
+    coordinates: str,
+    nearest: str,
+    exclude: bool,
+    antialias: bool,
+) -> None:
+    method = Method(
+        mode,
+        coordinates,
+        nearest,
+        exclude_outside=exclude and mode == "cubic",
+        antialias=antialias and mode != "nearest",
+    )
+    values = np.random.default_rng(extent * 31 + output).standard_normal(extent)
+    found = taps(method, extent, output, output / extent)
+    ours = found.matrix(extent) @ values
+    np.testing.assert_allclose(ours, reference(method, values, output), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_weights_add_up_to_one(mode: str) -> None:
+    found = taps(Method(mode, "half_pixel", antialias=True), 17, 5, 5 / 17)
+    np.testing.assert_allclose(found.weights.sum(axis=1), 1)
+
+
+def test_places_outside_a_cropped_region_take_the_extrapolation_value() -> None:
+    method = Method("linear", "tf_crop_and_resize")
+    found = taps(method, 4, 4, 1.0, (-0.5, 1.5))
+    assert found.outside.tolist() == [True, False, False, True]
