@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from edgekit.errors import UsageError
 from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN, TableReader, show
@@ -83,6 +85,39 @@ def parse_target(text: str) -> Target:
     return Target(host, user, int(port) if port else None)
 
 
+def make_entry(
+    name: str,
+    board: str,
+    target: str,
+    *,
+    key: Path | None = None,
+    proxy: str | None = None,
+    directory: str | None = None,
+    kind: str = "linux",
+) -> DeviceEntry:
+    """A device from what a person says on the command line; UsageError where that can't be."""
+    if not NAME_PATTERN.fullmatch(name) or name == "local":
+        raise UsageError(
+            f"{show(name)} is not the name of a device", hint=f"choose {NAME_EXPECTED}, not local"
+        )
+    if kind == "baremetal":
+        raise UsageError(
+            f"a {board} runs no SSH server: it is a bare-metal board",
+            hint="`edgekit boards` lists the Linux boards",
+        )
+    if directory is not None and not _FOLDER.fullmatch(directory):
+        raise UsageError(
+            f"{show(directory)} can't be edgekit's folder on a device",
+            hint="give an absolute path without spaces",
+        )
+    place = parse_target(target)
+    where = str(key.expanduser().absolute()) if key is not None else None
+    if where is not None and not _PATH.fullmatch(where):
+        raise UsageError(f"{show(where)} can't be a key file", hint="rename it")
+    through = str(parse_target(proxy)) if proxy is not None else None
+    return DeviceEntry(name, board, place.host, place.user, place.port, where, through, directory)
+
+
 def is_user(text: str) -> bool:
     return _USER.fullmatch(text) is not None
 
@@ -114,8 +149,9 @@ def parse_device(reader: TableReader, name: str) -> DeviceEntry:
     return DeviceEntry(name, board, host, user, port, key, proxy, directory, twin)
 
 
-def _checked(reader: TableReader, key: str, fits: object, expected: str) -> str | None:
-    assert callable(fits)
+def _checked(
+    reader: TableReader, key: str, fits: Callable[[str], bool], expected: str
+) -> str | None:
     if not reader.has(key):
         return None
     value = reader.raw(key)

@@ -142,7 +142,14 @@ def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) ->
         (scratch / "requirements.txt").write_text(pins, encoding="ascii")
         run_tool(
             (
-                *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
+                *(
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                ),
                 *("--no-deps", "--only-binary=:all:", "--platform", _PLATFORMS[arch]),
                 *("--python-version", "3.11", "--implementation", "cp", "--require-hashes"),
                 *("-r", "requirements.txt", "-d", "wheels"),

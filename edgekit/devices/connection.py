@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from edgekit.device_entry import DeviceEntry
 from edgekit.devices.forwarding import LocalForward, ReverseForwards
 from edgekit.devices.handshake import Trust, WatchedSocket, log_in
-from edgekit.devices.hostkeys import Ask, KnownHosts
+from edgekit.devices.hostkeys import Ask, KnownHosts, fingerprint_of
 from edgekit.devices.remote_command import Finished, RemoteCommand, guarded
 from edgekit.devices.ssh_config import Hop, route_to
 from edgekit.errors import DeviceError
@@ -46,6 +46,15 @@ class Connection:
         self._behind = ExitStack()
         """What the connection goes through; closed after it."""
         threading.Thread(target=self._watch, name=f"edgekit-watch-{name}", daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return str(self._hop)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the host key."""
+        return fingerprint_of(self._transport.get_remote_server_key())
 
     def run(
         self,
@@ -100,7 +109,7 @@ class Connection:
             raise self.lost() from error
 
     def is_alive(self) -> bool:
-        return self._transport.is_active()
+        return bool(self._transport.is_active())
 
     def lost(self) -> DeviceError:
         """The error for a connection that is not there any more."""

@@ -65,7 +65,7 @@ class ReverseForwards:
 
         with self._registering:
             try:
-                port = self._transport.request_port_forward(
+                port: int = self._transport.request_port_forward(
                     _LOOPBACK, remote_port, self._accepted
                 )
             except SSHException as error:

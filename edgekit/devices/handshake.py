@@ -199,7 +199,9 @@ def _keys(hop: Hop, unreadable: list[str]) -> Iterator[tuple[str, PKey]]:
     seen: set[bytes] = set()
 
     def new(key: PKey) -> bool:
-        return len(seen) < _MOST_KEYS and not (key.asbytes() in seen or seen.add(key.asbytes()))
+        fresh = len(seen) < _MOST_KEYS and key.asbytes() not in seen
+        seen.add(key.asbytes())
+        return fresh
 
     named = list(hop.keys)
     if not hop.only_these_keys:
@@ -240,7 +242,9 @@ def _read_key(path: str, unreadable: list[str]) -> PKey | None:
 def _refused(hop: Hop, offered: list[str], unreadable: list[str], why: str | None) -> DeviceError:
     if why is None:
         why = "no key was there to offer" if not offered else "none of the keys is let in"
-    hint = f"check the user and the key; ssh-copy-id -p {hop.port} {hop.user}@{hop.host} lets one in"
+    hint = (
+        f"check the user and the key; ssh-copy-id -p {hop.port} {hop.user}@{hop.host} lets one in"
+    )
     if unreadable:
         hint = f"{hint}; ssh-add unlocks a key that has a password"
     return DeviceError(

@@ -168,8 +168,7 @@ def _check_glibc(needs: Iterable[ElfNeeds], facts: DeviceFacts, name: str) -> No
             )
         if wanted > facts.glibc:
             raise DeviceError(
-                f"{elf.name} needs glibc {_dotted(wanted)}, and {name} has "
-                f"{_dotted(facts.glibc)}",
+                f"{elf.name} needs glibc {_dotted(wanted)}, and {name} has {_dotted(facts.glibc)}",
                 hint=_OLDER_GLIBC,
             )
 

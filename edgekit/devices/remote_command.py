@@ -80,7 +80,7 @@ class RemoteCommand:
         since = time.monotonic()
         while rest:
             try:
-                sent = self._channel.send(rest[:_BLOCK])  # type: ignore[arg-type]
+                sent = self._channel.send(rest[:_BLOCK])
             except TimeoutError:
                 self._check_silence(since, silence)
                 continue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgekit.device_entry import SSH_PORT, DeviceEntry, Target, is_host, is_user, parse_target
 from edgekit.errors import DeviceError, UsageError
@@ -91,11 +91,12 @@ class _Config:
             proxy_command=command if use_command else None,
         )
 
-    def _lookup(self, host: str) -> dict[str, object] | object:
+    def _lookup(self, host: str) -> Mapping[str, Any]:
         from paramiko.ssh_exception import SSHException
 
         try:
-            return self._config.lookup(host)
+            found: Mapping[str, Any] = self._config.lookup(host)
+            return found
         except (SSHException, ImportError, KeyError, ValueError, OSError) as error:
             raise self._wrong(str(error)) from error
 

@@ -70,7 +70,8 @@ folder=$2 new=$2.new-$$; shift 2
 umask 077
 rm -rf "$new"; mkdir "$new" || exit 1
 while [ $# -gt 1 ]; do
-  ln "objects/$1" "$new/$2" 2>/dev/null || cp -p "objects/$1" "$new/$2" || { rm -rf "$new"; exit 1; }
+  ln "objects/$1" "$new/$2" 2>/dev/null || cp -p "objects/$1" "$new/$2" ||
+    { rm -rf "$new"; exit 1; }
   shift 2
 done
 if [ -d "$folder" ]; then rm -rf "$folder.old-$$"; mv "$folder" "$folder.old-$$"; fi

@@ -72,9 +72,7 @@ class SshServer:
         )
 
     def connect(self, name: str = "desk") -> Connection:
-        return connect(
-            self.entry(name), known_hosts=self.known_hosts, fingerprint=self.fingerprint
-        )
+        return connect(self.entry(name), known_hosts=self.known_hosts, fingerprint=self.fingerprint)
 
     def sessions(self) -> list[int]:
         """The processes that serve connections."""
@@ -114,7 +112,10 @@ def ssh_server(folder: Path, extra: str = "") -> Iterator[SshServer]:
     config.write_text(_CONFIG.format(port=port, folder=folder, home=home, extra=extra))
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            [program, "-D", "-e", "-f", str(config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            [program, "-D", "-e", "-f", str(config)],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
         )
     try:
         _wait_for(process, port, folder / "log")

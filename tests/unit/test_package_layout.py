@@ -20,7 +20,10 @@ MODULES = modules()
 ROOMS: tuple[tuple[str, str], ...] = (
     ("words", "errors events version tensors sizes wording json_text interrupts"),
     ("ground", "arrays files paths toml_source cache metrics tvm_compat"),
-    ("profiles", "instruction_sets cpu profiles new_profile board cross cross.toolchain cross.tools"),
+    (
+        "profiles",
+        "instruction_sets cpu profiles new_profile board cross cross.toolchain cross.tools",
+    ),
     ("values", "preprocess images inputs constants comparison"),
     ("model", "model"),
     ("project", "device_entry project"),
@@ -55,7 +58,19 @@ AT_HOME: dict[str, str] = {
 }
 """Where a package may be imported; anything not listed, wherever it is useful."""
 
-HEAVY = {"tvm", "tvm_ffi", "numpy", "onnx", "onnxruntime", "torch", "tflite", "PIL", "rich", "paramiko", "elftools"}
+HEAVY = {
+    "tvm",
+    "tvm_ffi",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "torch",
+    "tflite",
+    "PIL",
+    "rich",
+    "paramiko",
+    "elftools",
+}
 """What takes too long to import for a command that may need none of it."""
 
 DISTRIBUTIONS = {
