@@ -71,7 +71,9 @@ def scp(place: Place, file: Path, sha256: str) -> None:
 def rsync(place: Place, file: Path, sha256: str) -> None:
     shell = " ".join(["ssh", "-p", str(place.entry.port or 22), *place.ssh_options()])
     target = place.destination(f"/tmp/edgekit-benchmark-{os.getpid()}-rsync")
-    subprocess.run(["rsync", "--whole-file", "--ignore-times", "-e", shell, str(file), target], check=True)
+    subprocess.run(
+        ["rsync", "--whole-file", "--ignore-times", "-e", shell, str(file), target], check=True
+    )
 
 
 def clean(place: Place) -> None:

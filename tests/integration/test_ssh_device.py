@@ -308,7 +308,9 @@ def test_a_glibc_that_is_too_old_and_a_missing_library_are_told(
     with server.connect() as own:
         facts = ask_device(own)
         check_libraries([program], facts, own, frozenset())
-        with pytest.raises(DeviceError, match=r"needy.so needs glibc 2\.[0-9.]+, and desk has 2\.1"):
+        with pytest.raises(
+            DeviceError, match=r"needy.so needs glibc 2\.[0-9.]+, and desk has 2\.1"
+        ):
             check_libraries([program], replace(facts, glibc=(2, 1)), own, frozenset())
         program.write_bytes(program.read_bytes().replace(b"libm.so.6", b"libx.so.6"))
         with pytest.raises(DeviceError, match="desk lacks the library libx.so.6"):
