@@ -13,16 +13,16 @@ from edgekit.cli.input_options import (
     nonfinite_option,
     timeout_option,
 )
-from edgekit.cli.options import bundle_argument, json_option, pass_console
+from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
 from edgekit.console import Console
 from edgekit.errors import UsageError
 from edgekit.wording import size
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchReport
+    from edgekit.bench import BenchSummary
 
 
-@click.command("bench")
+@click.command("bench", cls=Command)
 @bundle_argument
 @click.option(
     "--runs",
@@ -84,7 +84,7 @@ def command(
     console.report(report, lambda: render_bench(console, report))
 
 
-def render_bench(console: Console, report: BenchReport) -> None:
+def render_bench(console: Console, report: BenchSummary) -> None:
     """The table for people; `deploy` shows it too."""
     rows = [
         ("median", report.median),
@@ -97,7 +97,7 @@ def render_bench(console: Console, report: BenchReport) -> None:
     console.fields(
         [
             *((name, f"{value * 1000:.4g} ms") for name, value in rows),
-            ("throughput", f"{report.throughput:.4g} inferences/s"),
+            ("throughput", f"{_per_second(report.throughput)} inferences/s"),
             ("runs", f"{report.runs} after {report.warmup} to warm up"),
             ("threads", report.threads),
             ("memory of the model", _bytes(memory.model_peak)),
@@ -108,6 +108,10 @@ def render_bench(console: Console, report: BenchReport) -> None:
     )
     for note in report.notes:
         console.print(f"note: {note}")
+
+
+def _per_second(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 1000 else f"{rate:.4g}"
 
 
 def _bytes(count: int | None) -> str | None:

@@ -43,6 +43,10 @@ def test_deploy_reports_all_of_it_to_scripts(tmp_path: Path) -> None:
     report, cached = json.loads(first.out), json.loads(again.out)
     assert report["verification"]["passed"] is True
     assert report["bench"]["runs"] >= 10
+    assert "samples" not in report["bench"]
+    assert [output["name"] for output in report["verification"]["outputs"]] == ["features"]
+    assert [sample["tensors"] for sample in report["verification"]["samples"]] == [[]]
+    assert len(first.out.splitlines()) < 300
     assert (report["build"]["from_cache"], cached["build"]["from_cache"]) == (False, True)
 
 

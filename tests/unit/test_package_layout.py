@@ -28,6 +28,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("model", "model"),
     ("project", "device_entry project"),
     ("bundle", "manifest manifest_reader archive bundle reuse samples"),
+    ("twins", "twin twin.*"),
     ("agent", "agent agent.*"),
     ("devices", "devices devices.*"),
     ("passes", "passes passes.*"),
