@@ -37,7 +37,8 @@ _MOST_SAMPLES_AT_ONCE = 32
 _MOST_BYTES_AT_ONCE = 64 << 20
 _SHOWN_LINES = 12
 
-# What was run before has been fetched. The samples arrive as one stream; `head` may read ahead in a pipe, but not in a file.
+# What lies there was run and fetched. The samples arrive as one stream, and are taken apart out of
+# a file: in a pipe, `head` may read ahead.
 _UNPACK = """\
 LC_ALL=C; export LC_ALL
 cd "$1" || exit 1
