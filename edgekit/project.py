@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.device_entry import DeviceEntry, parse_device
 from edgekit.errors import ProjectError, UsageError
 from edgekit.files import storage_errors, write_atomically
 from edgekit.model import MODEL_SUFFIXES, ModelSource, open_model, scan_model
@@ -35,17 +36,11 @@ if TYPE_CHECKING:
 PROJECT_FILE = "edgekit.toml"
 SCHEMA_VERSION = 1
 LARGEST_RANK = 16
+LOCAL = "local"
+"""The name of this machine, as a board and as a device."""
 
 _SHAPE_EXPECTED = f"a list of 1 to {LARGEST_RANK} positive whole numbers"
 _CONSTANT_EXPECTED = "numbers, true or false, lists of them, or the name of a .npy file"
-
-
-@dataclass(frozen=True)
-class DeviceEntry:
-    """A device this project knows: which board it is."""
-
-    name: str
-    board: str
 
 
 @dataclass(frozen=True)
@@ -165,7 +160,7 @@ def _parse(reader: TableReader, path: Path) -> Project:
         shapes=_shapes(reader),
         constants=_constants(reader, path.parent),
         preprocess=_preprocess(reader, path),
-        devices=_devices(reader),
+        devices=parse_devices(reader),
     )
 
 
@@ -217,18 +212,16 @@ def _preprocess(reader: TableReader, path: Path) -> dict[str, Preprocess]:
     return preprocess
 
 
-def _devices(reader: TableReader) -> dict[str, DeviceEntry]:
+def parse_devices(reader: TableReader) -> dict[str, DeviceEntry]:
+    """The tables [devices.NAME]."""
     devices: dict[str, DeviceEntry] = {}
     for table, name, value in _entries(reader, "devices"):
-        if not NAME_PATTERN.fullmatch(name):
-            table.complain(name, f"the name {show(name)}", NAME_EXPECTED)
+        if not NAME_PATTERN.fullmatch(name) or name == LOCAL:
+            table.complain(name, f"the name {show(name)}", f"{NAME_EXPECTED}, other than {LOCAL}")
         elif not isinstance(value, dict):
             table.complain(name, show(value), f"a table [devices.{name}]")
         else:
-            device = table.table(name)
-            board = device.matching("board", NAME_PATTERN, NAME_EXPECTED)
-            device.finish()
-            devices[name] = DeviceEntry(name, board)
+            devices[name] = parse_device(table.table(name), name)
     return devices
 
 

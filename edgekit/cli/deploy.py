@@ -69,16 +69,22 @@ def command(
     from edgekit.build import default_destination
     from edgekit.deploy import deploy
     from edgekit.devices.choice import device_for
+    from edgekit.devices.registry import known_devices
     from edgekit.project import find_project
     from edgekit.request import make_request
     from edgekit.verify import Widening
 
     request = make_request(model, board_name, toolchain_name, shapes, constants)
-    project = find_project(Path.cwd())
-    known = project.devices if project is not None else {}
+    known = known_devices(find_project(Path.cwd()))
     report = deploy(
         request,
-        device_for(request.board, device_name, known, timeout),
+        device_for(
+            request.board,
+            device_name,
+            {name: device.entry for name, device in known.items()},
+            timeout,
+            console.events,
+        ),
         out or default_destination(request),
         widening=Widening(rtol, atol, steps),
         use_cache=not no_cache,

@@ -209,10 +209,14 @@ def _known_toolchains() -> Iterable[str]:
 
 
 def _known_devices() -> Iterable[str]:
+    from edgekit.devices.registry import known_devices
     from edgekit.project import find_project
 
-    project = find_project(Path.cwd())
-    return ("local", *(project.devices if project else ()))
+    return ("local", *known_devices(find_project(Path.cwd())))
+
+
+def _known_remote_devices() -> Iterable[str]:
+    return [name for name in _known_devices() if name != "local"]
 
 
 def is_model_file(path: Path) -> bool:
@@ -235,6 +239,7 @@ def is_bundle(path: Path) -> bool:
 BOARD = _Named("board", _known_boards)
 TOOLCHAIN = _Named("toolchain", _known_toolchains)
 DEVICE = _Named("device", _known_devices)
+REMOTE_DEVICE = _Named("device", _known_remote_devices)
 MODEL_FILE = _FilePath("model", is_model_file)
 BUNDLE_PATH = _FilePath("bundle", is_bundle, otherwise="dir")
 

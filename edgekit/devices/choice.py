@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS, LocalDevice
 from edgekit.errors import DeviceError, UsageError
+from edgekit.events import SILENT, Events
 from edgekit.wording import did_you_mean
 
 if TYPE_CHECKING:
     from edgekit.board import Board
+    from edgekit.device_entry import DeviceEntry
     from edgekit.devices.base import Device
-    from edgekit.project import DeviceEntry
 
 
 def device_for(
@@ -20,22 +21,12 @@ def device_for(
     name: str | None = None,
     devices: Mapping[str, DeviceEntry] | None = None,
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    events: Events = SILENT,
 ) -> Device:
-    """The device to deploy to; `name` is one of `devices`, those that the project knows."""
+    """The device to deploy to: the one that is named, or the first free one of that board."""
     known = devices or {}
     if name is not None and name != "local":
-        if name not in known:
-            raise UsageError(
-                f"there is no device {name!r}",
-                hint=did_you_mean(
-                    name, ("local", *known), "[devices] in edgekit.toml lists them; local is always"
-                ),
-            )
-        if known[name].board != board.name:
-            raise UsageError(
-                f"the device {name!r} is a {known[name].board}, and the build is for {board.name}",
-                hint=f"say --board {known[name].board}",
-            )
+        return _over_ssh(board, _named(board, name, known), timeout)
     if board.kind == "local":
         return LocalDevice(timeout)
     if board.kind == "baremetal":
@@ -43,7 +34,69 @@ def device_for(
             f"{board.name} is a bare-metal board, and this edgekit builds for Linux boards only",
             hint="`edgekit boards` says which is which; local is this machine",
         )
+    if name == "local":
+        raise UsageError(
+            f"local is this machine, and the build is for {board.name}", hint="say --board local"
+        )
+    fitting = [entry for entry in known.values() if entry.board == board.name]
+    if not fitting:
+        raise DeviceError(
+            f"no device is known that is a {board.name}",
+            hint=f"edgekit device add NAME --board {board.name} user@host makes one known; --twin "
+            "takes an emulated one",
+        )
+    entry = fitting[0] if len(fitting) == 1 else _first_free(fitting, events)
+    return _over_ssh(board, entry, timeout)
+
+
+def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceEntry:
+    if name not in known:
+        raise UsageError(
+            f"there is no device {name!r}",
+            hint=did_you_mean(
+                name, ("local", *known), "`edgekit device list` shows them; local is always there"
+            ),
+        )
+    if known[name].board != board.name:
+        raise UsageError(
+            f"the device {name!r} is a {known[name].board}, and the build is for {board.name}",
+            hint=f"say --board {known[name].board}",
+        )
+    return known[name]
+
+
+def _over_ssh(board: Board, entry: DeviceEntry, timeout: float) -> Device:
+    from edgekit.cross.toolchain import load_toolchain
+    from edgekit.devices.ssh import SshDevice
+
+    return SshDevice(entry, load_toolchain(board.toolchain), timeout)
+
+
+def _first_free(entries: list[DeviceEntry], events: Events) -> DeviceEntry:
+    """The first that answers and that nobody is using; else the first that answers."""
+    from edgekit.devices.lease import DeviceBusy
+    from edgekit.devices.visit import visit
+
+    busy: list[DeviceEntry] = []
+    unreachable: list[str] = []
+    for entry in entries:
+        try:
+            with visit(entry, wait=None):
+                pass
+        except DeviceBusy as error:
+            events.note(error.message)
+            busy.append(entry)
+        except DeviceError as error:
+            events.warn(f"{entry.name} is left out: {error.message}")
+            unreachable.append(f"{entry.name}: {error.message}")
+        else:
+            events.warn(f"using {entry.name}, the first free one of {len(entries)}")
+            return entry
+    if busy:
+        events.warn(f"using {busy[0].name}: none of {len(entries)} devices is free")
+        return busy[0]
     raise DeviceError(
-        f"edgekit does not deploy to {board.name} yet: of all boards, only local is also a device",
-        hint=f"`edgekit build MODEL --board {board.name}` makes its bundle, to copy over yourself",
+        f"none of the {len(entries)} devices answers",
+        hint="`edgekit device check NAME` says more about one of them",
+        details=tuple(unreachable),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.devices.base import BenchPlan, BenchSamples, MemoryUse, RunResult
+from edgekit.devices.tensors import in_order, named_outputs
 from edgekit.errors import BundleError, DeviceError, MissingToolError
 from edgekit.events import SILENT, Events
 from edgekit.metrics import HostState
@@ -44,9 +45,9 @@ class LocalDevice:
     ) -> Generator[RunResult, None, None]:
         with self._loaded(bundle, threads=None) as (worker, _):
             for sample in samples:
-                arrays = _in_order(bundle, sample)
+                arrays = in_order(bundle, sample)
                 (frame,) = worker.ask("running", {"do": "run"}, arrays)
-                outputs = _named_outputs(bundle, frame)
+                outputs = named_outputs(bundle, frame.arrays)
                 yield RunResult(outputs, frame.message["nanoseconds"] / 1e9)
 
     def bench(
@@ -69,7 +70,7 @@ class LocalDevice:
             events.stage(f"measure on {self.name}", total) as stage,
         ):
             done = 0
-            for frame in worker.ask("being measured", message, _in_order(bundle, inputs)):
+            for frame in worker.ask("being measured", message, in_order(bundle, inputs)):
                 if "progress" not in frame.message:
                     stage.result = f"{frame.arrays[0].size} runs"
                     return _samples_of(frame, threads)
@@ -122,27 +123,6 @@ def _check_machine(bundle: Bundle) -> None:
             f"run on this machine ({platform.machine()})",
             hint="build it again with --board local",
         )
-
-
-def _in_order(bundle: Bundle, inputs: Mapping[str, Array]) -> list[Array]:
-    return [inputs[entry.spec.name] for entry in bundle.manifest.inputs]
-
-
-def _named_outputs(bundle: Bundle, frame: Frame) -> dict[str, Array]:
-    specs = [entry.spec for entry in bundle.manifest.outputs]
-    found = [(array.dtype.name, array.shape) for array in frame.arrays]
-    promised = [(spec.dtype, spec.shape) for spec in specs]
-    if found != promised:
-        raise BundleError(
-            f"the model returned {_described(found)} where its manifest promises "
-            f"{_described(promised)}",
-            hint="the library and the manifest do not belong together; build the bundle again",
-        )
-    return {spec.name: array for spec, array in zip(specs, frame.arrays, strict=True)}
-
-
-def _described(tensors: list[tuple[str, tuple[int, ...]]]) -> str:
-    return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in tensors) or "nothing"
 
 
 def _samples_of(frame: Frame, threads: int) -> BenchSamples:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from edgekit.arrays import Array
+from edgekit.devices.crashes import signal_hint, signal_meaning
 from edgekit.devices.frames import Frame, encode_frame, read_frame
 from edgekit.errors import DeviceError
 from edgekit.interrupts import interrupts_deferred
@@ -24,24 +24,6 @@ _KEPT_STDERR_LINES = 200
 _SHOWN_STDERR_LINES = 12
 _LONGEST_STDERR_LINE = 4096
 _SECONDS_TO_DIE = 10
-
-_SIGNAL_MEANINGS: Mapping[int, str] = {
-    signal.SIGSEGV: "it touched memory that is not its own",
-    signal.SIGBUS: "it touched memory that is not there",
-    signal.SIGILL: "it used an instruction that this CPU does not have",
-    signal.SIGFPE: "an integer was divided by zero",
-    signal.SIGABRT: "it gave up by itself",
-    signal.SIGKILL: "it was killed from outside",
-}
-_SIGNAL_HINTS: Mapping[int, str] = {
-    signal.SIGILL: "the bundle was built for another CPU; build it again with --board local",
-    signal.SIGKILL: "most likely memory ran out; free some, or use a smaller model or --shape",
-    signal.SIGFPE: "check the model's integer divisions, and the inputs they divide by",
-}
-_HINT_FOR_A_CRASH = (
-    "this is a fault in compiled code, not in your input's form: build the model again, "
-    "and report it with the model if it stays"
-)
 
 
 class WorkerProcess:
@@ -148,12 +130,9 @@ class WorkerProcess:
                 hint="the last lines that it wrote say more, if it wrote any",
                 details=self._last_words(),
             )
-        number = -code
-        name = next((s.name for s in signal.Signals if s == number), f"signal {number}")
-        meaning = _SIGNAL_MEANINGS.get(number) or signal.strsignal(number) or "no meaning known"
         return DeviceError(
-            f"the model crashed on {self._place} while {doing}: {name} ({meaning})",
-            hint=_SIGNAL_HINTS.get(number, _HINT_FOR_A_CRASH),
+            f"the model crashed on {self._place} while {doing}: {signal_meaning(-code)}",
+            hint=signal_hint(-code, "local"),
             details=self._last_words(),
         )
 

@@ -75,7 +75,7 @@ def test_a_board_that_is_not_here_can_be_built_for_only(tmp_path: Path) -> None:
     bare = run_edgekit("deploy", "model.onnx", "--board", "mps2-an386", folder=tmp_path)
 
     assert linux.code == 8
-    assert "edgekit build MODEL --board rpi4" in linux.err
+    assert "edgekit device add NAME --board rpi4" in linux.err
     assert bare.code == 2
     assert "bare-metal" in bare.err
     assert not (tmp_path / "build").exists()

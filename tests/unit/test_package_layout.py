@@ -20,18 +20,22 @@ MODULES = modules()
 ROOMS: tuple[tuple[str, str], ...] = (
     ("words", "errors events version tensors sizes wording json_text interrupts"),
     ("ground", "arrays files paths toml_source cache metrics tvm_compat"),
-    ("profiles", "instruction_sets cpu profiles new_profile board cross cross.toolchain"),
+    (
+        "profiles",
+        "instruction_sets cpu profiles new_profile board cross cross.toolchain cross.tools",
+    ),
     ("values", "preprocess images inputs constants comparison"),
     ("model", "model"),
-    ("project", "project"),
+    ("project", "device_entry project"),
     ("bundle", "manifest manifest_reader archive bundle reuse samples"),
     ("twins", "twin twin.*"),
+    ("agent", "agent agent.*"),
     ("devices", "devices devices.*"),
     ("passes", "passes passes.*"),
     ("importers", "frontends frontends.* oracle"),
     (
         "compiler",
-        "pipeline liveness macs cross.tools cross.link compilation compile_*",
+        "pipeline liveness macs cross.link compilation compile_*",
     ),
     ("verbs", "fingerprint build request deploy bench run verify doctor summary kept"),
     ("display", "progress table console"),
@@ -50,16 +54,32 @@ AT_HOME: dict[str, str] = {
     "ai_edge_litert": "oracle",
     "torch": "frontends.torch frontends.torch.* oracle",
     "PIL": "images",
+    "paramiko": "devices.hostkeys devices.ssh_config devices.handshake devices.connection "
+    "devices.remote_command devices.forwarding",
+    "elftools": "devices.elf",
 }
 """Where a package may be imported; anything not listed, wherever it is useful."""
 
-HEAVY = {"tvm", "tvm_ffi", "numpy", "onnx", "onnxruntime", "torch", "tflite", "PIL", "rich"}
+HEAVY = {
+    "tvm",
+    "tvm_ffi",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "torch",
+    "tflite",
+    "PIL",
+    "rich",
+    "paramiko",
+    "elftools",
+}
 """What takes too long to import for a command that may need none of it."""
 
 DISTRIBUTIONS = {
     "ai_edge_litert": "ai-edge-litert",
     "ml_dtypes": "ml-dtypes",
     "PIL": "pillow",
+    "elftools": "pyelftools",
     "google": "protobuf",
     "tvm": "apache-tvm",
     "tvm_ffi": "apache-tvm-ffi",

@@ -1,0 +1,142 @@
+"""The agent for a board: our source compiled by the board's own compiler, and TVM's runtime.
+
+Built once for each compiler, architecture and version, and kept in the cache.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.agent.runtime import ffi_headers, runtime_libraries
+from edgekit.cross.toolchain import find_cxx_compiler
+from edgekit.cross.tools import run_tool
+from edgekit.events import SILENT, Events
+from edgekit.files import (
+    exclusive_lock,
+    replace_directory,
+    scratch_directory,
+    sha256_bytes,
+    sha256_file,
+    storage_errors,
+)
+from edgekit.paths import cache_dir
+from edgekit.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
+from edgekit.version import __version__
+
+if TYPE_CHECKING:
+    from edgekit.cross.toolchain import Compiler, Toolchain
+
+AGENT = "edgekit-agent"
+_SUMS = "sums.json"
+_SOURCE = Path(__file__).parent / "src"
+_COMPILE = (
+    *("-std=c++17", "-O2", "-fPIE", "-pie", "-ffunction-sections", "-fdata-sections"),
+    *("-Wl,--gc-sections", "-Wl,--strip-all", "-Wl,--build-id=none", "-Wl,-z,relro,-z,now"),
+)
+_LINK = ("-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", "-ltvm_runtime", "-ltvm_ffi", "-pthread")
+
+
+@dataclass(frozen=True)
+class AgentFile:
+    path: Path
+    sha256: str
+    size: int
+    executable: bool
+
+
+@dataclass(frozen=True)
+class Agent:
+    """What goes onto a board, all into one folder."""
+
+    files: tuple[AgentFile, ...]
+    digest: str
+    """Of all of it."""
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def build_agent(toolchain: Toolchain, arch: str, *, events: Events = SILENT) -> Agent:
+    """The agent for boards of an architecture, out of the cache where it is there and whole."""
+    compiler = find_cxx_compiler(toolchain)
+    libraries = runtime_libraries(arch, events)
+    final = cache_dir() / "agents" / _key(toolchain, compiler, libraries)
+    with storage_errors("keep the agent", final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive_lock(final.with_suffix(".lock")):
+            agent = _read(final)
+            if agent is not None:
+                return agent
+            with (
+                events.stage(f"compile the agent for {arch}"),
+                scratch_directory(final.parent) as scratch,
+                replace_directory(final) as folder,
+            ):
+                _compile(toolchain, compiler, libraries, scratch)
+                shutil.copy2(scratch / AGENT, folder)
+                for name, library in libraries.items():
+                    shutil.copyfile(library, folder / name)
+                sums = {file.name: sha256_file(file) for file in sorted(folder.iterdir())}
+                (folder / _SUMS).write_text(json.dumps(sums), encoding="ascii")
+            agent = _read(final)
+    assert agent is not None
+    return agent
+
+
+def _key(toolchain: Toolchain, compiler: Compiler, libraries: dict[str, Path]) -> str:
+    ingredients = [
+        __version__, TVM_VERSION, TVM_FFI_VERSION, compiler.banner, toolchain.triple,
+        toolchain.sysroot or "", *toolchain.compile_flags, *toolchain.link_flags, *_COMPILE, *_LINK,
+        *(f"{name} {sha256_file(path)}" for name, path in sorted(libraries.items())),
+        *(f"{file.name} {sha256_file(file)}" for file in sorted(_SOURCE.iterdir())),
+    ]  # fmt: skip
+    return sha256_bytes("\n".join(ingredients).encode())
+
+
+def _read(folder: Path) -> Agent | None:
+    """A finished agent whose every file is as it was; None where there is none."""
+    try:
+        sums = json.loads((folder / _SUMS).read_text(encoding="ascii"))
+        whole = all(sha256_file(folder / name) == digest for name, digest in sums.items())
+    except (OSError, ValueError):
+        return None
+    if not whole:
+        return None
+    files = tuple(
+        AgentFile(folder / name, digest, (folder / name).stat().st_size, name == AGENT)
+        for name, digest in sums.items()
+    )
+    return Agent(files, sha256_bytes(json.dumps(sums).encode()))
+
+
+def _compile(
+    toolchain: Toolchain, compiler: Compiler, libraries: dict[str, Path], scratch: Path
+) -> None:
+    """In a folder that holds everything by relative names: none of this machine's get into it."""
+    shutil.copytree(_SOURCE, scratch / "src")
+    for name, library in libraries.items():
+        shutil.copyfile(library, scratch / name)
+    sysroot = (f"--sysroot={toolchain.sysroot}",) if toolchain.sysroot else ()
+    run_tool(
+        (
+            *compiler.command,
+            *sysroot,
+            *toolchain.compile_flags,
+            *_COMPILE,
+            f'-DEDGEKIT_AGENT_VERSION="{__version__}"',
+            f'-DEDGEKIT_TVM_VERSION="{TVM_VERSION}"',
+            *("-isystem", str(ffi_headers())),
+            f"-ffile-prefix-map={ffi_headers()}=tvm_ffi",
+            *(f"src/{file.name}" for file in sorted(_SOURCE.glob("*.cc"))),
+            *("-o", AGENT, "-L", "."),
+            *toolchain.link_flags,
+            *_LINK,
+        ),
+        folder=scratch,
+        doing="compile the agent",
+    )

@@ -1,0 +1,28 @@
+// The agent's commands. Each returns the process's exit code and says its results as JSON lines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace edgekit {
+
+// Command-line options, `--name value`, and what is left.
+class Arguments {
+ public:
+  Arguments(int argc, char** argv);
+  std::string Text(const std::string& name, const std::string& otherwise);
+  double Number(const std::string& name, double otherwise);
+  bool Flag(const std::string& name);
+  // Call last: whatever was not asked for is an error.
+  std::vector<std::string> Rest(size_t at_least, const char* usage);
+
+ private:
+  std::vector<std::string> left_;
+};
+
+int Info(Arguments arguments);
+int Run(Arguments arguments);
+int Bench(Arguments arguments);
+int Serve(Arguments arguments);
+
+}  // namespace edgekit

@@ -1,0 +1,86 @@
+#include "model.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <stdexcept>
+
+#include "npy.h"
+
+namespace edgekit {
+
+using tvm::ffi::Any;
+using tvm::ffi::Array;
+using tvm::ffi::Function;
+using tvm::ffi::Module;
+using tvm::ffi::Tensor;
+
+namespace {
+
+constexpr int kPooledAllocator = 2;
+
+Function Member(const Module& module, const char* name) {
+  auto found = module->GetFunction(name);
+  if (!found.has_value()) {
+    throw std::runtime_error(std::string("the library has no function ") + name +
+                             ": it was not built by edgekit");
+  }
+  return found.value();
+}
+
+// dlopen searches the system's folders for a name without a slash.
+std::string AsPath(const std::string& library) {
+  return library.find('/') == std::string::npos ? "./" + library : library;
+}
+
+}  // namespace
+
+int64_t Now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+Model Model::Load(const std::string& library, int threads) {
+  if (threads > 0) setenv("TVM_NUM_THREADS", std::to_string(threads).c_str(), 1);
+  int64_t started = Now();
+  Module loaded = Module::LoadFromFile(AsPath(library));
+  Module machine = Member(loaded, "vm_load_executable")().cast<Module>();
+  Member(machine, "vm_initialization")(static_cast<int>(kDLCPU), 0, kPooledAllocator);
+  Model model(loaded, machine, Member(machine, "main"));
+  model.load_nanoseconds_ = Now() - started;
+  model.threads_ = Function::GetGlobalRequired("runtime.NumThreads")().cast<int>();
+  return model;
+}
+
+Any Model::Call(const Tensors& inputs) {
+  std::vector<tvm::ffi::AnyView> arguments(inputs.begin(), inputs.end());
+  Any result;
+  main_.CallPacked(arguments.data(), static_cast<int32_t>(arguments.size()), &result);
+  return result;
+}
+
+Tensors Model::Flatten(const Any& result) {
+  if (auto tensor = result.as<Tensor>()) return {tensor.value()};
+  Tensors tensors;
+  for (const Any& part : result.cast<Array<Any>>()) {
+    for (const Tensor& tensor : Flatten(part)) tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+void Model::SetInstrument(Function instrument) { Member(machine_, "set_instrument")(instrument); }
+
+Tensors ReadSample(const std::string& folder) {
+  Tensors inputs;
+  for (;;) {
+    std::string path = folder + "/input-" + std::to_string(inputs.size()) + ".npy";
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) break;
+    inputs.push_back(ReadNpy(path));
+  }
+  return inputs;
+}
+
+}  // namespace edgekit

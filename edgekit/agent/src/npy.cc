@@ -1,0 +1,167 @@
+#include "npy.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <vector>
+
+namespace edgekit {
+namespace {
+
+using tvm::ffi::Shape;
+using tvm::ffi::Tensor;
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kLongestHeader = 1 << 16;
+
+struct CpuAllocator {
+  void AllocData(DLTensor* tensor) {
+    size_t bytes = tvm::ffi::GetDataSize(*tensor);
+    size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    tensor->data = std::aligned_alloc(kAlignment, rounded ? rounded : kAlignment);
+    if (tensor->data == nullptr) throw std::bad_alloc();
+  }
+  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
+};
+
+struct NamedType {
+  const char* descr;
+  DLDataType type;
+};
+
+// numpy has no bfloat16: edgekit writes it as two opaque bytes.
+constexpr NamedType kTypes[] = {
+    {"<f4", {kDLFloat, 32, 1}}, {"<f2", {kDLFloat, 16, 1}}, {"|V2", {kDLBfloat, 16, 1}},
+    {"<f8", {kDLFloat, 64, 1}}, {"|i1", {kDLInt, 8, 1}},    {"<i2", {kDLInt, 16, 1}},
+    {"<i4", {kDLInt, 32, 1}},   {"<i8", {kDLInt, 64, 1}},   {"|u1", {kDLUInt, 8, 1}},
+    {"<u2", {kDLUInt, 16, 1}},  {"<u4", {kDLUInt, 32, 1}},  {"<u8", {kDLUInt, 64, 1}},
+    {"|b1", {kDLBool, 8, 1}},
+};
+
+std::string After(const std::string& header, const std::string& key, const std::string& path) {
+  size_t at = header.find("'" + key + "':");
+  if (at == std::string::npos) throw std::runtime_error(path + " has no " + key + " in its header");
+  at = header.find_first_not_of(' ', at + key.size() + 3);
+  return at == std::string::npos ? "" : header.substr(at);
+}
+
+DLDataType TypeOf(const std::string& header, const std::string& path) {
+  std::string rest = After(header, "descr", path);
+  for (const NamedType& named : kTypes) {
+    if (rest.rfind("'" + std::string(named.descr) + "'", 0) == 0) return named.type;
+  }
+  throw std::runtime_error(path + " holds a type this agent does not read: " + rest.substr(0, 12));
+}
+
+std::vector<int64_t> ShapeOf(const std::string& header, const std::string& path) {
+  std::string rest = After(header, "shape", path);
+  std::vector<int64_t> shape;
+  size_t end = rest.find(')');
+  if (rest.empty() || rest[0] != '(' || end == std::string::npos) {
+    throw std::runtime_error(path + " has a damaged shape");
+  }
+  const char* at = rest.c_str() + 1;
+  const char* stop = rest.c_str() + end;
+  while (at < stop) {
+    char* next = nullptr;
+    errno = 0;
+    long long extent = std::strtoll(at, &next, 10);
+    if (next == at || next > stop || extent < 0 || errno != 0) {
+      throw std::runtime_error(path + " has a damaged shape");
+    }
+    shape.push_back(extent);
+    at = next + std::strspn(next, ", ");
+  }
+  return shape;
+}
+
+// The size in bytes, refused before it overflows or could ask for memory the file does not fill.
+void CheckSize(const std::vector<int64_t>& shape, DLDataType type, uint64_t left,
+               const std::string& path) {
+  uint64_t bytes = (type.bits + 7) / 8;
+  for (int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes)) bytes = UINT64_MAX;
+  }
+  if (bytes != left) {
+    throw std::runtime_error(path + " holds " + std::to_string(left) +
+                             " bytes of data where its shape needs another number");
+  }
+}
+
+}  // namespace
+
+Tensor ReadNpy(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path + ": " + std::strerror(errno));
+  unsigned char start[10];
+  if (!file.read(reinterpret_cast<char*>(start), 10) || std::memcmp(start, "\x93NUMPY", 6) != 0) {
+    throw std::runtime_error(path + " is not a .npy file");
+  }
+  size_t length = start[8] | start[9] << 8;
+  if (start[6] == 2) {
+    unsigned char more[2];
+    if (!file.read(reinterpret_cast<char*>(more), 2)) throw std::runtime_error(path + " is cut off");
+    length |= static_cast<size_t>(more[0]) << 16 | static_cast<size_t>(more[1]) << 24;
+  } else if (start[6] != 1) {
+    throw std::runtime_error(path + " is of a .npy version this agent does not read");
+  }
+  if (length > kLongestHeader) throw std::runtime_error(path + " has a damaged header");
+  std::string header(length, '\0');
+  if (!file.read(header.data(), static_cast<std::streamsize>(length))) {
+    throw std::runtime_error(path + " is cut off");
+  }
+  if (After(header, "fortran_order", path).rfind("False", 0) != 0) {
+    throw std::runtime_error(path + " is in Fortran order");
+  }
+  DLDataType type = TypeOf(header, path);
+  std::vector<int64_t> shape = ShapeOf(header, path);
+  std::streampos data = file.tellg();
+  file.seekg(0, std::ios::end);
+  uint64_t left = static_cast<uint64_t>(file.tellg() - data);
+  CheckSize(shape, type, left, path);
+  file.seekg(data);
+  Tensor tensor = Tensor::FromNDAlloc(CpuAllocator(), Shape(shape), type, DLDevice{kDLCPU, 0});
+  if (!file.read(static_cast<char*>(tensor.data_ptr()), static_cast<std::streamsize>(left))) {
+    throw std::runtime_error(path + " is cut off");
+  }
+  return tensor;
+}
+
+void WriteNpy(const std::string& path, const Tensor& tensor) {
+  const char* descr = nullptr;
+  DLDataType type = tensor.dtype();
+  for (const NamedType& named : kTypes) {
+    if (named.type.code == type.code && named.type.bits == type.bits && type.lanes == 1) {
+      descr = named.descr;
+    }
+  }
+  if (descr == nullptr) throw std::runtime_error("an output has a type that .npy can't hold");
+  std::string header = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (";
+  for (int64_t extent : tensor.shape()) header += std::to_string(extent) + ", ";
+  if (tensor.ndim() > 1) header.resize(header.size() - 2);
+  header += "), }";
+  header.append((kAlignment - (10 + header.size() + 1) % kAlignment) % kAlignment, ' ');
+  header += '\n';
+  std::string start = "\x93NUMPY";
+  start += '\x01';
+  start += '\0';
+  start += static_cast<char>(header.size() & 0xff);
+  start += static_cast<char>(header.size() >> 8);
+
+  std::string temporary = path + ".part";
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  file << start << header;
+  file.write(static_cast<const char*>(tensor.data_ptr()),
+             static_cast<std::streamsize>(tvm::ffi::GetDataSize(tensor)));
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::string reason = std::strerror(errno);
+    std::remove(temporary.c_str());
+    throw std::runtime_error("cannot write " + path + ": " + reason);
+  }
+}
+
+}  // namespace edgekit

@@ -1,0 +1,153 @@
+#include "session.h"
+
+#include <ftw.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/function.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#include "model.h"
+
+namespace edgekit {
+namespace {
+
+using tvm::ffi::Function;
+using tvm::ffi::Module;
+
+// tvm/rpc/base.py
+constexpr int32_t kMagic = 0xff271;
+constexpr int32_t kKeyMismatch = kMagic + 2;
+
+constexpr int kSecondsToGreet = 5;
+constexpr int32_t kLongestKey = 4096;
+constexpr useconds_t kBetweenChecks = 20'000;
+
+// A name from the client, inside the session's folder and nowhere else.
+std::string InFolder(const std::string& folder, const std::string& name) {
+  size_t slash = name.rfind('/');
+  std::string base = slash == std::string::npos ? name : name.substr(slash + 1);
+  if (base.empty() || base == "." || base == "..") base = "unnamed";
+  return folder + "/" + base;
+}
+
+[[noreturn]] void ServeInChild(int fd, const std::string& folder) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  setpgid(0, 0);
+  signal(SIGTERM, SIG_DFL);
+  signal(SIGINT, SIG_DFL);
+  int code = 1;
+  try {
+    if (chdir(folder.c_str()) != 0) throw std::runtime_error("no session folder");
+    Function::SetGlobal("tvm.rpc.server.workpath", Function::FromTyped([folder](std::string name) {
+                          return InFolder(folder, name);
+                        }),
+                        true);
+    Function::SetGlobal("tvm.rpc.server.load_module",
+                        Function::FromTyped([folder](std::string name) {
+                          return Module::LoadFromFile(InFolder(folder, name));
+                        }),
+                        true);
+    Function::GetGlobalRequired("rpc.ServerLoop")(fd);
+    code = 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "edgekit-agent: session: %s\n", error.what());
+  }
+  std::fflush(stderr);
+  _exit(code);
+}
+
+void TellTimeout(int fd, double seconds) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "RPCSessionTimeoutError: Your %gs session has expired, try to increase the "
+                "\"session_timeout\" value.",
+                seconds);
+  try {
+    Function::GetGlobalRequired("rpc.ReturnException")(fd, text);
+  } catch (const std::exception&) {
+    std::fprintf(stderr, "edgekit-agent: the client left before its time-out could be told\n");
+  }
+}
+
+int RemoveOne(const char* path, const struct stat*, int, FTW*) { return std::remove(path); }
+
+void RemoveFolder(const std::string& folder) {
+  if (nftw(folder.c_str(), RemoveOne, 16, FTW_DEPTH | FTW_PHYS) != 0) {
+    std::fprintf(stderr, "edgekit-agent: cannot remove %s: %s\n", folder.c_str(),
+                 std::strerror(errno));
+  }
+}
+
+std::string Ending(int status) {
+  if (WIFSIGNALED(status)) return std::string("killed by ") + strsignal(WTERMSIG(status));
+  return WEXITSTATUS(status) == 0 ? "ended" : "failed";
+}
+
+}  // namespace
+
+std::optional<Client> Greet(Socket socket, const std::string& key, const std::string& device_key) {
+  socket.SetTimeout(kSecondsToGreet);
+  if (socket.ReceiveInt() != kMagic) return std::nullopt;
+  int32_t length = socket.ReceiveInt();
+  if (length < 0 || length > kLongestKey) return std::nullopt;
+  std::string words = socket.ReceiveAll(static_cast<size_t>(length));
+  const std::string expected = "client:" + key;
+  if (words.rfind(expected, 0) != 0 ||
+      (words.size() > expected.size() && words[expected.size()] != ' ')) {
+    socket.SendInt(kKeyMismatch);
+    return std::nullopt;
+  }
+  double timeout = 0;
+  size_t option = words.find(" -timeout=");
+  if (option != std::string::npos) timeout = std::strtod(words.c_str() + option + 10, nullptr);
+  const std::string answer = "server:" + device_key;
+  socket.SendInt(kMagic);
+  socket.SendInt(static_cast<int32_t>(answer.size()));
+  socket.SendAll(answer);
+  socket.SetTimeout(0);
+  socket.WatchPeer();
+  return Client{std::move(socket), timeout > 0 ? timeout : 0};
+}
+
+std::string ServeSession(const Client& client, const std::string& workspace) {
+  std::string folder = workspace + "/session-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) {
+    throw std::runtime_error("cannot make a folder in " + workspace + ": " + std::strerror(errno));
+  }
+  pid_t child = fork();
+  if (child == 0) ServeInChild(client.socket.fd(), folder);
+  if (child < 0) {
+    RemoveFolder(folder);
+    throw std::runtime_error(std::string("cannot start a session: ") + std::strerror(errno));
+  }
+  int64_t deadline = Now() + static_cast<int64_t>(client.timeout_seconds * 1e9);
+  std::string ending;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (client.timeout_seconds > 0 && Now() >= deadline) {
+      // Stopped first: two processes must not write to the client at once.
+      kill(child, SIGSTOP);
+      TellTimeout(client.socket.fd(), client.timeout_seconds);
+      ending = "out of time";
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      break;
+    }
+    usleep(kBetweenChecks);
+  }
+  kill(-child, SIGKILL);  // whatever the session started
+  RemoveFolder(folder);
+  return ending.empty() ? Ending(status) : ending;
+}
+
+}  // namespace edgekit

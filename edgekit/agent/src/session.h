@@ -1,0 +1,22 @@
+// One RPC session in a process of its own, so that whatever happens in it ends with it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "net.h"
+
+namespace edgekit {
+
+struct Client {
+  Socket socket;
+  double timeout_seconds;  // 0: as long as the client likes
+};
+
+// Greets who just connected; nothing for anybody without the key.
+std::optional<Client> Greet(Socket socket, const std::string& key, const std::string& device_key);
+
+// Serves until the client leaves, its time is up, or its process dies; says how it ended.
+std::string ServeSession(const Client& client, const std::string& workspace);
+
+}  // namespace edgekit

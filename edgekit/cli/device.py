@@ -1,0 +1,254 @@
+"""edgekit device: the devices that are known, and how they are."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.options import (
+    REMOTE_DEVICE,
+    Group,
+    board_option,
+    json_option,
+    pass_console,
+)
+from edgekit.console import Console
+from edgekit.errors import UsageError
+from edgekit.wording import size
+
+if TYPE_CHECKING:
+    from edgekit.device_entry import DeviceEntry
+    from edgekit.devices.hostkeys import Ask, NewHostKey
+    from edgekit.devices.visit import CheckReport
+
+_fingerprint_option = click.option(
+    "--fingerprint",
+    metavar="SHA256:…",
+    help="The device's host key, as its own ssh-keygen -l prints it: then nothing is asked.",
+)
+
+
+@dataclass(frozen=True)
+class ListedDevice:
+    name: str
+    board: str
+    address: str | None
+    """None where the entry names none."""
+    twin: bool
+    origin: Path
+
+
+@dataclass(frozen=True)
+class AddedDevice:
+    device: CheckReport
+    path: Path
+
+
+@dataclass(frozen=True)
+class RemovedDevice:
+    name: str
+    path: Path
+
+
+@click.group("device", cls=Group)
+def command() -> None:
+    """Make devices known, look at them, tidy them up."""
+
+
+@command.command("add")
+@click.argument("name")
+@click.argument("target", metavar="[USER@]HOST[:PORT]")
+@board_option
+@click.option(
+    "--key", type=click.Path(path_type=Path), metavar="FILE", help="The private key to log in with."
+)
+@click.option("--proxy", metavar="[USER@]HOST[:PORT]", help="A host to go through.")
+@click.option("--directory", metavar="DIR", help="Where edgekit keeps its files over there.")
+@_fingerprint_option
+@click.option("--force", is_flag=True, help="Replace a device of that name.")
+@json_option
+@pass_console
+def add_command(
+    console: Console,
+    name: str,
+    target: str,
+    board_name: str | None,
+    key: Path | None,
+    proxy: str | None,
+    directory: str | None,
+    fingerprint: str | None,
+    force: bool,
+) -> None:
+    """Log in to a device over SSH, check it, and remember it as NAME."""
+    from edgekit.board import load_board
+    from edgekit.device_entry import make_entry
+    from edgekit.devices.hostkeys import check_fingerprint
+    from edgekit.devices.registry import add_device, refuse_taken
+    from edgekit.devices.visit import check_device
+
+    if board_name is None:
+        raise UsageError(
+            "no board is given", hint="add --board NAME; `edgekit boards` lists all boards"
+        )
+    board = load_board(board_name)
+    entry = make_entry(
+        name, board.name, target, key=key, proxy=proxy, directory=directory, kind=board.kind
+    )
+    refuse_taken(name, force)
+    expected = check_fingerprint(fingerprint) if fingerprint is not None else None
+    with console.events.stage(f"check {name}"):
+        report = check_device(entry, arch=board.cpu.arch, ask=_asker(console), fingerprint=expected)
+    added = AddedDevice(report, add_device(entry, replace=force))
+
+    def render() -> None:
+        console.heading(f"{name} is known from now on")
+        console.fields([*_fields(report), ("remembered in", added.path)])
+
+    console.report(added, render)
+
+
+@command.command("list")
+@json_option
+@pass_console
+def list_command(console: Console) -> None:
+    """List the devices that are known."""
+    from edgekit.devices.registry import known_devices
+    from edgekit.project import find_project
+
+    devices = [
+        ListedDevice(
+            known.entry.name,
+            known.entry.board,
+            str(known.entry.target) if known.entry.target else None,
+            known.entry.twin,
+            known.origin,
+        )
+        for known in known_devices(find_project(Path.cwd())).values()
+    ]
+
+    def render() -> None:
+        if not devices:
+            console.print(
+                "no devices are known; edgekit device add NAME --board BOARD user@host adds one"
+            )
+            return
+        console.table(
+            ("name", "board", "address", "known from"),
+            [(d.name, d.board, "emulated" if d.twin else d.address, d.origin) for d in devices],
+        )
+
+    console.report(devices, render)
+
+
+@command.command("check")
+@click.argument("name", type=REMOTE_DEVICE)
+@_fingerprint_option
+@json_option
+@pass_console
+def check_command(console: Console, name: str, fingerprint: str | None) -> None:
+    """Log in to a device and say whether models can be deployed to it."""
+    from edgekit.board import load_board
+    from edgekit.devices.hostkeys import check_fingerprint
+    from edgekit.devices.visit import check_device
+
+    entry = _entry(name)
+    expected = check_fingerprint(fingerprint) if fingerprint is not None else None
+    with console.events.stage(f"check {name}"):
+        report = check_device(
+            entry,
+            arch=load_board(entry.board).cpu.arch,
+            ask=_asker(console),
+            fingerprint=expected,
+        )
+
+    def render() -> None:
+        console.heading(f"{name} is ready")
+        console.fields(_fields(report))
+
+    console.report(report, render)
+
+
+@command.command("remove")
+@click.argument("name", type=REMOTE_DEVICE)
+@json_option
+@pass_console
+def remove_command(console: Console, name: str) -> None:
+    """Forget a device. Nothing is changed on it."""
+    from edgekit.devices.registry import forget_device
+    from edgekit.project import find_project
+
+    path = forget_device(name, find_project(Path.cwd()))
+    removed = RemovedDevice(name, path)
+    console.report(removed, lambda: console.print(f"{name} is not known any more"))
+
+
+@command.command("clean")
+@click.argument("name", type=REMOTE_DEVICE)
+@click.option(
+    "--keep",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Keep the N models and agents used last.",
+)
+@json_option
+@pass_console
+def clean_command(console: Console, name: str, keep: int) -> None:
+    """Remove what edgekit put on a device; it is sent again when it is needed."""
+    from edgekit.devices.visit import clean_device
+
+    entry = _entry(name)
+    with console.events.stage(f"tidy up {name}"):
+        report = clean_device(entry, keep=keep)
+
+    def render() -> None:
+        console.print(
+            f"removed {report.models} models and {report.agents} agents from {name}, "
+            f"{size(report.freed)}"
+        )
+
+    console.report(report, render)
+
+
+def _entry(name: str) -> DeviceEntry:
+    from edgekit.devices.registry import find_device, known_devices
+    from edgekit.project import find_project
+
+    return find_device(name, known_devices(find_project(Path.cwd()))).entry
+
+
+def _asker(console: Console) -> Ask | None:
+    """How a person is asked about a host key; None where nobody is there to ask."""
+    if console.as_json or not (sys.stdin.isatty() and console.stderr.isatty()):
+        return None
+
+    def ask(met: NewHostKey) -> bool:
+        console.close()
+        return click.confirm(
+            f"{met.host} shows a {met.kind} key that is not known yet:\n  {met.fingerprint}\n"
+            "Is that what the device itself prints?",
+            default=False,
+            err=True,
+        )
+
+    return ask
+
+
+def _fields(report: CheckReport) -> list[tuple[str, object]]:
+    return [
+        ("board", report.board),
+        ("address", report.address),
+        ("host key", report.fingerprint),
+        ("machine", f"{report.machine}, Linux {report.kernel}, glibc {report.glibc or '-'}"),
+        ("files in", report.folder),
+        ("free space", None if report.free is None else size(report.free)),
+        (
+            "free memory",
+            None if report.memory_available is None else size(report.memory_available),
+        ),
+    ]

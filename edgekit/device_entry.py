@@ -1,0 +1,185 @@
+"""Where a device stands: an entry of [devices] in edgekit.toml or in the user's devices.toml."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.errors import UsageError
+from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN, TableReader, show
+
+SSH_PORT = 22
+
+# Nothing that another program could take for an option, and nothing a shell or ssh's %h would
+# make something else of.
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}\$?")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?")
+_ZONE = re.compile(r"[A-Za-z0-9._-]{1,30}")
+_TARGET = re.compile(
+    r"(?:(?P<user>[^@]+)@)?(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<host>[^:@\[\]]+))(?::(?P<port>[0-9]{1,5}))?"
+)
+_FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
+_PATH = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+
+USER_EXPECTED = "a user name"
+HOST_EXPECTED = "a host name or an address"
+TARGET_EXPECTED = "user@host, user@host:port or user@[address]:port"
+
+
+@dataclass(frozen=True)
+class Target:
+    """An address that was checked: it can't be mistaken for anything else."""
+
+    host: str
+    user: str | None = None
+    """None leaves it to ~/.ssh/config, and then to the name of whoever runs edgekit."""
+    port: int | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{host}:{self.port}" if self.port else f"{user}{host}"
+
+
+@dataclass(frozen=True)
+class DeviceEntry:
+    """A device by its name: which board it is, and how it is reached."""
+
+    name: str
+    board: str
+    host: str | None = None
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+    """A private key's file; `~` is the home folder."""
+    proxy: str | None = None
+    """A host to go through, in the form of a target."""
+    directory: str | None = None
+    """Where edgekit keeps its files over there, where not in the home folder."""
+    twin: bool = False
+    """Stands for an emulated board on this machine."""
+
+    @property
+    def target(self) -> Target | None:
+        return Target(self.host, self.user, self.port) if self.host else None
+
+
+def parse_target(text: str) -> Target:
+    """`user@host:port` as a person writes it; UsageError for whatever else it might be."""
+    match = _TARGET.fullmatch(text)
+    if match is None:
+        raise _not_a_target(text)
+    user, port = match["user"], match["port"]
+    host = match["bracketed"] or match["host"]
+    if user is not None and not is_user(user):
+        raise _not_a_target(text, f"{show(user)} is not {USER_EXPECTED}")
+    if match["bracketed"] and not _is_ipv6(host):
+        raise _not_a_target(text, f"{show(host)} is not an IPv6 address")
+    if not is_host(host):
+        raise _not_a_target(text, f"{show(host)} is not {HOST_EXPECTED}")
+    if port is not None and not 0 < int(port) < 1 << 16:
+        raise _not_a_target(text, f"{port} is not a port")
+    return Target(host, user, int(port) if port else None)
+
+
+def make_entry(
+    name: str,
+    board: str,
+    target: str,
+    *,
+    key: Path | None = None,
+    proxy: str | None = None,
+    directory: str | None = None,
+    kind: str = "linux",
+) -> DeviceEntry:
+    """A device from what a person says on the command line; UsageError where that can't be."""
+    if not NAME_PATTERN.fullmatch(name) or name == "local":
+        raise UsageError(
+            f"{show(name)} is not the name of a device", hint=f"choose {NAME_EXPECTED}, not local"
+        )
+    if kind == "baremetal":
+        raise UsageError(
+            f"a {board} runs no SSH server: it is a bare-metal board",
+            hint="`edgekit boards` lists the Linux boards",
+        )
+    if directory is not None and not _FOLDER.fullmatch(directory):
+        raise UsageError(
+            f"{show(directory)} can't be edgekit's folder on a device",
+            hint="give an absolute path without spaces",
+        )
+    place = parse_target(target)
+    where = str(key.expanduser().absolute()) if key is not None else None
+    if where is not None and not _PATH.fullmatch(where):
+        raise UsageError(f"{show(where)} can't be a key file", hint="rename it")
+    through = str(parse_target(proxy)) if proxy is not None else None
+    return DeviceEntry(name, board, place.host, place.user, place.port, where, through, directory)
+
+
+def is_user(text: str) -> bool:
+    return _USER.fullmatch(text) is not None
+
+
+def is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None or _is_ipv6(text)
+
+
+def parse_device(reader: TableReader, name: str) -> DeviceEntry:
+    """One table [devices.NAME]; what is wrong with it ends up in the reader's problems."""
+    board = reader.matching("board", NAME_PATTERN, NAME_EXPECTED)
+    host = _checked(reader, "host", is_host, HOST_EXPECTED)
+    user = _checked(reader, "user", is_user, USER_EXPECTED)
+    port = reader.integer("port", 1, (1 << 16) - 1) if reader.has("port") else None
+    key = reader.matching("key", _PATH, "the path of a key file") if reader.has("key") else None
+    proxy = _checked(reader, "proxy", _is_target, TARGET_EXPECTED)
+    directory = None
+    if reader.has("directory"):
+        directory = reader.matching("directory", _FOLDER, "an absolute path without spaces")
+    twin = False
+    if reader.has("twin"):
+        value = reader.raw("twin")
+        twin = value is True
+        if not isinstance(value, bool):
+            reader.complain("twin", show(value), "true or false")
+        elif twin and host is not None:
+            reader.complain("twin", "true, and a host", "one of the two")
+    reader.finish()
+    return DeviceEntry(name, board, host, user, port, key, proxy, directory, twin)
+
+
+def _checked(
+    reader: TableReader, key: str, fits: Callable[[str], bool], expected: str
+) -> str | None:
+    if not reader.has(key):
+        return None
+    value = reader.raw(key)
+    if isinstance(value, str) and fits(value):
+        return value
+    reader.complain(key, show(value), expected)
+    return None
+
+
+def _is_target(text: str) -> bool:
+    try:
+        parse_target(text)
+    except UsageError:
+        return False
+    return True
+
+
+def _is_ipv6(text: str) -> bool:
+    address, percent, zone = text.partition("%")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return False
+    return not percent or _ZONE.fullmatch(zone) is not None
+
+
+def _not_a_target(text: str, why: str | None = None) -> UsageError:
+    return UsageError(
+        f"{show(text)} is not the address of a device" + (f": {why}" if why else ""),
+        hint=f"write {TARGET_EXPECTED}",
+    )

@@ -1,0 +1,211 @@
+"""One SSH connection to a device. It carries commands, files and forwarded ports."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from edgekit.device_entry import DeviceEntry
+from edgekit.devices.forwarding import LocalForward, ReverseForwards
+from edgekit.devices.handshake import Trust, WatchedSocket, log_in
+from edgekit.devices.hostkeys import Ask, KnownHosts, fingerprint_of
+from edgekit.devices.remote_command import Finished, RemoteCommand, guarded
+from edgekit.devices.ssh_config import Hop, route_to
+from edgekit.errors import DeviceError
+
+if TYPE_CHECKING:
+    from paramiko import Channel, Transport
+
+DEFAULT_COMMAND_SECONDS = 60.0
+SECONDS_OF_SILENCE = 15.0
+"""After so long without a byte, though asked for one, a device counts as gone."""
+
+_SECONDS_BETWEEN_QUESTIONS = 5.0
+_MOST_OUTPUT = 1 << 20
+
+
+class Connection:
+    """Use as a context manager, or close it: threads of its own keep it going."""
+
+    def __init__(self, name: str, hop: Hop, transport: Transport, heard: WatchedSocket) -> None:
+        self.name = name
+        """The device's, for messages."""
+        self._hop = hop
+        self._transport = transport
+        self._heard = heard
+        self._reversed = ReverseForwards(self, transport)
+        self._requests = threading.Lock()
+        self._closing = threading.Event()
+        self._went_silent = False
+        self._behind = ExitStack()
+        """What the connection goes through; closed after it."""
+        threading.Thread(target=self._watch, name=f"edgekit-watch-{name}", daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return str(self._hop)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the host key."""
+        return fingerprint_of(self._transport.get_remote_server_key())
+
+    def run(
+        self,
+        words: Sequence[str],
+        *,
+        timeout: float | None = DEFAULT_COMMAND_SECONDS,
+        silence: float | None = None,
+        on_line: Callable[[str], None] | None = None,
+        most_output: int = _MOST_OUTPUT,
+    ) -> Finished:
+        """Run a command to its end: every word reaches it as it is, whatever is in it.
+
+        `timeout` is for all of it, `silence` for every moment without output. It ends with the
+        block that it runs in: on Ctrl-C, a time-out or a lost connection it is killed over there.
+        """
+        with self.command(guarded(words)) as command:
+            return command.finish(timeout, silence, on_line, most_output)
+
+    @contextmanager
+    def command(self, words: Sequence[str]) -> Iterator[RemoteCommand]:
+        """Start a command that is fed through its input; that input ends with the block."""
+        channel = self.open_channel("session")
+        try:
+            with self.lost_explained():
+                channel.exec_command(" ".join(shlex.quote(word) for word in words))
+            yield RemoteCommand(self, channel, words)
+        finally:
+            channel.close()
+
+    def open_channel(self, kind: str, destination: tuple[str, int] | None = None) -> Channel:
+        from paramiko import ChannelException
+
+        origin = ("127.0.0.1", 0) if destination else None
+        with self.lost_explained():
+            try:
+                return self._transport.open_channel(kind, destination, origin)
+            except ChannelException as error:
+                raise DeviceError(
+                    f"{self.name} does not open a channel: {error.text}",
+                    hint="its SSH server limits sessions or forwarding (MaxSessions, "
+                    "AllowTcpForwarding in sshd_config)",
+                ) from error
+
+    @contextmanager
+    def lost_explained(self) -> Iterator[None]:
+        """Around whatever paramiko does on this connection."""
+        from paramiko import SSHException
+
+        try:
+            yield
+        except (SSHException, EOFError, OSError) as error:
+            raise self.lost() from error
+
+    def is_alive(self) -> bool:
+        return bool(self._transport.is_active())
+
+    def lost(self) -> DeviceError:
+        """The error for a connection that is not there any more."""
+        if self._went_silent:
+            return DeviceError(
+                f"{self.name} stopped answering: nothing was heard of it for "
+                f"{SECONDS_OF_SILENCE:g} s",
+                hint="check the device and the network; what was sent so far is kept over there",
+            )
+        return DeviceError(
+            f"the connection to {self.name} was lost",
+            hint="check the device and the network, then do the same again: what was sent so far "
+            "is kept over there",
+        )
+
+    def forward(self, remote_port: int, remote_host: str = "127.0.0.1") -> int:
+        """Bring a port of the device here, to loopback; the port to connect to."""
+        forwarding = LocalForward(self, (remote_host, remote_port))
+        self._behind.callback(forwarding.close)
+        return forwarding.port
+
+    def reverse(self, local_port: int, remote_port: int = 0) -> int:
+        """Take a port of this machine's loopback to the device's; the port over there."""
+        with self._requests, self.lost_explained():
+            return self._reversed.open(local_port, remote_port)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._transport.close()
+        self._behind.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close_with(self, closing: ExitStack) -> None:
+        """Take over what this connection goes through."""
+        self._behind.push(closing)
+
+    def _watch(self) -> None:
+        """Ask for a sign of life now and then; without one, end the connection.
+
+        A device that lost its power or its network closes nothing: every wait would be endless.
+        """
+        while not self._closing.wait(_SECONDS_BETWEEN_QUESTIONS):
+            if not self._transport.is_active():
+                return
+            answered = threading.Event()
+            threading.Thread(target=self._ask, args=(answered,), daemon=True).start()
+            asked = time.monotonic()
+            while not answered.wait(0.5) and not self._closing.is_set():
+                if time.monotonic() - max(asked, self._heard.last_heard) > SECONDS_OF_SILENCE:
+                    self._went_silent = True
+                    self._transport.close()
+                    return
+
+    def _ask(self, answered: threading.Event) -> None:
+        from paramiko import SSHException
+
+        try:
+            with self._requests:
+                self._transport.global_request("keepalive@openssh.com", wait=True)
+        except (SSHException, EOFError, OSError):
+            pass  # whoever uses the connection is told
+        finally:
+            answered.set()
+
+
+def connect(
+    entry: DeviceEntry,
+    *,
+    known_hosts: KnownHosts | None = None,
+    ask: Ask | None = None,
+    fingerprint: str | None = None,
+    config_file: Path | None = None,
+) -> Connection:
+    """Log in to a device, through the hosts in between; DeviceError with the reason if not.
+
+    `ask` and `fingerprint` are for the device's own host key; those in between must be known.
+    """
+    hops = route_to(entry, config_file)
+    trusted = known_hosts or KnownHosts()
+    with ExitStack() as opened:
+        through: Transport | None = None
+        for hop in hops[:-1]:
+            through, _ = log_in(hop, through, Trust(trusted, ask))
+            opened.callback(through.close)
+        transport, heard = log_in(hops[-1], through, Trust(trusted, ask, fingerprint))
+        connection = Connection(entry.name, hops[-1], transport, heard)
+        connection.close_with(opened.pop_all())
+        return connection
+    raise AssertionError("unreachable")

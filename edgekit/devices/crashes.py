@@ -1,0 +1,44 @@
+"""What a signal says about the model that it ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+_MEANINGS: Mapping[int, str] = {
+    signal.SIGSEGV: "it touched memory that is not its own",
+    signal.SIGBUS: "it touched memory that is not there",
+    signal.SIGILL: "it used an instruction that this CPU does not have",
+    signal.SIGFPE: "an integer was divided by zero",
+    signal.SIGABRT: "it gave up by itself",
+    signal.SIGKILL: "it was killed from outside",
+}
+_HINTS: Mapping[int, str] = {
+    signal.SIGKILL: "most likely memory ran out; free some, or use a smaller model or --shape",
+    signal.SIGFPE: "check the model's integer divisions, and the inputs they divide by",
+}
+_HINT_FOR_A_CRASH = (
+    "this is a fault in compiled code, not in your input's form: build the model again, "
+    "and report it with the model if it stays"
+)
+
+
+def signal_meaning(number: int) -> str:
+    """SIGSEGV (it touched memory that is not its own)."""
+    name = next((s.name for s in signal.Signals if s == number), f"signal {number}")
+    meaning = _MEANINGS.get(number) or _description(number) or "no meaning known"
+    return f"{name} ({meaning})"
+
+
+def signal_hint(number: int, board: str) -> str:
+    """What to do about it; `board` is what to build for."""
+    if number == signal.SIGILL:
+        return f"the bundle was built for another CPU; build it again with --board {board}"
+    return _HINTS.get(number, _HINT_FOR_A_CRASH)
+
+
+def _description(number: int) -> str | None:
+    try:
+        return signal.strsignal(number)
+    except ValueError:
+        return None

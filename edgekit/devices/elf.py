@@ -1,0 +1,90 @@
+"""What an ELF file needs of the machine it is to run on. The file is not trusted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.errors import BundleError
+from edgekit.files import storage_errors
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+_MACHINES: Mapping[str, str] = {
+    "EM_X86_64": "x86_64",
+    "EM_AARCH64": "aarch64",
+    "EM_ARM": "arm",
+    "EM_386": "i686",
+    "EM_RISCV": "riscv64",
+}
+_VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9]{1,4}(?:\.[0-9]{1,4}){0,3})")
+
+
+@dataclass(frozen=True)
+class ElfNeeds:
+    """`versions` has the newest of each family that a symbol asks for: {"GLIBC": (2, 34)}."""
+
+    name: str
+    machine: str
+    """As `uname -m` says it."""
+    bits: int
+    interpreter: str | None
+    libraries: tuple[str, ...]
+    versions: Mapping[str, tuple[int, ...]]
+
+
+def read_elf(path: Path) -> ElfNeeds:
+    """Read the headers of a program or library; BundleError where it is neither."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    with storage_errors("read the library", path), path.open("rb") as stream:
+        try:
+            elf = ELFFile(stream)
+            return ElfNeeds(
+                name=path.name,
+                machine=_MACHINES.get(elf["e_machine"], str(elf["e_machine"])),
+                bits=elf.elfclass,
+                interpreter=_interpreter(elf),
+                libraries=_libraries(elf),
+                versions=_versions(elf),
+            )
+        except (ELFError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
+            raise BundleError(
+                f"{path.name} is not a program or library: {error or 'its headers are damaged'}",
+                hint="build the bundle again",
+            ) from error
+
+
+def _interpreter(elf: ELFFile) -> str | None:
+    for segment in elf.iter_segments("PT_INTERP"):
+        return str(segment.get_interp_name())
+    return None
+
+
+def _libraries(elf: ELFFile) -> tuple[str, ...]:
+    return tuple(
+        str(tag.needed)
+        for segment in elf.iter_segments("PT_DYNAMIC")
+        for tag in segment.iter_tags("DT_NEEDED")
+    )
+
+
+def _versions(elf: ELFFile) -> dict[str, tuple[int, ...]]:
+    from elftools.elf.gnuversions import GNUVerNeedSection
+
+    newest: dict[str, tuple[int, ...]] = {}
+    for section in elf.iter_sections():
+        if not isinstance(section, GNUVerNeedSection):
+            continue
+        for _, auxiliaries in section.iter_versions():
+            for auxiliary in auxiliaries:
+                match = _VERSION.fullmatch(str(auxiliary.name))
+                if match is not None:
+                    number = tuple(int(part) for part in match[2].split("."))
+                    newest[match[1]] = max(newest.get(match[1], ()), number)
+    return newest

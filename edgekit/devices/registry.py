@@ -1,0 +1,197 @@
+"""The devices that are known: the project's, in edgekit.toml, and the user's own, in devices.toml.
+
+Of two with one name the project's counts. `edgekit device add` and `remove` change the user's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.device_entry import DeviceEntry
+from edgekit.errors import ProjectError, UsageError
+from edgekit.files import exclusive_lock, storage_errors, write_atomically
+from edgekit.paths import config_dir
+from edgekit.profiles import Problem, TableReader, syntax_problem
+from edgekit.project import Project, parse_devices
+from edgekit.toml_source import TomlError, parse_toml
+from edgekit.wording import did_you_mean
+
+DEVICES_FILE = "devices.toml"
+SCHEMA_VERSION = 1
+_HEADER = f"""\
+# The devices that `edgekit device` knows for this user. docs/devices.md describes every key.
+schema = {SCHEMA_VERSION}
+"""
+
+
+@dataclass(frozen=True)
+class KnownDevice:
+    entry: DeviceEntry
+    origin: Path
+    """The file that says so."""
+
+
+def user_file() -> Path:
+    return config_dir() / DEVICES_FILE
+
+
+def known_devices(project: Project | None, file: Path | None = None) -> dict[str, KnownDevice]:
+    """Every device by its name, in the order in which they are tried."""
+    own = file or user_file()
+    devices: dict[str, KnownDevice] = {}
+    if project is not None:
+        for entry in project.devices.values():
+            devices[entry.name] = KnownDevice(entry, project.path)
+    for entry in _parse(own, _text(own)).values():
+        devices.setdefault(entry.name, KnownDevice(entry, own))
+    return devices
+
+
+def find_device(name: str, devices: Mapping[str, KnownDevice]) -> KnownDevice:
+    if name in devices:
+        return devices[name]
+    raise UsageError(
+        f"there is no device {name!r}",
+        hint=did_you_mean(name, devices, "`edgekit device list` shows those there are"),
+    )
+
+
+def add_device(entry: DeviceEntry, *, replace: bool = False, file: Path | None = None) -> Path:
+    """Write a device into the user's file; the file."""
+    own = file or user_file()
+    with storage_errors("remember the device", own):
+        own.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive_lock(own.with_suffix(".lock")):
+            text = _text(own)
+            there = _parse(own, text)
+            if entry.name in there:
+                if not replace:
+                    raise _taken(entry.name)
+                text = _without(own, text, entry.name)
+            _write(own, f"{text or _HEADER}\n{_table(entry)}", {**there, entry.name: entry})
+    return own
+
+
+def remove_device(name: str, file: Path | None = None) -> bool:
+    """Take a device out of the user's file; whether it was in there."""
+    own = file or user_file()
+    with storage_errors("forget the device", own):
+        if not own.exists():
+            return False
+        with exclusive_lock(own.with_suffix(".lock")):
+            text = _text(own)
+            there = _parse(own, text)
+            if name not in there:
+                return False
+            left = {key: entry for key, entry in there.items() if key != name}
+            _write(own, _without(own, text, name), left)
+    return True
+
+
+def refuse_taken(name: str, replace: bool) -> None:
+    """UsageError where a device of that name is there and is not to be replaced."""
+    own = user_file()
+    if not replace and name in _parse(own, _text(own)):
+        raise _taken(name)
+
+
+def forget_device(name: str, project: Project | None) -> Path:
+    """Take a device out of the user's file, the file; UsageError where it is not in there."""
+    if remove_device(name):
+        return user_file()
+    known = find_device(name, known_devices(project))
+    raise UsageError(
+        f"the device {name} stands in {known.origin}", hint=f"take [devices.{name}] out of it"
+    )
+
+
+def _taken(name: str) -> UsageError:
+    return UsageError(
+        f"there is a device {name} already",
+        hint="choose another name, or add --force to replace it",
+    )
+
+
+def _write(file: Path, text: str, expected: Mapping[str, DeviceEntry]) -> None:
+    """Written only if it says what it is to say: the user may have laid the file out otherwise."""
+    if dict(_parse(file, text)) != dict(expected):
+        raise ProjectError(
+            f"{file} is laid out in a way that edgekit can't edit",
+            hint="edit it by hand: one table [devices.NAME] for each device",
+        )
+    write_atomically(file, text)
+
+
+def _without(file: Path, text: str, name: str) -> str:
+    """The text without one table, whose lines go from its header to the next one."""
+    lines = text.splitlines(keepends=True)
+    headers = [n for n, line in enumerate(lines) if line.lstrip().startswith("[")]
+    for position, start in enumerate(headers):
+        if lines[start].split("#")[0].replace('"', "").strip() == f"[devices.{name}]":
+            end = headers[position + 1] if position + 1 < len(headers) else len(lines)
+            kept = "".join(lines[:start]).rstrip("\n")
+            rest = "".join(lines[end:])
+            return f"{kept}\n\n{rest}" if rest else f"{kept}\n"
+    return text
+
+
+def _table(entry: DeviceEntry) -> str:
+    values: dict[str, object] = {
+        "board": entry.board,
+        "host": entry.host,
+        "user": entry.user,
+        "port": entry.port,
+        "key": entry.key,
+        "proxy": entry.proxy,
+        "directory": entry.directory,
+        "twin": entry.twin or None,
+    }
+    lines = [
+        f"{key} = {json.dumps(value, ensure_ascii=False)}\n"
+        for key, value in values.items()
+        if value is not None
+    ]
+    return f"[devices.{entry.name}]\n{''.join(lines)}"
+
+
+def _parse(file: Path, text: str) -> dict[str, DeviceEntry]:
+    if not text:
+        return {}
+    try:
+        source = parse_toml(file, text.encode())
+    except TomlError as error:
+        raise _wrong(file, [syntax_problem(file, error)]) from error
+    problems: list[Problem] = []
+    reader = TableReader(source, source.table, (), problems)
+    reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
+    devices = parse_devices(reader)
+    reader.finish()
+    if problems:
+        raise _wrong(file, sorted(problems, key=lambda problem: problem.line))
+    return devices
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProjectError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
+            hint="check it and its permissions",
+        ) from error
+
+
+def _wrong(file: Path, problems: list[Problem]) -> ProjectError:
+    hint = "docs/devices.md describes every key"
+    if len(problems) == 1:
+        return ProjectError(str(problems[0]), hint=hint)
+    return ProjectError(
+        f"{file} has {len(problems)} problems",
+        hint=hint,
+        details=tuple(str(problem) for problem in problems),
+    )

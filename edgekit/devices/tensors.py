@@ -1,0 +1,70 @@
+"""Named tensors of a bundle in the order in which a device takes and gives them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from edgekit.errors import BundleError, DeviceError
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+    from edgekit.bundle import Bundle
+    from edgekit.tensors import TensorSpec
+
+_NPY_HEADER = 1 << 16
+
+
+def in_order(bundle: Bundle, inputs: Mapping[str, Array]) -> list[Array]:
+    return [inputs[entry.spec.name] for entry in bundle.manifest.inputs]
+
+
+def named_outputs(bundle: Bundle, arrays: Sequence[Array]) -> dict[str, Array]:
+    """BundleError where they are not what the manifest promises."""
+    specs = [entry.spec for entry in bundle.manifest.outputs]
+    found = [(array.dtype.name, array.shape) for array in arrays]
+    promised = [(spec.dtype, spec.shape) for spec in specs]
+    if found != promised:
+        raise BundleError(
+            f"the model returned {_described(found)} where its manifest promises "
+            f"{_described(promised)}",
+            hint="the library and the manifest do not belong together; build the bundle again",
+        )
+    return {spec.name: array for spec, array in zip(specs, arrays, strict=True)}
+
+
+def npy_bytes(array: Array) -> bytes:
+    """An input as the agent reads it: .npy, in C order."""
+    import numpy as np
+
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def largest_npy(spec: TensorSpec) -> int:
+    """No output of this kind takes more bytes."""
+    from edgekit.arrays import numpy_dtype
+
+    return spec.elements * numpy_dtype(spec.dtype).itemsize + _NPY_HEADER
+
+
+def array_from_npy(data: bytes, spec: TensorSpec, device: str) -> Array:
+    """An output as the agent wrote it. The data is not trusted."""
+    import numpy as np
+
+    from edgekit.arrays import NPY_ERRORS, as_spec_dtype
+
+    try:
+        array: Array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except NPY_ERRORS as error:
+        raise DeviceError(
+            f"{device} gave an output that is not in .npy form: {error}",
+            hint="check the device's disk and memory",
+        ) from error
+    return as_spec_dtype(array, spec.dtype)
+
+
+def _described(tensors: list[tuple[str, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in tensors) or "nothing"

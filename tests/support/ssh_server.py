@@ -1,0 +1,158 @@
+"""A real OpenSSH server on loopback, run by whoever runs the tests: the device of the tests."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from edgekit.device_entry import DeviceEntry
+from edgekit.devices.connection import Connection, connect
+from edgekit.devices.hostkeys import KnownHosts
+
+_CONFIG = """\
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/user.pub
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+StrictModes no
+UsePAM no
+PidFile none
+Subsystem sftp internal-sftp
+SetEnv HOME={home}
+{extra}
+"""
+
+
+@dataclass
+class SshServer:
+    """Its keys, its port, and the home folder that its sessions have."""
+
+    folder: Path
+    home: Path
+    port: int
+    process: subprocess.Popen[bytes]
+    known_hosts: KnownHosts
+    directory: str | None = field(default=None)
+
+    @property
+    def user(self) -> str:
+        return getpass.getuser()
+
+    @property
+    def key(self) -> str:
+        return str(self.folder / "user")
+
+    @property
+    def fingerprint(self) -> str:
+        listed = subprocess.run(
+            ["ssh-keygen", "-lf", str(self.folder / "host.pub")],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        return listed.split()[1]
+
+    @property
+    def root(self) -> Path:
+        return Path(self.directory or self.home / ".local/share/edgekit")
+
+    def entry(self, name: str = "desk", board: str = "local") -> DeviceEntry:
+        return DeviceEntry(
+            name, board, "127.0.0.1", self.user, self.port, self.key, directory=self.directory
+        )
+
+    def connect(self, name: str = "desk") -> Connection:
+        return connect(self.entry(name), known_hosts=self.known_hosts, fingerprint=self.fingerprint)
+
+    def sessions(self) -> list[int]:
+        """The processes that serve connections."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == self.process.pid:
+                found.append(int(process.name))
+        return found
+
+    def drop_connections(self) -> None:
+        for session in self.sessions():
+            os.kill(session, signal.SIGKILL)
+
+
+@contextmanager
+def ssh_server(folder: Path, extra: str = "", mount: str | None = None) -> Iterator[SshServer]:
+    """Skips, and says so, where there is no sshd. `mount` is a shell command that mounts what the
+    device is to have at "$1", its folder for edgekit; nobody else sees that."""
+    program = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
+    if program is None:
+        pytest.skip("needs sshd: apt-get install openssh-server")
+    home = folder / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where it insists on a place without privileges
+    for name in ("host", "user"):
+        if not (folder / name).exists():
+            subprocess.run(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / name)],
+                check=True,
+            )
+    port = free_port()
+    config = folder / "sshd_config"
+    config.write_text(_CONFIG.format(port=port, folder=folder, home=home, extra=extra))
+    command = [program, "-D", "-e", "-f", str(config)]
+    directory = None
+    if mount is not None:
+        directory = str(folder / "mounted")
+        Path(directory).mkdir()
+        command = _inside_mount(mount, directory, command)
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    known = KnownHosts(folder / "known", folder / "none")
+    server = SshServer(folder, home, port, process, known, directory)
+    try:
+        _wait_for(process, port, folder / "log")
+        yield server
+    finally:
+        server.drop_connections()
+        process.kill()
+        process.wait()
+
+
+def _inside_mount(mount: str, directory: str, command: list[str]) -> list[str]:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("needs root and unshare (util-linux) to mount a file system for one server")
+    inside = ["unshare", "-m", "sh", "-c", f'{mount} || exit 99; shift; exec "$@"', "sh"]
+    probe = subprocess.run([*inside, directory, "true"], capture_output=True, text=True)
+    if probe.returncode != 0:
+        pytest.skip(f"this machine lets nobody mount in a namespace: {probe.stderr.strip()}")
+    return [*inside, directory, *command]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    for _ in range(200):
+        assert process.poll() is None, log.read_text()
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError(log.read_text())
