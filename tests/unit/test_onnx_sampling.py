@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import onnx
 import pytest
@@ -71,7 +73,27 @@ def test_every_mode_samples_what_the_reference_samples(
     values = np.random.default_rng(extent * 31 + output).standard_normal(extent)
     found = taps(method, extent, output, output / extent)
     ours = found.matrix(extent) @ values
-    np.testing.assert_allclose(ours, reference(method, values, output), rtol=1e-5, atol=1e-5)
+    decided = [not is_left_to_rounding(method, i, extent, output) for i in range(output)]
+    theirs = reference(method, values, output)
+    np.testing.assert_allclose(ours[decided], theirs[decided], rtol=1e-5, atol=1e-5)
+
+
+def is_left_to_rounding(method: Method, index: int, extent: int, output: int) -> bool:
+    """Whether a nearest place is a tie that no float is on: the reference's own error decides."""
+    if method.mode != "nearest":
+        return False
+    if method.coordinates == "align_corners":
+        step = Fraction(extent - 1, output - 1)
+        place = index * step
+    elif method.coordinates == "asymmetric":
+        step = Fraction(extent, output)
+        place = index * step
+    else:
+        step = Fraction(extent, output)
+        place = (index + Fraction(1, 2)) * step - Fraction(1, 2)
+    is_tie = place.denominator == (2 if method.nearest.startswith("round") else 1)
+    is_exact_in_binary = step.denominator & (step.denominator - 1) == 0
+    return is_tie and not is_exact_in_binary
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
