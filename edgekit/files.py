@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from edgekit.errors import BundleError, StorageError
+from edgekit.interrupts import interrupts_deferred
 
 _BLOCK = 1 << 20
 _LONGEST_NAME = 200
@@ -45,16 +46,15 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 @contextmanager
 def replace_file(final: Path) -> Iterator[BinaryIO]:
     """Write a file beside `final`, then put it in `final`'s place in one step."""
-    temporary, descriptor = _make_locked(final, _new_file)
-    try:
-        with os.fdopen(descriptor, "w+b") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(descriptor)
-            temporary.replace(final)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with ExitStack() as ending:
+        with interrupts_deferred():
+            temporary, descriptor = _make_locked(final, _new_file)
+            ending.callback(temporary.unlink, missing_ok=True)
+            stream = ending.enter_context(os.fdopen(descriptor, "w+b"))
+        yield stream
+        stream.flush()
+        os.fsync(descriptor)
+        temporary.replace(final)
     _sync_directory(final.parent)
 
 
@@ -283,12 +283,12 @@ def _temporary_name(final: Path) -> Path:
 
 @contextmanager
 def _temporary_directory(final: Path) -> Iterator[Path]:
-    temporary, descriptor = _make_locked(final, _new_directory)
-    try:
+    with ExitStack() as ending:
+        with interrupts_deferred():
+            temporary, descriptor = _make_locked(final, _new_directory)
+            ending.callback(os.close, descriptor)
+            ending.callback(shutil.rmtree, temporary, ignore_errors=True)
         yield temporary
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        os.close(descriptor)
 
 
 def _make_locked(final: Path, make: Callable[[Path], int | None]) -> tuple[Path, int]:

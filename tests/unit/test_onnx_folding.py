@@ -68,3 +68,22 @@ def test_a_constant_that_would_bloat_the_file_stays_computed(beyond: int, is_fol
 
 def test_what_the_reference_cannot_compute_is_left_to_the_device() -> None:
     assert fold(node("MatMul", "x x"), [X, X], OPSETS) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "inputs"),
+    [
+        (node("ConstantOfShape", "s"), [np.array([1 << 20, 1 << 20])]),
+        (node("Expand", "x s"), [X, np.array([1 << 20, 1 << 10, 2, 3])]),
+        (node("Tile", "x r"), [X, np.array([1 << 20, 1 << 20])]),
+    ],
+    ids=lambda value: value.op_type if isinstance(value, onnx.NodeProto) else "",
+)
+def test_what_would_fill_the_memory_is_never_computed(
+    made: onnx.NodeProto, inputs: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def computed(*anything: object) -> None:
+        raise AssertionError("terabytes were asked for")
+
+    monkeypatch.setattr("edgekit.frontends.onnx.folding.evaluate", computed)
+    assert fold(made, inputs, OPSETS) is None

@@ -7,6 +7,7 @@ package's own reference implementation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -28,13 +29,26 @@ def fold(
     """The node's outputs, or None where it has to be computed on the device."""
     if node.op_type in KEPT or not _is_deterministic(node, opsets):
         return None
+    given = sum(value.nbytes for value in inputs if value is not None)
+    if announced_elements(node.op_type, inputs) > given + LARGEST_GROWTH:
+        return None  # before it takes the memory
     outputs = evaluate(node, inputs, opsets)
     if outputs is None:
         return None
-    given = sum(value.nbytes for value in inputs if value is not None)
     if sum(value.nbytes for value in outputs) > given + LARGEST_GROWTH:
         return None
     return outputs
+
+
+def announced_elements(operator: str, inputs: Sequence[np.ndarray | None]) -> int:
+    """How large a result the inputs of an operator that makes large out of small ask for."""
+    first, second = [*inputs, None, None][:2]
+    if operator == "ConstantOfShape" and first is not None:
+        return math.prod(max(int(extent), 0) for extent in first.reshape(-1))
+    if operator in ("Expand", "Tile") and first is not None and second is not None:
+        wanted = math.prod(max(int(extent), 1) for extent in second.reshape(-1))
+        return wanted * first.size if operator == "Tile" else wanted
+    return 0
 
 
 def evaluate(
