@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.devices.base import BenchPlan, BenchSamples, Device
+from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Device
+from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def bench(
     """Measure one inference after another on the reference input, or on the inputs given."""
     chosen = bundle.reference_inputs() if inputs is None else inputs
     samples = device.bench(bundle, chosen, plan, events=events)
-    return summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
+    report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
+    return replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
 
 
 def plan_bench(
@@ -85,6 +87,11 @@ def plan_bench(
 ) -> BenchPlan:
     """A plan from what a user said: one of runs and seconds sets the other's default aside."""
     default = BenchPlan()
+    if runs is not None and runs > MOST_RUNS:
+        raise UsageError(
+            f"{runs} runs are more than one measurement takes",
+            hint=f"say --runs {MOST_RUNS} or fewer",
+        )
     if runs is None:
         runs = default.runs if seconds is None else _FEWEST_RUNS
         seconds = default.seconds if seconds is None else seconds
@@ -129,6 +136,15 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
+def _less_than_planned(plan: BenchPlan, report: BenchReport) -> tuple[str, ...]:
+    notes = []
+    if report.runs == MOST_RUNS and plan.runs < MOST_RUNS:
+        notes.append(f"stopped at {MOST_RUNS} runs, though {plan.seconds:g} s may not be over")
+    if plan.threads not in (None, report.threads):
+        notes.append(f"{plan.threads} threads were asked for, TVM's runtime used {report.threads}")
+    return tuple(notes)
+
+
 def _deviation(values: Sequence[float], mean: float) -> float:
     """Of a sample: n - 1 in the denominator; 0 for a single run."""
     if len(values) < 2:
@@ -145,7 +161,7 @@ def _notes(measured: BenchSamples, median: float, p90: float) -> tuple[str, ...]
     if host.load_average is not None and host.load_average > free + _NOISY_LOAD:
         notes.append(
             f"the machine was busy: load average {host.load_average:.1f} on {host.cores} cores "
-            f"before {measured.threads} more threads began"
+            f"before the model's {measured.threads} began"
         )
     if median and p90 > _NOISY_SPREAD * median:
         notes.append(

@@ -116,10 +116,14 @@ def build(
         with storage_errors("put the bundle in place", out):
             replacing.close()
     bundle = open_bundle(out)
-    zipped = out.resolve().with_name(out.resolve().name + ".zip") if archive else None
-    if zipped is not None:
+    zipped = out.resolve().with_name(out.resolve().name + ".zip")
+    if archive:
         write_archive(bundle.path, bundle.manifest, zipped)
-    return BuildResult(bundle, from_cache, time.perf_counter() - started, zipped)
+    elif zipped.exists():
+        events.warn(f"{zipped.name} beside the bundle is older than it; --zip writes it again")
+    return BuildResult(
+        bundle, from_cache, time.perf_counter() - started, zipped if archive else None
+    )
 
 
 def default_destination(request: BuildRequest) -> Path:
@@ -141,6 +145,11 @@ def check_destination(out: Path) -> None:
         raise UsageError(
             f"{out} holds {foreign!r}, which is no part of a bundle and would be lost",
             hint="choose a folder that is new, empty or a bundle, or move that file away",
+        )
+    if is_folder and Path.cwd().is_relative_to(out.resolve()):
+        raise UsageError(
+            f"{out} is or holds the folder you are in, and building would replace it",
+            hint=f"choose a folder inside it, such as {out / 'bundle'}",
         )
     if is_folder and os.path.ismount(out):
         raise UsageError(

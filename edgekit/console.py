@@ -77,8 +77,9 @@ class Console:
         """The one JSON document of this run, on stdout."""
         if self._document_written:
             raise RuntimeError("a second JSON document was about to be printed")
-        write_line(self.stdout, json_text(document))
-        self._document_written = True
+        text = json_text(document)
+        self._document_written = True  # even if Ctrl-C leaves half of it: no second one follows
+        write_line(self.stdout, text)
 
     def print(self, text: str = "") -> None:
         """A line of a result, on stdout."""

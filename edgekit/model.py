@@ -7,7 +7,6 @@ repaired in `edgekit/frontends/`, one package a format.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 from edgekit.errors import ModelError
 from edgekit.events import SILENT, Events
 from edgekit.tensors import OpenTensorSpec, TensorSpec
+from edgekit.wording import nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,9 +130,11 @@ def import_model(source: ModelSource, events: Events = SILENT) -> Model:
 
 def _format_of(path: Path) -> ModelFormat:
     if not path.exists():
-        neighbours = [p.name for p in path.parent.glob("*") if p.suffix in MODEL_SUFFIXES]
-        near = difflib.get_close_matches(path.name, neighbours, n=1)
-        hint = f"did you mean {near[0]}?" if near else "check the path"
+        if path.is_symlink():
+            raise ModelError(f"{path} is a link to no file", hint="link it to the model again")
+        neighbours = {p.stem: p.name for p in path.parent.glob("*") if p.suffix in MODEL_SUFFIXES}
+        near = nearest(path.stem, neighbours)
+        hint = f"did you mean {neighbours[near]}?" if near else "check the path"
         raise ModelError(f"there is no file {path}", hint=hint)
     if path.is_dir():
         raise ModelError(

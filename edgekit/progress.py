@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from edgekit.errors import StorageError
 from edgekit.events import Event, Note, StageEnded, StageProgress, StageStarted, Warned
 from edgekit.wording import duration, printable
 
@@ -187,5 +189,13 @@ def finished(event: StageEnded) -> str:
 
 
 def write_line(stream: TextIO, text: str) -> None:
-    stream.write(text + "\n")
-    stream.flush()
+    try:
+        stream.write(text + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        raise  # whoever read it has gone, which is nobody's mistake
+    except OSError as error:
+        raise StorageError(
+            f"could not write the output: {os.strerror(error.errno or 0).lower()}",
+            hint="free some space where it goes, or send it elsewhere",
+        ) from error

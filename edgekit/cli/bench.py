@@ -97,7 +97,7 @@ def render_bench(console: Console, report: BenchReport) -> None:
     console.fields(
         [
             *((name, f"{value * 1000:.4g} ms") for name, value in rows),
-            ("throughput", f"{report.throughput:.4g} inferences/s"),
+            ("throughput", f"{_per_second(report.throughput)} inferences/s"),
             ("runs", f"{report.runs} after {report.warmup} to warm up"),
             ("threads", report.threads),
             ("memory of the model", _bytes(memory.model_peak)),
@@ -108,6 +108,10 @@ def render_bench(console: Console, report: BenchReport) -> None:
     )
     for note in report.notes:
         console.print(f"note: {note}")
+
+
+def _per_second(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 1000 else f"{rate:.4g}"
 
 
 def _bytes(count: int | None) -> str | None:

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
@@ -18,7 +19,7 @@ import click
 from edgekit.cli import root
 from edgekit.cli.completion import COMPLETION_VARIABLE
 from edgekit.console import Console
-from edgekit.errors import EdgekitError, InterruptedByUserError, UsageError
+from edgekit.errors import EdgekitError, InterruptedByUserError, StorageError, UsageError
 
 PROGRAM = "edgekit"
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
@@ -36,16 +37,28 @@ class EndedBySignal(KeyboardInterrupt):
 
 def main() -> None:
     """The whole life of the `edgekit` process, once its modules are there."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     code = run_command_line(sys.argv[1:])
-    # A closed pipe must not make the interpreter complain while it shuts down.
-    if code == OUTPUT_CLOSED:
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(devnull, stream.fileno())
+    # What can't be written must not make the interpreter complain while it shuts down.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(code)
+
+
+def _open_what_is_closed() -> None:
+    """A standard stream that the caller closed (`>&-`) is none, and must not become the next file
+    that is opened."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
@@ -75,7 +88,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
             return OUTPUT_CLOSED
         return _fail(console, _bug(error), error)
     except Exception as error:  # noqa: BLE001 - the last resort, reported as the bug it is
-        return _fail(console, _bug(error), error)
+        return _fail(console, _folder_is_gone(error) or _bug(error), error)
     finally:
         console.close()
 
@@ -102,6 +115,8 @@ def _fail(
         console.error(error, code)
     except BrokenPipeError:
         return OUTPUT_CLOSED
+    except StorageError:
+        return code  # the output has no room for its own error either
     return code
 
 
@@ -117,6 +132,19 @@ def _usage_error(error: click.ClickException) -> UsageError:
         message[:1].lower() + message[1:],
         hint=f"did you mean {' or '.join(sorted(near))}?" if near else f"see {path} --help",
     )
+
+
+def _folder_is_gone(error: Exception) -> EdgekitError | None:
+    """Nearly everything fails where the working directory was deleted, and says it worse."""
+    if isinstance(error, FileNotFoundError):
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return StorageError(
+                "the folder you are in has been deleted or replaced",
+                hint='go to one that exists; if it was replaced, `cd "$PWD"` does',
+            )
+    return None
 
 
 def _bug(error: Exception) -> EdgekitError:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from edgekit.bundle import Bundle
 
 
+MOST_RUNS = 100_000
+"""Of one measurement: every one is kept and reported."""
+
+
 @dataclass(frozen=True)
 class RunResult:
     outputs: dict[str, Array]

@@ -20,6 +20,7 @@ import numpy as np
 
 from edgekit import metrics
 from edgekit.arrays import Array, numpy_dtype
+from edgekit.devices.base import MOST_RUNS
 from edgekit.devices.dlpack import DlpackArray
 from edgekit.devices.frames import Frame, encode_frame, read_frame
 
@@ -27,7 +28,6 @@ _PR_SET_PDEATHSIG = 1
 _CPU = 1
 _POOLED_ALLOCATOR = 2
 _SECONDS_BETWEEN_PROGRESS = 0.2
-_MOST_SAMPLES = 100_000
 
 
 def main(parent: int, runtime_library: str) -> None:
@@ -96,7 +96,7 @@ class _Worker:
         preemptions = _preemptions()
         samples = array("q")
         enough = time.perf_counter() + float(request.message["seconds"])
-        while len(samples) < _MOST_SAMPLES:
+        while len(samples) < MOST_RUNS:
             started = time.perf_counter_ns()
             result = call(*tensors)
             ended = time.perf_counter_ns()

@@ -34,7 +34,7 @@ from edgekit.errors import (
     ProjectError,
     UsageError,
 )
-from edgekit.events import SILENT
+from edgekit.events import SILENT, Event, Events, Warned
 from edgekit.files import sha256_file
 from edgekit.model import open_model
 from edgekit.preprocess import Preprocess
@@ -132,6 +132,15 @@ def test_an_archive_beside_the_folder_holds_the_same_bundle(
     assert open_bundle(result.archive).digest == result.bundle.digest
 
 
+def test_an_archive_that_stays_behind_is_mentioned(
+    request_here: BuildRequest, tmp_path: Path
+) -> None:
+    build(request_here, tmp_path / "b", archive=True, isolated=False)
+    told: list[Event] = []
+    build(request_here, tmp_path / "b", events=Events(told.append))
+    assert any(isinstance(event, Warned) and "b.zip" in event.text for event in told)
+
+
 def test_a_build_for_another_architecture_is_of_that_architecture(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +223,15 @@ def test_a_folder_of_other_things_is_not_replaced(
         assert caught.value.hint
     assert (tmp_path / "photos/cat.jpg").read_text() == "precious"
     assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_the_folder_somebody_stands_in_is_not_replaced(
+    request_here: BuildRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty" / "inner").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "empty" / "inner")
+    with pytest.raises(UsageError, match="the folder you are in"):
+        build(request_here, Path())
 
 
 def test_a_missing_compiler_is_named_with_what_installs_it(

@@ -260,3 +260,34 @@ def test_ctrl_c_while_modules_load_ends_the_program_without_a_traceback(tmp_path
 
     assert process.returncode == -signal.SIGINT, "which a shell shows as 130"
     assert said == ""
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_full_disk_under_the_output_is_told_on_stderr(more: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [*EDGEKIT, "boards", *more], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert result.returncode == 9
+    assert result.stderr.startswith("error: could not write the output: no space left on device")
+    assert "Traceback" not in result.stderr
+    assert "Exception ignored" not in result.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_standard_streams_are_no_error(closed: str) -> None:
+    command = ["sh", "-c", f'"$@" boards {closed}', "sh", *EDGEKIT]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_working_directory_that_is_gone_is_named(tmp_path: Path) -> None:
+    program = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    (tmp_path / "gone").mkdir()
+    command = ["sh", "-c", program, "sh", str(tmp_path / "gone"), *EDGEKIT, "boards"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert result.returncode == 9
+    assert "the folder you are in has been deleted" in result.stderr

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from edgekit.bench import plan_bench, summarise_samples
 from edgekit.devices.base import BenchPlan, BenchSamples, MemoryUse
+from edgekit.errors import UsageError
 from edgekit.json_text import json_text
 from edgekit.metrics import HostState, read_host_state
 
@@ -109,3 +110,9 @@ def test_without_cpufreq_the_frequency_is_that_of_cpuinfo_or_unknown(tmp_path: P
     )
     assert read_host_state(2, tmp_path, cpuinfo).frequency_mhz == 2600.0
     assert read_host_state(2, tmp_path, cpuinfo).governor is None
+
+
+def test_more_runs_than_are_kept_are_refused_and_not_cut_short() -> None:
+    assert plan_bench(100_000, None, 10, None).runs == 100_000
+    with pytest.raises(UsageError, match="100001 runs"):
+        plan_bench(100_001, None, 10, None)

@@ -76,7 +76,9 @@ def complaint(words: list[str]) -> str | None:
         if found is None:
             return None if command is not root and command.no_args_is_help else _unknown(rest[0])
         command, words = found, rest[1:]
-        context = click.Context(command, parent=context, info_name=rest[0])
+        context = click.Context(
+            command, parent=context, info_name=rest[0], **command.context_settings
+        )
     try:
         _, rest, _ = command.make_parser(context).parse_args(list(words))
     except click.UsageError as error:

@@ -29,6 +29,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("project", "device_entry project"),
     ("bundle", "manifest manifest_reader archive bundle reuse samples"),
     ("agent", "agent agent.*"),
+    ("twins", "twin twin.*"),
     ("devices", "devices devices.*"),
     ("passes", "passes passes.*"),
     ("importers", "frontends frontends.* oracle"),

@@ -15,6 +15,7 @@ from edgekit.frontends.onnx.binding import Bound, bind, check_element_type
 from edgekit.frontends.onnx.files import read_model
 from edgekit.frontends.onnx.graph import domain_of, opsets_of
 from edgekit.frontends.onnx.importer import Importer
+from edgekit.frontends.onnx.quantised_ends import inputs_with_steps, outputs_with_steps
 from edgekit.frontends.onnx.scanning import unsupported_operators
 from edgekit.frontends.onnx.values import Value, as_expr, dtype_of, shape_of
 from edgekit.model import Model, ModelSource
@@ -39,7 +40,13 @@ def load_model(source: ModelSource, events: Events) -> Model:
         stage.result = f"{len(proto.graph.node)} nodes"
     if importer.folded:
         importer.repaired(f"{importer.folded} nodes with known inputs were computed when importing")
-    return Model(source, module, bound.inputs, outputs, tuple(importer.repairs))
+    return Model(
+        source,
+        module,
+        inputs_with_steps(proto.graph, bound.inputs),
+        outputs_with_steps(proto.graph, outputs),
+        tuple(importer.repairs),
+    )
 
 
 def functions_of(proto: onnx.ModelProto) -> Mapping[tuple[str, str], onnx.FunctionProto]:

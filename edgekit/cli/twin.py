@@ -1,0 +1,221 @@
+"""edgekit twin: emulated boards, for those who have none at hand."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from edgekit.cli.options import BOARD, Group, json_option, pass_console
+from edgekit.console import Console
+from edgekit.errors import UsageError
+from edgekit.wording import duration, size
+
+_FOLLOW_SECONDS = 0.3
+
+
+class _TwinName(click.types.StringParamType):
+    name = "twin"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from edgekit.twin.machine import machines_dir
+
+        folder = machines_dir()
+        names = (
+            sorted(path.name for path in folder.iterdir() if path.is_dir())
+            if folder.is_dir()
+            else []
+        )
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+TWIN = _TwinName()
+
+
+@dataclass(frozen=True)
+class StatusReport:
+    twins: tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class StopReport:
+    twins: tuple[object, ...]
+
+
+@click.group("twin", cls=Group, short_help="Start and stop emulated boards.")
+def command() -> None:
+    """Emulated twins of Linux boards: a whole system in QEMU, reached over SSH.
+
+    The first start builds an image out of Debian packages; all twins share it.
+    """
+
+
+@command.command("up", short_help="Start a twin, or find it running.")
+@click.argument("word", metavar="BOARD|NAME", type=BOARD)
+@click.option("--name", metavar="NAME", help="What to call it; the board's name by default.")
+@click.option("--fresh", is_flag=True, help="Forget what its disk holds.")
+@json_option
+@pass_console
+def up_command(console: Console, word: str, name: str | None, fresh: bool) -> None:
+    """Start a board's twin and wait until it answers. A second start finds it running."""
+    from edgekit.board import load_board
+    from edgekit.twin.machine import all_twins, up
+
+    known = {twin.name: twin.board for twin in all_twins()}
+    board = word if name else known.get(word) or word
+    started = up(name or word, load_board(board), fresh=fresh, events=console.events)
+
+    def render() -> None:
+        state = "runs already" if started.already_running else f"up in {duration(started.seconds)}"
+        console.print(f"{started.name}: {state}")
+        hardware = started.hardware
+        console.fields(
+            [
+                ("board", started.board),
+                ("emulates", f"{hardware.cpu}, {hardware.cores} cores, {size(hardware.memory)}"),
+                ("shell", f"edgekit twin ssh {started.name}"),
+                ("address", f"{started.access.user}@{started.access.host}:{started.access.port}"),
+                ("key", started.access.key),
+                ("for ssh, scp, rsync", f"ssh -F {started.access.ssh_config} {started.name}"),
+            ]
+        )
+
+    console.report(started, render)
+
+
+@command.command("down", short_help="Stop twins.")
+@click.argument("words", metavar="[NAME|BOARD]...", nargs=-1, type=TWIN)
+@click.option("--all", "every", is_flag=True, help="Every twin.")
+@click.option("--delete", is_flag=True, help="Remove its disk and keys as well.")
+@json_option
+@pass_console
+def down_command(console: Console, words: tuple[str, ...], every: bool, delete: bool) -> None:
+    """Stop twins in good order. Their disks are kept for the next start, unless deleted."""
+    from edgekit.twin.machine import all_twins, down, find_twin
+
+    if every == bool(words):
+        raise UsageError("which twins?", hint="name some, or say --all")
+    names = [twin.name for twin in all_twins()] if every else [find_twin(w).name for w in words]
+    stopped = tuple(
+        down(name, delete=delete, events=console.events) for name in dict.fromkeys(names)
+    )
+
+    def render() -> None:
+        for twin in stopped:
+            console.print(f"{twin.name}: {twin.how}{', deleted' if twin.deleted else ''}")
+        if not stopped:
+            console.print("there are no twins")
+
+    console.report(StopReport(stopped), render)
+
+
+@command.command("status", short_help="List twins and how they are.")
+@click.argument("word", metavar="[NAME|BOARD]", required=False, type=TWIN)
+@json_option
+@pass_console
+def status_command(console: Console, word: str | None) -> None:
+    """Every twin on this machine, running or not."""
+    from edgekit.twin.machine import all_twins, find_twin
+
+    twins = (find_twin(word),) if word else all_twins()
+
+    def render() -> None:
+        if not twins:
+            console.print("there are no twins; edgekit twin up BOARD starts one")
+            return
+        rows = [
+            (
+                twin.name,
+                twin.condition,
+                twin.board,
+                twin.hardware.cpu if twin.hardware else None,
+                twin.access.port if twin.access else None,
+                twin.pid,
+                size(twin.disk_bytes),
+                twin.problem or "",
+            )
+            for twin in twins
+        ]
+        columns = ("name", "state", "board", "cpu", "ssh port", "process", "disk", "problem")
+        console.table(columns, rows, right=("ssh port", "process", "disk"))
+
+    console.report(StatusReport(twins), render)
+
+
+@command.command(
+    "ssh",
+    short_help="Open a shell on a twin, or run a command there.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("word", metavar="NAME|BOARD", type=TWIN)
+@click.argument("remote", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
+def ssh_command(word: str, remote: tuple[str, ...]) -> None:
+    """OpenSSH with the twin's own keys. The command, if any, goes to the twin's shell."""
+    from edgekit.errors import DeviceError
+    from edgekit.twin.machine import find_twin
+    from edgekit.twin.tools import TO_RUN, find_tool, require_tools
+
+    twin = find_twin(word)
+    if twin.access is None or twin.condition != "running":
+        raise DeviceError(
+            f"the twin {twin.name} does not run; its state is: {twin.condition}",
+            hint=f"edgekit twin up {twin.name}",
+        )
+    require_tools(TO_RUN, "a twin")
+    os.execv(str(find_tool("ssh")), twin.access.command(*remote))
+
+
+@command.command("logs", short_help="Show a twin's console, or how the image was built.")
+@click.argument("word", metavar="[NAME|BOARD]", required=False, type=TWIN)
+@click.option("--build", "building", is_flag=True, help="The log of the image's build instead.")
+@click.option("--previous", is_flag=True, help="The console of the run before.")
+@click.option("--follow", "-f", is_flag=True, help="Go on as more is written.")
+@click.option("--lines", "-n", type=click.IntRange(1), metavar="N", help="The last N lines only.")
+@pass_console
+def logs_command(
+    console: Console,
+    word: str | None,
+    building: bool,
+    previous: bool,
+    follow: bool,
+    lines: int | None,
+) -> None:
+    """What the twin's kernel and sshd said on its serial console."""
+    from edgekit.twin.image import build_log
+    from edgekit.twin.machine import find_twin, twin_folder
+    from edgekit.twin.qemu import CONSOLE, OLD_CONSOLE
+    from edgekit.twin.recipe import default_recipe
+
+    if building == bool(word):
+        raise UsageError("which log?", hint="name a twin, or say --build")
+    if word:
+        path = twin_folder(find_twin(word).name) / (OLD_CONSOLE if previous else CONSOLE)
+    else:
+        path = build_log(default_recipe())
+    _show_log(console, path, lines, follow)
+
+
+def _show_log(console: Console, path: Path, lines: int | None, follow: bool) -> None:
+    from edgekit.files import storage_errors
+
+    with storage_errors("read the log", path), path.open(errors="replace", newline="\n") as stream:
+        for line in deque(stream, maxlen=lines):
+            console.print(_console_line(line))
+        while follow:
+            line = stream.readline()
+            if line:
+                console.print(_console_line(line))
+            else:
+                time.sleep(_FOLLOW_SECONDS)
+
+
+def _console_line(line: str) -> str:
+    """A serial console moves to the start of the line wherever it likes."""
+    return line.replace("\r", "").rstrip()

@@ -1,0 +1,202 @@
+"""Debian packages for another architecture, fetched by the host's apt and trusted by the host's
+keys, with a state of its own: nothing on the host changes, and nobody needs to be root."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from edgekit.errors import BuildError, MissingToolError
+from edgekit.events import Events, Stage
+from edgekit.files import write_atomically
+from edgekit.twin.recipe import Recipe
+from edgekit.twin.tools import BuildTools
+from edgekit.wording import size
+
+ARCHITECTURE = "arm64"
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_DEFAULT_MIRROR = "http://ftp.debian.org/debian"
+_LISTS_SECONDS = 300
+_DOWNLOAD_SECONDS = 1800
+_URI = re.compile(r"'[^']+' (\S+) ([0-9]+)(?: .*)?")
+_CARRIED = re.compile(
+    r"Acquire::(https?::[^ ]+|Check-Valid-Until|Check-Date|ForceIPv[46]) ", re.IGNORECASE
+)
+"""Of the host's apt settings: how it reaches its mirrors, never whether it trusts them."""
+
+
+@dataclass(frozen=True)
+class Source:
+    uri: str
+    suite: str
+
+    def line(self) -> str:
+        return f"deb [signed-by={_KEYRING}] {self.uri} {self.suite} main\n"
+
+
+@dataclass(frozen=True)
+class Package:
+    """One that apt would fetch."""
+
+    name: str
+    file: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Fetched:
+    packages: tuple[Path, ...]
+    kernel: Path
+
+
+def suites(release: str) -> tuple[str, str, str]:
+    return release, f"{release}-updates", f"{release}-security"
+
+
+def host_sources(targets: str, release: str) -> tuple[Source, ...]:
+    """The host's own mirrors of this release, out of `apt-get indextargets`; Debian's where the
+    host has none (another release, Ubuntu)."""
+    wanted = suites(release)
+    found = []
+    for line in targets.splitlines():
+        suite, _, rest = line.partition("|")
+        component, _, uri = rest.partition("|")
+        kind = PurePosixPath(uri).name
+        if suite in wanted and component == "main" and kind in ("debian", "debian-security"):
+            found.append(Source(uri, suite))
+    if not any(source.suite == release for source in found):
+        security = f"{_DEFAULT_MIRROR}-security"
+        return tuple(
+            Source(security if suite.endswith("-security") else _DEFAULT_MIRROR, suite)
+            for suite in wanted
+        )
+    return tuple(dict.fromkeys(found))
+
+
+def parse_uris(output: str) -> tuple[Package, ...]:
+    """What `apt-get --print-uris` lists: 'http://…' name_version_arch.deb 1234 SHA256:…"""
+    packages = []
+    for line in output.splitlines():
+        match = _URI.fullmatch(line.strip())
+        if match and match[1].endswith(".deb"):
+            packages.append(Package(match[1].partition("_")[0], match[1], int(match[2])))
+    return tuple(packages)
+
+
+def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetched:
+    """Everything the recipe asks for, downloaded into `work` and checked by apt."""
+    apt = _PrivateApt(work / "apt", tools)
+    with events.stage("Package lists") as stage:
+        apt.update(recipe.release)
+        wanted = [
+            package
+            for package in apt.would_install(recipe.packages)
+            if package.name not in recipe.left_out
+        ]
+        kernel = _kernel_of(recipe.kernel, apt.would_install((recipe.kernel,)))
+        stage.result = f"Debian {recipe.release}, {len(wanted)} packages"
+    everything = [*wanted, kernel]
+    total = sum(package.size for package in everything)
+    debs = work / "debs"
+    debs.mkdir()
+    with events.stage("Downloading packages", total) as stage:
+        apt.download([package.name for package in everything], debs, stage)
+        stage.result = size(total)
+    found = {path.name.partition("_")[0]: path for path in debs.glob("*.deb")}
+    return Fetched(tuple(found[package.name] for package in wanted), found[kernel.name])
+
+
+def _kernel_of(meta: str, packages: Sequence[Package]) -> Package:
+    for package in packages:
+        if package.name != meta and re.match(r"linux-image-[0-9]", package.name):
+            return package
+    raise BuildError(
+        f"Debian's {meta} names no kernel",
+        hint="check that the host's mirror is complete, or use another one",
+    )
+
+
+class _PrivateApt:
+    """apt with a state, a configuration and a package database (an empty one) of its own."""
+
+    def __init__(self, root: Path, tools: BuildTools) -> None:
+        if not _KEYRING.is_file():
+            raise MissingToolError(
+                f"building a twin's image needs Debian's signing keys, {_KEYRING}, not found here",
+                hint="sudo apt-get install debian-archive-keyring",
+            )
+        self._root = root
+        self._host_tools = tools
+        self._config = root / "apt.conf"
+        # Only this variable is read before the host's own settings, and so can leave them out.
+        self._tools = tools.with_environment({"APT_CONFIG": str(self._config)})
+        for folder in ("lists/partial", "archives/partial", "preferences.d", "sources.d", "log"):
+            (root / folder).mkdir(parents=True)
+        (root / "status").touch()
+
+    def update(self, release: str) -> None:
+        doing = "read the host's apt settings"
+        ask = self._host_tools.answer
+        dump = ask(["apt-config", "dump"], doing=doing, folder=self._root, limit_s=60)
+        form = "$(RELEASE)|$(COMPONENT)|$(REPO_URI)"
+        command = ["apt-get", "indextargets", "--format", form, "Created-By: Packages"]
+        targets = ask(command, doing=doing, folder=self._root, limit_s=60)
+        carried = [line for line in dump.splitlines() if _CARRIED.match(line)]
+        write_atomically(self._config, "\n".join([*carried, *self._settings(), ""]))
+        lines = "".join(source.line() for source in host_sources(targets, release))
+        write_atomically(self._root / "sources.list", lines)
+        self._tools.run(
+            ["apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update"],
+            doing=f"fetch the package lists of Debian {release}",
+            folder=self._root,
+            limit_s=_LISTS_SECONDS,
+        )
+
+    def would_install(self, names: Sequence[str]) -> tuple[Package, ...]:
+        output = self._tools.answer(
+            ["apt-get", "-q=2", "--yes", "--print-uris", "install", *names],
+            doing="find out which packages are needed",
+            folder=self._root,
+            limit_s=60,
+        )
+        return parse_uris(output)
+
+    def download(self, names: Sequence[str], folder: Path, stage: Stage) -> None:
+        doing = "download the packages"
+        command = ["apt-get", "-q=2", "download", *names]
+        with self._tools.started(command, folder=folder) as process:
+            ends_at = time.monotonic() + _DOWNLOAD_SECONDS
+            seen = 0
+            while process.poll() is None:
+                time.sleep(0.2)
+                there = sum(path.stat().st_size for path in folder.glob("*.deb"))
+                stage.advance(there - seen)
+                seen = there
+                if time.monotonic() > ends_at:
+                    raise self._tools.too_slow(command, doing, _DOWNLOAD_SECONDS)
+        self._tools.check(process.returncode, command, doing)
+
+    def _settings(self) -> list[str]:
+        values = {
+            "Dir::State": self._root,
+            "Dir::State::status": self._root / "status",
+            "Dir::State::lists": self._root / "lists",
+            "Dir::Cache": self._root,
+            "Dir::Cache::archives": self._root / "archives",
+            "Dir::Etc": self._root,
+            "Dir::Etc::parts": "/dev/null",
+            "Dir::Etc::sourcelist": self._root / "sources.list",
+            "Dir::Etc::sourceparts": self._root / "sources.d",
+            "Dir::Etc::preferencesparts": self._root / "preferences.d",
+            "Dir::Log": self._root / "log",
+            "APT::Architecture": ARCHITECTURE,
+            "APT::Architectures": ARCHITECTURE,
+            "APT::Install-Recommends": "false",
+            "APT::Sandbox::User": "",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "3",
+        }
+        return [f'{key} "{value}";' for key, value in values.items()]

@@ -1,0 +1,364 @@
+"""Starting, finding and stopping twins. One folder a twin, one lock a twin."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from edgekit.board import Board
+from edgekit.errors import DeviceError, EdgekitError, UsageError
+from edgekit.events import SILENT, Events
+from edgekit.files import exclusive_lock, storage_errors
+from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN
+from edgekit.twin import qemu, qmp
+from edgekit.twin.access import Access, access_of, make_keys, seed, write_access
+from edgekit.twin.image import Image, ensure_image, twins_dir
+from edgekit.twin.ports import choose_port, is_free
+from edgekit.twin.readiness import run_over_ssh, wait_until_ready
+from edgekit.twin.recipe import Recipe, default_recipe
+from edgekit.twin.state import Hardware, TwinState, read_state, write_state
+from edgekit.twin.tools import TO_RUN, require_tools
+from edgekit.wording import did_you_mean
+
+Condition = Literal["running", "paused", "stopped", "died", "damaged", "stray"]
+
+_DEFAULT_MEMORY = 1 << 30
+_READY_SECONDS = 180.0
+_POWER_OFF_SECONDS = 20.0
+_QUIT_SECONDS = 5.0
+_PORT_TRIES = 5
+
+
+@dataclass(frozen=True)
+class TwinStatus:
+    name: str
+    condition: Condition
+    board: str | None = None
+    pid: int | None = None
+    hardware: Hardware | None = None
+    disk_bytes: int = 0
+    """What the twin itself has written."""
+    access: Access | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Started:
+    """A twin that answers."""
+
+    name: str
+    board: str
+    already_running: bool
+    seconds: float
+    hardware: Hardware
+    access: Access
+
+
+@dataclass(frozen=True)
+class Stopped:
+    name: str
+    how: Literal["powered off", "killed", "was not running"]
+    deleted: bool
+
+
+def machines_dir() -> Path:
+    return twins_dir() / "machines"
+
+
+def twin_folder(name: str) -> Path:
+    if not NAME_PATTERN.fullmatch(name):
+        raise UsageError(f"{name!r} is no name for a twin", hint=f"use {NAME_EXPECTED}")
+    return machines_dir() / name
+
+
+def up(
+    name: str,
+    board: Board,
+    *,
+    fresh: bool = False,
+    recipe: Recipe | None = None,
+    limit_s: float = _READY_SECONDS,
+    events: Events = SILENT,
+) -> Started:
+    """Have a twin of that name that answers; `fresh` forgets what its disk holds.
+
+    Does nothing but wait for the answer where it runs already.
+    """
+    began = time.monotonic()
+    hardware = hardware_of(board)
+    require_tools(TO_RUN, "a twin")
+    folder = twin_folder(name)
+    with _locked(folder, events):
+        state = read_state(folder)
+        if state is not None and state.board != board.name:
+            raise UsageError(
+                f"the twin {name} is a {state.board}, not a {board.name}",
+                hint=f"choose another --name, or remove it: edgekit twin down {name} --delete",
+            )
+        process = None if fresh else _take_over(folder, state)
+        already = state is not None and process is not None
+        if state is None or process is None:
+            _end_any(folder)
+            state = _start(folder, board.name, hardware, state, fresh, recipe, events)
+            process = _process_of(folder)
+        access = write_access(folder, name, state.port)
+        try:
+            wait_until_ready(access, folder, process, limit_s, events)
+        except BaseException:
+            if process is not None and not already:
+                _end(process)
+                write_state(folder, replace(state, wanted=False))
+            raise
+    seconds = time.monotonic() - began
+    return Started(name, board.name, already, seconds, state.hardware, access)
+
+
+def down(name: str, *, delete: bool = False, events: Events = SILENT) -> Stopped:
+    """Stop a twin in good order, or at all events; `delete` removes its disk and keys as well."""
+    folder = twin_folder(name)
+    with _locked(folder, events):
+        try:
+            state = read_state(folder)
+        except DeviceError:
+            if not delete:
+                raise
+            state = None
+        process = _process_of(folder)
+        if not folder.exists() and process is None:
+            raise _unknown(name)
+        how: Literal["powered off", "killed", "was not running"] = "was not running"
+        if process is not None:
+            with events.stage(f"Stopping {name}") as stage:
+                orderly = state is not None and _power_off(process, folder, state)
+                if not orderly:
+                    _end(process)
+                how = "powered off" if orderly else "killed"
+                stage.result = how
+        if delete:
+            with storage_errors("remove the twin", folder):
+                shutil.rmtree(folder, ignore_errors=False)
+        elif state is not None and state.wanted:
+            write_state(folder, replace(state, wanted=False))
+    return Stopped(name, how, delete)
+
+
+def pause(name: str) -> None:
+    """Stop the twin's clock and CPUs: to the outside, a board that hangs."""
+    with qmp.connected(_running_folder(name) / qemu.QMP_SOCKET) as control:
+        control.execute("stop")
+
+
+def resume(name: str) -> None:
+    with qmp.connected(_running_folder(name) / qemu.QMP_SOCKET) as control:
+        control.execute("cont")
+
+
+def status(name: str) -> TwinStatus:
+    found = _status(twin_folder(name), _process_of(twin_folder(name)))
+    if found is None:
+        raise _unknown(name)
+    return found
+
+
+def all_twins() -> tuple[TwinStatus, ...]:
+    """Every twin there is, running or not, and whatever else of ours still runs."""
+    processes = {process.folder: process for process in _our_processes()}
+    folders = set(processes)
+    if machines_dir().is_dir():
+        folders |= {path for path in machines_dir().iterdir() if path.is_dir()}
+    found = (_status(folder, processes.get(folder)) for folder in sorted(folders))
+    return tuple(twin for twin in found if twin is not None)
+
+
+def find_twin(word: str) -> TwinStatus:
+    """The twin of that name, or the one twin of that board."""
+    twins = all_twins()
+    for twin in twins:
+        if twin.name == word:
+            return twin
+    of_board = [twin for twin in twins if twin.board == word]
+    if len(of_board) == 1:
+        return of_board[0]
+    if of_board:
+        names = ", ".join(twin.name for twin in of_board)
+        raise UsageError(f"there are several twins of {word}: {names}", hint="name one of them")
+    raise _unknown(word)
+
+
+def hardware_of(board: Board) -> Hardware:
+    """What QEMU emulates for this board: its CPU, as many cores as this machine can give."""
+    twin = board.twin
+    if board.kind != "linux" or twin is None or twin.emulator != qemu.EMULATOR:
+        raise UsageError(
+            f"the board {board.name} has no twin that runs Linux",
+            hint="edgekit boards lists the boards; those of kind linux have one",
+        )
+    cores = max(1, min(board.cpu.cores, os.cpu_count() or 1))
+    return Hardware(twin.machine, twin.cpu, cores, twin.memory or _DEFAULT_MEMORY)
+
+
+def _start(
+    folder: Path,
+    board: str,
+    hardware: Hardware,
+    before: TwinState | None,
+    fresh: bool,
+    recipe: Recipe | None,
+    events: Events,
+) -> TwinState:
+    image = ensure_image(recipe or default_recipe(), events)
+    with storage_errors("make the twin's folder", folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_keys(folder)
+    _lay_disk(folder, image, before, fresh, events)
+    port = before.port if before is not None and is_free(before.port) else choose_port()
+    for remaining in reversed(range(_PORT_TRIES)):
+        state = TwinState(
+            name=folder.name,
+            board=board,
+            uuid=str(uuid.uuid4()),
+            hardware=hardware,
+            image=image.digest,
+            port=port,
+            wanted=True,
+        )
+        write_state(folder, state)  # before QEMU runs: whoever finds it must know what it is
+        try:
+            qemu.start(state, image, folder, seed(folder, folder.name))
+        except qemu.PortTakenError:
+            if not remaining:
+                raise
+            port = choose_port()
+        except EdgekitError:
+            write_state(folder, replace(state, wanted=False))
+            raise
+        else:
+            break
+    return state
+
+
+def _lay_disk(
+    folder: Path, image: Image, before: TwinState | None, fresh: bool, events: Events
+) -> None:
+    kept = qemu.disk_of(folder).is_file() and before is not None
+    if kept and not fresh and before is not None and before.image != image.digest:
+        events.warn(
+            f"the twin {folder.name} gets a new disk: the image that its old one lay on has changed"
+        )
+    if fresh or not kept or (before is not None and before.image != image.digest):
+        qemu.make_disk(folder, image)
+
+
+def _take_over(folder: Path, state: TwinState | None) -> qemu.Process | None:
+    """The twin's process, awake; None where there is none, or one that nobody knows any more."""
+    process = _process_of(folder)
+    if state is None or process is None or process.uuid != state.uuid:
+        return None
+    try:
+        _resume(folder)
+    except qmp.QmpError:
+        if _process_of(folder) is not None:
+            raise
+    # Again: QEMU gets a new process id while it starts, and may fail to.
+    return _process_of(folder)
+
+
+def _end_any(folder: Path) -> None:
+    for process in _our_processes():
+        if process.folder == folder:
+            _end(process)
+
+
+def _power_off(process: qemu.Process, folder: Path, state: TwinState) -> bool:
+    """Ask the system to shut down; False where it doesn't in time."""
+    patience = _POWER_OFF_SECONDS
+    try:
+        _resume(folder)
+        access = access_of(folder, state.name, state.port)
+        run_over_ssh(access, "sudo /usr/sbin/poweroff", limit_s=_POWER_OFF_SECONDS)
+    except EdgekitError:
+        patience = _QUIT_SECONDS  # it heard nothing, or was gone before it could answer
+    return qemu.wait_until_gone(process, patience)
+
+
+def _end(process: qemu.Process) -> None:
+    """End QEMU at once."""
+    qemu.kill(process)
+    if not qemu.wait_until_gone(process, _QUIT_SECONDS):
+        raise DeviceError(
+            f"the emulator (process {process.pid}) cannot be ended",
+            hint="it waits for the kernel, for a disk perhaps; try again later",
+        )
+
+
+def _resume(folder: Path) -> None:
+    with qmp.connected(folder / qemu.QMP_SOCKET) as control:
+        if control.execute("query-status").get("status") == "paused":
+            control.execute("cont")
+
+
+def _status(folder: Path, process: qemu.Process | None) -> TwinStatus | None:
+    pid = process.pid if process else None
+    try:
+        state = read_state(folder)
+        if state is None:
+            return TwinStatus(folder.name, "stray", pid=pid) if process else None
+        access = access_of(folder, state.name, state.port)
+        disk = qemu.disk_of(folder)
+        written = disk.stat().st_blocks * 512 if disk.is_file() else 0
+    except EdgekitError as error:
+        return TwinStatus(folder.name, "damaged", pid=pid, problem=error.message)
+    condition: Condition = "died" if state.wanted else "stopped"
+    problem = None
+    if process is not None and process.uuid == state.uuid:
+        condition = "running"
+        try:
+            with qmp.connected(folder / qemu.QMP_SOCKET) as control:
+                if control.execute("query-status").get("status") == "paused":
+                    condition = "paused"
+        except qmp.QmpError as error:
+            problem = error.message
+    return TwinStatus(
+        state.name, condition, state.board, pid, state.hardware, written, access, problem
+    )
+
+
+def _running_folder(name: str) -> Path:
+    folder = twin_folder(name)
+    if _process_of(folder) is None:
+        raise DeviceError(f"the twin {name} does not run", hint=f"edgekit twin up {name}")
+    return folder
+
+
+def _process_of(folder: Path) -> qemu.Process | None:
+    for process in _our_processes():
+        if process.folder == folder:
+            return process
+    return None
+
+
+def _our_processes() -> list[qemu.Process]:
+    """Twins of this cache; another cache's are somebody else's."""
+    return [process for process in qemu.running() if process.folder.parent == machines_dir()]
+
+
+def _unknown(word: str) -> UsageError:
+    names = [twin.name for twin in all_twins()]
+    otherwise = f"edgekit twin up {word} makes one, if {word} is a board"
+    return UsageError(f"there is no twin {word}", hint=did_you_mean(word, names, otherwise))
+
+
+@contextmanager
+def _locked(folder: Path, events: Events) -> Iterator[None]:
+    with storage_errors("make the folder of the twins", machines_dir()):
+        machines_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
+    waiting = f"another edgekit is busy with the twin {folder.name}; waiting for it"
+    with exclusive_lock(folder.with_suffix(".lock"), on_wait=lambda: events.note(waiting)):
+        yield

@@ -1,0 +1,223 @@
+"""The QEMU process of a twin: its command line, finding it, ending it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from edgekit.errors import DeviceError, StorageError
+from edgekit.files import storage_errors
+from edgekit.interrupts import interrupts_deferred
+from edgekit.twin.access import HOST
+from edgekit.twin.image import Image
+from edgekit.twin.state import TwinState
+from edgekit.twin.tools import find_tool
+
+EMULATOR = "qemu-system-aarch64"
+CONSOLE, OLD_CONSOLE, QMP_SOCKET = "console.log", "console.previous.log", "qmp"
+_DISK, _INITRAMFS, _LOG = "disk.qcow2", "initramfs", "qemu.log"
+_START_SECONDS = 60
+_KERNEL_OPTIONS = " ".join(
+    [
+        *("quiet", "console=ttyAMA0", "panic=5"),
+        # Work that an emulated CPU does slowly and a twin has no use for: a third of its start.
+        *("audit=0", "apparmor=0", "lsm=", "cryptomgr.notests", "nokaslr", "mitigations=off"),
+    ]
+)
+_TOOL_SECONDS = 60
+_PORT_TAKEN = re.compile(r"could not set up host forwarding rule", re.IGNORECASE)
+
+
+class PortTakenError(DeviceError):
+    """Somebody else has the port by now."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A running QEMU of ours."""
+
+    pid: int
+    uuid: str
+    folder: Path
+    """Of the twin, even if it is gone by now."""
+
+
+def disk_of(folder: Path) -> Path:
+    return folder / _DISK
+
+
+def make_disk(folder: Path, image: Image) -> None:
+    """An empty layer over the image's disk: what the twin writes, nobody else sees."""
+    disk = disk_of(folder)
+    disk.unlink(missing_ok=True)
+    made = subprocess.run(
+        [
+            _tool("qemu-img"),
+            "create",
+            "-q",
+            "-f",
+            "qcow2",
+            "-F",
+            "raw",
+            "-b",
+            str(image.disk),
+            disk,
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_TOOL_SECONDS,
+    )
+    if made.returncode != 0:
+        disk.unlink(missing_ok=True)
+        raise StorageError(
+            f"the twin's disk could not be made: {_words(made.stderr)}",
+            hint="check that there is room on the disk, or move the cache with EDGEKIT_CACHE_DIR",
+        )
+
+
+def command_line(state: TwinState, image: Image, folder: Path) -> list[str]:
+    """Everything that QEMU is told. The twin reaches nothing by itself and is reached through one
+    port on loopback."""
+    hardware = state.hardware
+    forward = f"hostfwd=tcp:{HOST}:{state.port}-:22"
+    return [
+        *("-name", f"edgekit-twin-{state.name}", "-uuid", state.uuid),
+        *("-machine", hardware.machine, "-cpu", hardware.cpu, "-smp", str(hardware.cores)),
+        *("-accel", "tcg,thread=multi", "-m", f"{hardware.memory >> 20}M"),
+        *("-kernel", str(image.kernel), "-initrd", str(folder / _INITRAMFS)),
+        *("-append", _KERNEL_OPTIONS),
+        *("-drive", f"file={_escaped(disk_of(folder))},if=none,id=disk,cache=unsafe"),
+        *("-device", "virtio-blk-pci,drive=disk,romfile="),
+        *("-netdev", f"user,id=network,restrict=on,{forward}"),
+        *("-device", "virtio-net-pci,netdev=network,romfile="),
+        *("-rtc", "base=utc", "-display", "none", "-monitor", "none", "-nodefaults"),
+        *(
+            "-chardev",
+            f"file,id=console,path={_escaped(folder / CONSOLE)}",
+            "-serial",
+            "chardev:console",
+        ),
+        *("-qmp", f"unix:{QMP_SOCKET},server=on,wait=off"),
+        *("-D", str(folder / _LOG), "-daemonize"),
+    ]
+
+
+def start(state: TwinState, image: Image, folder: Path, seed: bytes) -> None:
+    """Returns when QEMU has everything it needs and emulates."""
+    with storage_errors("prepare the twin's start", folder):
+        initramfs = folder / _INITRAMFS
+        initramfs.unlink(missing_ok=True)
+        initramfs.touch(mode=0o600)  # the host key is in it
+        initramfs.write_bytes(image.initramfs.read_bytes() + seed)
+        if (folder / CONSOLE).exists():
+            (folder / CONSOLE).replace(folder / OLD_CONSOLE)
+        (folder / QMP_SOCKET).unlink(missing_ok=True)
+    with interrupts_deferred():
+        try:
+            started = subprocess.run(
+                [_tool(EMULATOR), *command_line(state, image, folder)],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_START_SECONDS,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DeviceError(
+                "the emulator does not start",
+                hint=f"{EMULATOR} --version should answer at once; is this machine overloaded?",
+            ) from error
+    if started.returncode == 0:
+        return
+    said = _words(started.stderr)
+    if _PORT_TAKEN.search(said):
+        raise PortTakenError(
+            f"port {state.port} on {HOST} is taken by another program",
+            hint="start the twin again: it takes a free port",
+        )
+    raise DeviceError(
+        f"the emulator does not start: {said or 'it says nothing'}",
+        hint=f"the board's twin table must fit this QEMU ({EMULATOR} -cpu help lists its CPUs)",
+    )
+
+
+def running() -> tuple[Process, ...]:
+    """Every QEMU on this machine that is a twin of this user's, told by its command line. One
+    that is just starting may be there twice: QEMU forks to become a daemon."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            process = _twin_process(entry)
+            if process is not None:
+                found.append(process)
+    return tuple(found)
+
+
+def wait_until_gone(process: Process, limit_s: float) -> bool:
+    """Whether the process ended within the time."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        ready, _, _ = select.select([handle], [], [], limit_s)
+        return bool(ready)
+    finally:
+        os.close(handle)
+
+
+def kill(process: Process) -> None:
+    """At once, as pulling the plug; the twin's file system survives that."""
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(process.pid)
+        try:
+            if _twin_process(Path("/proc") / str(process.pid)) == process:  # not a later process
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+
+
+def _twin_process(entry: Path) -> Process | None:
+    try:
+        arguments = (entry / "cmdline").read_bytes().split(b"\0")
+        if entry.stat().st_uid != os.getuid():
+            return None
+        status = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None  # gone in the meantime, or nobody's business
+    if not arguments[0].endswith(EMULATOR.encode()) or status[:1] in (["Z"], ["X"]):
+        return None
+    texts = [os.fsdecode(argument) for argument in arguments]
+    name, uuid, log = (_value(texts, option) for option in ("-name", "-uuid", "-D"))
+    if name is None or uuid is None or log is None or not name.startswith("edgekit-twin-"):
+        return None
+    return Process(int(entry.name), uuid, Path(log).parent)
+
+
+def _value(arguments: Sequence[str], option: str) -> str | None:
+    for first, second in pairwise(arguments):
+        if first == option:
+            return second
+    return None
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace(",", ",,")
+
+
+def _tool(name: str) -> str:
+    tool = find_tool(name)
+    assert tool is not None, "require_tools comes first"
+    return str(tool)
+
+
+def _words(output: bytes) -> str:
+    return " ".join(output.decode(errors="replace").split())[:500]

@@ -1,0 +1,111 @@
+"""QEMU's own control channel: one JSON object a line over a Unix socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from edgekit.errors import DeviceError
+
+_LONGEST_ANSWER = 1 << 20
+_RETRY_SECONDS = 0.05
+
+
+class QmpError(DeviceError):
+    """QEMU does not answer, or refuses."""
+
+
+class Qmp:
+    def __init__(self, connection: socket.socket, limit_s: float) -> None:
+        self._connection = connection
+        self._limit_s = limit_s
+        self._unread = b""
+
+    def execute(self, command: str) -> dict[str, Any]:
+        """What QEMU returns; events that come in between are not for us."""
+        try:
+            self._connection.sendall(json.dumps({"execute": command}).encode() + b"\n")
+        except OSError as error:
+            raise _silent(str(error)) from error
+        ends_at = time.monotonic() + self._limit_s
+        while True:
+            message = self.message(ends_at)
+            if "error" in message:
+                refused = message["error"]
+                reason = refused.get("desc") if isinstance(refused, dict) else refused
+                raise QmpError(
+                    f"the emulator refuses {command}: {reason}",
+                    hint="edgekit twin down, then up, starts it again",
+                )
+            if "return" in message:
+                answer = message["return"]
+                return answer if isinstance(answer, dict) else {}
+
+    def message(self, ends_at: float) -> dict[str, Any]:
+        while b"\n" not in self._unread:
+            if len(self._unread) > _LONGEST_ANSWER:
+                raise _silent("its answer has no end")
+            try:
+                self._connection.settimeout(max(ends_at - time.monotonic(), 0.001))
+                received = self._connection.recv(1 << 16)
+            except OSError as error:
+                raise _silent(str(error)) from error
+            if not received:
+                raise _silent("it hung up")
+            self._unread += received
+        line, _, self._unread = self._unread.partition(b"\n")
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise _silent(f"it does not speak QMP: {error}") from error
+        if not isinstance(message, dict):
+            raise _silent("it does not speak QMP")
+        return message
+
+
+@contextmanager
+def connected(path: Path, limit_s: float = 5.0) -> Iterator[Qmp]:
+    """One client at a time is heard; the others wait, no longer than `limit_s`."""
+    ends_at = time.monotonic() + limit_s
+    with _connection(path, ends_at) as connection:
+        qmp = Qmp(connection, limit_s)
+        qmp.message(ends_at)  # the greeting
+        qmp.execute("qmp_capabilities")
+        yield qmp
+
+
+def _connection(path: Path, ends_at: float) -> socket.socket:
+    """A QEMU that was just started needs a moment before anybody listens."""
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(max(ends_at - time.monotonic(), 0.001))
+            # The name of a socket is short, that of a folder may be long.
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+            finally:
+                os.close(folder)
+            return connection
+        except OSError as error:
+            connection.close()
+            not_yet = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+            if not not_yet or time.monotonic() > ends_at:
+                raise _silent(str(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        time.sleep(_RETRY_SECONDS)
+
+
+def _silent(reason: str) -> QmpError:
+    return QmpError(
+        f"the emulator does not answer: {reason}",
+        hint="edgekit twin status shows whether it runs; twin down, then up, starts it again",
+    )

@@ -1,0 +1,85 @@
+"""Waiting until a twin answers, and saying why it doesn't."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from edgekit.errors import DeviceError
+from edgekit.events import Events
+from edgekit.twin import qemu
+from edgekit.twin.access import Access
+from edgekit.twin.tools import find_tool
+from edgekit.wording import duration
+
+_BETWEEN_SECONDS = 0.1
+_GREETING_SECONDS = 1.0
+_LOGIN_SECONDS = 60.0
+_CONSOLE_LINES = 12
+
+
+def wait_until_ready(
+    access: Access, folder: Path, process: qemu.Process | None, limit_s: float, events: Events
+) -> None:
+    """Until a command runs over SSH; DeviceError with the console's last lines otherwise."""
+    ends_at = time.monotonic() + limit_s
+    with events.stage(f"Starting {access.name}") as stage:
+        while not _greets(access):
+            if process is None or qemu.wait_until_gone(process, _BETWEEN_SECONDS):
+                raise _failure(f"the twin {access.name} stopped while it was starting", folder)
+            if time.monotonic() > ends_at:
+                raise _failure(
+                    f"the twin {access.name} does not answer after {duration(limit_s)}", folder
+                )
+        run_over_ssh(access, "true", limit_s=_LOGIN_SECONDS)
+        stage.result = f"ssh on {access.host}:{access.port}"
+
+
+def run_over_ssh(access: Access, command: str, *, limit_s: float) -> None:
+    """DeviceError with what ssh says unless the command ends well."""
+    ssh = find_tool("ssh")
+    assert ssh is not None, "require_tools comes first"
+    try:
+        ended = subprocess.run(
+            [str(ssh), "-o", "BatchMode=yes", *access.command(command)[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=limit_s,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DeviceError(
+            f"the twin {access.name} does not answer over SSH for {duration(limit_s)}",
+            hint=f"edgekit twin logs {access.name} shows its console",
+        ) from error
+    if ended.returncode != 0:
+        said = ended.stderr.decode(errors="replace").strip()
+        raise DeviceError(
+            f"the twin {access.name} does not do what it is told over SSH",
+            hint=f"edgekit twin up {access.name} --fresh starts it with a new disk",
+            details=tuple(said.splitlines()[-_CONSOLE_LINES:]),
+        )
+
+
+def _greets(access: Access) -> bool:
+    """Whether sshd says hello. QEMU accepts connections long before anybody listens behind it."""
+    try:
+        with socket.create_connection((access.host, access.port), _GREETING_SECONDS) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def _failure(message: str, folder: Path) -> DeviceError:
+    try:
+        text = (folder / qemu.CONSOLE).read_text(errors="replace")
+    except OSError:
+        text = ""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return DeviceError(
+        message,
+        hint=f"edgekit twin logs {folder.name} shows its console; edgekit twin up {folder.name}"
+        " --fresh starts it with a new disk",
+        details=tuple(lines[-_CONSOLE_LINES:]),
+    )

@@ -1,0 +1,154 @@
+"""What goes into a twin's image, as data. Its digest names the image: change anything here or in
+`guest/`, and the next twin gets an image of its own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from edgekit.files import sha256_bytes
+from edgekit.json_text import json_text
+
+_GUEST = Path(__file__).resolve().parent / "guest"
+
+USER = "edgekit"
+USER_ID = 1000
+
+RELEASES: tuple[tuple[str, tuple[int, int]], ...] = (("bookworm", (2, 36)), ("trixie", (2, 41)))
+"""Debian releases and their glibc, the oldest first."""
+
+
+@dataclass(frozen=True)
+class GuestFile:
+    """A file of ours in the image. Everything belongs to root unless it says otherwise."""
+
+    path: str
+    text: str
+    mode: int = 0o644
+    append_to: str | None = None
+    """Written after this file of the image."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who owns a path of the image, and what is below it, where that isn't root."""
+
+    path: str
+    user: int
+    group: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    release: str
+    packages: tuple[str, ...]
+    """Asked for by name; apt adds what they need."""
+    left_out: tuple[str, ...]
+    """What apt adds and a twin never runs: the packages' own set-up, which is done here."""
+    left_out_paths: tuple[str, ...]
+    kernel: str
+    """The package that depends on the newest kernel."""
+    modules: tuple[str, ...]
+    """Drivers that must be there before the disk is; those that they need come along."""
+    folders: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    """Symbolic links: path and target."""
+    files: tuple[GuestFile, ...]
+    owners: tuple[Owner, ...]
+    initramfs_init: str
+    disk_bytes: int
+    format: int = 1
+    """Of the image folder."""
+
+    def digest(self) -> str:
+        return sha256_bytes(json_text(self).encode())
+
+
+def release_for(glibc: tuple[int, int]) -> str:
+    """The oldest release whose glibc is not older than the host's: what the host's own cross
+    compiler links can then run on the twin."""
+    for name, offered in RELEASES:
+        if offered >= glibc:
+            return name
+    return RELEASES[-1][0]
+
+
+def host_glibc() -> tuple[int, int]:
+    """(2, 36); the oldest release's where the host has another C library."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (OSError, ValueError):
+        return RELEASES[0][1]
+    parts = version.split(".")
+    if name != "glibc" or len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+        return RELEASES[0][1]
+    return int(parts[0]), int(parts[1])
+
+
+@cache
+def default_recipe(release: str | None = None) -> Recipe:
+    """The image that all aarch64 Linux boards' twins share; they differ in what QEMU emulates."""
+    return Recipe(
+        release=release or release_for(host_glibc()),
+        packages=(
+            *("base-files", "base-passwd", "bash", "dash", "busybox-static", "coreutils"),
+            *("libc6", "libc-bin", "libstdc++6", "libgomp1"),
+            *("openssh-server", "openssh-sftp-server", "rsync", "sudo", "ca-certificates"),
+            *("procps", "iproute2", "util-linux", "mount", "hostname"),
+            *("tar", "gzip", "grep", "sed", "findutils", "mawk"),
+        ),
+        left_out=(
+            *("adduser", "debconf", "dpkg", "init-system-helpers", "lsb-base", "openssl"),
+            *("perl-base", "runit-helper", "sensible-utils", "ucf", "usrmerge"),
+        ),
+        left_out_paths=(
+            *("./usr/share/doc", "./usr/share/man", "./usr/share/locale", "./usr/share/lintian"),
+            *("./usr/bin/chage", "./usr/bin/expiry"),
+        ),
+        kernel="linux-image-cloud-arm64",
+        modules=("virtio_pci", "virtio_blk", "virtio_net"),
+        folders=(
+            *("/usr/bin", "/usr/sbin", "/usr/lib", "/dev", "/proc", "/sys", "/run", "/tmp"),
+            *("/root", "/etc/ssh/authorized_keys", f"/home/{USER}", "/var/log", "/var/tmp"),
+        ),
+        links=(
+            *(("/bin", "usr/bin"), ("/sbin", "usr/sbin"), ("/lib", "usr/lib")),
+            *(("/usr/sbin/init", "/bin/busybox"), ("/etc/mtab", "../proc/self/mounts")),
+            *(("/usr/bin/awk", "mawk"), ("/usr/sbin/reboot", "poweroff"), ("/var/run", "/run")),
+        ),
+        files=(
+            GuestFile(
+                "/etc/passwd", _text("passwd"), append_to="/usr/share/base-passwd/passwd.master"
+            ),
+            GuestFile(
+                "/etc/group", _text("group"), append_to="/usr/share/base-passwd/group.master"
+            ),
+            GuestFile("/etc/shadow", _text("shadow"), 0o640),
+            GuestFile("/etc/fstab", _text("fstab")),
+            GuestFile("/etc/environment", _text("environment")),
+            GuestFile("/etc/inittab", _text("inittab")),
+            GuestFile("/etc/ssh/sshd_config", _text("sshd_config")),
+            GuestFile("/etc/sudoers.d/edgekit", _text("sudoers"), 0o440),
+            GuestFile("/etc/pam.d/common-auth", _text("pam-auth")),
+            GuestFile("/etc/pam.d/common-account", _text("pam-account")),
+            GuestFile("/etc/pam.d/common-password", _text("pam-password")),
+            GuestFile("/etc/pam.d/common-session", _text("pam-session")),
+            GuestFile("/etc/pam.d/common-session-noninteractive", _text("pam-session")),
+            GuestFile("/usr/lib/edgekit/boot", _text("boot"), 0o755),
+            GuestFile("/usr/lib/edgekit/shutdown", _text("shutdown"), 0o755),
+            GuestFile("/usr/sbin/poweroff", _text("power"), 0o755),
+        ),
+        owners=(
+            Owner(f"/home/{USER}", USER_ID, USER_ID),
+            Owner("/etc/shadow", 0, 42),
+            Owner("/usr/sbin/unix_chkpwd", 0, 42),
+        ),
+        initramfs_init=_text("initramfs-init"),
+        disk_bytes=4 << 30,
+    )
+
+
+def _text(name: str) -> str:
+    return (_GUEST / name).read_text(encoding="utf-8")

@@ -1,0 +1,188 @@
+"""The host's programs that a twin needs: where they are, and running them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from edgekit.errors import BuildError, MissingToolError, StorageError
+from edgekit.interrupts import interrupts_deferred
+from edgekit.wording import duration
+
+_LAST_LINES = 15
+_SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
+"""Not on the PATH of ordinary users in Debian; mke2fs is there and needs no root."""
+
+
+@dataclass(frozen=True)
+class HostTool:
+    name: str
+    package: str
+
+
+TO_RUN = (
+    HostTool("qemu-system-aarch64", "qemu-system-arm"),
+    HostTool("qemu-img", "qemu-utils"),
+    HostTool("ssh", "openssh-client"),
+    HostTool("ssh-keygen", "openssh-client"),
+)
+TO_BUILD = (
+    HostTool("apt-get", "apt"),
+    HostTool("apt-config", "apt"),
+    HostTool("dpkg-deb", "dpkg"),
+    HostTool("tar", "tar"),
+    HostTool("mke2fs", "e2fsprogs"),
+    HostTool("debugfs", "e2fsprogs"),
+    HostTool("setpriv", "util-linux"),
+)
+
+
+def find_tool(name: str) -> Path | None:
+    listed = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = shutil.which(name, path=os.pathsep.join([*filter(None, listed), *_SYSTEM_FOLDERS]))
+    return Path(found) if found else None
+
+
+def require_tools(tools: Sequence[HostTool], purpose: str) -> None:
+    """MissingToolError that names everything that is missing at once."""
+    missing = [tool for tool in tools if find_tool(tool.name) is None]
+    if missing:
+        packages = " ".join(sorted({tool.package for tool in missing}))
+        raise MissingToolError(
+            f"{purpose} needs {', '.join(tool.name for tool in missing)}, not found here",
+            hint=f"sudo apt-get install --no-install-recommends {packages}",
+        )
+
+
+class BuildTools:
+    """Runs the tools of an image build; everything they say goes to the build's log. They end
+    with us, even when we are killed."""
+
+    def __init__(self, log: IO[bytes], environment: Mapping[str, str] | None = None) -> None:
+        self._log = log
+        self._environment = {**os.environ, "LC_ALL": "C", **(environment or {})}
+
+    def with_environment(self, environment: Mapping[str, str]) -> BuildTools:
+        return BuildTools(self._log, {**self._environment, **environment})
+
+    def run(self, command: Sequence[str], *, doing: str, folder: Path, limit_s: float) -> None:
+        with self.started(command, folder=folder) as process:
+            self._wait(process, command, doing, limit_s)
+
+    def answer(self, command: Sequence[str], *, doing: str, folder: Path, limit_s: float) -> str:
+        """What the tool printed."""
+        with self.started(command, folder=folder, stdout=subprocess.PIPE) as process:
+            try:
+                output = process.communicate(timeout=limit_s)[0]
+            except subprocess.TimeoutExpired as error:
+                raise self.too_slow(command, doing, limit_s) from error
+        self.check(process.returncode, command, doing)
+        return output.decode(errors="replace")
+
+    def pipe(
+        self,
+        source: Sequence[str],
+        sink: Sequence[str],
+        *,
+        doing: str,
+        folder: Path,
+        limit_s: float,
+    ) -> None:
+        """`source | sink`; fails when either does."""
+        with self.started(source, folder=folder, stdout=subprocess.PIPE) as first:
+            assert first.stdout is not None
+            with self.started(sink, folder=folder, stdin=first.stdout) as second:
+                first.stdout.close()  # the sink's alone, so that the source notices its end
+                self._wait(second, sink, doing, limit_s)
+            self._wait(first, source, doing, limit_s)
+
+    @contextmanager
+    def started(
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stdout: int | IO[bytes] | None = None,
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """The tool while the block runs; its output goes to the log unless `stdout` says where."""
+        self._log.write(f"$ {' '.join(command)}\n".encode())
+        self._log.flush()
+        with ExitStack() as ending:
+            with interrupts_deferred():
+                process = subprocess.Popen(
+                    [_path("setpriv"), "--pdeathsig", "KILL", _path(command[0]), *command[1:]],
+                    cwd=folder,
+                    stdin=stdin,
+                    stdout=self._log if stdout is None else stdout,
+                    stderr=self._log,
+                    env=self._environment,
+                    start_new_session=True,
+                )
+                ending.callback(_end, process)
+            yield process
+
+    def check(self, status: int, command: Sequence[str], doing: str) -> None:
+        """An error with the log's last lines unless the tool ended well."""
+        if status == 0:
+            return
+        lines = self._last_lines()
+        if any(os.strerror(errno.ENOSPC) in line for line in lines):
+            raise StorageError(
+                f"the disk is full: could not {doing}",
+                hint="building a twin's image takes 500 MB; free some space, or move the cache"
+                " with EDGEKIT_CACHE_DIR",
+            )
+        how = f"ended with status {status}" if status > 0 else f"was killed by signal {-status}"
+        raise BuildError(
+            f"{command[0]} {how}: could not {doing}",
+            hint="edgekit twin logs --build shows everything that the tools said",
+            details=lines,
+        )
+
+    def too_slow(self, command: Sequence[str], doing: str, limit_s: float) -> BuildError:
+        return BuildError(
+            f"{command[0]} was still not done after {duration(limit_s)}: could not {doing}",
+            hint="check the network and try again; edgekit twin logs --build shows how far it came",
+            details=self._last_lines(),
+        )
+
+    def _wait(
+        self, process: subprocess.Popen[bytes], command: Sequence[str], doing: str, limit_s: float
+    ) -> None:
+        try:
+            status = process.wait(limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise self.too_slow(command, doing, limit_s) from error
+        self.check(status, command, doing)
+
+    def _last_lines(self) -> tuple[str, ...]:
+        self._log.flush()
+        lines = Path(self._log.name).read_text(errors="replace").splitlines()
+        return tuple(line for line in lines if line.strip())[-_LAST_LINES:]
+
+
+def _path(name: str) -> str:
+    found = find_tool(name)
+    if found is None:
+        raise MissingToolError(
+            f"{name} is not here any more", hint="install it again, then try again"
+        )
+    return str(found)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

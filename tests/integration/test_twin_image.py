@@ -1,0 +1,113 @@
+"""Building a twin's image for real: once for those who ask at once, and after being killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.twins import edgekit, on_twin, processes_with, twins_in
+
+from edgekit.board import load_board
+from edgekit.twin.image import Image, build_log, ensure_image, find_image
+from edgekit.twin.machine import up
+from edgekit.twin.recipe import RELEASES, default_recipe
+from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        any(find_tool(tool.name) is None for tool in TO_BUILD),
+        reason="the tools that build a twin's image are not installed",
+    ),
+]
+
+BUILD = "from edgekit.twin import image, recipe; image.ensure_image(recipe.default_recipe())"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[Path]:
+    with twins_in(tmp_path):
+        yield tmp_path
+
+
+def _build() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", BUILD])
+
+
+def _image() -> Image:
+    image = find_image(default_recipe())
+    assert image is not None
+    return image
+
+
+def test_two_who_ask_at_once_get_one_build(cache: Path) -> None:
+    builders = [_build(), _build()]
+    assert [builder.wait(300) for builder in builders] == [0, 0]
+    # The log is begun anew by each build.
+    assert build_log(default_recipe()).read_text().count("$ mke2fs") == 1
+    made = _image().disk.stat().st_mtime_ns
+    ensure_image(default_recipe())
+    assert _image().disk.stat().st_mtime_ns == made
+    contents = json.loads((_image().folder / "image.json").read_text())
+    assert any(package.startswith("openssh-server_") for package in contents["packages"])
+
+
+def test_a_damaged_image_is_built_again(cache: Path) -> None:
+    kernel = ensure_image(default_recipe()).kernel
+    whole = kernel.stat().st_size
+    os.truncate(kernel, 1000)
+    assert find_image(default_recipe()) is None
+    ensure_image(default_recipe())
+    assert kernel.stat().st_size == whole
+
+
+@pytest.mark.parametrize("step", ["apt-get -q=2 download", "dpkg-deb", "mke2fs"])
+def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path, step: str) -> None:
+    builder = _build()
+    log = build_log(default_recipe())
+    while not (log.exists() and f"$ {step}" in log.read_text(errors="replace")):
+        assert builder.poll() is None
+        time.sleep(0.02)
+    builder.send_signal(signal.SIGKILL)
+    builder.wait()
+    assert find_image(default_recipe()) is None
+    ends_at = time.monotonic() + 10
+    while processes_with(str(cache)) and time.monotonic() < ends_at:
+        time.sleep(0.05)
+    assert processes_with(str(cache)) == []
+    ensure_image(default_recipe())
+    assert not [path for path in (cache / "twins").iterdir() if path.name.endswith("edgekit-tmp")]
+
+
+@pytest.mark.skipif(
+    any(find_tool(tool.name) is None for tool in TO_RUN), reason="QEMU is not installed"
+)
+@pytest.mark.parametrize("release", [name for name, _ in RELEASES])
+def test_every_release_makes_a_system_that_starts(cache: Path, release: str) -> None:
+    started = up("rpi5", load_board("rpi5"), recipe=default_recipe(release))
+    assert f"VERSION_CODENAME={release}" in on_twin(started.access, "cat /etc/os-release")
+
+
+def test_no_way_to_debian_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    answer = edgekit("twin", "up", "rpi4")
+    assert answer.returncode == 6
+    assert "could not fetch the package lists" in answer.stderr
+    assert not [path for path in (cache / "twins").iterdir() if path.name.endswith("edgekit-tmp")]
+
+
+def test_missing_tools_are_named_with_what_installs_them(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(cache))
+    answer = edgekit("twin", "up", "rpi4")
+    assert answer.returncode == 5
+    assert "qemu-system-aarch64" in answer.stderr
+    assert "apt-get install --no-install-recommends openssh-client qemu-system-arm" in answer.stderr

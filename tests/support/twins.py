@@ -1,0 +1,83 @@
+"""Twins for tests: in a cache of their own, gone afterwards whatever happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.errors import EdgekitError
+from edgekit.twin import qemu
+from edgekit.twin.access import Access
+from edgekit.twin.machine import all_twins, down, machines_dir
+
+COMMAND_SECONDS = 300
+
+
+@contextmanager
+def twins_in(cache: Path) -> Iterator[None]:
+    """Twins live in `cache` while the block runs, and are gone after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDGEKIT_CACHE_DIR", str(cache))
+        try:
+            yield
+        finally:
+            remove_all_twins()
+
+
+def remove_all_twins() -> None:
+    for process in qemu.running():
+        if process.folder.parent == machines_dir():
+            qemu.kill(process)
+    for twin in all_twins():
+        with suppress(EdgekitError):
+            down(twin.name, delete=True)
+
+
+def edgekit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """edgekit in a process of its own."""
+    return subprocess.run(
+        edgekit_command(*arguments), capture_output=True, text=True, timeout=COMMAND_SECONDS
+    )
+
+
+def edgekit_json(*arguments: str) -> Any:
+    answer = edgekit(*arguments, "--json")
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)
+
+
+def edgekit_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "edgekit", *arguments]
+
+
+def on_twin(access: Access, command: str) -> str:
+    """What a command on the twin prints."""
+    answer = subprocess.run(
+        access.command(command),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of running processes that mention `text`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if text in line:
+                    found.append(line)
+    return found

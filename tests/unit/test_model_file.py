@@ -1,0 +1,43 @@
+"""A model file that can't be opened is told for what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgekit.errors import ModelError
+from edgekit.model import open_model
+
+
+def refused(path: Path) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        open_model(path)
+    return caught.value
+
+
+@pytest.mark.parametrize("asked", ["mobilnet.onnx", "mobilenet.tflite"])
+def test_a_missing_file_names_the_one_that_was_probably_meant(tmp_path: Path, asked: str) -> None:
+    (tmp_path / "mobilenet.onnx").touch()
+    (tmp_path / "other.onnx").touch()
+    assert refused(tmp_path / asked).hint == "did you mean mobilenet.onnx?"
+
+
+def test_a_like_suffix_alone_is_no_likeness(tmp_path: Path) -> None:
+    (tmp_path / "trunc.onnx").touch()
+    assert refused(tmp_path / "nosuch.onnx").hint == "check the path"
+
+
+def test_a_link_that_leads_nowhere_is_not_offered_as_what_was_meant(tmp_path: Path) -> None:
+    for name, target in (("gone.onnx", "nowhere"), ("loop.onnx", "loop.onnx")):
+        (tmp_path / name).symlink_to(target)
+        assert "is a link to no file" in refused(tmp_path / name).message
+
+
+def test_a_folder_an_empty_file_and_a_strange_suffix_are_named(tmp_path: Path) -> None:
+    (tmp_path / "folder.onnx").mkdir()
+    (tmp_path / "empty.onnx").touch()
+    (tmp_path / "weights.h5").write_text("x")
+    assert "is a folder" in refused(tmp_path / "folder.onnx").message
+    assert "is empty" in refused(tmp_path / "empty.onnx").message
+    assert "suffix" in refused(tmp_path / "weights.h5").message

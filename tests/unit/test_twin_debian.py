@@ -1,0 +1,65 @@
+"""Where Debian's packages come from, and what apt says it would fetch."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgekit.twin.debian import Package, Source, host_sources, parse_uris
+
+MIRROR = "http://mirror.example/debian/"
+
+
+def test_the_hosts_own_mirrors_are_used() -> None:
+    targets = (
+        f"bookworm|main|{MIRROR}\n"
+        f"bookworm-updates|main|{MIRROR}\n"
+        "bookworm-security|main|http://mirror.example/debian-security/\n"
+    )
+    assert host_sources(targets, "bookworm") == (
+        Source(MIRROR, "bookworm"),
+        Source(MIRROR, "bookworm-updates"),
+        Source("http://mirror.example/debian-security/", "bookworm-security"),
+    )
+
+
+def test_other_peoples_repositories_are_left_alone() -> None:
+    targets = (
+        f"bookworm|main|{MIRROR}\n"
+        "bookworm|stable|https://download.docker.example/linux/debian\n"
+        "nodistro|main|https://node.example/node_20.x/\n"
+        "bookworm|main|https://packages.example/php/\n"
+        f"bookworm|contrib|{MIRROR}\n"
+    )
+    assert host_sources(targets, "bookworm") == (Source(MIRROR, "bookworm"),)
+
+
+def test_a_host_of_another_release_gets_debians_own_servers() -> None:
+    sources = host_sources(f"bookworm|main|{MIRROR}\n", "trixie")
+    assert [source.suite for source in sources] == ["trixie", "trixie-updates", "trixie-security"]
+    assert all(source.uri.startswith("http://ftp.debian.org/debian") for source in sources)
+    assert sources[2].uri.endswith("-security")
+
+
+@given(st.text())
+def test_whatever_apt_says_there_are_always_sources_of_the_release(text: str) -> None:
+    assert any(source.suite == "bookworm" for source in host_sources(text, "bookworm"))
+
+
+def test_packages_are_read_from_what_apt_prints() -> None:
+    output = (
+        "Reading package lists...\n"
+        "'http://m/pool/dash_0.5_arm64.deb' dash_0.5_arm64.deb 97416 SHA256:00ff\n"
+        "'http://m/pool/libc6_2.36-9%2bdeb12u14_arm64.deb' libc6_2.36-9+deb12u14_arm64.deb 23 \n"
+        "'http://m/dists/InRelease' m_dists_InRelease 0\n"
+    )
+    assert parse_uris(output) == (
+        Package("dash", "dash_0.5_arm64.deb", 97416),
+        Package("libc6", "libc6_2.36-9+deb12u14_arm64.deb", 23),
+    )
+
+
+@given(st.text())
+def test_anything_else_that_apt_prints_is_no_package(text: str) -> None:
+    for package in parse_uris(text):
+        assert package.file.endswith(".deb")
