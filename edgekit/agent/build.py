@@ -1,4 +1,4 @@
-"""The agent for a board: compiled from our source by the board's own compiler, beside TVM's runtime.
+"""The agent for a board: our source compiled by the board's own compiler, and TVM's runtime.
 
 Built once for each compiler, architecture and version, and kept in the cache.
 """

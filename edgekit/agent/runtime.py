@@ -123,7 +123,7 @@ def _installed() -> dict[str, Path]:
         if not found[library].is_file():
             raise MissingToolError(
                 f"TVM is installed without {library}",
-                hint="pip install --force-reinstall edgekit brings the versions that belong together",
+                hint="pip install --force-reinstall edgekit brings the pair that belongs together",
             )
     return {name: path for name, path in found.items() if path.is_file()}
 

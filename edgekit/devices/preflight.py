@@ -36,18 +36,20 @@ _OLDER_GLIBC = (
 )
 
 # Asks the device's own loader, which knows its cache, its paths and its hardware levels.
-_LOADER = """\
+_LOADER = r"""\
 LC_ALL=C; export LC_ALL
 for library; do
   found=
-  for folder in /lib /usr/lib /lib64 /usr/lib64 /usr/local/lib /lib/*-linux-gnu /usr/lib/*-linux-gnu; do
+  for folder in /lib /usr/lib /lib64 /usr/lib64 /usr/local/lib /lib/*-linux-gnu \
+      /usr/lib/*-linux-gnu; do
     [ -e "$folder/$library" ] && found=$folder/$library && break
   done
   [ -z "$found" ] && found=$({ ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null |
     sed -n "s|^.*$library .*=> ||p" | head -n 1)
   echo "library $library ${found:-none}"
   case "$library" in libstdc++*) [ -n "$found" ] &&
-    grep -a -o 'GLIBCXX_3\\.4\\.[0-9]*\\|CXXABI_1\\.3\\.[0-9]*' "$found" | sort -u | sed 's/^/version /';;
+    grep -a -o 'GLIBCXX_3\.4\.[0-9]*\|CXXABI_1\.3\.[0-9]*' "$found" |
+      sort -u | sed 's/^/version /';;
   esac
 done"""
 
@@ -112,7 +114,7 @@ def missing_features(target: str, machine: str, cpuinfo: str) -> tuple[str, ...]
     """What the target takes for granted, in the kernel's words, and some core doesn't list."""
     if machine not in _FLAGS:
         return ()
-    key, table = _FLAGS[machine]
+    key = _FLAGS[machine][0]
     lists = [set(line.split()) for line in re.findall(rf"^{key}\s*:(.*)$", cpuinfo, re.MULTILINE)]
     if not lists:
         return ()  # a kernel that does not say

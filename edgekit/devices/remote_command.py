@@ -201,7 +201,8 @@ class RemoteCommand:
             raise self._connection.lost()
         if time.monotonic() - since > silence:
             raise CommandTimeout(
-                f"{self._title()} on {self._connection.name} gave no sign of life for {silence:g} s",
+                f"{self._title()} on {self._connection.name} gave no sign of life "
+                f"for {silence:g} s",
                 hint="give it longer with --timeout, or check whether the device is overloaded",
                 details=self.errors()[-12:],
             )

@@ -92,8 +92,9 @@ class SshServer:
 
 
 @contextmanager
-def ssh_server(folder: Path, extra: str = "") -> Iterator[SshServer]:
-    """Skips, and says so, where there is no sshd."""
+def ssh_server(folder: Path, extra: str = "", mount: str | None = None) -> Iterator[SshServer]:
+    """Skips, and says so, where there is no sshd. `mount` is a shell command that mounts what the
+    device is to have at "$1", its folder for edgekit; nobody else sees that."""
     program = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
     if program is None:
         pytest.skip("needs sshd: apt-get install openssh-server")
@@ -110,23 +111,33 @@ def ssh_server(folder: Path, extra: str = "") -> Iterator[SshServer]:
     port = free_port()
     config = folder / "sshd_config"
     config.write_text(_CONFIG.format(port=port, folder=folder, home=home, extra=extra))
+    command = [program, "-D", "-e", "-f", str(config)]
+    directory = None
+    if mount is not None:
+        directory = str(folder / "mounted")
+        Path(directory).mkdir()
+        command = _inside_mount(mount, directory, command)
     with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
-            [program, "-D", "-e", "-f", str(config)],
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    known = KnownHosts(folder / "known", folder / "none")
+    server = SshServer(folder, home, port, process, known, directory)
     try:
         _wait_for(process, port, folder / "log")
-        yield SshServer(folder, home, port, process, KnownHosts(folder / "known", folder / "none"))
+        yield server
     finally:
-        for session in SshServer(
-            folder, home, port, process, KnownHosts(folder / "known", folder / "none")
-        ).sessions():
-            os.kill(session, signal.SIGKILL)
+        server.drop_connections()
         process.kill()
         process.wait()
+
+
+def _inside_mount(mount: str, directory: str, command: list[str]) -> list[str]:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("needs root and unshare (util-linux) to mount a file system for one server")
+    inside = ["unshare", "-m", "sh", "-c", f'{mount} || exit 99; shift; exec "$@"', "sh"]
+    probe = subprocess.run([*inside, directory, "true"], capture_output=True, text=True)
+    if probe.returncode != 0:
+        pytest.skip(f"this machine lets nobody mount in a namespace: {probe.stderr.strip()}")
+    return [*inside, directory, *command]
 
 
 def free_port() -> int:

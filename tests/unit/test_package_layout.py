@@ -54,7 +54,8 @@ AT_HOME: dict[str, str] = {
     "ai_edge_litert": "oracle",
     "torch": "frontends.torch frontends.torch.* oracle",
     "PIL": "images",
-    "paramiko": "devices.hostkeys devices.connection devices.channels devices.ssh_config",
+    "paramiko": "devices.hostkeys devices.ssh_config devices.handshake devices.connection "
+    "devices.remote_command devices.forwarding",
     "elftools": "devices.elf",
 }
 """Where a package may be imported; anything not listed, wherever it is useful."""

@@ -1,0 +1,153 @@
+"""The devices that are known: written so that a person's own file survives it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from edgekit.board import load_board
+from edgekit.device_entry import DeviceEntry
+from edgekit.devices.choice import device_for
+from edgekit.devices.registry import (
+    add_device,
+    find_device,
+    known_devices,
+    remove_device,
+)
+from edgekit.devices.ssh import SshDevice
+from edgekit.errors import DeviceError, ProjectError, UsageError
+from edgekit.project import find_project
+
+FULL = DeviceEntry(
+    "kitchen", "rpi4", "fe80::1%eth0", "pi", 2222, '/home/me/my "key"', "jump:22", "/data/edgekit"
+)
+
+
+def test_what_is_added_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "devices.toml"
+    plain = DeviceEntry("hall", "rpi5", "hall.local")
+
+    add_device(FULL, file=file)
+    add_device(plain, file=file)
+
+    known = known_devices(None, file)
+    assert [device.entry for device in known.values()] == [FULL, plain]
+    assert known["hall"].origin == file
+
+
+def test_a_name_is_taken_once(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    add_device(FULL, file=file)
+
+    with pytest.raises(UsageError, match="already"):
+        add_device(FULL, file=file)
+    moved = DeviceEntry("kitchen", "rpi4", "10.0.0.9")
+    add_device(moved, replace=True, file=file)
+
+    assert known_devices(None, file)["kitchen"].entry == moved
+
+
+def test_removing_leaves_the_rest_of_the_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    mine = '# my notes\nschema = 1\n\n[devices.a]\nboard = "rpi4"\nhost = "a"  # the old one\n'
+    file.write_text(mine)
+    add_device(FULL, file=file)
+
+    assert remove_device("kitchen", file)
+
+    assert file.read_text() == mine
+    assert not remove_device("kitchen", file)
+
+
+def test_a_layout_that_cannot_be_edited_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    text = 'schema = 1\ndevices = { a = { board = "rpi4", host = "a" } }\n'
+    file.write_text(text)
+
+    with pytest.raises(ProjectError, match="can't edit"):
+        remove_device("a", file)
+
+    assert file.read_text() == text
+
+
+def test_the_projects_device_wins_over_the_users(tmp_path: Path) -> None:
+    (tmp_path / "edgekit.toml").write_text(
+        'schema = 1\n[devices.kitchen]\nboard = "rpi4"\nhost = "lab"\n'
+    )
+    file = tmp_path / "devices.toml"
+    add_device(FULL, file=file)
+    add_device(DeviceEntry("hall", "rpi4", "hall"), file=file)
+
+    known = known_devices(find_project(tmp_path), file)
+
+    assert {name: device.entry.host for name, device in known.items()} == {
+        "kitchen": "lab",
+        "hall": "hall",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('host = "-oProxyCommand=x"', "host"),
+        ('user = "a b"', "user"),
+        ("port = 0", "port"),
+        ('directory = "relative"', "directory"),
+        ("prot = 22", "did you mean port"),
+        ('proxy = "a b"', "proxy"),
+        ("twin = 1", "twin"),
+        ('host = "h"\ntwin = true', "one of the two"),
+    ],
+)
+def test_a_wrong_entry_is_told_with_its_line(tmp_path: Path, line: str, says: str) -> None:
+    file = tmp_path / "devices.toml"
+    file.write_text(f'schema = 1\n[devices.a]\nboard = "rpi4"\n{line}\n')
+
+    with pytest.raises(ProjectError, match=says) as caught:
+        known_devices(None, file)
+
+    assert str(file) in caught.value.message
+
+
+def test_several_at_once_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    entries = [DeviceEntry(f"board-{n}", "rpi4", f"host{n}") for n in range(12)]
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda entry: add_device(entry, file=file), entries))
+
+    assert set(known_devices(None, file)) == {entry.name for entry in entries}
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    add_device(FULL, file=file)
+
+    with pytest.raises(UsageError, match="no device 'kitchin'") as caught:
+        find_device("kitchin", known_devices(None, file))
+
+    assert "kitchen" in str(caught.value.hint)
+
+
+def test_a_board_means_the_one_device_of_that_board() -> None:
+    other = DeviceEntry("nano", "rpi5", "nano")
+
+    device = device_for(load_board("rpi4"), None, {"kitchen": FULL, "nano": other})
+
+    assert isinstance(device, SshDevice)
+    assert device.entry == FULL
+
+
+def test_no_device_of_a_board_shows_both_ways_on() -> None:
+    with pytest.raises(DeviceError, match="no device is known that is a rpi4") as caught:
+        device_for(load_board("rpi4"), None, {})
+
+    assert "edgekit device add" in str(caught.value.hint)
+    assert "--twin" in str(caught.value.hint)
+
+
+def test_a_device_of_another_board_is_refused() -> None:
+    with pytest.raises(UsageError, match="is a rpi4, and the build is for rpi5"):
+        device_for(load_board("rpi5"), "kitchen", {"kitchen": FULL})
