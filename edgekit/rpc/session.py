@@ -1,0 +1,118 @@
+"""Sessions on devices that a tracker hands out: for tuning, and for whoever measures over RPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from edgekit.errors import DeviceError
+from edgekit.events import SILENT, Events
+from edgekit.rpc.protocol import Assigned, TrackerAddress, TrackerClient
+from edgekit.rpc.tracker import find_tracker
+from edgekit.rpc.versions import REMOTE_VERSION, check_tvm_version
+from edgekit.tvm_compat import load_tvm
+from edgekit.wording import did_you_mean
+
+DEFAULT_SESSION_SECONDS = 60.0
+DEFAULT_WAIT_SECONDS = 60.0
+
+
+class SessionTimedOut(DeviceError):
+    """The time that the session was given is over; the device has ended it."""
+
+
+class SessionLost(DeviceError):
+    """The session's process, its device, or the connection to it is gone."""
+
+
+@contextmanager
+def open_session(
+    key: str,
+    timeout: float = DEFAULT_SESSION_SECONDS,
+    *,
+    tracker: TrackerAddress | None = None,
+    wait: float = DEFAULT_WAIT_SECONDS,
+    priority: int = 1,
+    events: Events = SILENT,
+) -> Iterator[Any]:
+    """TVM's own RPC session on a device with that key, which is free again after the block.
+
+    The device ends the session after `timeout` seconds; `wait` is for how long to wait while
+    every such device is busy. Without `tracker` it is the one that runs on this machine. What
+    TVM raises in the block because the session is over becomes SessionTimedOut or SessionLost.
+    """
+    address = find_tracker(tracker)
+    with TrackerClient(address) as client:
+        _check_key(key, client, address, events)
+        assigned = client.request(key, priority, wait)
+    load_tvm()
+    session = None
+    try:
+        with _explained(key, timeout):
+            session = _connect(assigned, timeout)
+            _check_version(session, key, events)
+            yield session
+    finally:
+        if session is not None:
+            _close(session)
+
+
+def _check_key(key: str, client: TrackerClient, address: TrackerAddress, events: Events) -> None:
+    """TVM's own request waits for ever for a key that nobody has."""
+    statuses = {status.key: status for status in client.status() if status.devices}
+    if key not in statuses:
+        raise DeviceError(
+            f"no device is registered with the key {key} at {address}",
+            hint=did_you_mean(key, statuses, "`edgekit rpc serve --device NAME` registers one"),
+        )
+    if not statuses[key].free:
+        events.warn(f"every device with the key {key} is busy: waiting")
+
+
+def _connect(assigned: Assigned, timeout: float) -> Any:
+    from tvm import rpc
+
+    return rpc.connect(assigned.host, assigned.port, assigned.match_key, session_timeout=timeout)
+
+
+def _check_version(session: Any, key: str, events: Events) -> None:
+    try:
+        ask = session.get_function(REMOTE_VERSION)
+    except AttributeError:
+        events.warn(f"{key} is not served by edgekit and does not say which TVM it runs")
+        return
+    check_tvm_version(str(ask()), key)
+
+
+def _close(session: Any) -> None:
+    """At once, and not only when the last tensor or function of it is forgotten."""
+    from tvm.error import InternalError, RPCError
+
+    with suppress(RPCError, InternalError):  # over already; the block was told
+        session.get_function("CloseRPCConnection")()
+
+
+@contextmanager
+def _explained(key: str, timeout: float) -> Iterator[None]:
+    from tvm.error import InternalError, RPCError, RPCSessionTimeoutError
+
+    try:
+        yield
+    except RPCSessionTimeoutError as error:
+        raise SessionTimedOut(
+            f"the session on {key} ran out of its {timeout:g} s and was ended",
+            hint="give it longer, or find out what takes so long; the device is free again",
+        ) from error
+    except (RPCError, InternalError) as error:
+        if not _is_over(error):
+            raise
+        raise SessionLost(
+            f"the session on {key} was lost: its process, the device or the connection is gone",
+            hint="`edgekit rpc status` shows whether the device is back; what crashes it should "
+            "be left out",
+        ) from error
+
+
+def _is_over(error: Exception) -> bool:
+    return "kShutdown" in str(error)
