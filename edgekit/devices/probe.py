@@ -44,7 +44,7 @@ if trouble=$(mkdir -p "$root/objects" "$root/models" "$root/agents" "$root/runs"
     before=$word
   done
   probe=$root/runs/.probe-$$
-  if trouble=$( { printf '#!/bin/sh\nexit 0\n' >"$probe"; } 2>&1 ) && [ -s "$probe" ]; then
+  if trouble=$( { printf '#!/bin/sh\nexit 0\n' | cat >"$probe"; } 2>&1 ) && [ -s "$probe" ]; then
     chmod 700 "$probe"
     if trouble=$("$probe" 2>&1); then say place ok; else say place "noexec $trouble"; fi
   else

@@ -151,7 +151,11 @@ class RemoteCommand:
         if status < 0:
             if not self._connection.is_alive():
                 raise self._connection.lost()
-            raise self._ended_early()
+            raise CommandEnded(
+                f"{self._title()} on {self._connection.name} was killed from outside",
+                hint="check the device: its memory, its system's log, who else uses it",
+                details=self.errors()[-12:],
+            )
         return Finished(status, output, self.errors())
 
     def _next_line(self, deadline: float | None, silence: float | None) -> str | None:
@@ -227,7 +231,7 @@ class RemoteCommand:
         self._error_reader.join(timeout=2)
         errors = self.errors()
         why = f": {errors[-1]}" if errors else ""
-        return DeviceError(
+        return CommandEnded(
             f"{self._title()} on {self._connection.name} ended early{why}",
             hint="check the device: its disk, its memory, its system's log",
             details=errors[-12:-1],
@@ -236,6 +240,10 @@ class RemoteCommand:
     def _title(self) -> str:
         words = self._words[4:] if self._words[2:3] == (_GUARD,) else self._words
         return words[0].rpartition("/")[2][:60] if words else "the command"
+
+
+class CommandEnded(DeviceError):
+    """A command that ended while it was still to be fed, or to answer."""
 
 
 class CommandTimeout(DeviceError):

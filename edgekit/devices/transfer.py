@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.devices.probe import DeviceFacts, check_place
+from edgekit.devices.remote_command import CommandEnded
 from edgekit.errors import DeviceError
 from edgekit.events import SILENT, Events, Stage
 from edgekit.files import storage_errors
@@ -116,6 +117,7 @@ class Store:
     ) -> Sent:
         """Have these files in `folder` (relative to the root), all of them or none."""
         started = time.monotonic()
+        check_place(self._facts, self._connection.name)
         there = self._sizes(items)
         missing = [item for item in items if there.get(item.sha256) != (item.size, "whole")]
         missing = list({item.sha256: item for item in missing}.values())
@@ -140,9 +142,9 @@ class Store:
         return "/".join((self.root, *parts))
 
     def has(self, folder: str, items: Iterable[Item]) -> bool:
-        """Whether a folder is there with these files in it, at their sizes."""
+        """Whether a folder is there with these files in it, at their sizes. It counts as used."""
         script = 'cd "$1" || exit 1; shift; while [ $# -gt 1 ]; do '
-        script += '[ "$(wc -c <"$1")" -eq "$2" ] || exit 1; shift 2; done'
+        script += '[ "$(wc -c <"$1")" -eq "$2" ] || exit 1; shift 2; done; touch .'
         words = [word for item in items for word in (item.name, str(item.size))]
         done = self._connection.run(("sh", "-c", script, "edgekit", self.path(folder), *words))
         return done.status == 0
@@ -190,8 +192,11 @@ class Store:
             if word != "from" or not offset.isdecimal() or int(offset) > item.size:
                 self._fail(f"take {item.name}", (*command.errors(), answer))
             progress.skip(int(offset))
-            self._feed(command, item, int(offset), progress)
-            command.end_input()
+            try:
+                self._feed(command, item, int(offset), progress)
+                command.end_input()
+            except CommandEnded as error:
+                self._fail(f"store {item.name}", command.errors() or (error.message,))
             done = command.finish(silence=_SECONDS_TO_HASH)
         if done.status == 0 and done.output.strip() == "stored":
             return item.size - int(offset)

@@ -1,0 +1,181 @@
+"""edgekit device, as a person types it, with a real SSH server behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.building import Ran, command_line, environment, run_edgekit, write_model
+from support.ssh_server import SshServer, free_port, ssh_server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SshServer]:
+    with ssh_server(tmp_path / "ssh") as running:
+        yield running
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / ".git").mkdir()
+    return tmp_path / "user"
+
+
+def edgekit(home: Path, *arguments: str) -> Ran:
+    extra = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "SSH_AUTH_SOCK": ""}
+    return run_edgekit(*arguments, folder=home, extra=extra)
+
+
+def added(home: Path, server: SshServer, name: str = "desk", *more: str) -> Ran:
+    return edgekit(
+        home, "device", "add", name, f"{server.user}@127.0.0.1:{server.port}", "--board", "local",
+        "--key", server.key, "--fingerprint", server.fingerprint, *more,
+    )  # fmt: skip
+
+
+def test_the_life_of_a_device(home: Path, server: SshServer) -> None:
+    ran = added(home, server, "desk", "--json")
+    assert ran.code == 0, ran.err
+    report = json.loads(ran.out)
+    assert report["device"]["machine"] == os.uname().machine
+    assert report["device"]["fingerprint"] == server.fingerprint
+
+    (listed,) = json.loads(edgekit(home, "device", "list", "--json").out)
+    assert (listed["name"], listed["board"]) == ("desk", "local")
+    assert "desk is ready" in edgekit(home, "device", "check", "desk").out
+
+    assert "removed 0 models" in edgekit(home, "device", "clean", "desk").out
+    assert edgekit(home, "device", "remove", "desk").code == 0
+    assert "no devices are known" in edgekit(home, "device", "list").out
+    assert edgekit(home, "device", "check", "desk").code == 2
+
+
+def test_a_model_is_deployed_to_a_device_over_ssh(home: Path, server: SshServer) -> None:
+    write_model(home / "model.onnx")
+    added(home, server)
+
+    words = ("deploy", "model.onnx", "--board", "local", "--device", "desk", "--json")
+    ran = edgekit(home, *words)
+
+    assert ran.code == 0, ran.err
+    report = json.loads(ran.out)
+    assert report["verification"]["device"] == "desk"
+    assert report["verification"]["passed"] is True
+    assert report["bench"]["runs"] >= 10
+    assert len(list((server.root / "models").iterdir())) == 1
+
+
+def test_without_a_person_and_a_fingerprint_nothing_is_trusted(
+    home: Path, server: SshServer
+) -> None:
+    words = ("device", "add", "desk", f"{server.user}@127.0.0.1:{server.port}", "--board", "local")
+    ran = edgekit(home, *words, "--key", server.key)
+
+    assert ran.code == 8
+    assert server.fingerprint in ran.err
+    assert "--fingerprint" in ran.err
+    assert "no devices are known" in edgekit(home, "device", "list").out
+
+    wrong = edgekit(home, *words, "--key", server.key, "--fingerprint", "SHA256:" + "A" * 43)
+    assert wrong.code == 8
+    assert server.fingerprint in wrong.err
+    assert not (home / "config" / "edgekit" / "known_hosts").exists()
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 8), ("\n", 8)])
+def test_a_person_is_asked_about_a_new_host_key(
+    home: Path, server: SshServer, answer: str, code: int
+) -> None:
+    controller, terminal = pty.openpty()
+    extra = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "SSH_AUTH_SOCK": ""}
+    process = subprocess.Popen(
+        command_line(
+            "device", "add", "desk", f"{server.user}@127.0.0.1:{server.port}", "--board", "local",
+            "--key", server.key, "--no-color",
+        ),
+        stdin=terminal, stdout=subprocess.PIPE, stderr=terminal, cwd=home, env=environment(extra),
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    while b"[y/N]" not in shown:
+        shown += os.read(controller, 4096)
+    os.write(controller, answer.encode())
+    try:
+        while data := os.read(controller, 4096):
+            shown += data
+    except OSError:
+        pass  # the terminal is closed
+    assert process.stdout is not None
+    process.stdout.read()
+    os.close(controller)
+
+    assert process.wait(timeout=60) == code, shown
+    assert server.fingerprint in shown.decode()
+    assert (home / "config" / "edgekit" / "known_hosts").exists() == (code == 0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("add", "desk", "-oProxyCommand=touch x", "--board", "local"),
+        ("add", "desk", "--board", "local", "--", "-oProxyCommand=touch${IFS}x"),
+        ("add", "desk", "me@$(touch x)", "--board", "local"),
+        ("add", "desk", "me@host\ntouch x", "--board", "local"),
+        ("add", "../desk", "me@host", "--board", "local"),
+        ("add", "desk", "me@host", "--board", "mps2-an386"),
+        ("add", "desk", "me@host"),
+        ("add", "desk", "me@host", "--board", "local", "--fingerprint", "yes"),
+        ("add", "desk", "me@host", "--board", "local", "--proxy", "-oProxyCommand=touch x"),
+    ],
+)
+def test_what_could_be_something_else_is_a_usage_error(home: Path, words: tuple[str, ...]) -> None:
+    ran = edgekit(home, "device", *words)
+
+    assert ran.code == 2
+    assert ran.err.startswith("error: ")
+    assert "hint: " in ran.err
+    assert "Traceback" not in ran.err
+    assert not (home / "x").exists()
+
+
+def test_a_device_that_is_not_there_is_not_remembered(home: Path, server: SshServer) -> None:
+    ran = edgekit(
+        home, "device", "add", "desk", f"pi@127.0.0.1:{free_port()}", "--board", "local",
+        "--fingerprint", server.fingerprint,
+    )  # fmt: skip
+
+    assert ran.code == 8
+    assert "refuses connections" in ran.err
+    assert "no devices are known" in edgekit(home, "device", "list").out
+
+
+def test_a_board_that_the_device_is_not_is_refused(home: Path, server: SshServer) -> None:
+    ran = edgekit(
+        home, "device", "add", "desk", f"{server.user}@127.0.0.1:{server.port}", "--board", "rpi4",
+        "--key", server.key, "--fingerprint", server.fingerprint,
+    )  # fmt: skip
+
+    if os.uname().machine == "aarch64":
+        pytest.skip("this machine is of the architecture that the test takes for another")
+    assert ran.code == 8
+    assert "machine, and a rpi4 is an aarch64 one" in ran.err
+
+
+def test_names_of_devices_are_completed(home: Path, server: SshServer) -> None:
+    added(home, server, "desk")
+    added(home, server, "hall")
+    extra = {
+        "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"),
+        "_EDGEKIT_COMPLETE": "bash_complete",
+        "COMP_WORDS": "edgekit device check h", "COMP_CWORD": "3",
+    }  # fmt: skip
+
+    ran = run_edgekit(folder=home, extra=extra)
+
+    assert ran.out.split() == ["plain,hall"]

@@ -1,0 +1,378 @@
+"""A Linux machine over SSH as a device: the real agent, behind a real SSH server."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.building import tmpfs
+from support.local_bundles import built_bundle, with_c_library, with_patched_kernels
+from support.ssh_server import SshServer, ssh_server
+
+from edgekit.bundle import Bundle
+from edgekit.cross.toolchain import load_toolchain
+from edgekit.device_entry import DeviceEntry
+from edgekit.devices.base import BenchPlan
+from edgekit.devices.choice import _first_free
+from edgekit.devices.lease import lease
+from edgekit.devices.preflight import check_libraries, check_machine, required_features
+from edgekit.devices.probe import ask_device
+from edgekit.devices.ssh import SshDevice
+from edgekit.devices.visit import clean_device
+from edgekit.errors import DeviceError
+from edgekit.events import Event, Events, StageStarted, Warned
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    with ssh_server(tmp_path_factory.mktemp("ssh")) as running:
+        running.connect().close()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return built_bundle(tmp_path_factory.mktemp("built"))[1]
+
+
+def device_on(server: SshServer, timeout: float = 120) -> SshDevice:
+    return SshDevice(server.entry(), load_toolchain("host"), timeout, server.known_hosts)
+
+
+def failure(server: SshServer, bundle: Bundle, timeout: float = 60) -> DeviceError:
+    with pytest.raises(DeviceError) as caught:
+        device_on(server, timeout).run(bundle, bundle.reference_inputs())
+    assert caught.value.hint
+    return caught.value
+
+
+def agents_running() -> str:
+    return subprocess.run(
+        ["pgrep", "-f", "^[^ ]*/edgekit-agent (run|bench)"], capture_output=True, text=True
+    ).stdout
+
+
+def assert_usable(server: SshServer, bundle: Bundle) -> None:
+    result = device_on(server).run(bundle, bundle.reference_inputs())
+    for name, expected in bundle.reference_outputs().items():
+        np.testing.assert_allclose(result.outputs[name], expected, rtol=1e-4, atol=1e-5)
+    assert list((server.root / "runs").iterdir()) == [] or _swept(server)
+
+
+def _swept(server: SshServer) -> bool:
+    for _ in range(100):
+        if not list((server.root / "runs").iterdir()):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def eventually(condition: object) -> None:
+    for _ in range(600):
+        if condition():  # type: ignore[operator]
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came to that")
+
+
+def test_a_model_gives_the_oracles_numbers_and_is_sent_once(
+    server: SshServer, bundle: Bundle
+) -> None:
+    titles: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            titles.append(event.title)
+
+    assert_usable(server, bundle)
+    result = device_on(server).run(bundle, bundle.reference_inputs(), events=Events(listen))
+
+    assert result.seconds > 0
+    assert not [title for title in titles if "sending" in title]
+
+
+def test_what_lies_on_the_device_is_small_and_whole(server: SshServer, bundle: Bundle) -> None:
+    assert_usable(server, bundle)
+
+    (agent,) = (server.root / "agents").iterdir()
+    size = sum(file.stat().st_size for file in agent.iterdir())
+    assert size < 8_000_000
+    assert {"edgekit-agent", "libtvm_runtime.so", "libtvm_ffi.so"} <= {
+        f.name for f in agent.iterdir()
+    }
+    assert any(file.name.startswith("LICENSE") for file in agent.iterdir())
+    assert (server.root.stat().st_mode & 0o077) == 0 or (agent.stat().st_mode & 0o077) == 0
+
+
+def test_many_samples_run_in_order_with_one_connection(server: SshServer, bundle: Bundle) -> None:
+    inputs = bundle.reference_inputs()
+    samples = [{name: array * factor for name, array in inputs.items()} for factor in range(40)]
+
+    results = [r.outputs["features"] for r in device_on(server).run_all(bundle, samples)]
+
+    assert len(results) == 40
+    local = bundle.reference_outputs()["features"]
+    np.testing.assert_allclose(results[1], local, rtol=1e-4, atol=1e-5)
+    assert all((a != b).any() for a, b in zip(results, results[1:], strict=False))
+
+
+def test_measuring_gives_the_samples_asked_for(server: SshServer, bundle: Bundle) -> None:
+    plan = BenchPlan(warmup=2, runs=7, seconds=0.0, threads=1)
+
+    measured = device_on(server).bench(bundle, bundle.reference_inputs(), plan)
+
+    assert len(measured.nanoseconds) == 7
+    assert all(sample > 0 for sample in measured.nanoseconds)
+    assert (measured.warmup, measured.threads) == (2, 1)
+    assert measured.memory.peak is None or measured.memory.peak > 1_000_000
+    assert measured.host_before.cores >= 1
+
+
+def test_the_agent_tells_what_the_device_is(server: SshServer) -> None:
+    info = device_on(server).info()
+
+    assert info.machine == os.uname().machine
+    assert info.tvm == "0.27.0.post1"
+    assert info.cores == len(os.sched_getaffinity(0))
+
+
+def test_a_crash_while_running_is_named_with_its_signal(
+    server: SshServer, bundle: Bundle, tmp_path: Path
+) -> None:
+    error = failure(server, with_patched_kernels(bundle, tmp_path / "trap"))
+
+    assert "crashed on desk while running: SIGILL" in error.message
+    assert "built for another CPU" in str(error.hint)
+    assert_usable(server, bundle)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("raise(SIGSEGV);", "crashed on desk while loading: SIGSEGV"),
+        ("kill(getpid(), SIGKILL);", "SIGKILL (it was killed from outside)"),
+        ("_exit(3);", "ended its process on desk with exit code 3 while loading"),
+        ('for (int i = 0; i < 300000; i++) puts("noise"); fflush(stdout); abort();', "SIGABRT"),
+    ],
+)
+def test_a_model_that_ends_its_process_is_told_as_what_it_was(
+    server: SshServer, bundle: Bundle, tmp_path: Path, code: str, says: str
+) -> None:
+    source = (
+        "#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
+        "__attribute__((constructor)) static void start(void) {" + code + "}"
+    )
+
+    error = failure(server, with_c_library(bundle, tmp_path / "bad", source))
+
+    assert says in error.message
+    assert len(error.details) < 50
+
+
+def test_a_model_without_end_is_stopped_over_there(
+    server: SshServer, bundle: Bundle, tmp_path: Path
+) -> None:
+    looping = with_patched_kernels(bundle, tmp_path / "loop", forever=True)
+
+    error = failure(server, looping, timeout=2)
+
+    assert "the model on desk gave no sign of life for 2 s while running" in error.message
+    assert "--timeout" in str(error.hint)
+    eventually(lambda: not agents_running())
+    assert_usable(server, bundle)
+
+
+def in_background(
+    server: SshServer, bundle: Bundle
+) -> tuple[threading.Thread, list[BaseException]]:
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            device_on(server).run(bundle, bundle.reference_inputs())
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    eventually(agents_running)
+    return thread, failures
+
+
+def test_an_agent_that_is_killed_is_told(server: SshServer, bundle: Bundle, tmp_path: Path) -> None:
+    thread, failures = in_background(
+        server, with_patched_kernels(bundle, tmp_path / "l", forever=True)
+    )
+
+    for pid in agents_running().split():
+        os.kill(int(pid), signal.SIGKILL)
+    thread.join(timeout=30)
+
+    assert "SIGKILL" in str(failures[0])
+    assert_usable(server, bundle)
+
+
+def test_a_connection_lost_while_a_model_runs_ends_it_over_there(
+    server: SshServer, bundle: Bundle, tmp_path: Path
+) -> None:
+    thread, failures = in_background(
+        server, with_patched_kernels(bundle, tmp_path / "l", forever=True)
+    )
+
+    server.drop_connections()
+    thread.join(timeout=30)
+
+    assert "connection to desk was lost" in str(failures[0])
+    eventually(lambda: not agents_running())
+    assert_usable(server, bundle)
+
+
+def test_two_runs_at_once_come_one_after_the_other(server: SshServer, bundle: Bundle) -> None:
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            assert device_on(server).run(bundle, bundle.reference_inputs()).seconds > 0
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+
+
+def test_a_bundle_for_another_cpu_family_is_refused(
+    server: SshServer, bundle: Bundle, tmp_path: Path
+) -> None:
+    from support.local_bundles import copied, resealed
+
+    folder = copied(bundle, tmp_path / "foreign")
+    library = bytearray((folder / "model.so").read_bytes())
+    library[18:20] = (8).to_bytes(2, "little")  # MIPS
+    (folder / "model.so").write_bytes(library)
+
+    error = failure(server, resealed(bundle, folder))
+
+    assert "and desk is a" in error.message
+
+
+def test_instructions_that_the_device_lacks_are_told_before_they_are_used(
+    server: SshServer, bundle: Bundle
+) -> None:
+    with server.connect() as own:
+        facts = ask_device(own)
+    check_machine(bundle, facts, "desk")
+    needed = required_features(bundle.manifest.target, facts.machine)
+    assert needed
+
+    for feature in needed[-3:]:
+        poorer = replace(facts, cpuinfo=re.sub(rf"\b{feature}\b", "", facts.cpuinfo, count=1))
+        with pytest.raises(DeviceError, match=rf"whose CPU has .*{feature}.*that of desk has not"):
+            check_machine(bundle, poorer, "desk")
+
+
+def test_a_glibc_that_is_too_old_and_a_missing_library_are_told(
+    server: SshServer, bundle: Bundle, tmp_path: Path
+) -> None:
+    program = tmp_path / "needy.so"
+    subprocess.run(
+        [
+            "gcc",
+            "-shared",
+            "-fPIC",
+            "-x",
+            "c",
+            "-o",
+            str(program),
+            "-",
+            "-Wl,--no-as-needed",
+            "-lm",
+        ],
+        input='#include <stdio.h>\nvoid f(void) { puts(""); }',
+        text=True,
+        check=True,
+    )
+    with server.connect() as own:
+        facts = ask_device(own)
+        check_libraries([program], facts, own, frozenset())
+        with pytest.raises(DeviceError, match=r"needy.so needs glibc 2\.[0-9]+, and desk has 2\.1"):
+            check_libraries([program], replace(facts, glibc=(2, 1)), own, frozenset())
+        program.write_bytes(program.read_bytes().replace(b"libm.so.6", b"libx.so.6"))
+        with pytest.raises(DeviceError, match="desk lacks the library libx.so.6"):
+            check_libraries([program], facts, own, frozenset())
+
+
+def test_outputs_that_do_not_fit_on_the_disk_are_told(bundle: Bundle, tmp_path: Path) -> None:
+    with ssh_server(tmp_path / "ssh", mount=tmpfs("size=14m")) as small:
+        small.connect().close()
+        device_on(small).run(bundle, bundle.reference_inputs())
+        with small.connect() as own:
+            own.run(("dd", "if=/dev/zero", f"of={small.directory}/other", "bs=4k"))
+
+        error = failure(small, bundle)
+
+        assert "no space left" in error.message or "disk is full" in error.message
+        with small.connect() as own:
+            own.run(("rm", f"{small.directory}/other"))
+        device_on(small).run(bundle, bundle.reference_inputs())
+
+
+def test_tidying_up_removes_everything_or_keeps_the_latest(
+    server: SshServer, bundle: Bundle, tmp_path: Path
+) -> None:
+    other = built_bundle(tmp_path)[1]
+    other = replace(other, digest="0" * 64)
+    for each in (other, bundle):
+        device_on(server).run(each, each.reference_inputs())
+        time.sleep(1.1)
+
+    kept = clean_device(server.entry(), keep=1, known_hosts=server.known_hosts)
+    assert kept.models >= 1
+    assert [f.name for f in (server.root / "models").iterdir()] == [bundle.digest]
+    everything = clean_device(server.entry(), known_hosts=server.known_hosts)
+
+    assert everything.models == 1
+    assert everything.freed > 4_000_000
+    assert list((server.root / "objects").iterdir()) == []
+    assert_usable(server, bundle)
+
+
+def test_of_several_devices_the_first_free_one_is_taken_and_named(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "edgekit").mkdir()
+    (tmp_path / "edgekit" / "known_hosts").write_bytes(server.known_hosts.own.read_bytes())
+    second = tmp_path / "second"
+    second.mkdir()
+    entries = [
+        DeviceEntry("off", "local", "127.0.0.1", port=1, key=server.key),
+        server.entry("busy"),
+        replace(server.entry("free"), directory=str(second)),
+    ]
+    told: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Warned):
+            told.append(event.text)
+
+    with server.connect() as own, lease(own, ask_device(own).root, wait=None):
+        chosen = _first_free(entries, Events(listen))
+
+    assert chosen.name == "free"
+    assert "using free" in told[-1]
+    assert "off is left out" in told[0]
