@@ -16,6 +16,7 @@ from edgekit.wording import did_you_mean
 
 DEFAULT_SESSION_SECONDS = 60.0
 DEFAULT_WAIT_SECONDS = 60.0
+_SEE_STATUS = "`edgekit rpc status` shows whether the device is there"
 
 
 class SessionTimedOut(DeviceError):
@@ -47,15 +48,13 @@ def open_session(
         _check_key(key, client, address, events)
         assigned = client.request(key, priority, wait)
     load_tvm()
-    session = None
+    session = _connect(assigned, key, timeout)
     try:
-        with _explained(key, timeout):
-            session = _connect(assigned, timeout)
+        with _explained(session, key, timeout):
             _check_version(session, key, events)
             yield session
     finally:
-        if session is not None:
-            _close(session)
+        _close(session)
 
 
 def _check_key(key: str, client: TrackerClient, address: TrackerAddress, events: Events) -> None:
@@ -70,10 +69,19 @@ def _check_key(key: str, client: TrackerClient, address: TrackerAddress, events:
         events.warn(f"every device with the key {key} is busy: waiting")
 
 
-def _connect(assigned: Assigned, timeout: float) -> Any:
+def _connect(assigned: Assigned, key: str, timeout: float) -> Any:
     from tvm import rpc
+    from tvm.error import InternalError, RPCError
 
-    return rpc.connect(assigned.host, assigned.port, assigned.match_key, session_timeout=timeout)
+    try:
+        return rpc.connect(
+            assigned.host, assigned.port, assigned.match_key, session_timeout=timeout
+        )
+    except (RPCError, InternalError) as error:
+        raise SessionLost(
+            f"the device with the key {key} did not take the session",
+            hint=f"try again: the tracker hands out what was there; {_SEE_STATUS}",
+        ) from error
 
 
 def _check_version(session: Any, key: str, events: Events) -> None:
@@ -94,25 +102,37 @@ def _close(session: Any) -> None:
 
 
 @contextmanager
-def _explained(key: str, timeout: float) -> Iterator[None]:
+def _explained(session: Any, key: str, timeout: float) -> Iterator[None]:
     from tvm.error import InternalError, RPCError, RPCSessionTimeoutError
 
     try:
-        yield
+        try:
+            yield
+        except (RPCError, InternalError) as error:
+            # TVM words the end of a session in many ways; an error of a model is none of them.
+            if isinstance(error, RPCSessionTimeoutError) or _still_answers(session):
+                raise
+            raise SessionLost(
+                f"the session on {key} was lost: its process, the device or the connection is gone",
+                hint=f"{_SEE_STATUS}; what crashes it should be left out",
+            ) from error
     except RPCSessionTimeoutError as error:
         raise SessionTimedOut(
             f"the session on {key} ran out of its {timeout:g} s and was ended",
             hint="give it longer, or find out what takes so long; the device is free again",
         ) from error
-    except (RPCError, InternalError) as error:
-        if not _is_over(error):
-            raise
-        raise SessionLost(
-            f"the session on {key} was lost: its process, the device or the connection is gone",
-            hint="`edgekit rpc status` shows whether the device is back; what crashes it should "
-            "be left out",
-        ) from error
 
 
-def _is_over(error: Exception) -> bool:
-    return "kShutdown" in str(error)
+def _still_answers(session: Any) -> bool:
+    """RPCSessionTimeoutError where its time is over."""
+    from tvm.error import InternalError, RPCError, RPCSessionTimeoutError
+
+    try:
+        session.get_function(REMOTE_VERSION)
+    except AttributeError:
+        return True  # it says that it has no such function
+    except RPCSessionTimeoutError:
+        raise
+    except (RPCError, InternalError):
+        return False
+    return True
