@@ -10,7 +10,6 @@ import json
 import socket
 import struct
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -136,22 +135,24 @@ class TrackerClient:
         """
         self._say([_REQUEST, key, "", priority])
         self._socket.settimeout(wait)
-        with suppress(TimeoutError):
-            first = self._socket.recv(1, socket.MSG_PEEK)
-            if not first:
-                raise self._gone("it hung up")
-            self._socket.settimeout(_SECONDS_TO_ANSWER)
-            try:
-                code, (host, port, match_key) = self._hear()
-                if code != _SUCCESS:
-                    raise ValueError("refused")
-                return Assigned(str(host), int(port), str(match_key))
-            except (ValueError, TypeError) as error:
-                raise self._gone("its answer makes no sense") from error
-        raise NoneFree(
-            f"no device with the key {key} became free within {wait:g} s",
-            hint="`edgekit rpc status` shows who is busy; wait longer, or serve another device",
-        )
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except TimeoutError as error:
+            raise NoneFree(
+                f"no device with the key {key} became free within {wait:g} s",
+                hint="`edgekit rpc status` shows who is busy; wait longer, or serve another device",
+            ) from error
+        except OSError as error:
+            raise self._gone("it hung up") from error
+        self._socket.settimeout(_SECONDS_TO_ANSWER)
+        answer = self._hear()
+        try:
+            code, (host, port, match_key) = answer
+            if code != _SUCCESS:
+                raise ValueError("refused")
+            return Assigned(str(host), int(port), str(match_key))
+        except (ValueError, TypeError) as error:
+            raise self._gone("its answer makes no sense") from error
 
     def _ask(self, message: object) -> Any:
         self._say(message)

@@ -83,7 +83,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def _add_device(access: Access, environment: dict[str, str]) -> None:
     key = base64.b64decode(access.host_key.split()[1])
-    fingerprint = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
+    digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
     subprocess.run(
         edgekit_command(
             *("device", "add", "pi", f"{access.user}@{access.host}:{access.port}"),
@@ -93,7 +93,7 @@ def _add_device(access: Access, environment: dict[str, str]) -> None:
                 "--key",
                 str(access.key),
                 "--fingerprint",
-                f"SHA256:{fingerprint}",
+                f"SHA256:{digest}",
             ),
         ),
         env=environment,
