@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchReport
+    from edgekit.bench import BenchReport, BenchSummary
     from edgekit.bench import bench as bench_bundle
     from edgekit.board import Board, board_names, load_board
     from edgekit.build import BuildRequest, BuildResult
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BenchPlan",
     "BenchReport",
+    "BenchSummary",
     "Board",
     "BuildRequest",
     "BuildResult",
@@ -89,6 +90,7 @@ __all__ = [
 _HOMES: dict[str, tuple[str, str]] = {
     "BenchPlan": ("edgekit.devices.base", "BenchPlan"),
     "BenchReport": ("edgekit.bench", "BenchReport"),
+    "BenchSummary": ("edgekit.bench", "BenchSummary"),
     "Board": ("edgekit.board", "Board"),
     "BuildRequest": ("edgekit.build", "BuildRequest"),
     "BuildResult": ("edgekit.build", "BuildResult"),

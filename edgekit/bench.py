@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.bundle import Bundle
 
-__all__ = ["BenchPlan", "BenchReport", "Memory", "bench", "plan_bench", "summarise_samples"]
+__all__ = [
+    "BenchPlan",
+    "BenchReport",
+    "BenchSummary",
+    "Memory",
+    "bench",
+    "plan_bench",
+    "summarise_samples",
+]
 
 _FEWEST_RUNS = 10
 _NOISY_SPREAD = 1.2
@@ -38,8 +46,8 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class BenchReport:
-    """Times are in seconds, and each sample is one inference."""
+class BenchSummary:
+    """What was measured, without the single measurements. Times are in seconds."""
 
     bundle: Path
     board: str
@@ -64,7 +72,15 @@ class BenchReport:
     """How often another process took the core away during the samples."""
     notes: tuple[str, ...]
     """What makes the numbers less than they seem."""
+
+
+@dataclass(frozen=True)
+class BenchReport(BenchSummary):
     samples: tuple[float, ...]
+    """Seconds of one inference each, in order."""
+
+    def summary(self) -> BenchSummary:
+        return BenchSummary(**{f.name: getattr(self, f.name) for f in fields(BenchSummary)})
 
 
 def bench(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.bench import BenchPlan, BenchReport, bench
+from edgekit.bench import BenchPlan, BenchSummary, bench
 from edgekit.build import BuildRequest, BuildResult, build
 from edgekit.events import SILENT, Events
 from edgekit.verify import VerifyReport, raise_if_failed, verify
@@ -22,7 +22,8 @@ SHORT_BENCH = BenchPlan(warmup=3, runs=10, seconds=1.0)
 class DeployReport:
     build: BuildResult
     verification: VerifyReport
-    bench: BenchReport
+    bench: BenchSummary
+    """Without its samples, which are many: `edgekit bench` gives them."""
 
 
 def deploy(
@@ -45,4 +46,4 @@ def deploy(
     verification = verify(built.bundle, device, widening=widening, events=events)
     raise_if_failed(verification)
     measured = bench(built.bundle, device, plan, events)
-    return DeployReport(built, verification, measured)
+    return DeployReport(built, verification, measured.summary())

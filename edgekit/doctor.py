@@ -97,7 +97,7 @@ _DEBIAN_PACKAGE_OF = {
 def examine(board: Board, events: Events = SILENT) -> DoctorReport:
     """Look at everything that building for a board needs."""
     toolchain = load_toolchain(board.toolchain)
-    with events.stage("looking at this machine"):
+    with events.stage("look at this machine"):
         checks = (
             _python(),
             *_edgekit(board),

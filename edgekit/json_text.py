@@ -14,8 +14,30 @@ from typing import Any
 
 
 def json_text(value: object) -> str:
-    """A JSON document; what JSON can't hold (NaN, infinity) becomes null."""
-    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    """A JSON document; what JSON can't hold (NaN, infinity) becomes null. One thing a line, but
+    a list of numbers is one thing: nobody reads ten thousand samples one below the other."""
+    return _written(plain(value), "\n")
+
+
+def _written(value: Any, newline: str) -> str:
+    """What `plain` gave; `newline` goes back to where the value's line begins."""
+    inner = newline + "  "
+    if isinstance(value, dict) and value:
+        items = [f"{_scalar(key)}: {_written(item, inner)}" for key, item in value.items()]
+        return f"{{{inner}{f',{inner}'.join(items)}{newline}}}"
+    if isinstance(value, list) and not all(_is_number(item) for item in value):
+        items = [_written(item, inner) for item in value]
+        return f"[{inner}{f',{inner}'.join(items)}{newline}]"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _is_number(value: Any) -> bool:
+    """Or the null that stands for NaN."""
+    return value is None or isinstance(value, (bool, int, float))
 
 
 def plain(value: object) -> Any:

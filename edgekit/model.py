@@ -144,7 +144,9 @@ def _format_of(path: Path) -> ModelFormat:
     model_format = MODEL_SUFFIXES.get(path.suffix.lower())
     if model_format is None:
         raise ModelError(
-            f"{path.name} has a suffix that names no model format edgekit reads",
+            f"{path.name} has a suffix that names no model format edgekit reads"
+            if path.suffix
+            else f"{path} has no suffix that names a model format",
             hint="edgekit reads .onnx, .tflite and PyTorch's exported .pt2",
         )
     try:

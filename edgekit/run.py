@@ -87,7 +87,7 @@ def run(
         raise UsageError(f"{total} samples do not fit into one file {out}", hint="give -o a folder")
     specs = [entry.spec for entry in bundle.manifest.outputs]
     done: list[SampleRun] = []
-    with events.stage(f"running on {device.name}", total) as stage:
+    with events.stage(f"run on {device.name}", total) as stage:
         for name, outputs, seconds in _results(bundle, device, samples, events):
             summaries = tuple(summarise_output(outputs[spec.name], spec, top) for spec in specs)
             files: tuple[Path, ...] = ()

@@ -273,8 +273,8 @@ def _refuse_nonfinite(array: Array, part: _Part, spec: TensorSpec) -> None:
     if bad.size:
         index = tuple(int(i) for i in np.unravel_index(bad[0], array.shape))
         raise InputError(
-            f"{part.path} holds {bad.size} values for the input {spec.name!r} that are NaN or "
-            f"infinite, the first at {list(index)}",
+            f"{part.path} holds NaN or infinity for the input {spec.name!r}: {bad.size} of "
+            f"{array.size} elements, the first at {list(index)}",
             hint="correct the data, or say --allow-nonfinite if it is meant",
         )
 

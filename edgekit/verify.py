@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,7 @@ class SampleReport:
     seconds: float
     """Of the inference on the device."""
     tensors: tuple[TensorComparison, ...]
+    """Empty for an only sample: the report's `outputs` say the same."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,9 @@ def verify(
     specs = [entry.spec for entry in bundle.manifest.outputs]
     tolerances = {spec.name: tolerance_for(spec, widening) for spec in specs}
     reports: list[SampleReport] = []
-    title = f"comparing {device.name} with {expected.oracle}"
-    with events.stage(title, 1 if samples is None else total) as stage:
+    with events.stage(
+        f"compare {device.name} with {expected.oracle}", 1 if samples is None else total
+    ) as stage:
         for sample, outputs, given, seconds in _run(bundle, device, expected, events):
             compared = compare(outputs, given, specs, tolerances)
             reports.append(SampleReport(sample.name, compared.passed, seconds, compared.tensors))
@@ -136,7 +138,7 @@ def verify(
         reference=samples is None,
         passed=passed,
         outputs=tuple(_over_samples(reports, i) for i in range(len(specs))),
-        samples=tuple(reports),
+        samples=tuple(reports) if len(reports) > 1 else (replace(reports[0], tensors=()),),
     )
 
 

@@ -13,16 +13,16 @@ from edgekit.cli.input_options import (
     nonfinite_option,
     timeout_option,
 )
-from edgekit.cli.options import bundle_argument, json_option, pass_console
+from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
 from edgekit.console import Console
 from edgekit.errors import UsageError
 from edgekit.wording import size
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchReport
+    from edgekit.bench import BenchSummary
 
 
-@click.command("bench")
+@click.command("bench", cls=Command)
 @bundle_argument
 @click.option(
     "--runs",
@@ -84,7 +84,7 @@ def command(
     console.report(report, lambda: render_bench(console, report))
 
 
-def render_bench(console: Console, report: BenchReport) -> None:
+def render_bench(console: Console, report: BenchSummary) -> None:
     """The table for people; `deploy` shows it too."""
     rows = [
         ("median", report.median),

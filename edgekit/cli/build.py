@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.cli.options import (
+    Command,
     board_option,
     constant_option,
     json_option,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from edgekit.build import BuildResult
 
 
-@click.command("build")
+@click.command("build", cls=Command)
 @model_argument
 @board_option
 @toolchain_option

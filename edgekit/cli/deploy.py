@@ -12,6 +12,7 @@ from edgekit.cli.bench import render_bench
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     DEVICE,
+    Command,
     board_option,
     constant_option,
     json_option,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from edgekit.verify import OutputReport
 
 
-@click.command("deploy")
+@click.command("deploy", cls=Command)
 @model_argument
 @board_option
 @click.option("--device", "device_name", type=DEVICE, metavar="NAME", help="Which one to use.")

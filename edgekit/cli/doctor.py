@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from edgekit.cli.options import board_option, json_option, pass_console
+from edgekit.cli.options import Command, board_option, json_option, pass_console
 from edgekit.console import Console
 from edgekit.doctor import Check, DoctorReport, examine
 from edgekit.errors import MissingToolError
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Command)
 @board_option
 @json_option
 @pass_console

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from edgekit.cli.options import board_option, json_option, model_argument, pass_console
+from edgekit.cli.options import Command, board_option, json_option, model_argument, pass_console
 from edgekit.console import Console
 
 
@@ -18,7 +18,7 @@ class InitDocument:
     board: str | None
 
 
-@click.command("init")
+@click.command("init", cls=Command)
 @model_argument
 @board_option
 @click.option("--force", is_flag=True, help="Replace an edgekit.toml that is there.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.cli.options import (
+    Command,
     constant_option,
     json_option,
     model_argument,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from edgekit.summary import ModelSummary
 
 
-@click.command("inspect")
+@click.command("inspect", cls=Command)
 @model_argument
 @shape_option
 @constant_option

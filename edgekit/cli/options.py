@@ -28,10 +28,24 @@ R = TypeVar("R")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _LARGEST_RANK = 16
+_MANIFEST = "manifest.json"
+
+
+class Command(click.Command):
+    """A command whose mistaken options are told with its own name, for the hint at its help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click leaves it out where an option lacks its value
+            raise
 
 
 class Group(click.Group):
     """A group that suggests the nearest command, and shows its help when called bare."""
+
+    command_class = Command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not self.invoke_without_command and not ctx.resilient_parsing:
@@ -138,8 +152,13 @@ class _Named(click.types.StringParamType):
         return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
+FITTING_PATH, FOLDER_TO_ENTER = "path", "folder"
+"""Types of completions, beside click's own: the shell is told that they are paths."""
+
+
 class _FilePath(click.Path):
-    """A path whose completions are the fitting files, or the shell's own when none fits."""
+    """A path whose completions are the fitting files and the folders on the way to others, or
+    the shell's own when there are none."""
 
     def __init__(
         self, name: str, fits: Callable[[Path], bool], otherwise: Literal["file", "dir"] = "file"
@@ -153,15 +172,28 @@ class _FilePath(click.Path):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         typed, slash, start = incomplete.rpartition("/")
-        folder = Path(typed + slash).expanduser()
         try:
-            found = sorted(p.name for p in folder.iterdir() if self._fits(p))
-        except OSError:
-            found = []
-        names = [name for name in found if name.startswith(start)]
-        if not names:
-            return [CompletionItem(incomplete, type=self._otherwise)]
-        return [CompletionItem(f"{typed}{slash}{name}") for name in names]
+            paths = sorted(Path(typed + slash).expanduser().iterdir())
+            kinds = {path.name: self._kind(path) for path in paths if _is_meant(path.name, start)}
+        except (OSError, RuntimeError):  # no such folder, no such user
+            kinds = {}
+        found = [
+            CompletionItem(f"{typed}{slash}{name}", type=kind)
+            for name, kind in kinds.items()
+            if kind is not None
+        ]
+        return found or [CompletionItem(incomplete, type=self._otherwise)]
+
+    def _kind(self, path: Path) -> str | None:
+        if self._fits(path):
+            return FITTING_PATH
+        return FOLDER_TO_ENTER if path.is_dir() else None
+
+
+def _is_meant(name: str, start: str) -> bool:
+    """Hidden ones only if asked for; the shells' protocols have one name a line."""
+    hidden = name.startswith(".") and not start.startswith(".")
+    return name.startswith(start) and not hidden and "\n" not in name
 
 
 def _known_boards() -> Iterable[str]:
@@ -192,7 +224,16 @@ def is_model_file(path: Path) -> bool:
 
 
 def is_bundle(path: Path) -> bool:
-    return path.suffix == ".zip" or (path / "manifest.json").is_file()
+    """Of a .zip the list of its files decides, and nothing in it is unpacked."""
+    if path.suffix != ".zip":
+        return (path / _MANIFEST).is_file()
+    from zipfile import BadZipFile, ZipFile
+
+    try:
+        with ZipFile(path) as archive:
+            return _MANIFEST in archive.namelist()
+    except (OSError, BadZipFile, ValueError, NotImplementedError):
+        return False
 
 
 BOARD = _Named("board", _known_boards)

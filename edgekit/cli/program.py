@@ -20,6 +20,7 @@ from edgekit.cli import root
 from edgekit.cli.completion import COMPLETION_VARIABLE
 from edgekit.console import Console
 from edgekit.errors import EdgekitError, InterruptedByUserError, StorageError, UsageError
+from edgekit.wording import nearest
 
 PROGRAM = "edgekit"
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
@@ -126,12 +127,14 @@ def _usage_error(error: click.ClickException) -> UsageError:
         message = error.format_message()
     message = " ".join(message.split()).rstrip(".")
     context = getattr(error, "ctx", None)
-    near = getattr(error, "possibilities", None)
     path = context.command_path if context else PROGRAM
-    return UsageError(
-        message[:1].lower() + message[1:],
-        hint=f"did you mean {' or '.join(sorted(near))}?" if near else f"see {path} --help",
-    )
+    hint = f"see {path} --help"
+    if isinstance(error, click.NoSuchOption):
+        # Without the dashes: they would make every option look a little like every other.
+        options = {name.lstrip("-"): name for name in error.possibilities or ()}
+        near = nearest(error.option_name.lstrip("-"), options)
+        hint = f"did you mean {options[near]}?" if near else hint
+    return UsageError(message[:1].lower() + message[1:], hint=hint)
 
 
 def _folder_is_gone(error: Exception) -> EdgekitError | None:

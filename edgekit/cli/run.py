@@ -13,7 +13,7 @@ from edgekit.cli.input_options import (
     nonfinite_option,
     timeout_option,
 )
-from edgekit.cli.options import bundle_argument, json_option, pass_console
+from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
 from edgekit.console import Console
 from edgekit.wording import duration
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edgekit.run import OutputSummary, RunReport
 
 
-@click.command("run")
+@click.command("run", cls=Command)
 @bundle_argument
 @input_option
 @nonfinite_option

@@ -16,6 +16,7 @@ from edgekit.cli.input_options import (
 )
 from edgekit.cli.options import (
     MODEL_FILE,
+    Command,
     bundle_argument,
     constant_option,
     json_option,
@@ -56,7 +57,7 @@ def tolerance_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command("verify")
+@click.command("verify", cls=Command)
 @bundle_argument
 @input_option
 @nonfinite_option

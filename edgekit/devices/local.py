@@ -67,16 +67,16 @@ class LocalDevice:
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         with (
             self._loaded(bundle, plan.threads) as (worker, threads),
-            events.stage(f"measuring on {self.name}", total) as stage,
+            events.stage(f"measure on {self.name}", total) as stage,
         ):
             done = 0
             for frame in worker.ask("being measured", message, in_order(bundle, inputs)):
                 if "progress" not in frame.message:
                     stage.result = f"{frame.arrays[0].size} runs"
                     return _samples_of(frame, threads)
-                before = plan.warmup if frame.message["phase"] == "measuring" else 0
-                now = before + int(frame.message["progress"])
-                stage.advance(now - done, frame.message["phase"])
+                warm = frame.message["phase"] == "measuring"
+                now = int(frame.message["progress"]) + (plan.warmup if warm else 0)
+                stage.advance(now - done, "" if warm else "warming up")
                 done = now
         raise DeviceError("the measurement gave no answer", hint="report this: it is a bug")
 

@@ -34,7 +34,7 @@ case "$glibc" in *[0-9].[0-9]*) ;; *)
   done;;
 esac
 say glibc "$glibc"
-for tool in sha256sum flock mkdir mv ln df cat; do
+for tool in sha256sum flock mkdir mv ln df cat tee; do
   command -v "$tool" >/dev/null 2>&1 && say tool "$tool"
 done
 umask 077
@@ -131,7 +131,7 @@ def check_place(facts: DeviceFacts, name: str, needed: int = 0) -> None:
             hint='free some space over there, or name a better folder with directory = "/PATH" in '
             f"[devices.{name}]",
         )
-    missing = sorted({"sha256sum", "mkdir", "mv", "cat"} - facts.tools)
+    missing = sorted({"sha256sum", "mkdir", "mv", "cat", "tee"} - facts.tools)
     if missing:
         raise DeviceError(
             f"{name} lacks {', '.join(missing)}",

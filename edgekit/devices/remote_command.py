@@ -149,7 +149,7 @@ class RemoteCommand:
         self._error_reader.join(timeout=5)
         status = self._channel.recv_exit_status()
         if status < 0:
-            if not self._connection.is_alive():
+            if self._connection_is_gone():
                 raise self._connection.lost()
             raise CommandEnded(
                 f"{self._title()} on {self._connection.name} was killed from outside",
@@ -225,9 +225,9 @@ class RemoteCommand:
         )
 
     def _ended_early(self) -> DeviceError:
-        if not self._connection.is_alive():
-            return self._connection.lost()
         self._channel.status_event.wait(2)
+        if self._connection_is_gone():
+            return self._connection.lost()
         self._error_reader.join(timeout=2)
         errors = self.errors()
         why = f": {errors[-1]}" if errors else ""
@@ -236,6 +236,15 @@ class RemoteCommand:
             hint="check the device: its disk, its memory, its system's log",
             details=errors[-12:-1],
         )
+
+    def _connection_is_gone(self) -> bool:
+        """Its channels hear of a connection's end a moment before it is marked as ended itself."""
+        patience = time.monotonic() + 1
+        while self._channel.exit_status < 0 and time.monotonic() < patience:
+            if not self._connection.is_alive():
+                return True
+            time.sleep(0.02)
+        return not self._connection.is_alive()
 
     def _title(self) -> str:
         words = self._words[4:] if self._words[2:3] == (_GUARD,) else self._words

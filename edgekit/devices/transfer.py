@@ -40,7 +40,8 @@ for name; do
 done"""
 
 # Whoever has the lock writes; whoever waited for it finds the file there, or goes on writing.
-# Without flock, each writes a part of its own, from the start.
+# Without flock, each writes a part of its own, from the start. The hash is made of what arrives,
+# as it arrives: a disk that fills up shows in the size.
 _RECEIVE = """\
 LC_ALL=C; export LC_ALL
 cd "$1" || exit 1
@@ -56,9 +57,8 @@ if [ -f "$name" ]; then rm -f "$part"; echo whole; exit 0; fi
 offset=$(wc -c <"$part") || exit 1
 if [ "$offset" -gt "$size" ]; then : >"$part"; offset=0; fi
 echo "from" $offset
-cat >>"$part" || exit 1
+set -- $({ cat "$part"; tee -a "$part"; } | sha256sum)
 [ "$(wc -c <"$part")" -eq "$size" ] || exit 74
-set -- $(sha256sum "$part")
 if [ "$1" != "$name" ]; then : >"$part"; exit 65; fi
 chmod "$mode" "$part" && mv -f "$part" "$name" || exit 1
 echo stored"""

@@ -89,7 +89,7 @@ def parse_uris(output: str) -> tuple[Package, ...]:
 def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetched:
     """Everything the recipe asks for, downloaded into `work` and checked by apt."""
     apt = _PrivateApt(work / "apt", tools)
-    with events.stage("Package lists") as stage:
+    with events.stage("fetch package lists") as stage:
         apt.update(recipe.release)
         wanted = [
             package
@@ -102,7 +102,7 @@ def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetc
     total = sum(package.size for package in everything)
     debs = work / "debs"
     debs.mkdir()
-    with events.stage("Downloading packages", total) as stage:
+    with events.stage("download packages", total) as stage:
         apt.download([package.name for package in everything], debs, stage)
         stage.result = size(total)
     found = {path.name.partition("_")[0]: path for path in debs.glob("*.deb")}

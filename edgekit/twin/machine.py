@@ -135,7 +135,7 @@ def down(name: str, *, delete: bool = False, events: Events = SILENT) -> Stopped
             raise _unknown(name)
         how: Literal["powered off", "killed", "was not running"] = "was not running"
         if process is not None:
-            with events.stage(f"Stopping {name}") as stage:
+            with events.stage(f"stop {name}") as stage:
                 orderly = state is not None and _power_off(process, folder, state)
                 if not orderly:
                     _end(process)

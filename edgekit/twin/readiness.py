@@ -25,7 +25,7 @@ def wait_until_ready(
 ) -> None:
     """Until a command runs over SSH; DeviceError with the console's last lines otherwise."""
     ends_at = time.monotonic() + limit_s
-    with events.stage(f"Starting {access.name}") as stage:
+    with events.stage(f"start {access.name}") as stage:
         while not _greets(access):
             if process is None or qemu.wait_until_gone(process, _BETWEEN_SECONDS):
                 raise _failure(f"the twin {access.name} stopped while it was starting", folder)

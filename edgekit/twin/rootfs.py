@@ -26,7 +26,7 @@ def unpack(
         link = _inside(root, path)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
-    with events.stage("Unpacking packages", len(packages)) as stage:
+    with events.stage("unpack packages", len(packages)) as stage:
         for package in packages:
             unpack_package(package, root, tools, left_out=recipe.left_out_paths)
             stage.advance(detail=package.name.partition("_")[0])
@@ -70,7 +70,7 @@ def make_disk(
     recipe: Recipe, root: Path, disk: Path, work: Path, tools: BuildTools, events: Events
 ) -> None:
     """An ext4 image of `root` that belongs to root inside, whoever makes it."""
-    with events.stage("File system") as stage:
+    with events.stage("make the file system") as stage:
         size_in_blocks = f"{recipe.disk_bytes // 1024}k"
         tools.run(
             [

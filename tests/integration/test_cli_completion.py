@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import pty
 import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from support.profiles import machine_without_profiles
@@ -30,6 +33,13 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     bundle = folder / "bundles" / "net-local"
     bundle.mkdir(parents=True)
     (bundle / "manifest.json").touch()
+    for name, content in (("sealed", "manifest.json"), ("data", "data.csv")):
+        with ZipFile(folder / "bundles" / f"{name}.zip", "w") as archive:
+            archive.writestr(content, "{}")
+    (folder / "bundles" / "broken.zip").write_bytes(b"PK")
+    (folder / ".hidden").mkdir()
+    (folder / "some models").mkdir()
+    (folder / "some models" / "it's $1, *.onnx").touch()
     (folder / "edgekit.toml").write_text('schema = 1\n[devices.kitchen]\nboard = "rpi4"\n')
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -81,8 +91,10 @@ def test_shells_complete_commands_options_and_names(shell: str, project: Path) -
     ("line", "offered"),
     [
         ("edgekit ", {"init", "build", "deploy", "completion"}),
-        ("edgekit inspect ", {"net.onnx"}),
-        ("edgekit run bundles/", {"bundles/net-local"}),
+        ("edgekit inspect ", {"net.onnx", "bundles"}),
+        ("edgekit inspect s", {"some models"}),
+        ("edgekit run bundles/", {"bundles/net-local", "bundles/sealed.zip"}),
+        ("edgekit run ", {"bundles", "some models"}),
         ("edgekit build --toolchain arm", {"arm-none-eabi"}),
         ("edgekit deploy --device k", {"kitchen"}),
         ("edgekit completion ", {"bash", "zsh", "fish"}),
@@ -92,7 +104,51 @@ def test_every_kind_of_word_is_completed(line: str, offered: set[str], project: 
     found = complete("bash", line, project)
 
     assert offered <= found
-    assert "notes.txt" not in found
+    assert not found & {"notes.txt", "bundles/data.zip", "bundles/broken.zip", ".hidden"}
+
+
+@pytest.mark.parametrize("typed", ["some", "'some", '"some', "some\\ m", "./some"])
+def test_bash_inserts_a_name_as_one_word_whatever_is_in_it(typed: str, project: Path) -> None:
+    """With real keys: the folder is completed up to its slash, then the file in it."""
+    word = completed_by_keys(f"edgekit inspect {typed}\t\t", project)
+
+    assert word.removeprefix("./") == "some models/it's $1, *.onnx"
+
+
+def completed_by_keys(keys: str, folder: Path) -> str:
+    """The last argument that a program gets when a person types these keys into bash."""
+    ours, theirs = pty.openpty()
+    environment = {
+        **os.environ,
+        "TERM": "dumb",
+        "PS1": "$ ",
+        "HISTFILE": "",
+        "INPUTRC": "/dev/null",
+    }
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        cwd=folder,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        close_fds=True,
+    )
+    os.close(theirs)
+    with os.fdopen(ours, "r+b", buffering=0) as terminal:
+        terminal.write(b'eval "$(edgekit completion bash)"\n')
+        result = folder / "typed"
+        # Ctrl-A goes to the start of the line, so that what was completed is only written down.
+        terminal.write(
+            f"{keys}\x01{sys.executable} -c 'import sys; print(end=sys.argv[-1])' ".encode()
+        )
+        terminal.write(b"\x05 > typed; exit\n")
+        with suppress(OSError):  # Linux's way of saying that the shell has closed its side
+            while terminal.read(4096):
+                pass
+    shell.wait()
+    return result.read_text()
 
 
 def test_a_broken_project_file_does_not_disturb_a_line_being_typed(project: Path) -> None:

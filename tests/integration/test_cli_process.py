@@ -80,7 +80,10 @@ def test_the_version_is_the_packages() -> None:
         (("completion",), "missing argument 'SHELL'", "edgekit completion --help"),
         (("completion", "csh"), "'csh' is not one of", "edgekit completion --help"),
         (("inspect", "--shape", "1,2", "x.onnx"), "--shape 1,2 names no input", "--shape name="),
-        (("inspect", "--shape"), "requires an argument", "edgekit --help"),
+        (("inspect", "--shape"), "requires an argument", "see edgekit inspect --help"),
+        (("cache", "prune", "--max-size"), "requires an argument", "edgekit cache prune --help"),
+        (("build", "--nosuch"), "no such option", "see edgekit build --help"),
+        (("build", "--no-cach"), "no such option", "did you mean --no-cache?"),
     ],
 )
 def test_a_mistaken_command_line_ends_with_2_and_a_hint(

@@ -43,6 +43,10 @@ def test_deploy_reports_all_of_it_to_scripts(tmp_path: Path) -> None:
     report, cached = json.loads(first.out), json.loads(again.out)
     assert report["verification"]["passed"] is True
     assert report["bench"]["runs"] >= 10
+    assert "samples" not in report["bench"]
+    assert [output["name"] for output in report["verification"]["outputs"]] == ["features"]
+    assert [sample["tensors"] for sample in report["verification"]["samples"]] == [[]]
+    assert len(first.out.splitlines()) < 300
     assert (report["build"]["from_cache"], cached["build"]["from_cache"]) == (False, True)
 
 
@@ -71,7 +75,7 @@ def test_a_board_that_is_not_here_can_be_built_for_only(tmp_path: Path) -> None:
     bare = run_edgekit("deploy", "model.onnx", "--board", "mps2-an386", folder=tmp_path)
 
     assert linux.code == 8
-    assert "edgekit build MODEL --board rpi4" in linux.err
+    assert "edgekit device add NAME --board rpi4" in linux.err
     assert bare.code == 2
     assert "bare-metal" in bare.err
     assert not (tmp_path / "build").exists()

@@ -116,6 +116,23 @@ def relax_module(build: Any) -> Any:
     return builder.get()
 
 
+def test_quantised_weights_become_real_ones_however_large_they_get() -> None:
+    from edgekit.passes.fold_constants import MAX_GROWTH_BYTES
+
+    stored = np.ones((MAX_GROWTH_BYTES // 12, X.shape[1] * 2), "int8")
+    model = onnx_model(
+        [
+            helper.make_node("DequantizeLinear", ["w", "scale"], ["c"]),
+            helper.make_node("MatMul", ["c", "x"], ["y"]),
+        ],
+        {"x": (stored.shape[1], 2)},
+        ["y"],
+        {"w": stored, "scale": np.array(0.5, dtype="float32")},
+    )
+
+    assert operators_in(folded(relax_of(model))) == ["matmul"]
+
+
 def test_a_scalar_stays_a_scalar() -> None:
     module = folded(
         relax_module(lambda relax: relax.op.reshape(relax.const(np.float32([4.0])), ()))

@@ -198,10 +198,25 @@ def test_element_wise_followers_write_into_no_memory_of_their_own() -> None:
 def test_a_reshape_shares_its_arguments_memory() -> None:
     def body(builder: Any, x: Any) -> Any:
         y = builder.emit(op.nn.softmax(x))
-        y = builder.emit(op.reshape(y, (10, 100)))
-        return builder.emit(op.nn.softmax(y))
+        z = builder.emit(op.nn.softmax(builder.emit(op.reshape(y, (10, 100)))))
+        largest = builder.emit(op.max(z))
+        return builder.emit(op.add(largest, builder.emit(op.max(y))))
 
-    assert peak_activation_bytes(fused_of([(1, FLOATS)], body)) == 2 * KB
+    # y, which is read again at the end and has two shapes, and z, beside one number.
+    assert peak_activation_bytes(fused_of([(1, FLOATS)], body)) == 2 * KB + 4
+
+
+def test_outputs_stay_alive_until_the_end() -> None:
+    def body(builder: Any, x: Any) -> Any:
+        early = builder.emit(op.nn.softmax(x))
+        late = builder.emit(op.sum(x))
+        for _ in range(3):
+            late = builder.emit(op.nn.softmax(builder.emit(op.broadcast_to(late, (1, FLOATS)))))
+            late = builder.emit(op.sum(late))
+        return relax.Tuple([early, late])
+
+    module = module_of([(1, FLOATS)], body)
+    assert peak_activation_bytes(module) == 3 * KB, "early, and the last two of late"
 
 
 def test_the_parts_of_a_split_are_alive_until_the_last_one_is_read() -> None:
@@ -213,6 +228,23 @@ def test_the_parts_of_a_split_are_alive_until_the_last_one_is_read() -> None:
 
     # Both halves, the first result, the second result.
     assert peak_activation_bytes(fused_of([(1, FLOATS)], body)) == 2 * KB
+
+
+def test_the_parts_of_a_split_take_memory_beside_the_whole() -> None:
+    def body(builder: Any, x: Any) -> Any:
+        parts = builder.emit(op.split(x, 2, axis=1))
+        return builder.emit(op.add(parts[0], parts[1]))
+
+    assert peak_activation_bytes(module_of([(1, FLOATS)], body)) == 2 * KB
+
+
+@pytest.mark.parametrize(("dtype", "each"), [("bool", 1000), ("int64", 8000), ("int4", 500)])
+def test_every_dtype_takes_its_own_width(dtype: str, each: int) -> None:
+    module = module_of(
+        [(1, FLOATS)], one(op.negative if dtype != "bool" else op.logical_not), dtype
+    )
+
+    assert peak_activation_bytes(module) == 2 * each
 
 
 def test_weights_take_no_activation_memory_and_bytes_follow_the_dtype() -> None:

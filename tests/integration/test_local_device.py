@@ -26,6 +26,7 @@ from edgekit.bundle import Bundle
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local import LocalDevice
 from edgekit.errors import BundleError, DeviceError
+from edgekit.events import Event, Events, StageProgress
 from edgekit.tensors import TensorSpec
 
 WORKER = "edgekit.devices.local_worker"
@@ -261,6 +262,17 @@ def test_measuring_goes_on_until_the_time_is_used_up(bundle: Bundle) -> None:
 
     assert len(measured.nanoseconds) > 1
     assert sum(measured.nanoseconds) <= 0.3e9 + max(measured.nanoseconds)
+
+
+def test_the_display_says_no_more_than_that_it_warms_up(bundle: Bundle) -> None:
+    seen: list[Event] = []
+    plan = BenchPlan(warmup=3, runs=3, seconds=1.5)
+
+    LocalDevice().bench(bundle, bundle.reference_inputs(), plan, events=Events(seen.append))
+
+    details = [event.detail for event in seen if isinstance(event, StageProgress)]
+    assert set(details) <= {"warming up", ""}
+    assert details[-1] == ""
 
 
 def test_the_number_of_threads_is_the_one_asked_for(bundle: Bundle) -> None:

@@ -112,7 +112,7 @@ def test_run_does_not_replace_a_file_with_a_folder_or_many_with_one(
     [
         ("shape", np.zeros((3, 8, 8), np.float32), "takes [1, 3, 8, 8]"),
         ("dtype", np.zeros((1, 3, 8, 8)), "holds float64"),
-        ("nan", np.full((1, 3, 8, 8), np.nan, np.float32), "NaN or infinite"),
+        ("nan", np.full((1, 3, 8, 8), np.nan, np.float32), "NaN or infinity"),
     ],
 )
 def test_an_input_that_does_not_fit_is_refused(
@@ -170,6 +170,7 @@ def test_verify_fails_with_the_worst_element_and_its_own_exit_code(
     assert "is not what onnxruntime" in done.err
     report = json.loads(as_json.out)
     assert report["passed"] is False
+    assert [sample["tensors"] for sample in report["samples"]] == [[]], "the outputs say the same"
     assert report["outputs"][0]["out_of_tolerance"] == 1
     assert report["outputs"][0]["worst"]["index"] == [0, 1, 2, 3]
 
@@ -188,7 +189,7 @@ def test_verify_compares_a_users_samples_with_the_oracle(built: Built, images: l
 
     assert done.code == 0, done.err
     report = json.loads(done.out)
-    assert len(report["samples"]) == 3
+    assert [len(sample["tensors"]) for sample in report["samples"]] == [1, 1, 1]
     assert report["reference"] is False
     assert report["outputs"][0]["elements"] == 3 * 256
 
@@ -215,6 +216,7 @@ def test_bench_reports_every_figure_and_sample(built: Built) -> None:
 
     assert done.code == 0, done.err
     report = json.loads(done.out)
+    assert f'"samples": {json.dumps(report["samples"])}' in done.out, "all in one line"
     assert report["runs"] == len(report["samples"]) == 12
     assert (report["warmup"], report["threads"]) == (1, 1)
     assert report["median"] == pytest.approx(np.median(report["samples"]))

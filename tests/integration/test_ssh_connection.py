@@ -259,7 +259,7 @@ def test_a_host_in_between_is_gone_through(server: SshServer, tmp_path: Path) ->
         config_file=config,
     ) as through:
         assert through.run(("echo", "hello")).output == "hello"
-        assert through.address.endswith("localhost:%d" % server.port)
+        assert through.address.endswith(f"localhost:{server.port}")
 
 
 def test_the_host_in_between_is_not_trusted_either(server: SshServer, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def refused(server: SshServer, **change: object) -> DeviceError:
         connect(
             replace(server.entry(), **change),  # type: ignore[arg-type]
             known_hosts=server.known_hosts,
-            fingerprint=change.get("host") is None and server.fingerprint or None,  # type: ignore[arg-type]
+            fingerprint=(change.get("host") is None and server.fingerprint) or None,  # type: ignore[arg-type]
         )
     assert caught.value.hint
     return caught.value

@@ -227,9 +227,12 @@ def test_a_disk_that_fills_up_meanwhile_is_told_and_the_device_stays_usable(
 def test_a_place_that_is_none_is_told_before_anything_is_sent(
     tmp_path: Path, mount: str, says: str
 ) -> None:
-    with ssh_server(tmp_path / "ssh", mount=mount) as server, server.connect() as own:
-        with pytest.raises(DeviceError, match=f"no place for edgekit's files: .*{says}") as caught:
-            store_on(server, own).push([item(tmp_path, 10)], "models/x")
+    with (
+        ssh_server(tmp_path / "ssh", mount=mount) as server,
+        server.connect() as own,
+        pytest.raises(DeviceError, match=f"no place for edgekit's files: .*{says}") as caught,
+    ):
+        store_on(server, own).push([item(tmp_path, 10)], "models/x")
 
     assert "directory" in str(caught.value.hint)
 

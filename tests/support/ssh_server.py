@@ -30,6 +30,7 @@ KbdInteractiveAuthentication no
 StrictModes no
 UsePAM no
 PidFile none
+Subsystem sftp internal-sftp
 SetEnv HOME={home}
 {extra}
 """

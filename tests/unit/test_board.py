@@ -128,9 +128,11 @@ MISTAKES = [
     (BAREMETAL_BOARD, 'ram = "64 KiB"', 'ram = "65 KiB"', "memory.ram", None),
     (BAREMETAL_BOARD, "0x20000000", "0x08001000", "memory.region", None),
     (BAREMETAL_BOARD, "0x20000000", "0x120000000", "memory.region.1.start", None),
+    (BAREMETAL_BOARD, "0x20000000", "0xffff8000", "memory.region.1.size", None),
     (BAREMETAL_BOARD, 'name = "ram"', 'name = "flash"', "memory.region", None),
     (BAREMETAL_BOARD, 'use = "data"', 'use = "dada"', "memory.region.1.use", "data"),
     (BAREMETAL_BOARD, "baud = 115200", "baud = 115200.0", "transport.baud", None),
+    (BAREMETAL_BOARD, "baud = 115200", "baud = 110", "transport.baud", None),
 ]  # fmt: skip
 
 
@@ -145,6 +147,21 @@ def test_a_mistake_is_named_with_its_line_and_what_was_meant(
     assert problem is not None, problems
     assert problem.nearest == nearest
     assert 1 <= problem.line <= text.count("\n") + 1
+
+
+def test_memory_regions_may_touch_each_other_and_the_end_of_the_address_space(
+    tmp_path: Path,
+) -> None:
+    for start in ("0x08040000", "0xffff0000"):
+        text = BAREMETAL_BOARD.replace("0x20000000", start)
+        assert check_board(write_profile(tmp_path, "mine", text)) == ()
+
+
+def test_memory_regions_that_overlap_are_found_in_any_order(tmp_path: Path) -> None:
+    """RAM from below into flash, though the file lists flash first."""
+    text = BAREMETAL_BOARD.replace("0x20000000", "0x07ff8000")
+    (problem,) = check_board(write_profile(tmp_path, "mine", text))
+    assert problem.found == '"ram" reaching into "flash"'
 
 
 def test_the_line_is_the_right_one(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version as installed_version
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from edgekit.board import load_board
 from edgekit.build import BuildRequest
 from edgekit.cross.toolchain import Compiler, load_toolchain
 from edgekit.fingerprint import build_key, package_digest
-from edgekit.model import ModelSource
+from edgekit.model import ModelFormat, ModelSource
 from edgekit.preprocess import Preprocess
 
 COMPILER = Compiler(Path("/usr/bin/cc"), (), "12.2.0", "cc (Debian) 12.2.0")
@@ -50,6 +51,14 @@ DECIDES: dict[str, Change] = {
     "flags of the CPU": lambda r: replace(
         r, board=replace(r.board, cpu=replace(r.board.cpu, compile_flags=("-mcpu=x",)))
     ),
+    "board's kind": _board(kind="baremetal"),
+    "offloads": lambda r: replace(
+        r, board=replace(r.board, offload=replace(r.board.offload, default=("acl",)))
+    ),
+    "triple": _toolchain(triple="arm-linux-gnueabihf"),
+    "tools": lambda r: replace(
+        r, toolchain=replace(r.toolchain, tools=replace(r.toolchain.tools, cc="clang"))
+    ),
     "compile flags": _toolchain(compile_flags=("-O1",)),
     "link flags": _toolchain(link_flags=("-Wl,-z,now",)),
     "sysroot": _toolchain(sysroot="/opt/sysroot"),
@@ -84,6 +93,37 @@ def test_what_does_not_decide_them_does_not(request_: BuildRequest, change: Chan
 def test_another_compiler_changes_the_key(request_: BuildRequest, change: dict[str, str]) -> None:
     other = replace(COMPILER, **change)  # type: ignore[arg-type]
     assert build_key(request_, other) != build_key(request_, COMPILER)
+
+
+@pytest.mark.parametrize(
+    ("package", "format_"),
+    [
+        *((package, "onnx") for package in ("apache-tvm", "apache-tvm-ffi", "numpy")),
+        *(("onnx", "onnx"), ("onnxruntime", "onnx"), ("tflite", "tflite")),
+        *(("ai-edge-litert", "tflite"), ("torch", "torch")),
+    ],
+)
+def test_another_version_of_compiler_importer_or_oracle_changes_the_key(
+    request_: BuildRequest, monkeypatch: pytest.MonkeyPatch, package: str, format_: ModelFormat
+) -> None:
+    request = replace(request_, source=replace(request_.source, format=format_))
+    before = build_key(request, COMPILER)
+    monkeypatch.setattr(
+        "edgekit.fingerprint.version",
+        lambda name: "999" if name == package else installed_version(name),
+    )
+    assert build_key(request, COMPILER) != before
+
+
+def test_another_formats_importer_does_not_change_the_key(
+    request_: BuildRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = build_key(request_, COMPILER)
+    monkeypatch.setattr(
+        "edgekit.fingerprint.version",
+        lambda name: "999" if name == "torch" else installed_version(name),
+    )
+    assert build_key(request_, COMPILER) == before
 
 
 def test_the_order_of_preprocessing_tables_does_not_matter(request_: BuildRequest) -> None:

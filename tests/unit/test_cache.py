@@ -104,6 +104,13 @@ def test_the_least_recently_used_go_first(cache: BuildCache) -> None:
     assert list((cache.root / "locks").iterdir()) == []
 
 
+def test_a_cache_that_just_fits_is_left_alone(cache: BuildCache) -> None:
+    store(cache, 1, age=1)
+    store(cache, 2)
+    assert cache.prune(max_bytes=cache.size()).removed == ()
+    assert len(cache.prune(max_bytes=cache.size() - 1).removed) == 1
+
+
 def test_pruning_without_a_limit_removes_nothing(cache: BuildCache) -> None:
     key = store(cache, 1, age=1000 * DAY)
     assert cache.prune().removed == ()
@@ -117,6 +124,21 @@ def test_what_a_process_works_with_is_kept(cache: BuildCache) -> None:
     assert [entry.key for entry in pruned.removed] == [idle]
     assert [entry.key for entry in pruned.in_use] == [busy]
     assert keys_of(cache) == [busy]
+
+
+def test_what_is_in_use_counts_towards_the_limit(cache: BuildCache) -> None:
+    old, busy = store(cache, 1, size=1000, age=1), store(cache, 2, size=10_000)
+    with cache.locked(busy):
+        pruned = cache.prune(max_bytes=5000)
+    assert [entry.key for entry in pruned.removed] == [old]
+
+
+def test_whoever_takes_a_lock_sweeps_what_a_killed_build_left(cache: BuildCache) -> None:
+    store(cache, 1)
+    left = cache.root / "entries" / f".{key_of(2)}.0123456789ab.edgekit-tmp"
+    left.mkdir()
+    with cache.locked(key_of(3)):
+        assert not left.exists()
 
 
 def test_an_entry_without_its_record_is_no_hit_but_is_listed_and_pruned(
@@ -152,7 +174,8 @@ def test_pruning_removes_locks_of_builds_that_failed_but_not_those_in_use(
 def test_foreign_things_in_the_cache_are_left_alone(cache: BuildCache) -> None:
     store(cache, 1)
     (cache.root / "entries" / "README").write_text("mine")
-    cache.prune(max_bytes=0)
+    assert keys_of(cache) == [key_of(1)]
+    cache.prune(max_bytes=0, older_than=0)
     assert (cache.root / "entries" / "README").read_text() == "mine"
 
 

@@ -96,9 +96,14 @@ def test_an_unknown_x86_gets_the_highest_level_its_flags_fill(
         ("GenuineIntel", 6, 85, "cascadelake"),
         ("GenuineIntel", 6, 106, "icelake-server"),
         ("AuthenticAMD", 0x17, 0x01, "znver1"),
+        ("AuthenticAMD", 0x17, 0x2F, "znver1"),
+        ("AuthenticAMD", 0x17, 0x30, "znver2"),
         ("AuthenticAMD", 0x17, 0x31, "znver2"),
         ("AuthenticAMD", 0x19, 0x21, "znver3"),
         ("AuthenticAMD", 0x19, 0x11, "znver4"),
+        ("AuthenticAMD", 0x19, 0x61, "znver4"),
+        ("AuthenticAMD", 0x19, 0xA0, "znver4"),
+        ("AuthenticAMD", 0x19, 0x50, "znver3"),
         ("AuthenticAMD", 0x1A, 0x44, "znver5"),
     ],
 )
@@ -166,6 +171,12 @@ def test_big_and_little_cores_share_what_both_have() -> None:
     text = _arm((0x41, 0xD03, RPI), (0x41, 0xD0B, big))
     _, target = detect_cpu(text, "aarch64", 1)
     assert (target.cpu, target.features) == ("generic", ("+neon", "+crc"))
+
+
+def test_cores_of_two_kinds_have_no_common_name_even_where_their_flags_are_alike() -> None:
+    for parts in ((0xD03, 0xD08), (0xD08, 0xD03)):
+        cpu, target = detect_cpu(_arm(*((0x41, part, RPI) for part in parts)), "aarch64", 1)
+        assert (cpu.name, target.cpu) == ("generic", "generic")
 
 
 @pytest.mark.parametrize("text", ["", "\n\n\n", "processor: x\n", "flags\n", "processor : 0"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -99,6 +101,19 @@ def test_where_folders_cannot_be_exchanged_they_are_replaced_in_two_steps(
     assert names_in(tmp_path) == {"d"}
 
 
+def test_what_could_not_be_replaced_in_two_steps_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder's new content vanishes in between: the second step fails."""
+    monkeypatch.setattr("edgekit.files._exchange", lambda one, other: False)
+    with replace_directory(tmp_path / "d") as folder:
+        (folder / "old").write_text("x")
+    with pytest.raises(FileNotFoundError), replace_directory(tmp_path / "d") as folder:
+        folder.rmdir()
+    assert names_in(tmp_path / "d") == {"old"}
+    assert names_in(tmp_path) == {"d"}
+
+
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
 def test_a_failed_replacement_leaves_everything_as_it_was(
     tmp_path: Path, failure: type[BaseException]
@@ -169,10 +184,22 @@ def killed_midway(tmp_path: Path) -> Path:
     )
     assert process.stdout is not None
     with process, process.stdout as stdout:
-        assert stdout.readline() == b"filling\n"
-        assert sweep_leftovers(tmp_path) == 0, "a living process's folder was swept"
-        process.send_signal(signal.SIGKILL)
+        try:
+            assert stdout.readline() == b"filling\n"
+            assert sweep_leftovers(tmp_path) == 0, "a living process's folder was swept"
+        finally:
+            process.send_signal(signal.SIGKILL)
     return tmp_path
+
+
+def test_sweeping_touches_nothing_that_a_link_of_that_name_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/f").write_text("precious")
+    link = tmp_path / ".d.0123456789ab.edgekit-tmp"
+    link.symlink_to("kept")
+    assert sweep_leftovers(tmp_path) == 0
+    assert link.is_symlink()
+    assert names_in(tmp_path / "kept") == {"f"}
 
 
 def test_what_a_killed_process_left_is_swept(killed_midway: Path) -> None:
@@ -211,7 +238,7 @@ def test_clearing_keeps_the_folder_and_what_links_point_to(tmp_path: Path) -> No
     "name",
     [
         *("", ".", "..", "../f", "a/../../f", "a/..", "/etc/passwd", "a\\b", "C:f", "a\0b"),
-        *("a\nb", "a//b", "./a", "a/", "\ud800", "\x1b[31m", "a" * 300),
+        *("a\nb", "a//b", "./a", "a/", "\ud800", "\x1b[31m", "\x9b31m", "\x7f", "a" * 300),
     ],
 )
 def test_unsafe_names_are_refused(tmp_path: Path, name: str) -> None:
@@ -258,6 +285,19 @@ def test_what_the_file_system_refuses_is_explained(number: int, says: str) -> No
     assert says in caught.value.hint
 
 
+def test_a_copy_that_fails_is_told_by_where_it_was_to_go() -> None:
+    with pytest.raises(StorageError) as caught, storage_errors("copy", Path("/to")):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/from/f", None, "/to/f")
+    assert "/to/f" in caught.value.message
+    assert "/from" not in caught.value.message
+
+
+def test_a_temporary_name_is_told_as_the_name_it_stands_for() -> None:
+    with pytest.raises(StorageError) as caught, storage_errors("write", Path("/to")):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/to/.b.0123456789ab.edgekit-tmp/f")
+    assert "/to/b/f" in caught.value.message
+
+
 def test_other_errors_pass_through() -> None:
     with pytest.raises(ZeroDivisionError), storage_errors("divide", Path("/")):
         raise ZeroDivisionError
@@ -284,16 +324,53 @@ def test_a_lock_excludes_even_when_its_file_is_removed_by_holders(tmp_path: Path
     assert (tmp_path / "number").read_text() == "120"
 
 
-def test_waiting_for_a_lock_is_announced_once(tmp_path: Path) -> None:
-    waits: list[str] = []
-    with exclusive_lock(tmp_path / "lock", lambda: waits.append("waits")):
-        assert waits == []
+def test_a_lock_that_is_free_is_taken_without_a_word(tmp_path: Path) -> None:
+    with exclusive_lock(tmp_path / "lock", _interrupt):
         assert try_lock(tmp_path / "lock") is None
+
+
+def test_waiting_for_a_lock_is_announced_before_it_begins(tmp_path: Path) -> None:
     held = try_lock(tmp_path / "lock")
     assert held is not None
     with pytest.raises(InterruptedError), exclusive_lock(tmp_path / "lock", _interrupt):
         pass
     os.close(held)
+
+
+def test_waiting_is_announced_once_however_often_the_lock_slips_away(tmp_path: Path) -> None:
+    """While we wait, the holder removes the file, and a third one locks a new one."""
+    lock = tmp_path / "lock"
+    first = try_lock(lock)
+    assert first is not None
+    waits: list[str] = []
+
+    def holder_leaves_and_another_comes() -> None:
+        waits.append("waits")
+        if len(waits) == 1:
+            lock.unlink()
+            second = try_lock(lock)
+            assert first is not None and second is not None
+            os.close(first)
+            threading.Timer(0.2, os.close, (second,)).start()
+
+    with exclusive_lock(lock, holder_leaves_and_another_comes):
+        assert try_lock(lock) is None
+    assert waits == ["waits"]
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holder removes it between our opening and our locking: locking that shuts nobody out."""
+    lock = tmp_path / "lock"
+    flock = fcntl.flock
+
+    def after_removal(descriptor: int, operation: int) -> None:
+        lock.unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr("edgekit.files.fcntl.flock", after_removal)
+    assert try_lock(lock) is None
 
 
 def _interrupt() -> None:

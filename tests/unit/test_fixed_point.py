@@ -69,5 +69,10 @@ def test_factors_too_small_to_matter_are_zero() -> None:
     assert fixed_point(0.0) == fixed_point(1e-12) == FixedPoint(0, 0)
 
 
+def test_the_smallest_factor_that_matters_is_kept() -> None:
+    assert fixed_point(2.0**-32) == FixedPoint(2**30, -31)
+    assert fixed_point(2.0**-33) == FixedPoint(0, 0)
+
+
 def test_a_mantissa_that_rounds_up_to_two_moves_the_point() -> None:
     assert fixed_point(1 - 2.0**-40) == FixedPoint(2**30, 1)

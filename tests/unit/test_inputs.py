@@ -108,6 +108,33 @@ def test_npy_and_npz_files_become_samples(tmp_path: Path) -> None:
     assert both.inputs["ids"].tolist() == [1, 0, 1, 0]
 
 
+def test_the_only_array_of_an_npz_goes_where_it_is_sent(tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", GOOD)
+    np.savez(tmp_path / "two.npz", GOOD, GOOD)
+
+    (sample,) = load_samples([InputFile("x", tmp_path / "one.npz")], [X])
+
+    np.testing.assert_array_equal(sample.inputs["x"], GOOD)
+    assert "holds no array named 'x'" in refused(tmp_path / "two.npz", X, name="x")
+
+
+def test_of_several_arrays_in_an_npz_the_one_of_the_inputs_name_is_taken(tmp_path: Path) -> None:
+    np.savez(tmp_path / "both.npz", y=GOOD * 2, x=GOOD, unknown=GOOD * 3)
+
+    (sample,) = load_samples([InputFile("x", tmp_path / "both.npz")], [X])
+
+    np.testing.assert_array_equal(sample.inputs["x"], GOOD)
+
+
+def test_a_suffix_may_be_in_capitals(tmp_path: Path) -> None:
+    save(tmp_path / "a.npy", GOOD).rename(tmp_path / "A.NPY")
+    (tmp_path / "notes.txt").write_text("no sample")
+
+    (sample,) = load_samples([InputFile(None, tmp_path)], [X])
+
+    assert sample.name == "A.NPY"
+
+
 def test_folders_and_patterns_are_several_samples_that_may_share_an_input(tmp_path: Path) -> None:
     (tmp_path / "many").mkdir()
     for i in range(3):
@@ -143,6 +170,8 @@ def test_a_wrong_shape_says_both_shapes_and_how_to_mend_it(tmp_path: Path) -> No
     assert "[3, 2], and the input 'x' takes [2, 3]" in refused(save(tmp_path / "x.npy", GOOD.T))
     batch = InputEntry(TensorSpec("x", "float32", (1, 2, 3)), None, "")
     assert "array[None]" in refused(save(tmp_path / "y.npy", GOOD), batch)
+    assert "see numpy.transpose" in refused(tmp_path / "x.npy")
+    assert "transpose" not in refused(save(tmp_path / "z.npy", GOOD[:1]))
 
 
 def test_a_wrong_dtype_says_both_and_how_to_convert(tmp_path: Path) -> None:
@@ -154,15 +183,17 @@ def test_a_wrong_dtype_says_both_and_how_to_convert(tmp_path: Path) -> None:
     assert "round(value / 0.5) + 3" in refused(wrong, quantised)
 
 
-def test_nan_and_infinity_are_refused_unless_meant(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_refused_unless_meant(tmp_path: Path, value: float) -> None:
     array = GOOD.copy()
-    array[1, 2] = np.nan
+    array[1, 2] = value
     path = save(tmp_path / "x.npy", array)
 
-    assert "the first at [1, 2]" in refused(path)
-    assert "--allow-nonfinite" in refused(path)
+    said = refused(path)
+    assert f"1 of {array.size} elements, the first at [1, 2]" in said
+    assert "--allow-nonfinite" in said
     (sample,) = load_samples([InputFile(None, path)], [X], allow_nonfinite=True)
-    assert np.isnan(sample.inputs["x"][1, 2])
+    np.testing.assert_array_equal(sample.inputs["x"], array)
 
 
 def test_bfloat16_and_foreign_byte_order_are_understood(tmp_path: Path) -> None:

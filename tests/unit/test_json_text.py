@@ -71,6 +71,35 @@ def test_values_keep_their_meaning(value: object, expected: object) -> None:
     assert json.loads(json_text(value)) == expected
 
 
+def test_a_list_of_numbers_is_one_line_and_everything_else_is_indented() -> None:
+    document = {
+        "samples": (0.5, math.nan, 3),
+        "matrix": [[1, 2], [3, 4]],
+        "names": ["a", "b"],
+        "inner": Inner(Path("p"), ()),
+        "nothing": {},
+    }
+
+    assert json_text(document).splitlines() == [
+        "{",
+        '  "samples": [0.5, null, 3],',
+        '  "matrix": [',
+        "    [1, 2],",
+        "    [3, 4]",
+        "  ],",
+        '  "names": [',
+        '    "a",',
+        '    "b"',
+        "  ],",
+        '  "inner": {',
+        '    "path": "p",',
+        '    "shape": []',
+        "  },",
+        '  "nothing": {}',
+        "}",
+    ]
+
+
 def test_what_has_no_form_is_refused_and_not_guessed() -> None:
     with pytest.raises(TypeError, match="bytes"):
         json_text(b"abc")

@@ -137,17 +137,24 @@ WRONG: dict[str, Change] = {
     "a negative size": _set("files", 0, "size", to=-1),
     "no hash": _set("files", 0, "sha256", to="../../etc/passwd"),
     "a hash in capitals": _set("files", 0, "sha256", to="A" * 64),
+    "more than a hash": _set("files", 0, "sha256", to="a" * 64 + "\n"),
     "scales without zero points": _set(
         "inputs", 0, "spec", "quantization", to={"scales": [1.0], "zero_points": [], "axis": None}
+    ),
+    "a quantisation without a scale": _set(
+        "inputs", 0, "spec", "quantization", to={"scales": [], "zero_points": [], "axis": None}
     ),
     "preprocessing nobody knows": _set("inputs", 0, "preprocess", "layout", to="NWHC"),
     "a file twice": lambda document: document["files"].append(document["files"][0]),
     "itself as a file": _set("files", 0, "path", to="manifest.json"),
     "no library": _set("files", 0, "role", to="reference-input"),
-    "two libraries": _set("files", 1, "role", to="library"),
+    "two libraries": lambda document: document["files"].append(
+        {**document["files"][0], "path": "second.so", "role": "library"}
+    ),
     "a reference that is no file": _set("inputs", 0, "reference", to="reference/nothing.npy"),
     "a reference of another role": _set("inputs", 0, "reference", to="model.so"),
     "two inputs of one name": _set("inputs", 1, "spec", "name", to="image"),
+    "two outputs of one name": lambda document: document["outputs"].append(document["outputs"][0]),
 }
 
 
@@ -161,6 +168,12 @@ def test_a_wrong_manifest_is_refused_even_when_sealed(
         parse_manifest(sealed(wrong))
     assert "changed after it was written" not in caught.value.message
     assert caught.value.message.isprintable()
+
+
+def test_an_empty_tensor_is_no_mistake(manifest: Manifest) -> None:
+    entry = manifest.outputs[0]
+    changed = replace(manifest, outputs=(replace(entry, spec=replace(entry.spec, shape=(0, 4))),))
+    assert parse_manifest(manifest_text(changed).encode()) == changed
 
 
 JSON = st.recursive(

@@ -40,4 +40,7 @@ def test_a_folder_an_empty_file_and_a_strange_suffix_are_named(tmp_path: Path) -
     (tmp_path / "weights.h5").write_text("x")
     assert "is a folder" in refused(tmp_path / "folder.onnx").message
     assert "is empty" in refused(tmp_path / "empty.onnx").message
-    assert "suffix" in refused(tmp_path / "weights.h5").message
+    (tmp_path / "model").write_text("x")
+    assert "has a suffix that names no" in refused(tmp_path / "weights.h5").message
+    assert "has no suffix" in refused(tmp_path / "model").message
+    assert "/dev/null has no suffix" in refused(Path("/dev/null")).message

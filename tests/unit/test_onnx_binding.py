@@ -84,6 +84,18 @@ def test_one_name_with_two_extents_is_refused() -> None:
         )
 
 
+def test_dimensions_without_a_name_have_nothing_to_do_with_each_other() -> None:
+    proto = graph(a=(TensorProto.FLOAT, [None, 2]), b=(TensorProto.FLOAT, [None]))
+    result = bound(proto, {"a": (3, 2), "b": (5,)})
+    assert [spec.shape for spec in result.inputs] == [(3, 2), (5,)]
+    with pytest.raises(ModelError, match=r"is open: b \[\?\]"):
+        bound(proto, {"a": (3, 2)})
+
+
+def test_a_dimension_fixed_at_nothing_is_fixed() -> None:
+    assert bound(graph(x=(TensorProto.FLOAT, [0, 2]))).inputs[0].shape == (0, 2)
+
+
 @pytest.mark.parametrize("option", ["shapes", "constants"])
 def test_a_misspelt_name_gets_the_nearest_one(option: str) -> None:
     given = {"imagee": (1, 3, 8, 8)} if option == "shapes" else {"imagee": np.zeros(1)}
@@ -116,9 +128,28 @@ def test_a_constant_that_cannot_be_that_input_is_refused(value: np.ndarray, says
         bound(graph(k=(TensorProto.UINT8, [1])), constants={"k": value})
 
 
+def test_a_constant_may_be_nan() -> None:
+    value = np.array([np.nan, 1.0], np.float32)
+    result = bound(graph(k=(TensorProto.FLOAT16, [2])), constants={"k": value})
+    assert np.isnan(result.constants["k"][0])
+
+
+def test_a_constant_for_an_input_of_strings_is_refused() -> None:
+    with pytest.raises(ModelError, match="holds string values"):
+        bound(graph(k=(TensorProto.STRING, [1])), constants={"k": np.array([1])})
+
+
 def test_stored_default_values_are_not_inputs() -> None:
     proto = graph(x=(TensorProto.FLOAT, [1]), w=(TensorProto.FLOAT, ["open"]))
     proto.initializer.append(onnx.numpy_helper.from_array(np.ones(2, np.float32), "w"))
+    assert [spec.name for spec in bound(proto).inputs] == ["x"]
+
+
+def test_stored_sparse_values_are_not_inputs() -> None:
+    proto = graph(x=(TensorProto.FLOAT, [1]), w=(TensorProto.FLOAT, ["open"]))
+    one = onnx.numpy_helper.from_array(np.ones(1, np.float32), "w")
+    place = onnx.numpy_helper.from_array(np.zeros(1, np.int64), "w.indices")
+    proto.sparse_initializer.append(helper.make_sparse_tensor(one, place, [2]))
     assert [spec.name for spec in bound(proto).inputs] == ["x"]
 
 

@@ -96,10 +96,14 @@ def test_weight_files_belong_to_the_content_and_are_loaded(tmp_path: Path) -> No
     np.testing.assert_array_equal(loaded, values)
 
 
-def test_a_missing_weight_file_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path, small_model(external_weight("weights.bin")).SerializeToString())
-    with pytest.raises(ModelError, match=r"weights\.bin"):
-        content_files(path)
+def test_a_missing_weight_file_is_named_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, small_model(external_weight("weights.bin")).SerializeToString())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=r"weights\.bin") as caught:
+        content_files(Path("model.onnx"))
+    assert caught.value.hint == f"copy it to {tmp_path / 'weights.bin'}"
 
 
 def test_a_weight_file_that_is_too_short_is_refused(tmp_path: Path) -> None:

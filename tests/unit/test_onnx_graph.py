@@ -112,3 +112,37 @@ def test_parameters_inside_branches_are_found() -> None:
     )
     nodes = [helper.make_node("If", ["flag"], ["y"], then_branch=inner, else_branch=inner)]
     assert parameters_of(nodes, "x", "shape", "flag") == [("Expand: shape", True)] * 2
+
+
+def test_only_the_position_whose_shape_is_read_is_passed_over() -> None:
+    nodes = [
+        helper.make_node("CastLike", ["count", "x"], ["shape"]),
+        helper.make_node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    assert parameters_of(nodes, "x", "count") == [("Reshape: count", False)]
+
+
+def test_a_size_that_data_decides_is_told_apart_from_a_parameter() -> None:
+    (places,) = open_parameters([helper.make_node("NonZero", ["x"], ["y"])], ["x"])
+    (shape,) = open_parameters([helper.make_node("Reshape", ["x", "s"], ["y"])], ["x", "s"])
+    assert (places.data, shape.data) == (True, False)
+
+
+def loop(parameter: str) -> onnx.NodeProto:
+    """A loop with a known count whose body reshapes by one of its own inputs."""
+    names = ("number", "go", "state")
+    body = helper.make_graph(
+        [helper.make_node("Expand", ["x", parameter], ["wide"])],
+        "body",
+        [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in names],
+        [helper.make_tensor_value_info("wide", TensorProto.FLOAT, None)],
+    )
+    return helper.make_node("Loop", ["", "", "start"], ["end"], body=body)
+
+
+def test_the_number_of_a_loops_round_is_known() -> None:
+    assert parameters_of([loop("number")], "x", "start") == []
+
+
+def test_what_a_loop_carries_depends_on_what_it_starts_with() -> None:
+    assert parameters_of([loop("state")], "start", "x") == [("Expand: start,x", False)]

@@ -113,6 +113,16 @@ def test_the_example_to_paste_is_a_valid_declaration(spec: TensorSpec, tmp_path:
     assert (tensor.shape, tensor.dtype.name) == (spec.shape, spec.dtype)
 
 
+def test_the_example_to_paste_scales_pixels_unless_the_input_stores_them_as_they_are() -> None:
+    shape, steps = (1, 8, 8, 3), Quantization((0.5,), (0,))
+    for spec, scale in (
+        (TensorSpec("x", "uint8", shape), "scale = 1.0"),
+        (TensorSpec("x", "uint8", shape, steps), 'scale = "1/255"'),
+        (TensorSpec("x", "float32", shape), 'scale = "1/255"'),
+    ):
+        assert scale in example_toml(spec).splitlines()
+
+
 def test_pixels_are_scaled_then_normalised_a_channel(colours: tuple[Path, np.ndarray]) -> None:
     path, pixels = colours
     mean, std = (0.1, 0.2, 0.3), (0.5, 0.25, 2.0)

@@ -60,6 +60,32 @@ def test_the_worst_element_comes_with_its_index_and_both_values() -> None:
     assert found.largest == 4.0
 
 
+def test_the_worst_element_is_the_one_furthest_beyond_its_own_allowance() -> None:
+    found = compared([1000.0, 0.001], [1000.5, 0.2])
+
+    assert found.out_of_tolerance == 1
+    assert found.max_error == 0.5, "the largest error, though it is allowed"
+    assert found.worst is not None and found.worst.index == (1,)
+
+
+def test_an_equal_element_is_never_the_worst() -> None:
+    found = compared([0.0, 1000.0], [0.0, 1000.5])
+
+    assert found.passed
+    assert found.worst is not None and found.worst.index == (1,)
+
+
+def test_one_wrong_output_among_right_ones_fails_the_verification() -> None:
+    specs = [TensorSpec(name, "float32", (1,)) for name in ("a", "b", "c")]
+    expected = {spec.name: np.ones(1, np.float32) for spec in specs}
+
+    found = compare(expected, {**expected, "b": np.zeros(1, np.float32)}, specs)
+
+    assert [tensor.passed for tensor in found.tensors] == [True, False, True]
+    assert not found.passed
+    assert compare(expected, expected, specs).passed
+
+
 @pytest.mark.parametrize(
     ("expected", "actual", "passes"),
     [
@@ -139,6 +165,12 @@ def test_a_user_may_widen_what_has_a_width() -> None:
     assert tolerance_for(TensorSpec("y", "int32", (2,)), Widening(atol=2)) == Tolerance(atol=2)
     assert tolerance_for(TensorSpec("y", "bool", (2,)), wide) == EXACT
     assert tolerance_for(floats, Widening()) == tolerance_for(floats)
+
+
+def test_real_numbers_are_never_counted_in_steps() -> None:
+    floats = TensorSpec("y", "float32", (2,))
+
+    assert tolerance_for(TensorSpec("y", "float32", (2,), STEPPED)) == tolerance_for(floats)
 
 
 def test_other_shapes_types_and_missing_outputs_fail_with_a_reason() -> None:

@@ -145,7 +145,7 @@ def _close(
         return OpenTensorSpec(spec.name, spec.dtype, shape)
     if any(extent < 1 for extent in given):
         raise ModelError(
-            f"--shape {spec.name}={_text(given)} has a dimension below 1.",
+            f"--shape {spec.name}={_text(given)} has a dimension below 1",
             hint="every dimension is a positive whole number",
         )
     if spec.shape == (UNKNOWN_RANK,):
@@ -173,7 +173,7 @@ def _check_all_closed(specs: tuple[OpenTensorSpec, ...]) -> None:
     listed = ", ".join(f"{spec.name} [{_text(spec.shape)}]" for spec in opened)
     example = " ".join(f"--shape {spec.name}={_example(spec)}" for spec in opened)
     raise ModelError(
-        f"the shape of {'an input is' if len(opened) == 1 else 'some inputs is'} open: {listed}",
+        f"the shape of {'an input' if len(opened) == 1 else 'some inputs'} is open: {listed}",
         hint=f"fix it, for example: {example}",
     )
 

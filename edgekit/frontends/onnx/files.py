@@ -78,7 +78,7 @@ def external_files(path: Path, model: onnx.ModelProto) -> tuple[Path, ...]:
         if not target.is_file():
             raise ModelError(
                 f"{path.name} needs the weight file {location!r}, which is missing",
-                hint=f"copy {location} into {path.parent}",
+                hint=f"copy it to {root / location}",
             )
         found[location] = target
     return tuple(found[name] for name in sorted(found))

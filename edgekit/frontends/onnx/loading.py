@@ -30,7 +30,7 @@ def load_model(source: ModelSource, events: Events) -> Model:
     if len(kept) != len(proto.graph.initializer):
         del proto.graph.initializer[:]
         proto.graph.initializer.extend(kept)
-    with events.stage("Importing the model", total=len(proto.graph.node)) as stage:
+    with events.stage("import the ONNX graph", total=len(proto.graph.node)) as stage:
         importer = Importer(
             block=relax.BlockBuilder(),
             functions=functions_of(proto),

@@ -105,7 +105,7 @@ def read_tflite(path: Path) -> TfliteFile:
     if len(data) < 8 or data[4:8] != IDENTIFIER:
         raise ModelError(
             f"{path.name} is not a TFLite model: {_looks_like(data)}",
-            hint="A TFLite file has the letters TFL3 in bytes 4 to 7; export or download it again",
+            hint="a TFLite file has the letters TFL3 in bytes 4 to 7; export or download it again",
         )
     try:
         return _model(data)
@@ -167,7 +167,7 @@ def _builtin_operators() -> dict[int, str]:
         from tflite.BuiltinOperator import BuiltinOperator
     except ImportError as error:
         raise MissingToolError(
-            "Reading TFLite models needs the Python package tflite",
+            "reading TFLite models needs the Python package tflite",
             hint="pip install 'edgekit[tflite]'",
         ) from error
     return {value: name for name, value in vars(BuiltinOperator).items() if isinstance(value, int)}

@@ -1,0 +1,91 @@
+"""The agent is built by the board's compiler, once, and is small enough for a board."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from edgekit.agent.build import AGENT, Agent, build_agent
+from edgekit.agent.runtime import runtime_libraries
+from edgekit.cross.toolchain import load_toolchain, which
+from edgekit.devices.elf import read_elf
+from edgekit.errors import BuildError
+from edgekit.events import Event, Events, StageStarted
+
+
+def built(toolchain: str, arch: str) -> tuple[Agent, list[str]]:
+    """The agent, and what was done for it."""
+    stages: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            stages.append(event.title)
+
+    return build_agent(load_toolchain(toolchain), arch, events=Events(listen)), stages
+
+
+def program_of(agent: Agent) -> Path:
+    (program,) = (file for file in agent.files if file.executable)
+    assert program.path.name == AGENT
+    return program.path
+
+
+def test_the_agent_for_this_machine_runs_and_is_built_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path))
+    machine = os.uname().machine
+
+    agent, stages = built("host", machine)
+    said = subprocess.run(
+        [program_of(agent), "info"], capture_output=True, text=True, check=True
+    ).stdout
+    assert json.loads(said)["machine"] == machine
+    assert agent.size < 8_000_000
+    assert any("compiling" in stage for stage in stages)
+
+    again, stages = built("host", machine)
+    assert (again, stages) == (agent, [])
+
+    with program_of(agent).open("r+b") as program:
+        program.write(b"damaged")
+    mended, stages = built("host", machine)
+    assert mended == agent
+    assert stages == [f"compiling the agent for {machine}"]
+    assert str(tmp_path).encode() not in program_of(mended).read_bytes()
+
+
+def test_an_architecture_that_tvm_has_no_runtime_for_is_refused() -> None:
+    with pytest.raises(BuildError, match="no runtime for riscv64"):
+        runtime_libraries("riscv64")
+
+
+@pytest.mark.slow
+def test_the_agent_for_aarch64_is_made_of_the_pinned_packages() -> None:
+    toolchain = load_toolchain("aarch64-linux-gnu")
+    if which(toolchain.tools.cxx) is None:
+        pytest.skip(f"needs {toolchain.tools.cxx}: {toolchain.install.command()}")
+
+    agent, _ = built("aarch64-linux-gnu", "aarch64")
+
+    assert agent.size < 8_000_000
+    names = {file.path.name for file in agent.files}
+    assert {"libtvm_runtime.so", "libtvm_ffi.so", "LICENSE.tvm", "NOTICE.tvm"} <= names
+    for file in agent.files:
+        if file.path.name == AGENT or ".so" in file.path.name:
+            needs = read_elf(file.path)
+            assert (needs.machine, needs.bits) == ("aarch64", 64)
+            assert set(needs.libraries) - names <= {
+                "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+                "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-aarch64.so.1",
+            }  # fmt: skip
+    if shutil.which("file"):
+        shown = subprocess.run(
+            ["file", str(program_of(agent))], capture_output=True, text=True
+        ).stdout
+        assert "aarch64" in shown
