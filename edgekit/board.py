@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from edgekit.cpu import Cpu, Target, this_cpu
+from edgekit.cpu import Cpu, Target, architecture, this_cpu
+from edgekit.cross.toolchain import load_toolchain
+from edgekit.errors import ProfileError
 from edgekit.instruction_sets import CPU_FLAGS, LLVM_CPUS, LLVM_FEATURES
 from edgekit.profiles import (
     NAME_EXPECTED,
@@ -134,8 +136,23 @@ def load_board(name: str) -> Board:
 
 
 def check_board(path: Path) -> tuple[Problem, ...]:
-    """Everything wrong with a board profile."""
-    return examine_profile(path, "boards", parse_board)[1]
+    """Everything wrong with a board profile, on this machine: its toolchain included."""
+    return examine_profile(path, "boards", _parse_with_toolchain)[1]
+
+
+def _parse_with_toolchain(reader: TableReader, path: Path) -> Board:
+    board = parse_board(reader, path)
+    if board.toolchain and board.target.triple:
+        expected = f"a toolchain for {architecture(board.target.triple)}"
+        try:
+            made = architecture(load_toolchain(board.toolchain).triple)
+        except ProfileError as error:
+            reader.complain("toolchain", f"{show(board.toolchain)} ({error.message})", expected)
+        else:
+            if made != architecture(board.target.triple):
+                found = f"{show(board.toolchain)}, which makes code for {made}"
+                reader.complain("toolchain", found, expected)
+    return board
 
 
 def parse_board(reader: TableReader, path: Path) -> Board:

@@ -31,6 +31,7 @@ from edgekit.bundle import (
 )
 from edgekit.compilation import Compilation, CompileJob, ImportedModel, compiling_here
 from edgekit.compile_process import compiling_apart
+from edgekit.cpu import architecture
 from edgekit.cross.link import Linker, link_shared_library
 from edgekit.cross.toolchain import Compiler, Toolchain, find_compiler
 from edgekit.errors import BuildError, ProjectError, UsageError
@@ -95,6 +96,7 @@ def build(
     """
     started = time.perf_counter()
     _check_board(request.board)
+    _check_toolchain(request.board, request.toolchain)
     check_destination(out)
     compiler = find_compiler(request.toolchain)
     compiling = compiling_apart if isolated else compiling_here
@@ -163,6 +165,18 @@ def _check_board(board: Board) -> None:
         raise UsageError(
             f"{board.name} is a bare-metal board, and this edgekit builds for Linux boards only",
             hint="edgekit boards says which is which",
+        )
+
+
+def _check_toolchain(board: Board, toolchain: Toolchain) -> None:
+    made, needed = architecture(toolchain.triple), architecture(board.target.triple)
+    if made != needed:
+        raise UsageError(
+            f"the toolchain {toolchain.name} makes code for {made}, "
+            f"and {board.name} runs code for {needed}",
+            hint=f"name another toolchain in {board.origin}; edgekit toolchains lists them"
+            if toolchain.name == board.toolchain
+            else f"leave --toolchain out: {board.name} has its own, {board.toolchain}",
         )
 
 

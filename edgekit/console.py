@@ -18,11 +18,10 @@ from edgekit.errors import EdgekitError
 from edgekit.events import Event, Events
 from edgekit.json_text import json_text
 from edgekit.progress import LiveProgress, PlainProgress, Progress, QuietProgress, write_line
+from edgekit.table import GAP, Table
 from edgekit.wording import printable
 
 _BOLD, _RED, _CYAN, _RESET = "\x1b[1m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
-_GAP = "  "
-_NARROWEST_LAST_COLUMN = 20
 
 
 @dataclass(frozen=True)
@@ -97,30 +96,23 @@ class Console:
     ) -> None:
         """Aligned columns on stdout; those named in `right` are numbers.
 
-        On a terminal the last column is wrapped to fit; in a pipe a row is always one line.
+        On a terminal text is wrapped to fit, the last column's first, and where that is not
+        enough each row is shown as fields; in a pipe a row is always one line.
         """
-        cells = [[_cell(value) for value in row] for row in rows]
-        widths = [
-            max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)
-        ]
-        room = self._width() - sum(widths[:-1]) - len(_GAP) * (len(columns) - 1)
-        wrap_at = max(room, _NARROWEST_LAST_COLUMN) if self._is_fancy(self.stdout) else None
-        write_line(
-            self.stdout,
-            self._styled(_aligned(columns, columns, widths, right), _BOLD, self.stdout),
-        )
-        for row in cells:
-            last = textwrap.wrap(row[-1], wrap_at) if wrap_at and row[-1] else [row[-1]]
-            for number, piece in enumerate(last):
-                left = row[:-1] if number == 0 else [""] * (len(row) - 1)
-                write_line(self.stdout, _aligned([*left, piece], columns, widths, right))
+        room = self._width() if self._is_fancy(self.stdout) else None
+        table = Table(columns, [[_cell(value) for value in row] for row in rows], right)
+        header, lines = table.lines(room)
+        for line in header:
+            write_line(self.stdout, self._styled(line, _BOLD, self.stdout))
+        for line in lines:
+            write_line(self.stdout, line)
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Names and values, one a line, on stdout."""
         pairs = [(name, _cell(value)) for name, value in pairs]
         width = max((len(name) for name, _ in pairs), default=0)
         for name, value in pairs:
-            write_line(self.stdout, f"{name.ljust(width)}{_GAP}{value}".rstrip())
+            write_line(self.stdout, f"{name.ljust(width)}{GAP}{value}".rstrip())
 
     def error(self, error: EdgekitError, exit_code: int | None = None) -> None:
         """One sentence, its details, a hint; with --json a document as well."""
@@ -188,13 +180,3 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return printable(str(value)).replace("\n", " ").replace("\t", " ")
-
-
-def _aligned(
-    cells: Sequence[str], columns: Sequence[str], widths: Sequence[int], right: Sequence[str]
-) -> str:
-    padded = [
-        cell.rjust(width) if name in right else cell.ljust(width)
-        for cell, name, width in zip(cells, columns, widths, strict=True)
-    ]
-    return _GAP.join(padded).rstrip()

@@ -67,6 +67,17 @@ class Target:
         return json.dumps(target)
 
 
+_ARCHITECTURES: Mapping[str, str] = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def architecture(triple: str) -> str:
+    """Whose instructions a triple stands for, by one name, whoever spelled it."""
+    first = triple.partition("-")[0]
+    if re.fullmatch(r"(arm|thumb)(v[0-9a-z.]+)?", first):
+        return "arm"
+    return _ARCHITECTURES.get(first, first)
+
+
 # Sapphire Rapids and its successors are left to their level: LLVM's names for them imply AMX.
 _INTEL_MODELS: Mapping[int, str] = {
     60: "haswell", 63: "haswell", 69: "haswell", 70: "haswell",

@@ -96,12 +96,12 @@ def choose_model(
     """The model that a command is about: its own argument, or the project's."""
     if model is None:
         if project is None:
-            raise ProjectError(
+            raise UsageError(
                 f"no model is given, and there is no {PROJECT_FILE} here or in a folder above",
                 hint="name the model file, or write a project file with `edgekit init MODEL`",
             )
         if project.model is None:
-            raise ProjectError(
+            raise UsageError(
                 f"no model is given, and {project.path} names none",
                 hint='name the model file, or add model = "FILE" to the project file',
             )
@@ -231,7 +231,7 @@ def init_project(
     """Write a first edgekit.toml. Without a model, the only model file in the folder is taken."""
     path = folder.absolute() / PROJECT_FILE
     if path.exists() and not force:
-        raise ProjectError(f"{path} exists already", hint="edit it, or add --force to replace it")
+        raise UsageError(f"{path} exists already", hint="edit it, or add --force to replace it")
     find_profile("boards", board or "local")
     model = model or _only_model(folder)
     open_inputs = _open_inputs(model) if model else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgekit.board import Board, Memory, Target, Twin, parse_board
+from edgekit.board import Board, Memory, Target, Twin, check_board, parse_board
 from edgekit.cli.options import BOARD
 from edgekit.cli.profile_commands import ProfileView, profile_group
 from edgekit.sizes import format_size
@@ -77,6 +77,7 @@ command = profile_group(
         noun="board",
         type=BOARD,
         parse=parse_board,
+        check=check_board,
         columns=("kind", "cpu", "RAM", "flash", "offload", "board"),
         row=_row,
         fields=_fields,

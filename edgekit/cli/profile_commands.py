@@ -18,7 +18,6 @@ from edgekit.profiles import (
     Problem,
     ProfileEntry,
     TableReader,
-    examine_profile,
     find_profile,
     list_profiles,
     load_profile,
@@ -37,6 +36,7 @@ class ProfileView(Generic[T]):
     noun: str
     type: click.types.StringParamType
     parse: Callable[[TableReader, Path], T]
+    check: Callable[[Path], tuple[Problem, ...]]
     columns: tuple[str, ...]
     row: Callable[[T], Sequence[object]]
     """What stands in the columns after the name."""
@@ -117,7 +117,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @json_option
     @pass_console
     def check(console: Console, file: Path) -> None:
-        problems = examine_profile(file, view.kind, view.parse)[1]
+        problems = view.check(file)
         checked = CheckedProfile(file, not problems, problems)
         if problems and not console.as_json:
             raise profile_error(file, view.kind, problems)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from edgekit.cli.options import TOOLCHAIN
 from edgekit.cli.profile_commands import ProfileView, profile_group
-from edgekit.cross.toolchain import Toolchain, parse_toolchain
+from edgekit.cross.toolchain import Toolchain, check_toolchain, parse_toolchain
 
 
 def _row(toolchain: Toolchain) -> Sequence[object]:
@@ -43,6 +43,7 @@ command = profile_group(
         noun="toolchain",
         type=TOOLCHAIN,
         parse=parse_toolchain,
+        check=check_toolchain,
         columns=("triple", "compiler", "from version", "toolchain"),
         row=_row,
         fields=_fields,

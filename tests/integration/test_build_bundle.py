@@ -26,6 +26,7 @@ from edgekit.bundle import open_bundle
 from edgekit.cache import BuildCache
 from edgekit.compilation import CompileJob
 from edgekit.compile_process import CompilationApart, compiling_apart
+from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.local import LocalDevice
 from edgekit.errors import (
     BuildError,
@@ -51,6 +52,29 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def request_here(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildRequest:
     monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
     return request_for(model)
+
+
+@pytest.mark.parametrize(
+    ("board", "toolchain"), [("rpi4", "arm-none-eabi"), ("local", "arm-none-eabi")]
+)
+def test_a_toolchain_for_another_processor_is_refused_before_anything_is_compiled(
+    model: Path, tmp_path: Path, board: str, toolchain: str
+) -> None:
+    heard: list[Event] = []
+    request = replace(request_for(model, board), toolchain=load_toolchain(toolchain))
+    with pytest.raises(UsageError, match=f"{toolchain} makes code for arm, and {board} runs") as e:
+        build(request, tmp_path / "b", events=Events(heard.append))
+    assert e.value.hint == f"leave --toolchain out: {board} has its own, {request.board.toolchain}"
+    assert heard == []
+
+
+def test_a_board_whose_own_toolchain_does_not_fit_is_named(model: Path, tmp_path: Path) -> None:
+    request = request_for(model, "rpi4")
+    board = replace(request.board, toolchain="arm-none-eabi")
+    wrong = replace(request, board=board, toolchain=load_toolchain("arm-none-eabi"))
+    with pytest.raises(UsageError) as caught:
+        build(wrong, tmp_path / "b")
+    assert str(board.origin) in str(caught.value.hint)
 
 
 def test_a_bundle_runs_and_agrees_with_the_oracle(

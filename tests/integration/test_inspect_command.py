@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from support.profiles import machine_without_profiles
+from support.tflite_models import Op, T, tflite_bytes
 
 from edgekit.cli.program import run_command_line
 
@@ -69,6 +70,51 @@ def test_a_buildable_model_is_described_with_its_cost(
         "macs": 8 * 16 * 16 * 27,
         "peak_activation_bytes": 4 * (3 + 8) * 16 * 16,
     }
+
+
+def test_constants_are_parameters_and_no_operators(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx.load(save(work / "net.onnx"))
+    (weights,) = model.graph.initializer
+    del model.graph.initializer[:]
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=weights))
+    onnx.save(model, work / "net.onnx")
+
+    found = inspect(capsys, work / "net.onnx")
+
+    assert [entry["name"] for entry in found["operators"]] == ["Conv", "Relu"]
+    assert (found["parameters"], found["parameter_bytes"]) == (216, 864)
+
+
+def test_how_inputs_and_outputs_are_quantised_is_shown(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensors = [
+        T("x", (1, 4), "int8", scale=0.5, zero=-3),
+        T("y", (1, 4), "int8", scale=[0.25, 0.5, 1.0, 2.0], axis=1),
+        T("plain", (1, 4)),
+        T("plain_out", (1, 4)),
+    ]
+    operators = [Op("RESHAPE", ("x",), ("y",)), Op("ABS", ("plain",), ("plain_out",))]
+    content = tflite_bytes(tensors, operators, ("x", "plain"), ("y", "plain_out"))
+    (work / "net.tflite").write_bytes(content)
+
+    assert run_command_line(["inspect", str(work / "net.tflite")]) == 0
+    out = capsys.readouterr().out
+    found = inspect(capsys, work / "net.tflite")
+
+    rows = {line.split()[0]: line for line in out.splitlines() if "[1, 4]" in line}
+    assert rows["x"].endswith("int8     [1, 4]  scale 0.5, zero point -3")
+    assert rows["y"].endswith("[1, 4]  4 scales along axis 1")
+    assert rows["plain"].endswith("float32  [1, 4]  -")
+    assert found["inputs"][0]["quantization"] == {
+        "scales": [0.5],
+        "zero_points": [-3],
+        "axis": None,
+    }
+    assert found["outputs"][0]["quantization"]["scales"] == [0.25, 0.5, 1.0, 2.0]
+    assert found["inputs"][1]["quantization"] is None
 
 
 def test_a_person_gets_the_same_as_text(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,9 +209,10 @@ def test_names_in_a_model_cannot_steer_the_terminal(
 def test_without_a_model_and_a_project_the_error_says_what_to_do(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = inspect(capsys, code=3)
+    found = inspect(capsys, code=2)
 
-    assert found["error"]["type"] == "ProjectError"
+    assert found["error"]["type"] == "UsageError"
+    assert "name the model file" in found["error"]["hint"]
     assert "edgekit init" in found["error"]["hint"]
 
 
@@ -207,7 +254,7 @@ def test_init_names_the_model_it_is_given_relative_to_the_project(
 def test_init_does_not_overwrite(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "edgekit.toml").write_text("schema = 1\n")
 
-    assert run_command_line(["init"]) == 3
+    assert run_command_line(["init"]) == 2
     assert "--force" in capsys.readouterr().err
     assert run_command_line(["init", "--force"]) == 0
 

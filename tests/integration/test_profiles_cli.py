@@ -172,6 +172,25 @@ def test_check_lists_every_problem(capsys: pytest.CaptureFixture[str], work: Pat
     assert checked["problems"][1]["nearest"] == "twin"
 
 
+@pytest.mark.parametrize(
+    ("toolchain", "found"),
+    [
+        ("arm-none-eabi", '"arm-none-eabi", which makes code for arm'),
+        ("broken", '"broken" ('),
+    ],
+)
+def test_check_says_when_the_toolchain_is_not_for_this_processor(
+    capsys: pytest.CaptureFixture[str], work: Path, toolchain: str, found: str
+) -> None:
+    write_profile(work / "toolchains", "broken", "schema = 1\n")
+    text = LINUX_BOARD.replace('"aarch64-linux-gnu"\n\n', f'"{toolchain}"\n\n', 1)
+    path = write_profile(work / "boards", "mine", text)
+    code, _, err = _run(capsys, "boards", "check", str(path))
+    assert code == 3
+    assert f"toolchain: found {found}" in err
+    assert "expected a toolchain for aarch64" in err
+
+
 def test_a_syntax_error_names_line_and_column(
     capsys: pytest.CaptureFixture[str], work: Path
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.cpu import Cpu, Target, detect_cpu, this_cpu
+from edgekit.cpu import Cpu, Target, architecture, detect_cpu, this_cpu
 from edgekit.errors import ProfileError
 from edgekit.instruction_sets import (
     ARM_CPUS,
@@ -205,3 +205,20 @@ def test_this_machine_has_a_cpu() -> None:
     assert cpu.cores >= len(os.sched_getaffinity(0))
     assert set(cpu.features) <= set(CPU_FLAGS[cpu.arch])
     assert target.kind == "llvm"
+
+
+@pytest.mark.parametrize(
+    ("triple", "name"),
+    [
+        ("aarch64-linux-gnu", "aarch64"),
+        ("arm64-apple-darwin", "aarch64"),
+        ("amd64-linux-gnu", "x86_64"),
+        ("x86_64-unknown-linux-musl", "x86_64"),
+        ("arm-none-eabi", "arm"),
+        ("thumbv7em-none-eabi", "arm"),
+        ("armv7-linux-gnueabihf", "arm"),
+        ("riscv64-linux-gnu", "riscv64"),
+    ],
+)
+def test_an_architecture_has_one_name_whoever_spells_the_triple(triple: str, name: str) -> None:
+    assert architecture(triple) == name

@@ -39,7 +39,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "pipeline liveness macs cross.link compilation compile_*",
     ),
     ("verbs", "fingerprint build request deploy bench run verify doctor summary"),
-    ("display", "progress console"),
+    ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
 )
 """From the ground up: a room may know itself and the rooms before it."""

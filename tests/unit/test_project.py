@@ -165,7 +165,7 @@ def test_init_writes_what_can_be_read_back_and_never_overwrites(tmp_path: Path) 
     project = init_project(tmp_path)
 
     assert (project.model, project.board) == (None, "local")
-    with pytest.raises(ProjectError, match="exists already"):
+    with pytest.raises(UsageError, match="exists already"):
         init_project(tmp_path)
     assert init_project(tmp_path, board="rpi4", force=True).board == "rpi4"
 

@@ -19,12 +19,14 @@ def read_structure(path: Path) -> onnx.ModelProto:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+    from edgekit.frontends.onnx.soundness import check_sound
+
     data = _read_bytes(path)
     if not data:
         raise ModelError(f"{path.name} is empty", hint="export the model again")
     try:
         model = onnx.ModelProto.FromString(data)
-    except DecodeError as error:
+    except (DecodeError, UnicodeDecodeError) as error:
         raise _unreadable(path, data) from error
     if not model.ir_version or not model.HasField("graph"):
         raise ModelError(
@@ -39,6 +41,7 @@ def read_structure(path: Path) -> onnx.ModelProto:
         )
     if not model.graph.output:
         raise ModelError(f"{path.name} has a graph without outputs", hint="export the model again")
+    check_sound(path.name, model, tensors(model))
     return model
 
 

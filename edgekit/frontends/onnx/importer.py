@@ -8,6 +8,7 @@ so is every other one, and what comes out has no dynamic shape in it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,12 @@ from edgekit.frontends.onnx.values import (
 
 Functions = Mapping[tuple[str, str], onnx.FunctionProto]
 
+LONGEST_PROGRAM = 200_000
+"""Nodes a model may grow to when its functions and loops are written out: functions that call
+functions can make a small file endless."""
+LARGEST_DENSE = 1 << 29
+"""Elements that a sparse tensor may have when it is written out."""
+
 
 @dataclass
 class Importer:
@@ -44,6 +51,8 @@ class Importer:
     folded: int = 0
     """Nodes that were computed when importing."""
     depth: int = 0
+    nodes: int = 0
+    """Nodes looked at so far, those of every call and iteration counted."""
 
     def repaired(self, sentence: str) -> None:
         if sentence not in self.repairs:
@@ -86,9 +95,12 @@ class Importer:
         self, node: onnx.NodeProto, scope: dict[str, Value], opsets: Mapping[str, int]
     ) -> None:
         self.depth += 1
+        self.nodes += 1
         if self.depth == 1:
             self.on_node(node)
         try:
+            if self.nodes > LONGEST_PROGRAM:
+                raise RefusedError(f"written out, the model is longer than {LONGEST_PROGRAM} nodes")
             results = self._convert(node, scope, opsets)
         except RefusedError as refusal:
             raise refused(node, refusal.reason, refusal.hint) from refusal
@@ -229,11 +241,21 @@ def to_array(tensor: onnx.TensorProto) -> np.ndarray:
 def dense_array(sparse: onnx.SparseTensorProto) -> np.ndarray:
     """A sparse tensor written out in full."""
     values, indices = to_array(sparse.values), to_array(sparse.indices)
-    dense = np.zeros(tuple(sparse.dims), values.dtype)
-    if indices.ndim == 1:
-        dense.reshape(-1)[indices] = values
-    else:
-        dense[tuple(indices.T)] = values
+    dims = tuple(sparse.dims)
+    try:
+        if min(dims, default=0) < 0 or math.prod(dims) > LARGEST_DENSE:
+            raise ValueError(f"its shape is {list(dims)}")
+        dense = np.zeros(dims, values.dtype)
+        if indices.ndim == 1:
+            dense.reshape(-1)[indices] = values
+        else:
+            dense[tuple(indices.T)] = values
+    except (IndexError, ValueError) as error:
+        raise ModelError(
+            f"the sparse tensor {sparse.values.name!r} can't be written out in full",
+            hint="the file is damaged: copy or export the model again",
+            details=(first_line(error),),
+        ) from error
     return dense
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
+from edgekit.frontends.onnx.importer import to_array
 from edgekit.tensors import Quantization, TensorSpec
 
 _OF_OUTPUT = {"QuantizeLinear": (1, 2), "QLinearConv": (6, 7), "QLinearMatMul": (6, 7)}
@@ -63,7 +63,7 @@ def inputs_with_steps(
 def _known_arrays(graph: onnx.GraphProto) -> Mapping[str, onnx.TensorProto]:
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
-        if node.op_type == "Constant":
+        if node.op_type == "Constant" and node.output:
             for attribute in node.attribute:
                 if attribute.name == "value":
                     tensors[node.output[0]] = attribute.t
@@ -78,16 +78,16 @@ def _read(
     per_axis: bool,
 ) -> Quantization | None:
     at_scale, at_zero = positions
-    scale = known.get(node.input[at_scale])
+    scale = known.get(node.input[at_scale]) if len(node.input) > at_scale else None
     if scale is None:
         return None
-    scales = np.atleast_1d(numpy_helper.to_array(scale)).astype("float64")
+    scales = np.atleast_1d(to_array(scale)).astype("float64")
     zeros = np.zeros(scales.shape, "int64")
     if len(node.input) > at_zero and node.input[at_zero]:
         zero = known.get(node.input[at_zero])
         if zero is None:
             return None
-        zeros = np.atleast_1d(numpy_helper.to_array(zero)).astype("int64")
+        zeros = np.atleast_1d(to_array(zero)).astype("int64")
     is_single = scales.size == 1
     if scales.ndim != 1 or zeros.shape != scales.shape or not (is_single or per_axis):
         return None

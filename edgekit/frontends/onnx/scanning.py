@@ -39,7 +39,9 @@ class Unsupported:
 def scan_model(source: ModelSource) -> ModelScan:
     proto = read_structure(source.path)
     inputs = [item for item in true_inputs(proto.graph) if item.name not in source.constants]
-    counts = Counter(_display_name(node) for node in all_nodes(proto.graph.node))
+    counts = Counter(
+        _display_name(node) for node in all_nodes(proto.graph.node) if not _is_constant(node)
+    )
     stored = [tensor for tensor in tensors(proto) if tensor.data_type != onnx.TensorProto.STRING]
     sizes = [_elements(tensor) for tensor in stored]
     found = unsupported_operators(proto, [item.name for item in inputs])
@@ -56,6 +58,11 @@ def scan_model(source: ModelSource) -> ModelScan:
             UnsupportedOperator(item.name, item.node, item.reason, item.count) for item in found
         ),
     )
+
+
+def _is_constant(node: onnx.NodeProto) -> bool:
+    """It computes nothing: another way to store a parameter, and counted as one."""
+    return domain_of(node) == "" and node.op_type == "Constant"
 
 
 def unsupported_operators(proto: onnx.ModelProto, inputs: Sequence[str]) -> tuple[Unsupported, ...]:
