@@ -73,7 +73,7 @@ def build_agent(toolchain: Toolchain, arch: str, *, events: Events = SILENT) -> 
             if agent is not None:
                 return agent
             with (
-                events.stage(f"compiling the agent for {arch}"),
+                events.stage(f"compile the agent for {arch}"),
                 scratch_directory(final.parent) as scratch,
                 replace_directory(final) as folder,
             ):

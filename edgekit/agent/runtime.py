@@ -135,7 +135,7 @@ def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) ->
             hint=f"{sys.executable} -m ensurepip",
         )
     with (
-        events.stage(f"fetching TVM's runtime for {arch} (once, 100 MB)"),
+        events.stage(f"fetch TVM's runtime for {arch} (once, 100 MB)"),
         scratch_directory(final.parent) as scratch,
     ):
         pins = "".join(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in wheels)

@@ -100,7 +100,7 @@ def add_command(
     )
     refuse_taken(name, force)
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
-    with console.events.stage(f"checking {name}"):
+    with console.events.stage(f"check {name}"):
         report = check_device(entry, arch=board.cpu.arch, ask=_asker(console), fingerprint=expected)
     added = AddedDevice(report, add_device(entry, replace=force))
 
@@ -157,7 +157,7 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
 
     entry = _entry(name)
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
-    with console.events.stage(f"checking {name}"):
+    with console.events.stage(f"check {name}"):
         report = check_device(
             entry,
             arch=load_board(entry.board).cpu.arch,
@@ -203,7 +203,7 @@ def clean_command(console: Console, name: str, keep: int) -> None:
     from edgekit.devices.visit import clean_device
 
     entry = _entry(name)
-    with console.events.stage(f"tidying up {name}"):
+    with console.events.stage(f"tidy up {name}"):
         report = clean_device(entry, keep=keep)
 
     def render() -> None:

@@ -200,7 +200,7 @@ class SshSession:
             words += ["--threads", str(plan.threads)]
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         messages = AgentMessages()
-        with events.stage(f"measuring on {self.device.name}", total) as stage:
+        with events.stage(f"measure on {self.device.name}", total) as stage:
             done = self._call((*words, self.library, folder), messages, _Follow(stage, plan.warmup))
             if done.status != 0 or messages.answer is None:
                 raise self._failed(done, messages)

@@ -126,7 +126,7 @@ class Store:
         check_place(self._facts, self._connection.name, needed + _SPARE if needed else 0)
         sent = 0
         if missing:
-            title = f"sending {what} to {self._connection.name}"
+            title = f"send {what} to {self._connection.name}"
             with events.stage(title, sum(item.size for item in missing)) as stage:
                 progress = _Progress(stage)
                 for item in missing:

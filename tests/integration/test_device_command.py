@@ -178,4 +178,4 @@ def test_names_of_devices_are_completed(home: Path, server: SshServer) -> None:
 
     ran = run_edgekit(folder=home, extra=extra)
 
-    assert ran.out.split() == ["plain,hall"]
+    assert ran.out.split() == ["word,hall"]
