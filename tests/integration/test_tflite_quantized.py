@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +82,25 @@ def dense(activation: int) -> Case:
     return Case("FULLY_CONNECTED", (weights, bias), options=settings, note=f"act {activation}")
 
 
-def pool(operator: str, padding: int) -> Case:
+def dense_of_ties() -> Case:
+    """A factor so large that rounding twice would give another number in every few elements."""
+    weights = constant("w", RANDOM.integers(-2, 3, (16, 4)).astype("int8"), scale=0.577)
+    bias = constant("b", whole((16,), "int32") // 50, scale=0.577 * 0.037)
+    settings = options("FullyConnectedOptions")
+    return Case("FULLY_CONNECTED", (weights, bias), options=settings, note="on ties")
+
+
+def pool(operator: str, padding: int, activation: int = 0) -> Case:
     settings = options(
-        "Pool2DOptions", padding=padding, strideH=2, strideW=1, filterHeight=2, filterWidth=2
+        "Pool2DOptions",
+        padding=padding,
+        strideH=2,
+        strideW=1,
+        filterHeight=2,
+        filterWidth=2,
+        fusedActivationFunction=activation,
     )
-    note = "same" if padding == 0 else "valid"
+    note = ("same" if padding == 0 else "valid") + (" with relu" if activation else "")
     return Case(operator, result=SAME_SCALE, options=settings, note=note)
 
 
@@ -106,6 +120,16 @@ CASES: tuple[Case, ...] = (
     depthwise(2),
     dense(0),
     dense(1),
+    dense_of_ties(),
+    Case(
+        "FULLY_CONNECTED",
+        (
+            constant("w", whole((7, 192)), scale=0.004),
+            constant("b", whole((7,), "int32")),
+        ),
+        options=options("FullyConnectedOptions"),
+        note="bias without a scale",
+    ),
     Case("ADD", others=(OTHER,), options=options("AddOptions")),
     Case(
         "ADD",
@@ -123,6 +147,7 @@ CASES: tuple[Case, ...] = (
     ),
     pool("AVERAGE_POOL_2D", 0),
     pool("AVERAGE_POOL_2D", 1),
+    pool("AVERAGE_POOL_2D", 1, activation=1),
     pool("MAX_POOL_2D", 0),
     Case("QUANTIZE", options=options("QuantizeOptions"), note="from int8"),
     Case("DEQUANTIZE", result=T("r", ()), options=options("DequantizeOptions")),
@@ -226,6 +251,24 @@ def test_imported_model_keeps_the_form_that_int8_backends_look_for(tmp_path: Pat
 def test_moving_values_between_scales_is_refused(tmp_path: Path) -> None:
     case = Case("PAD", (PADS,), result=RESULT)
     with pytest.raises(UnsupportedModelError, match=r"PAD \(operator 0.*quantised differently"):
+        import_model(write_model(tmp_path, build(case)))
+
+
+def test_weights_shuffled_for_one_kind_of_processor_are_refused(tmp_path: Path) -> None:
+    shuffled = options("FullyConnectedOptions", weightsFormat=1)
+    content = tflite_bytes(
+        [X, constant("w", whole((7, 192)), scale=0.004), T("r", (1, 7), "int8", scale=1.0)],
+        [Op("FULLY_CONNECTED", ("x", "w"), ("r",), shuffled)],
+        ["x"],
+        ["r"],
+    )
+    with pytest.raises(UnsupportedModelError, match=r"FULLY_CONNECTED.*shuffled"):
+        import_model(write_model(tmp_path, content))
+
+
+def test_averaging_values_of_one_scale_into_another_is_refused(tmp_path: Path) -> None:
+    case = replace(pool("AVERAGE_POOL_2D", 1), result=RESULT)
+    with pytest.raises(UnsupportedModelError, match=r"AVERAGE_POOL_2D.*quantised differently"):
         import_model(write_model(tmp_path, build(case)))
 
 
