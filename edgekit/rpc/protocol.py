@@ -139,7 +139,7 @@ class TrackerClient:
             self._socket.recv(1, socket.MSG_PEEK)
         except TimeoutError as error:
             raise NoneFree(
-                f"no device with the key {key} became free within {wait:g} s",
+                f"no device with the key {key} became free within {wait:.3g} s",
                 hint="`edgekit rpc status` shows who is busy; wait longer, or serve another device",
             ) from error
         except OSError as error:

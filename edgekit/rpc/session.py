@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -43,18 +44,33 @@ def open_session(
     every such device is busy. Without `tracker` it is the one that runs on this machine. What
     TVM raises in the block because the session is over becomes SessionTimedOut or SessionLost.
     """
-    address = find_tracker(tracker)
-    with TrackerClient(address) as client:
-        _check_key(key, client, address, events)
-        assigned = client.request(key, priority, wait)
     load_tvm()
-    session = _connect(assigned, key, timeout)
+    session = _first_that_takes_it(key, timeout, find_tracker(tracker), wait, priority, events)
     try:
         with _explained(session, key, timeout):
             _check_version(session, key, events)
             yield session
     finally:
         _close(session)
+
+
+def _first_that_takes_it(
+    key: str, timeout: float, address: TrackerAddress, wait: float, priority: int, events: Events
+) -> Any:
+    """A device may be lost just while the tracker hands it out: then the next one is asked for."""
+    with TrackerClient(address) as client:
+        _check_key(key, client, address, events)
+        deadline = time.monotonic() + wait
+        left = wait
+        while True:
+            assigned = client.request(key, priority, left)
+            try:
+                return _connect(assigned, key, timeout)
+            except SessionLost as error:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+                events.note(error.message)
 
 
 def _check_key(key: str, client: TrackerClient, address: TrackerAddress, events: Events) -> None:

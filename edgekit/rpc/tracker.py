@@ -7,6 +7,7 @@ dies, the next one takes over the same socket, and devices register again by the
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import os
 import selectors
@@ -83,8 +84,12 @@ def run_tracker(
     events: Events = SILENT,
 ) -> None:
     """Run a tracker until interrupted. `started` is called once it serves."""
+    if importlib.util.find_spec("tornado") is None:
+        raise MissingToolError(
+            "TVM's tracker needs tornado, which is not installed", hint="pip install tornado"
+        )
     with _only_one(), _listening(port) as listener, _state(listener) as state:
-        with events.stage("starting the tracker"):
+        with events.stage("start the tracker"):
             child = _start(listener)
         try:
             started(state)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -350,3 +353,28 @@ def test_an_error_of_what_runs_there_stays_what_it_is(served: Lab, built: Built)
         run_main(session, built.bundle)
 
     assert_usable(served, built.bundle)
+
+
+def test_a_device_that_is_lost_as_it_is_handed_out_is_passed_over(
+    served: Lab, built: Built
+) -> None:
+    """Somebody registers a port that nobody listens on, before the device is free again."""
+    with socket.create_connection(("127.0.0.1", served.port)) as liar:
+        with open_session(KEY, tracker=served.address):
+            eventually(lambda: served.status(KEY)["busy"] == 1)
+            offer_a_dead_port(liar)
+        with open_session(KEY, tracker=served.address) as session:
+            run_main(session, built.bundle)
+
+
+def offer_a_dead_port(liar: socket.socket) -> None:
+    magic = struct.pack("<i", 0x2F271)
+    liar.sendall(magic)
+    assert liar.recv(4) == magic
+    for words in (
+        [5, {"key": f"server:{KEY}", "addr": ["127.0.0.1", 1]}],
+        [3, KEY, [1, f"{KEY}:0.5"], "127.0.0.1"],
+    ):
+        data = json.dumps(words).encode()
+        liar.sendall(struct.pack("<i", len(data)) + data)
+    eventually(lambda: len(liar.recv(64, socket.MSG_PEEK)) >= 10)
