@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from edgekit.files import free_space
 from edgekit.paths import cache_dir
 from edgekit.sizes import format_size
 from edgekit.tvm_compat import PINNED, installed_version
+from edgekit.twin.tools import TO_BUILD, TO_RUN
+from edgekit.twin.tools import find_tool as find_twin_tool
 from edgekit.version import __version__
 from edgekit.wording import size as rounded_size
 
@@ -301,14 +303,23 @@ def _optional_package(package: _Package) -> Check:
 
 
 def _twin(board: Board) -> Iterable[Check]:
-    if board.twin is not None:
+    if board.twin is None:
+        return
+    emulator = board.twin.emulator
+    if board.kind != "linux":
         emulator = board.twin.emulator
         fix = apt_command((_DEBIAN_PACKAGE_OF[emulator],))
         yield _program(emulator, "stand in for the board", fix)
+        return
+    for tools, purpose in ((TO_RUN, "start the board's twin"), (TO_BUILD, "build twins' image")):
+        for tool in tools:
+            yield _program(tool.name, purpose, apt_command((tool.package,)), find_twin_tool)
 
 
-def _program(tool: str, purpose: str, fix: str) -> Check:
-    path = which(tool)
+def _program(
+    tool: str, purpose: str, fix: str, find: Callable[[str], Path | None] = which
+) -> Check:
+    path = find(tool)
     return Check(
         tool,
         purpose,

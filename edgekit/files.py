@@ -20,6 +20,7 @@ from edgekit.errors import BundleError, StorageError
 _BLOCK = 1 << 20
 _LONGEST_NAME = 200
 """Characters: whatever they are in UTF-8, and wherever the bundle lies, it still is a path."""
+_SCRATCH = "edgekit-scratch"
 _LEFTOVER = re.compile(r"\.(?P<final>.+)\.[0-9a-f]{12}\.edgekit-tmp")
 
 
@@ -67,16 +68,25 @@ def replace_directory(final: Path) -> Iterator[Path]:
     final = _resolved(final)
     if final.exists() and not final.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(final))
-    created = _make_parents(final.parent)
-    try:
+    with made_directory(final.parent):
         sweep_leftovers(final.parent, final.name)
         with _temporary_directory(final) as temporary:
             yield temporary
             _put_in_place(temporary, final)
+
+
+@contextmanager
+def made_directory(folder: Path) -> Iterator[None]:
+    """`folder` and those above it for what the block puts there; if it fails, those that were made
+    for it and are empty still are removed."""
+    missing = _missing_directories(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except BaseException:
-        for folder in created:
-            with suppress(OSError):  # not empty: somebody else uses it by now
-                folder.rmdir()
+        for made in missing:
+            with suppress(OSError):  # never made; or not empty: somebody else uses it by now
+                made.rmdir()
         raise
 
 
@@ -86,8 +96,8 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
     with ExitStack() as removing:
         with storage_errors("make a scratch folder", parent):
             parent.mkdir(parents=True, exist_ok=True)
-            sweep_leftovers(parent, "scratch")
-            scratch = removing.enter_context(_temporary_directory(parent / "scratch"))
+            sweep_leftovers(parent, _SCRATCH)
+            scratch = removing.enter_context(_temporary_directory(parent / _SCRATCH))
         yield scratch
 
 
@@ -160,6 +170,18 @@ def storage_errors(doing: str, path: Path) -> Iterator[None]:
             f"could not {doing} at {_place(error, path)}: {os.strerror(error.errno).lower()}",
             hint=_STORAGE_HINTS.get(error.errno, "check the path and the file system it is on"),
         ) from error
+
+
+def known_path(path: Path) -> Path:
+    """A path by the names that the user knows: what has a temporary name yet is meant for another,
+    and of a scratch folder only the one around it is anybody's."""
+    known = Path()
+    for part in path.parts:
+        match = _LEFTOVER.fullmatch(part)
+        if match is not None and match["final"] == _SCRATCH:
+            break
+        known /= match["final"] if match else part
+    return known
 
 
 @contextmanager
@@ -236,12 +258,9 @@ def _unsafe_name(relative: str) -> str | None:
 
 
 def _place(error: OSError, path: Path) -> Path:
-    """What it was about, by the name that the user knows: a copy fails at its destination, and
-    what has a temporary name yet is meant for another."""
+    """What it was about: a copy fails at its destination."""
     named = error.filename2 or error.filename
-    where = Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else path
-    matches = [(part, _LEFTOVER.fullmatch(part)) for part in where.parts]
-    return Path(*(match["final"] if match else part for part, match in matches))
+    return known_path(Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else path)
 
 
 def _shown(name: str) -> str:
@@ -328,14 +347,13 @@ def _exchange(one: Path, other: Path) -> bool:
     raise OSError(code, os.strerror(code), str(other))
 
 
-def _make_parents(folder: Path) -> list[Path]:
-    """Create a folder and those above it; says which were missing, the innermost first."""
+def _missing_directories(folder: Path) -> list[Path]:
+    """Which of a folder and those above it are not there, the innermost first."""
     missing = []
     for candidate in (folder, *folder.parents):
         if candidate.exists():
             break
         missing.append(candidate)
-    folder.mkdir(parents=True, exist_ok=True)
     return missing
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from edgekit.errors import ProfileError, UsageError
-from edgekit.files import storage_errors, write_atomically
+from edgekit.files import made_directory, storage_errors, write_atomically
 from edgekit.paths import ProfileKind
 from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN, show
 from edgekit.toml_source import TomlSource, parse_toml, read_toml
@@ -29,8 +29,7 @@ def copy_profile(
     if path.exists() and not force:
         raise UsageError(f"{path} is there already", hint="--force writes over it")
     text = _renamed(read_toml(like), name)
-    with storage_errors(f"write the profile {name}", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with storage_errors(f"write the profile {name}", path), made_directory(path.parent):
         write_atomically(path, text)
     return path
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
-from edgekit.files import storage_errors, write_atomically
+from edgekit.files import made_directory, storage_errors, write_atomically
 from edgekit.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -167,22 +167,22 @@ def write_outputs(outputs: Mapping[str, Array], out: Path) -> tuple[Path, ...]:
     storable = {name: _storable(array) for name, array in named.items()}
     with storage_errors("write the outputs", out):
         if out.suffix == ".npz":
-            out.parent.mkdir(parents=True, exist_ok=True)
             buffer = io.BytesIO()
             np.savez(buffer, **storable)  # type: ignore[arg-type]
-            write_atomically(out, buffer.getvalue())
+            with made_directory(out.parent):
+                write_atomically(out, buffer.getvalue())
             return (out,)
         if out.is_file():
             raise UsageError(
                 f"{out} is a file", hint="give -o a folder, or a name that ends in .npz"
             )
-        out.mkdir(parents=True, exist_ok=True)
         files = []
-        for name, array in storable.items():
-            buffer = io.BytesIO()
-            np.save(buffer, array, allow_pickle=False)
-            write_atomically(out / f"{name}.npy", buffer.getvalue())
-            files.append(out / f"{name}.npy")
+        with made_directory(out):
+            for name, array in storable.items():
+                buffer = io.BytesIO()
+                np.save(buffer, array, allow_pickle=False)
+                write_atomically(out / f"{name}.npy", buffer.getvalue())
+                files.append(out / f"{name}.npy")
         return tuple(files)
 
 

@@ -11,7 +11,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from edgekit.errors import BuildError, MissingToolError, StorageError
+from edgekit.files import known_path
 from edgekit.interrupts import interrupts_deferred
+from edgekit.paths import cache_dir
 
 _LAST_LINES = 20
 
@@ -68,10 +70,14 @@ def disk_full(output: str) -> bool:
 
 
 def disk_full_error(doing: str, folder: Path) -> StorageError:
-    return StorageError(
-        f"the disk is full: could not {doing} in {folder}",
-        hint="free some space (edgekit cache prune), or move the cache with EDGEKIT_CACHE_DIR",
-    )
+    """`folder` is where the intermediate files are: in the cache, or beside the bundle to be."""
+    known, cache = known_path(folder), cache_dir()
+    if known.is_relative_to(cache) or known.is_relative_to(cache.resolve()):
+        known = cache
+        hint = "free some space (edgekit cache prune), or move the cache with EDGEKIT_CACHE_DIR"
+    else:
+        hint = "free some space there, or choose a folder on another disk with -o"
+    return StorageError(f"the disk is full: could not {doing} in {known}", hint=hint)
 
 
 def _failure(command: Sequence[str], status: int, output: str, doing: str) -> BuildError:

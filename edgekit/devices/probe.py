@@ -20,7 +20,7 @@ _LONGEST_ANSWER = 4 << 20
 
 _SCRIPT = r"""
 LC_ALL=C; export LC_ALL
-say() { printf '%s %s\n' "$1" "$2" | tr -d '\r'; }
+say() { printf '%s %s\n' "$1" "$2"; }
 home=${HOME:-$(pwd)}
 case "$1" in /*) root=$1;; *) root=$home/$1;; esac
 say root "$root"

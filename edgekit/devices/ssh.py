@@ -37,11 +37,13 @@ _MOST_SAMPLES_AT_ONCE = 32
 _MOST_BYTES_AT_ONCE = 64 << 20
 _SHOWN_LINES = 12
 
-# The samples arrive as one stream; `head` may read ahead in a pipe, but not in a file.
+# What lies there was run and fetched. The samples arrive as one stream, and are taken apart out of
+# a file: in a pipe, `head` may read ahead.
 _UNPACK = """\
 LC_ALL=C; export LC_ALL
 cd "$1" || exit 1
 umask 077
+rm -rf ./*
 cat >inputs || exit 1
 shift; start=1; size=0
 while [ $# -gt 1 ]; do
@@ -188,7 +190,6 @@ class SshSession:
         for folder, nanoseconds in zip(folders, messages.samples, strict=True):
             arrays = self._fetch(bundle, folder)
             yield RunResult(named_outputs(bundle, arrays), nanoseconds / 1e9)
-        self.connection.run(("rm", "-rf", *folders))
 
     def bench(self, inputs: Sequence[Array], plan: BenchPlan, events: Events) -> BenchSamples:
         (folder,) = self._put([inputs])

@@ -67,10 +67,13 @@ def test_a_disk_too_full_for_intermediate_files_is_named(
     """Without the cache the intermediate files lie beside the bundle; LLVM writes them."""
     out = mount_point / "b"
     arguments = ["build", str(model), "-b", "local", "-o", str(out), "--no-cache"]
-    for size in ("8k", "24k", "48k"):
+    for size in ("8k", "24k", "40k", "48k"):
         ran = run_with_mount(tmpfs(f"size={size}"), mount_point, arguments, folder=tmp_path)
         assert ran.code == STORAGE, ran.err
         assert "hint:" in ran.err
+        assert str(out) in ran.err
+        assert "edgekit-tmp" not in ran.err, "a name that nobody knows"
+        assert "EDGEKIT_CACHE_DIR" not in ran.err, "it is not the cache that is full"
         assert ran.out.split() == [], "something was left on the disk"
 
 
@@ -131,3 +134,24 @@ def test_a_destination_below_a_file_is_refused(model: Path, tmp_path: Path, cach
     assert ran.code == STORAGE
     assert json.loads(ran.out)["error"]["hint"]
     assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_outputs_that_find_no_room_leave_no_folder(
+    model: Path, mount_point: Path, tmp_path: Path
+) -> None:
+    built = run_edgekit("build", str(model), "-b", "local", "-o", "b", folder=tmp_path)
+    assert built.code == 0, built.err
+    for out, folders in (("results/first", 3), ("results/first.npz", 2)):
+        arguments = ["run", str(tmp_path / "b"), "--out", str(mount_point / out)]
+        room = tmpfs(f"size=4k,nr_inodes={folders}")  # for the folders and no file
+        ran = run_with_mount(room, mount_point, arguments, folder=tmp_path)
+        assert ran.code == STORAGE, ran.err
+        assert ran.out.splitlines()[-1].split() == [], "something was left on the disk"
+
+
+def test_a_profile_that_finds_no_room_leaves_no_folder(mount_point: Path, tmp_path: Path) -> None:
+    out = mount_point / "boards/mine.toml"
+    arguments = ["boards", "new", "mine", "--like", "rpi4", "-o", str(out)]
+    ran = run_with_mount(tmpfs("size=4k,nr_inodes=2"), mount_point, arguments, folder=tmp_path)
+    assert ran.code == STORAGE, ran.err
+    assert ran.out.split() == [], "something was left on the disk"

@@ -143,6 +143,23 @@ def test_the_doctor_looks_for_what_the_projects_board_needs(
     assert "qemu-system-arm" in out
 
 
+def test_what_a_linux_boards_twin_needs_is_good_to_have(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = load_board("rpi4")
+    monkeypatch.setenv("PATH", str(work))  # where nothing is
+    report = examine(board)
+    for tool, package in (
+        ("qemu-system-aarch64", "qemu-system-arm"),
+        ("qemu-img", "qemu-utils"),
+        ("ssh", "openssh-client"),
+    ):
+        check = _check(report, tool)
+        assert (check.required, check.ok, check.found) == (False, False, "not installed")
+        assert check.fix is not None and check.fix.endswith(f"apt-get install -y {package}")
+    assert len({check.name for check in report.checks}) == len(report.checks)
+
+
 def test_a_board_that_this_edgekit_does_not_build_for_is_not_called_ready(work: Path) -> None:
     report = examine(load_board("mps2-an386"))
     assert "Linux boards only" in _check(report, "edgekit").found
