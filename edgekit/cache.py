@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 class CacheEntry:
     key: str
     kind: str
-    """A "build", or a bundle "unpacked" from its .zip."""
+    """A "build", a bundle "unpacked" from its .zip, or a "twin image"."""
     title: str
     size: int
     """Bytes."""
@@ -124,26 +124,15 @@ class BuildCache:
         return sum(entry.size for entry in self.entries())
 
     def prune(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Pruned:
-        """Remove what was not used for `older_than` seconds, then the least recently used until
-        no more than `max_bytes` are left; neither given means nothing to do."""
-        entries = self.entries()
-        oldest = None if older_than is None else time.time() - older_than
-        kept = 0
-        removed: list[CacheEntry] = []
-        in_use: list[CacheEntry] = []
-        for entry in entries:
-            too_old = oldest is not None and entry.used < oldest
-            too_much = max_bytes is not None and kept + entry.size > max_bytes
-            if not too_old and not too_much:
-                kept += entry.size
-            elif self._remove_unless_in_use(entry.key):
-                removed.append(entry)
-            else:
-                in_use.append(entry)
-                kept += entry.size
-        with storage_errors("tidy the build cache", self.root):
-            self._sweep()
-        return Pruned(tuple(removed), tuple(in_use))
+        """As `prune_entries` does it, and whatever killed processes left goes as well."""
+        pruned = prune_entries(
+            self.entries(),
+            lambda entry: self.remove_unless_in_use(entry.key),
+            older_than=older_than,
+            max_bytes=max_bytes,
+        )
+        self.sweep()
+        return pruned
 
     @property
     def _entries(self) -> Path:
@@ -152,19 +141,20 @@ class BuildCache:
     def _lock(self, key: str) -> Path:
         return self.root / "locks" / f"{key}.lock"
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Remove what killed processes left, and the locks of builds that never came to be."""
-        for folder in (self._entries, self.root / "work"):
-            if folder.is_dir():
-                sweep_leftovers(folder)
-        for lock in (self.root / "locks").glob("*.lock"):
-            if not (self._entries / lock.stem).exists():
-                held = try_lock(lock)
-                if held is not None:
-                    lock.unlink()
-                    os.close(held)
+        with storage_errors("tidy the build cache", self.root):
+            for folder in (self._entries, self.root / "work"):
+                if folder.is_dir():
+                    sweep_leftovers(folder)
+            for lock in (self.root / "locks").glob("*.lock"):
+                if not (self._entries / lock.stem).exists():
+                    held = try_lock(lock)
+                    if held is not None:
+                        lock.unlink()
+                        os.close(held)
 
-    def _remove_unless_in_use(self, key: str) -> bool:
+    def remove_unless_in_use(self, key: str) -> bool:
         lock = self._lock(key)
         with storage_errors("remove from the build cache", lock):
             lock.parent.mkdir(parents=True, exist_ok=True)
@@ -196,6 +186,33 @@ class BuildCache:
             kind, title = str(record["kind"]), str(record["title"])
             created = float(record["created"])
         return CacheEntry(folder.name, kind, title, _size_of(folder), created, used)
+
+
+def prune_entries(
+    entries: Iterable[CacheEntry],
+    remove: Callable[[CacheEntry], bool],
+    *,
+    older_than: float | None,
+    max_bytes: int | None,
+) -> Pruned:
+    """Remove what was not used for `older_than` seconds, then the least recently used until no
+    more than `max_bytes` are left; neither given means nothing to do. `remove` says whether it
+    could: what is in use stays."""
+    oldest = None if older_than is None else time.time() - older_than
+    kept = 0
+    removed: list[CacheEntry] = []
+    in_use: list[CacheEntry] = []
+    for entry in sorted(entries, key=lambda entry: (-entry.used, entry.key)):
+        too_old = oldest is not None and entry.used < oldest
+        too_much = max_bytes is not None and kept + entry.size > max_bytes
+        if not too_old and not too_much:
+            kept += entry.size
+        elif remove(entry):
+            removed.append(entry)
+        else:
+            in_use.append(entry)
+            kept += entry.size
+    return Pruned(tuple(removed), tuple(in_use))
 
 
 def _size_of(folder: Path) -> int:

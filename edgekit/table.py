@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 GAP = "  "
-_NARROWEST_LAST_COLUMN = 20
+_LONG_WORD = 16
+"""Longer ones, paths mostly, may be broken."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ class Table:
         ]
 
     def _narrowed(self, natural: Sequence[int], room: int) -> list[int] | None:
-        """Widths that fit: first the last column gives way, then the widest. None where words
-        would have to be broken."""
+        """Widths that fit: first the last column gives way, then the widest. None where ordinary
+        words would have to be broken."""
         widths = list(natural)
         too_much = sum(widths) + len(GAP) * (len(widths) - 1) - room
         least = [self._least_width(place, width) for place, width in enumerate(natural)]
-        yielded = max(0, min(too_much, widths[-1] - max(least[-1], _NARROWEST_LAST_COLUMN)))
+        yielded = max(0, min(too_much, widths[-1] - max(least[-1], _LONG_WORD)))
         widths[-1] -= yielded
         for _ in range(too_much - yielded):
             slack = [place for place, width in enumerate(widths) if width > least[place]]
@@ -55,8 +56,7 @@ class Table:
             return natural
         words = [word for row in self.rows for word in row[place].split()]
         longest = max([len(self.columns[place]), *map(len, words)])
-        last = place == len(self.columns) - 1
-        return min(longest, _NARROWEST_LAST_COLUMN) if last else longest
+        return min(longest, max(len(self.columns[place]), _LONG_WORD))
 
     def _aligned(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
         pieces = zip_longest(*map(_wrapped, row, widths), fillvalue="")
@@ -75,7 +75,7 @@ class Table:
             if position:
                 yield ""
             for name, cell in zip(self.columns, row, strict=True):
-                pieces = _wrapped(cell, max(room - label - len(GAP), _NARROWEST_LAST_COLUMN // 2))
+                pieces = _wrapped(cell, max(room - label - len(GAP), _LONG_WORD // 2))
                 for number, piece in enumerate(pieces):
                     shown = name if number == 0 else ""
                     yield f"{shown.ljust(label)}{GAP}{piece}".rstrip()
@@ -84,4 +84,4 @@ class Table:
 def _wrapped(cell: str, width: int) -> list[str]:
     if len(cell) <= width:
         return [cell]
-    return textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
+    return textwrap.wrap(cell, width) or [""]

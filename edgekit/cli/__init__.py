@@ -34,7 +34,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("rpc", "edgekit.cli.rpc", "Let devices serve TVM's RPC, with a tracker."),
     Entry("doctor", "edgekit.cli.doctor", "Show what a board needs here and how to get it."),
     Entry("twin", "edgekit.cli.twin", "Start and stop emulated boards."),
-    Entry("cache", "edgekit.cli.cache", "Show and tidy what finished builds take up."),
+    Entry("cache", "edgekit.cli.cache", "Show and tidy what builds and twins' images take up."),
     Entry("completion", "edgekit.cli.completion", "Print the script that completes with Tab."),
 )
 """In the order in which a newcomer meets them."""

@@ -1,10 +1,13 @@
-"""edgekit cache: what finished builds take up on this machine, and how to get the room back."""
+"""edgekit cache: what builds and twins' images take up here, and how to get the room back."""
 
 from __future__ import annotations
 
 import re
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +16,20 @@ from edgekit.console import Console
 from edgekit.errors import UsageError
 from edgekit.wording import duration, size
 
+if TYPE_CHECKING:
+    from edgekit.cache import CacheEntry
+
 _AGE = re.compile(r"([0-9]{1,6})\s*(s|m|h|d|w)")
 _AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class KindSize:
+    kind: str
+    entries: int
+    size: int
+    """Bytes."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +38,7 @@ class CacheSize:
     entries: int
     size: int
     """Bytes."""
+    kinds: tuple[KindSize, ...]
 
 
 def parse_age(text: str) -> int:
@@ -55,7 +70,7 @@ def _room_option(
 
 @click.group("cache", cls=Group)
 def command() -> None:
-    """Show and tidy the cache of finished builds."""
+    """Show and tidy the cache of finished builds and twins' images."""
 
 
 @command.command("size")
@@ -63,27 +78,32 @@ def command() -> None:
 @pass_console
 def size_command(console: Console) -> None:
     """Show where the cache is and what it takes up."""
-    from edgekit.cache import BuildCache
+    from edgekit.kept import kept_entries
+    from edgekit.paths import cache_dir
 
-    cache = BuildCache()
-    entries = cache.entries()
-    total = CacheSize(str(cache.root), len(entries), sum(entry.size for entry in entries))
-    console.report(
-        total,
-        lambda: console.fields(
-            [("path", total.path), ("builds", total.entries), ("size", size(total.size))]
-        ),
+    entries = kept_entries()
+    kinds = tuple(
+        KindSize(kind, len(sizes), sum(sizes))
+        for kind in sorted({entry.kind for entry in entries})
+        for sizes in [[entry.size for entry in entries if entry.kind == kind]]
     )
+    total = CacheSize(str(cache_dir()), len(entries), sum(entry.size for entry in entries), kinds)
+
+    def render() -> None:
+        of_kinds = [(kind.kind, f"{kind.entries}, {size(kind.size)}") for kind in kinds]
+        console.fields([("path", total.path), *of_kinds, ("size", size(total.size))])
+
+    console.report(total, render)
 
 
 @command.command("list")
 @json_option
 @pass_console
 def list_command(console: Console) -> None:
-    """List the cached builds, the most recently used first."""
-    from edgekit.cache import BuildCache
+    """List cached builds and twins' images, the most recently used first."""
+    from edgekit.kept import kept_entries
 
-    entries = BuildCache().entries()
+    entries = kept_entries()
     now = time.time()
 
     def render() -> None:
@@ -127,8 +147,11 @@ def list_command(console: Console) -> None:
 def prune_command(
     console: Console, older_than: int | None, max_size: int | None, everything: bool
 ) -> None:
-    """Remove cached builds; they are made again when they are needed."""
-    from edgekit.cache import BuildCache
+    """Remove cached builds and twins' images; they are made again when they are needed.
+
+    An image stays as long as there is a twin on it: edgekit twin down NAME --delete.
+    """
+    from edgekit.kept import prune_kept
 
     if everything:
         max_size = 0
@@ -137,15 +160,18 @@ def prune_command(
             "edgekit cache prune was not told what to remove",
             hint="add --older-than 30d, --max-size 2GB or --all",
         )
-    pruned = BuildCache().prune(older_than=older_than, max_bytes=max_size)
+    pruned = prune_kept(older_than=older_than, max_bytes=max_size)
 
     def render() -> None:
-        console.print(f"removed {_builds(len(pruned.removed))}, {size(pruned.freed)}")
+        console.print(f"removed {_counted(pruned.removed)}, {size(pruned.freed)}")
         if pruned.in_use:
-            console.print(f"kept {_builds(len(pruned.in_use))} that a running edgekit works with")
+            console.print(f"kept what is in use: {_counted(pruned.in_use)}")
 
     console.report(pruned, render)
 
 
-def _builds(count: int) -> str:
-    return "1 build" if count == 1 else f"{count} builds"
+def _counted(entries: Sequence[CacheEntry]) -> str:
+    """2 builds, 1 twin image."""
+    kinds = Counter("build" if entry.kind == "unpacked" else entry.kind for entry in entries)
+    counts = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in sorted(kinds.items())]
+    return ", ".join(counts) or "nothing"

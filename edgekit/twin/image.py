@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +26,9 @@ from edgekit.twin.recipe import Recipe
 from edgekit.twin.rootfs import configure, make_disk, unpack, unpack_package
 from edgekit.twin.tools import TO_BUILD, BuildTools, require_tools
 
-_KERNEL, _INITRAMFS, _DISK, _MANIFEST = "kernel", "initramfs", "disk.raw", "image.json"
-_NAME_LENGTH = 16
+IMAGE_MANIFEST = "image.json"
+IMAGE_NAME_LENGTH = 16
+_KERNEL, _INITRAMFS, _DISK = "kernel", "initramfs", "disk.raw"
 
 
 @dataclass(frozen=True)
@@ -66,32 +68,47 @@ def twins_dir() -> Path:
     return cache_dir() / "twins"
 
 
+def image_name(digest: str) -> str:
+    """Of its folder in `twins_dir`."""
+    return digest[:IMAGE_NAME_LENGTH]
+
+
+def image_lock(folder: Path) -> Path:
+    return folder.with_suffix(".lock")
+
+
 def build_log(recipe: Recipe) -> Path:
     """What the tools said when this image was last built, or not built."""
-    return twins_dir() / f"{_name(recipe)}.log"
+    return twins_dir() / f"{image_name(recipe.digest())}.log"
 
 
 def find_image(recipe: Recipe) -> Image | None:
-    folder = twins_dir() / _name(recipe)
+    folder = twins_dir() / image_name(recipe.digest())
     return Image(recipe.digest(), folder) if _is_whole(folder, recipe) else None
 
 
 def ensure_image(recipe: Recipe, events: Events = SILENT) -> Image:
     """The image, built first if it is not there; of several who ask at once, one builds."""
-    found = find_image(recipe)
-    if found is not None:
-        return found
-    require_tools(TO_BUILD, "building a twin's image")
-    folder = twins_dir() / _name(recipe)
+    with held_image(recipe, events) as image:
+        return image
+
+
+@contextmanager
+def held_image(recipe: Recipe, events: Events = SILENT) -> Iterator[Image]:
+    """The image, built first if it is not there, and removed by nobody while the block runs:
+    time to write down that a twin needs it."""
+    image = Image(recipe.digest(), twins_dir() / image_name(recipe.digest()))
+    if find_image(recipe) is None:
+        require_tools(TO_BUILD, "building a twin's image")
     with storage_errors("make the folder of the twins' images", twins_dir()):
         twins_dir().mkdir(parents=True, exist_ok=True)
-    waiting = f"another edgekit is building the twins' image {folder.name}; waiting for it"
-    with exclusive_lock(folder.with_suffix(".lock"), on_wait=lambda: events.note(waiting)):
-        found = find_image(recipe)
-        if found is None:
-            _build(recipe, folder, events)
-            found = Image(recipe.digest(), folder)
-    return found
+    waiting = f"another edgekit works with the twins' image {image.folder.name}; waiting for it"
+    with exclusive_lock(image_lock(image.folder), on_wait=lambda: events.note(waiting)):
+        if find_image(recipe) is None:
+            _build(recipe, image.folder, events)
+        with suppress(OSError):  # when it was last used, for those who tidy up
+            os.utime(image.folder / IMAGE_MANIFEST)
+        yield image
 
 
 def _build(recipe: Recipe, folder: Path, events: Events) -> None:
@@ -120,7 +137,7 @@ def _build(recipe: Recipe, folder: Path, events: Events) -> None:
             seconds=round(time.perf_counter() - began, 1),
             files={path.name: path.stat().st_size for path in _parts(unfinished)},
         )
-        write_atomically(unfinished / _MANIFEST, json_text(contents) + "\n")
+        write_atomically(unfinished / IMAGE_MANIFEST, json_text(contents) + "\n")
 
 
 @contextmanager
@@ -138,10 +155,6 @@ def _tools(recipe: Recipe) -> Iterator[BuildTools]:
         yield BuildTools(log)
 
 
-def _name(recipe: Recipe) -> str:
-    return recipe.digest()[:_NAME_LENGTH]
-
-
 def _parts(folder: Path) -> tuple[Path, ...]:
     return folder / _KERNEL, folder / _INITRAMFS, folder / _DISK
 
@@ -149,7 +162,7 @@ def _parts(folder: Path) -> tuple[Path, ...]:
 def _is_whole(folder: Path, recipe: Recipe) -> bool:
     """The folder appears in one step when it is finished; this is for what happened to it later."""
     try:
-        contents = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        contents = json.loads((folder / IMAGE_MANIFEST).read_text(encoding="utf-8"))
         sizes = {path.name: path.stat().st_size for path in _parts(folder)}
     except (OSError, ValueError):
         return False

@@ -19,7 +19,7 @@ from edgekit.files import exclusive_lock, storage_errors
 from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN
 from edgekit.twin import qemu, qmp
 from edgekit.twin.access import Access, access_of, make_keys, seed, write_access
-from edgekit.twin.image import Image, ensure_image, twins_dir
+from edgekit.twin.image import Image, held_image, twins_dir
 from edgekit.twin.ports import choose_port, is_free
 from edgekit.twin.readiness import run_over_ssh, wait_until_ready
 from edgekit.twin.recipe import Recipe, default_recipe
@@ -213,34 +213,34 @@ def _start(
     recipe: Recipe | None,
     events: Events,
 ) -> TwinState:
-    image = ensure_image(recipe or default_recipe(), events)
-    with storage_errors("make the twin's folder", folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    make_keys(folder)
-    _lay_disk(folder, image, before, fresh, events)
-    port = before.port if before is not None and is_free(before.port) else choose_port()
-    for remaining in reversed(range(_PORT_TRIES)):
-        state = TwinState(
-            name=folder.name,
-            board=board,
-            uuid=str(uuid.uuid4()),
-            hardware=hardware,
-            image=image.digest,
-            port=port,
-            wanted=True,
-        )
-        write_state(folder, state)  # before QEMU runs: whoever finds it must know what it is
-        try:
-            qemu.start(state, image, folder, seed(folder, folder.name))
-        except qemu.PortTakenError:
-            if not remaining:
+    with held_image(recipe or default_recipe(), events) as image:
+        with storage_errors("make the twin's folder", folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_keys(folder)
+        _lay_disk(folder, image, before, fresh, events)
+        port = before.port if before is not None and is_free(before.port) else choose_port()
+        for remaining in reversed(range(_PORT_TRIES)):
+            state = TwinState(
+                name=folder.name,
+                board=board,
+                uuid=str(uuid.uuid4()),
+                hardware=hardware,
+                image=image.digest,
+                port=port,
+                wanted=True,
+            )
+            write_state(folder, state)  # before QEMU runs: whoever finds it must know what it is
+            try:
+                qemu.start(state, image, folder, seed(folder, folder.name))
+            except qemu.PortTakenError:
+                if not remaining:
+                    raise
+                port = choose_port()
+            except EdgekitError:
+                write_state(folder, replace(state, wanted=False))
                 raise
-            port = choose_port()
-        except EdgekitError:
-            write_state(folder, replace(state, wanted=False))
-            raise
-        else:
-            break
+            else:
+                break
     return state
 
 

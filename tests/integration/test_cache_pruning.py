@@ -32,6 +32,25 @@ def test_an_empty_cache_is_shown_as_such(folder: Path) -> None:
     assert not (folder / "cache").exists()
 
 
+def test_twins_images_are_counted_listed_and_pruned_with_the_builds(folder: Path) -> None:
+    build(request_for(write_model(folder / "tiny.onnx")), folder / "b", isolated=False)
+    image = folder / "cache" / "twins" / ("a1" * 8)
+    image.mkdir(parents=True)
+    (image / "disk.raw").write_bytes(bytes(5_000_000))
+
+    total = json.loads(cache_command(folder, "size", "--json").out)
+    assert [kind["kind"] for kind in total["kinds"]] == ["build", "twin image"]
+    assert total["size"] == sum(kind["size"] for kind in total["kinds"]) > 5_000_000
+    assert "twin image  1, 4.8 MiB" in cache_command(folder, "size").out
+    assert "a1a1a1a1a1a1  twin image" in cache_command(folder, "list").out
+
+    assert (
+        "removed 1 twin image, 4.8 MiB" in cache_command(folder, "prune", "--max-size", "1MB").out
+    )
+    assert not image.exists()
+    assert BuildCache().size() > 5000
+
+
 def test_a_build_is_listed_counted_and_pruned(folder: Path) -> None:
     build(request_for(write_model(folder / "tiny.onnx")), folder / "b", isolated=False)
     total = json.loads(cache_command(folder, "size", "--json").out)

@@ -77,6 +77,14 @@ def _wait_for_death(pid: int) -> None:
         time.sleep(0.05)
 
 
+def test_the_image_of_a_running_twin_is_not_pruned(twin: Started) -> None:
+    pruned = edgekit_json("cache", "prune", "--all")
+
+    assert [entry["kind"] for entry in pruned["in_use"]] == ["twin image"]
+    assert pruned["removed"] == []
+    assert on_twin(twin.access, "cat /etc/hostname")
+
+
 def test_a_twin_is_the_board_over_ssh() -> None:
     started = edgekit_json("twin", "up", "rpi4", "--name", "kitchen")
     assert started["board"] == "rpi4"

@@ -38,7 +38,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "compiler",
         "pipeline liveness macs cross.link compilation compile_*",
     ),
-    ("verbs", "fingerprint build request deploy bench run verify doctor summary"),
+    ("verbs", "fingerprint build request deploy bench run verify doctor summary kept"),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
 )

@@ -50,6 +50,14 @@ def test_then_the_widest_column_whose_words_stay_whole() -> None:
     )
 
 
+def test_a_path_may_be_broken_so_that_the_rest_stays_a_table() -> None:
+    table = Table(("tool", "found"), [("qemu-img", "/usr/local/bin/a-very-long-name-indeed")])
+    assert table.lines(32) == (
+        ["tool      found"],
+        ["qemu-img  /usr/local/bin/a-very-", "          long-name-indeed"],
+    )
+
+
 def test_where_columns_do_not_fit_each_row_is_shown_as_fields() -> None:
     assert BOARDS.lines(30) == (
         [],

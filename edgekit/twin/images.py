@@ -1,0 +1,104 @@
+"""The images that are there, for those who tidy up: which twins need them, and removing them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from edgekit.cache import CacheEntry
+from edgekit.errors import DeviceError
+from edgekit.files import storage_errors, sweep_leftovers, try_lock
+from edgekit.twin import qemu
+from edgekit.twin.image import (
+    IMAGE_MANIFEST,
+    IMAGE_NAME_LENGTH,
+    image_lock,
+    image_name,
+    twins_dir,
+)
+from edgekit.twin.machine import machines_dir
+from edgekit.twin.state import read_state
+
+KIND = "twin image"
+_NAME = re.compile(rf"[0-9a-f]{{{IMAGE_NAME_LENGTH}}}")
+
+
+def stored_images() -> tuple[CacheEntry, ...]:
+    with storage_errors("read the twins' images", twins_dir()):
+        folders = sorted(twins_dir().iterdir()) if twins_dir().is_dir() else []
+        return tuple(
+            _describe(folder)
+            for folder in folders
+            if _NAME.fullmatch(folder.name) and folder.is_dir()
+        )
+
+
+def remove_image_unless_in_use(name: str) -> bool:
+    """Under the image's lock: a twin that is being started holds it until its state names the
+    image. A stopped twin needs its image as well: its disk is a layer over it."""
+    folder = twins_dir() / name
+    with storage_errors("remove the twins' image", folder):
+        held = try_lock(image_lock(folder))
+        if held is None:
+            return False
+        try:
+            if _is_needed(name):
+                return False
+            # Renamed first, so that a kill in the middle can't leave half an image.
+            doomed = folder.with_name(f".{name}.000000000000.edgekit-tmp")
+            with suppress(FileNotFoundError):
+                folder.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+            folder.with_suffix(".log").unlink(missing_ok=True)
+            image_lock(folder).unlink()
+        finally:
+            os.close(held)
+    return True
+
+
+def sweep_images() -> None:
+    """Remove what killed builds left."""
+    if twins_dir().is_dir():
+        with storage_errors("tidy the twins' images", twins_dir()):
+            sweep_leftovers(twins_dir())
+
+
+def _is_needed(name: str) -> bool:
+    """Whether a twin lies on it, or may: of one whose state can't be read nobody knows."""
+    running = {p.folder for p in qemu.running() if p.folder.parent == machines_dir()}
+    folders = set(machines_dir().iterdir()) if machines_dir().is_dir() else set()
+    for folder in folders | running:
+        try:
+            state = read_state(folder)
+        except DeviceError:
+            return True
+        if state is None:
+            if folder in running:
+                return True
+        elif image_name(state.image) == name:
+            return True
+    return False
+
+
+def _describe(folder: Path) -> CacheEntry:
+    release, used = "?", 0.0
+    with suppress(OSError, ValueError, LookupError, TypeError):  # damaged, and still to be removed
+        manifest = folder / IMAGE_MANIFEST
+        used = manifest.stat().st_mtime
+        release = str(json.loads(manifest.read_text(encoding="utf-8"))["release"])[:40]
+    return CacheEntry(
+        folder.name, KIND, f"Debian {release}", _size_on_disk(folder), folder.stat().st_mtime, used
+    )
+
+
+def _size_on_disk(folder: Path) -> int:
+    """The disk's file is mostly a hole."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += path.lstat().st_blocks * 512
+    return total
