@@ -168,6 +168,7 @@ class _Follow:
         self._forward = forward
         self._serving = serving
         self.messages = AgentMessages()
+        self._without_tracker = False
 
     def take(self, line: str) -> None:
         message = self.messages.take(line)
@@ -185,7 +186,9 @@ class _Follow:
         elif state == "registered":
             self._up()
         elif state == "no tracker":
-            events.warn(f"{name} does not reach the tracker and keeps trying: {reason}")
+            tell = events.note if self._without_tracker else events.warn
+            tell(f"{name} does not reach the tracker and keeps trying: {reason}")
+            self._without_tracker = True
         elif state == "in use":
             events.note(f"{name} is in use")
         elif state == "free":
@@ -196,6 +199,7 @@ class _Follow:
             events.note(f"{name} refused a client: {reason}")
 
     def _up(self) -> None:
+        self._without_tracker = False
         self._server.is_up = True
         self._server.was_up = True
         self._server.started(self._serving)

@@ -242,6 +242,7 @@ def test_a_device_registers_with_a_tracker_that_is_stopped_and_started_anew(
 ) -> None:
     assert served.json("stop")["stopped"]["port"] == served.port
     eventually(lambda: not served.tracker.is_running())
+    eventually(lambda: "does not reach the tracker" in served.servers[KEY].errors())
 
     served.start_tracker()
 
