@@ -379,3 +379,19 @@ def offer_a_dead_port(liar: socket.socket) -> None:
         data = json.dumps(words).encode()
         liar.sendall(struct.pack("<i", len(data)) + data)
     eventually(lambda: len(liar.recv(64, socket.MSG_PEEK)) >= 10)
+
+
+def test_a_host_key_that_changed_ends_the_device_server(served: Lab) -> None:
+    trusted = served.folder / "config" / "edgekit" / "known_hosts"
+    before = trusted.read_text()
+    host, kind, _ = before.split()[:3]
+    other = (served.ssh.folder / "user.pub").read_text().split()[1]
+    trusted.write_text(f"{host} {kind} {other}\n")
+    try:
+        served.ssh.drop_connections()
+        eventually(lambda: not served.servers[KEY].is_running())
+    finally:
+        trusted.write_text(before)
+
+    assert served.servers[KEY].end() == 8
+    assert served.ssh.fingerprint in served.servers[KEY].errors()
