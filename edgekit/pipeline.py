@@ -55,10 +55,12 @@ def _simplify(target: Any) -> list[Any]:
 def _legalize(target: Any) -> list[Any]:
     from tvm import relax
 
+    from edgekit.passes.keep_nan import nan_keeping
+
     return [
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps(),
+        relax.transform.LegalizeOps(dict(nan_keeping())),
     ]
 
 

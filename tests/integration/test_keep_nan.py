@@ -1,0 +1,58 @@
+"""NaN comes through ReLU and clipping, as it does in onnxruntime, and they still fuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from support.onnx_models import judged_by_onnxruntime, onnx_model
+
+from edgekit.cpu import this_cpu
+from edgekit.model import import_model, open_model
+from edgekit.pipeline import compile_model
+from edgekit.tvm_compat import load_tvm
+
+LOW, HIGH = np.array(0, np.float32), np.array(6, np.float32)
+ODD = np.arange(-8, 8, dtype=np.float32).reshape(1, 1, 2, 8)
+ODD[0, 0, 0, 1] = ODD[0, 0, 1, 3] = np.nan
+
+
+def computed(model: onnx.ModelProto, folder: Path) -> tuple[np.ndarray, tuple[str, ...]]:
+    onnx.save(model, folder / "model.onnx")
+    tvm = load_tvm()
+    compiled = compile_model(import_model(open_model(folder / "model.onnx")), this_cpu()[1])
+    machine = tvm.relax.VirtualMachine(compiled.executable, tvm.cpu())
+    return np.asarray(machine["main"](tvm.runtime.tensor(ODD)).numpy()), compiled.kernels
+
+
+@pytest.mark.parametrize(
+    ("operator", "bounds"),
+    [
+        ("Relu", []),
+        ("Clip", ["low", "high"]),
+        ("Clip", ["low"]),
+        ("Clip", ["", "high"]),
+        ("Max", ["low"]),
+        ("Min", ["high"]),
+    ],
+)
+@pytest.mark.parametrize("after_a_convolution", [False, True])
+def test_nan_is_what_onnxruntime_makes_of_it(
+    tmp_path: Path, operator: str, bounds: list[str], after_a_convolution: bool
+) -> None:
+    nodes = [helper.make_node(operator, ["c" if after_a_convolution else "x", *bounds], ["y"])]
+    weights = {"low": LOW, "high": HIGH}
+    weights = {name: value for name, value in weights.items() if name in bounds}
+    if after_a_convolution:
+        nodes.insert(0, helper.make_node("Conv", ["x", "w"], ["c"]))
+        weights["w"] = np.full((1, 1, 1, 1), 0.5, np.float32)
+    model = onnx_model(nodes, {"x": ODD.shape}, ["y"], weights)
+
+    found, kernels = computed(model, tmp_path)
+
+    np.testing.assert_array_equal(found, judged_by_onnxruntime(model, {"x": ODD})[0])
+    assert np.isnan(found).sum() == 2
+    assert len(kernels) == 1, "it is part of the convolution's loop nest"

@@ -1,0 +1,51 @@
+"""Every error's sentence and hint stands after a mark of its own: no capital, no full stop."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import edgekit
+from edgekit import errors
+
+PACKAGE = Path(edgekit.__file__).parent
+ERRORS = {name for name in dir(errors) if name.endswith("Error")} | {"RefusedError"}
+NAMES = ("PyTorch", "Debian's", "ONNX", "TVM", "Scan", "Loop", "LiteRT", "TorchScript", "CUDA")
+"""What is written with a capital wherever it stands."""
+
+
+def pieces(node: ast.expr) -> tuple[str, str]:
+    """How a text begins and ends; empty where a value stands there."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    first, last = (
+        part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else ""
+        for part in (parts[0], parts[-1])
+    )
+    return first, last
+
+
+def texts() -> Iterator[tuple[str, str, str]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            if node.func.id not in ERRORS:
+                continue
+            hints = [word.value for word in node.keywords if word.arg in ("message", "hint")]
+            for text in (*node.args, *hints):
+                yield f"{path.relative_to(PACKAGE)}:{node.lineno}", *pieces(text)
+
+
+def test_messages_and_hints_begin_small_and_end_without_a_full_stop() -> None:
+    found = list(texts())
+    capital = [
+        f"{where}: {first}"
+        for where, first, _ in found
+        if first[:1].isupper() and not first.startswith(NAMES) and not first[1:2].isupper()
+    ]
+    stopped = [f"{where}: {last}" for where, _, last in found if last.endswith((".", "!"))]
+
+    assert len(found) > 200
+    assert not capital
+    assert not stopped
