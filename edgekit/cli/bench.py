@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.cli.device_options import device_for_bundle, device_options
 from edgekit.cli.input_options import (
     choose_samples,
     input_option,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 )
 @input_option
 @nonfinite_option
+@device_options
 @timeout_option
 @json_option
 @pass_console
@@ -64,12 +66,13 @@ def command(
     threads: int | None,
     input_texts: tuple[str, ...],
     allow_nonfinite: bool,
+    device_name: str | None,
+    twin: bool,
     timeout: float,
 ) -> None:
-    """Measure latency, throughput and memory of BUNDLE on this machine."""
+    """Measure latency, throughput and memory of BUNDLE on a device of its board."""
     from edgekit.bench import bench, plan_bench
     from edgekit.bundle import open_bundle
-    from edgekit.devices.local import LocalDevice
 
     opened = open_bundle(bundle)
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
@@ -80,7 +83,13 @@ def command(
         )
     inputs = next(chosen.samples).inputs if chosen.samples is not None else None
     plan = plan_bench(runs, seconds, warmup, threads)
-    report = bench(opened, LocalDevice(timeout), plan, console.events, inputs=inputs)
+    report = bench(
+        opened,
+        device_for_bundle(console, opened, device_name, twin, timeout),
+        plan,
+        console.events,
+        inputs=inputs,
+    )
     console.report(report, lambda: render_bench(console, report))
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.cli.bench import render_bench
+from edgekit.cli.device_options import device_for_board, device_options
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
-    DEVICE,
     Command,
     board_option,
     constant_option,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.command("deploy", cls=Command)
 @model_argument
 @board_option
-@click.option("--device", "device_name", type=DEVICE, metavar="NAME", help="Which one to use.")
+@device_options
 @toolchain_option
 @click.option(
     "--out",
@@ -55,6 +55,7 @@ def command(
     model: Path | None,
     board_name: str | None,
     device_name: str | None,
+    twin: bool,
     toolchain_name: str | None,
     out: Path | None,
     no_cache: bool,
@@ -68,23 +69,13 @@ def command(
     """Build MODEL, run it on the device, compare with the oracle, measure."""
     from edgekit.build import default_destination
     from edgekit.deploy import deploy
-    from edgekit.devices.choice import device_for
-    from edgekit.devices.registry import known_devices
-    from edgekit.project import find_project
     from edgekit.request import make_request
     from edgekit.verify import Widening
 
     request = make_request(model, board_name, toolchain_name, shapes, constants)
-    known = known_devices(find_project(Path.cwd()))
     report = deploy(
         request,
-        device_for(
-            request.board,
-            device_name,
-            {name: device.entry for name, device in known.items()},
-            timeout,
-            console.events,
-        ),
+        device_for_board(console, request.board, device_name, twin, timeout),
         out or default_destination(request),
         widening=Widening(rtol, atol, steps),
         use_cache=not no_cache,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.cli.device_options import device_for_bundle, device_options
 from edgekit.cli.input_options import (
     choose_samples,
     input_option,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     metavar="K",
     help="Show the K highest elements of outputs that are vectors.",
 )
+@device_options
 @timeout_option
 @json_option
 @pass_console
@@ -50,18 +52,19 @@ def command(
     allow_nonfinite: bool,
     out: Path | None,
     top: int,
+    device_name: str | None,
+    twin: bool,
     timeout: float,
 ) -> None:
-    """Run BUNDLE on this machine, on your input or on its reference input."""
+    """Run BUNDLE on a device of its board, on your input or on its reference input."""
     from edgekit.bundle import open_bundle
-    from edgekit.devices.local import LocalDevice
     from edgekit.run import run
 
     opened = open_bundle(bundle)
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
     report = run(
         opened,
-        LocalDevice(timeout),
+        device_for_bundle(console, opened, device_name, twin, timeout),
         samples=chosen.samples,
         total=chosen.count,
         out=out,

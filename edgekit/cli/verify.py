@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edgekit.cli.device_options import device_for_bundle, device_options
 from edgekit.cli.input_options import (
     choose_samples,
     input_option,
@@ -70,6 +71,7 @@ def tolerance_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @shape_option
 @constant_option
 @tolerance_options
+@device_options
 @timeout_option
 @json_option
 @pass_console
@@ -84,14 +86,15 @@ def command(
     rtol: float | None,
     atol: float | None,
     steps: int | None,
+    device_name: str | None,
+    twin: bool,
     timeout: float,
 ) -> None:
-    """Compare BUNDLE on this machine with an independent oracle.
+    """Compare BUNDLE on a device of its board with an independent oracle.
 
     Without --input, with the expected outputs inside the bundle.
     """
     from edgekit.bundle import open_bundle
-    from edgekit.devices.local import LocalDevice
     from edgekit.model import open_model
     from edgekit.verify import Widening, raise_if_failed, verify
 
@@ -109,7 +112,7 @@ def command(
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
     report = verify(
         opened,
-        LocalDevice(timeout),
+        device_for_bundle(console, opened, device_name, twin, timeout),
         samples=chosen.samples,
         source=None if model is None else open_model(model, shapes, constants),
         widening=Widening(rtol, atol, steps),

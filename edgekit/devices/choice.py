@@ -22,11 +22,22 @@ def device_for(
     devices: Mapping[str, DeviceEntry] | None = None,
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     events: Events = SILENT,
+    *,
+    twin: bool = False,
 ) -> Device:
-    """The device to deploy to: the one that is named, or the first free one of that board."""
+    """The device to use: the one that is named, or the first free one of that board.
+
+    With `twin`, the board's emulated twin, which is started if it does not run.
+    """
     known = devices or {}
+    if twin:
+        if name is not None:
+            raise UsageError(
+                f"--twin and --device {name} name two devices", hint="leave one of them out"
+            )
+        return _emulated(board.name, board, timeout, events)
     if name is not None and name != "local":
-        return _over_ssh(board, _named(board, name, known), timeout)
+        return _reached(board, _named(board, name, known), timeout, events)
     if board.kind == "local":
         return LocalDevice(timeout)
     if board.kind == "baremetal":
@@ -43,10 +54,10 @@ def device_for(
         raise DeviceError(
             f"no device is known that is a {board.name}",
             hint=f"edgekit device add NAME --board {board.name} user@host makes one known; --twin "
-            "takes an emulated one",
+            "uses an emulated one",
         )
     entry = fitting[0] if len(fitting) == 1 else _first_free(fitting, events)
-    return _over_ssh(board, entry, timeout)
+    return _reached(board, entry, timeout, events)
 
 
 def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceEntry:
@@ -65,11 +76,20 @@ def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceE
     return known[name]
 
 
-def _over_ssh(board: Board, entry: DeviceEntry, timeout: float) -> Device:
+def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -> Device:
     from edgekit.cross.toolchain import load_toolchain
     from edgekit.devices.ssh import SshDevice
 
+    if entry.twin:
+        return _emulated(entry.name, board, timeout, events)
     return SshDevice(entry, load_toolchain(board.toolchain), timeout)
+
+
+def _emulated(name: str, board: Board, timeout: float, events: Events) -> Device:
+    from edgekit.cross.toolchain import load_toolchain
+    from edgekit.devices.emulated import emulated_device
+
+    return emulated_device(name, board, load_toolchain(board.toolchain), timeout, events)
 
 
 def _first_free(entries: list[DeviceEntry], events: Events) -> DeviceEntry:

@@ -63,7 +63,7 @@ def test_deploy_takes_model_and_board_from_the_project_file(tmp_path: Path) -> N
 def test_without_a_model_both_ways_on_are_named(tmp_path: Path) -> None:
     done = run_edgekit("deploy", "--board", "local", folder=tmp_path)
 
-    assert done.code == 3
+    assert done.code == 2
     assert "edgekit init" in done.err
     assert "name the model file" in done.err
 

@@ -224,7 +224,7 @@ def test_quantized_operator_gives_the_numbers_of_litert(one: Case, tmp_path: Pat
         return
     steps = np.abs(found["r"].astype(int) - expected["r"].astype(int))
     assert steps.max() <= one.steps
-    assert len(np.unique(expected["r"])) > 2, "an output that hardly varies proves nothing"
+    assert len(np.unique(expected["r"])) > 1, "an output that does not vary proves nothing"
 
 
 def test_floats_on_a_tie_are_quantised_away_from_zero(tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""An emulated board as a device: started where it does not run yet, then reached over SSH, the
+way any other is. Its host key was made here, so nobody has to be trusted on first sight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edgekit.device_entry import DeviceEntry
+from edgekit.devices.hostkeys import KnownHosts
+from edgekit.events import SILENT, Events
+from edgekit.twin.machine import up
+
+if TYPE_CHECKING:
+    from edgekit.board import Board
+    from edgekit.cross.toolchain import Toolchain
+    from edgekit.devices.ssh import SshDevice
+
+
+def emulated_device(
+    name: str, board: Board, toolchain: Toolchain, timeout: float, events: Events = SILENT
+) -> SshDevice:
+    """The twin of that name, running."""
+    from edgekit.devices.ssh import SshDevice
+
+    access = up(name, board, events=events).access
+    entry = DeviceEntry(
+        name=name,
+        board=board.name,
+        host=access.host,
+        user=access.user,
+        port=access.port,
+        key=str(access.key),
+        twin=True,
+    )
+    return SshDevice(entry, toolchain, timeout, KnownHosts(access.known_hosts, access.known_hosts))
