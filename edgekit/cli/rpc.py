@@ -117,6 +117,8 @@ def serve_command(
     """
     from edgekit.board import load_board
     from edgekit.cross.toolchain import load_toolchain
+    from edgekit.devices.emulated import emulated_device
+    from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
     from edgekit.devices.ssh import SshDevice
     from edgekit.project import find_project
@@ -131,12 +133,14 @@ def serve_command(
     tracker = None
     if not direct:
         tracker = find_tracker(parse_tracker(tracker_text) if tracker_text else None)
-    plan = ServePlan(
-        SshDevice(entry, load_toolchain(board.toolchain)),
-        key or board.name,
-        tracker,
-        port or 0,
-    )
+    toolchain = load_toolchain(board.toolchain)
+    if entry.twin:
+        device = emulated_device(
+            entry.name, board, toolchain, DEFAULT_TIMEOUT_SECONDS, console.events
+        )
+    else:
+        device = SshDevice(entry, toolchain)
+    plan = ServePlan(device, key or board.name, tracker, port or 0)
     reported = False
 
     def started(serving: Serving) -> None:
