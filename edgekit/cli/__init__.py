@@ -31,6 +31,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("boards", "edgekit.cli.boards", "List, show, make or check board profiles."),
     Entry("toolchains", "edgekit.cli.toolchains", "List, show, make or check toolchain profiles."),
     Entry("device", "edgekit.cli.device", "Make devices known, look at them, tidy them up."),
+    Entry("rpc", "edgekit.cli.rpc", "Let devices serve TVM's RPC, with a tracker."),
     Entry("doctor", "edgekit.cli.doctor", "Show what a board needs here and how to get it."),
     Entry("twin", "edgekit.cli.twin", "Start and stop emulated boards."),
     Entry("cache", "edgekit.cli.cache", "Show and tidy what builds and twins' images take up."),

@@ -18,15 +18,22 @@ _LOOPBACK = "127.0.0.1"
 
 
 class LocalForward:
-    """A port here that leads to a port as seen from the device."""
+    """A port here that leads to a port as seen from the device.
 
-    def __init__(self, connection: Connection, destination: tuple[str, int]) -> None:
+    `port` is the one here, 0 for any. `lead_to` changes the destination: what listens over there
+    may want to be told beforehand how it is reached from here.
+    """
+
+    def __init__(self, connection: Connection, destination: tuple[str, int], port: int = 0) -> None:
         self._connection = connection
         self._destination = destination
-        self._listener = socket.create_server((_LOOPBACK, 0))
+        self._listener = socket.create_server((_LOOPBACK, port))
         self._clients: set[socket.socket] = set()
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def lead_to(self, port: int) -> None:
+        self._destination = (self._destination[0], port)
 
     def close(self) -> None:
         for open_socket in (self._listener, *self._clients):

@@ -53,6 +53,10 @@ def fingerprint_of(key: PKey) -> str:
     return fingerprint
 
 
+class UntrustedHostKey(DeviceError):
+    """The host shows a key that is not to be trusted. Trying again does not help."""
+
+
 class KnownHosts:
     """The host keys that are trusted."""
 
@@ -73,7 +77,7 @@ class KnownHosts:
     ) -> None:
         """Return where `key` is to be trusted for `host`; DeviceError where it is not."""
         if any(key.asbytes() == one.asbytes() for one in self._revoked(host)):
-            raise DeviceError(
+            raise UntrustedHostKey(
                 f"the host key of {host} is revoked: {fingerprint_of(key)}",
                 hint=f"{self._users} says so; give the device a new key",
             )
@@ -91,7 +95,7 @@ class KnownHosts:
         elif ask is None:
             raise _unknown(met)
         elif not ask(met):
-            raise DeviceError(
+            raise UntrustedHostKey(
                 f"the host key of {host} was not accepted",
                 hint="compare it with what the device itself prints: "
                 "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
@@ -127,10 +131,10 @@ class KnownHosts:
                 write_atomically(self.own, "".join(kept))
                 return True
 
-    def _changed(self, host: str, key: PKey, known: tuple[PKey, ...]) -> DeviceError:
+    def _changed(self, host: str, key: PKey, known: tuple[PKey, ...]) -> UntrustedHostKey:
         own = bool(_read(self.own).lookup(host))
         file = self.own if own else self._users
-        return DeviceError(
+        return UntrustedHostKey(
             f"the host key of {host} is not the one that is known: it is {fingerprint_of(key)}, "
             f"and {', '.join(fingerprint_of(one) for one in known)} is known",
             hint="somebody may be in between; if the device was set up anew, remove its line from "
@@ -138,8 +142,8 @@ class KnownHosts:
         )
 
 
-def _unknown(met: NewHostKey) -> DeviceError:
-    return DeviceError(
+def _unknown(met: NewHostKey) -> UntrustedHostKey:
+    return UntrustedHostKey(
         f"the host key of {met.host} is not known: {met.kind} {met.fingerprint}",
         hint="compare it with what the device itself prints (ssh-keygen -lf "
         "/etc/ssh/ssh_host_ed25519_key.pub), then say --fingerprint to `edgekit device add` or "
@@ -147,8 +151,8 @@ def _unknown(met: NewHostKey) -> DeviceError:
     )
 
 
-def _other_fingerprint(host: str, key: PKey, expected: str) -> DeviceError:
-    return DeviceError(
+def _other_fingerprint(host: str, key: PKey, expected: str) -> UntrustedHostKey:
+    return UntrustedHostKey(
         f"the host key of {host} is {fingerprint_of(key)} ({key.get_name()}), "
         f"and {expected} was expected",
         hint="somebody may be in between, or the fingerprint is that of another key of the device",

@@ -101,12 +101,12 @@ class SshDevice:
 
     def info(self, *, events: Events = SILENT) -> AgentInfo:
         """What the agent on the device says of the device."""
-        with self._opened(events) as session:
+        with self.opened(events) as session:
             return session.info()
 
     @contextmanager
-    def _prepared(self, bundle: Bundle, events: Events) -> Iterator[_Session]:
-        with self._opened(events, bundle) as session:
+    def _prepared(self, bundle: Bundle, events: Events) -> Iterator[SshSession]:
+        with self.opened(events, bundle) as session:
             item = Item(bundle.library, LIBRARY, *_library_identity(bundle))
             folder = f"models/{bundle.digest}"
             if not session.store.has(folder, [item]):
@@ -121,7 +121,8 @@ class SshDevice:
             yield session
 
     @contextmanager
-    def _opened(self, events: Events, bundle: Bundle | None = None) -> Iterator[_Session]:
+    def opened(self, events: Events, bundle: Bundle | None = None) -> Iterator[SshSession]:
+        """The device, connected, ours, and with the agent in place, for the time of the block."""
         from edgekit.agent.build import build_agent
 
         with connect(self.entry, known_hosts=self.known_hosts) as connection:
@@ -148,7 +149,7 @@ class SshDevice:
                     )
                     store.push(items, folder, events=events, what="the agent")
                 program = store.path(folder, "edgekit-agent")
-                yield _Session(connection, facts, store, agent, program, leased.scratch, self)
+                yield SshSession(connection, facts, store, agent, program, leased.scratch, self)
 
     def _check_board(self, facts: DeviceFacts) -> None:
         arch = self.toolchain.triple.partition("-")[0]
@@ -161,7 +162,7 @@ class SshDevice:
 
 
 @dataclass
-class _Session:
+class SshSession:
     """A device that is ours, with the agent in place."""
 
     connection: Connection

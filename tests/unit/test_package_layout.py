@@ -31,6 +31,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("twins", "twin twin.*"),
     ("agent", "agent agent.*"),
     ("devices", "devices devices.*"),
+    ("rpc", "rpc rpc.*"),
     ("passes", "passes passes.*"),
     ("importers", "frontends frontends.* oracle"),
     (
@@ -46,7 +47,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
 AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "progress console",
-    "tvm": "tvm_compat frontends.* passes.* pipeline liveness macs",
+    "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* passes.* pipeline liveness macs",
     "tvm_ffi": "devices.local_worker",
     "onnx": "frontends.onnx frontends.onnx.*",
     "onnxruntime": "oracle",

@@ -57,6 +57,9 @@ std::string InFolder(const std::string& folder, const std::string& name) {
                           return Module::LoadFromFile(InFolder(folder, name));
                         }),
                         true);
+    // The protocol says no version; clients of ours ask for it before anything else.
+    Function::SetGlobal("edgekit.tvm_version",
+                        Function::FromTyped([] { return std::string(EDGEKIT_TVM_VERSION); }), true);
     Function::GetGlobalRequired("rpc.ServerLoop")(fd);
     code = 0;
   } catch (const std::exception& error) {

@@ -1,0 +1,215 @@
+"""edgekit rpc: devices for TVM's RPC clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.options import REMOTE_DEVICE, Group, json_option, pass_console
+from edgekit.console import Console
+from edgekit.errors import UsageError
+from edgekit.rpc.protocol import DEFAULT_PORT
+
+if TYPE_CHECKING:
+    from edgekit.rpc.protocol import KeyStatus
+    from edgekit.rpc.server import Serving
+    from edgekit.rpc.tracker import RunningTracker
+
+
+@dataclass(frozen=True)
+class TrackerReport:
+    host: str
+    port: int
+    pid: int
+    already_running: bool
+
+
+@dataclass(frozen=True)
+class StatusReport:
+    host: str
+    port: int
+    keys: tuple[KeyStatus, ...]
+
+
+@dataclass(frozen=True)
+class StopReport:
+    stopped: RunningTracker | None
+
+
+_PORT = click.IntRange(1, (1 << 16) - 1)
+
+_tracker_option = click.option(
+    "--tracker",
+    "tracker_text",
+    metavar="HOST:PORT",
+    help="Another tracker than the one that edgekit runs on this machine.",
+)
+
+
+@click.group("rpc", cls=Group)
+def command() -> None:
+    """Devices for TVM's RPC clients, through SSH.
+
+    \b
+    edgekit rpc tracker                 one terminal: who has which device
+    edgekit rpc serve --device kitchen  another one: a device registers
+    tvm.rpc.connect_tracker("127.0.0.1", 9190).request("rpi4")
+    """
+
+
+@command.command("tracker", short_help="Run TVM's tracker.")
+@click.option("--port", type=_PORT, help=f"Where it listens.  [default: {DEFAULT_PORT}]")
+@json_option
+@pass_console
+def tracker_command(console: Console, port: int | None) -> None:
+    """Run TVM's tracker on this machine's loopback until Ctrl-C or `edgekit rpc stop`.
+
+    Where one is running already, say where.
+    """
+    from edgekit.rpc.tracker import run_tracker, running_tracker
+
+    def report(tracker: RunningTracker, already: bool) -> None:
+        document = TrackerReport(tracker.host, tracker.port, tracker.pid, already)
+        state = "runs already" if already else "runs until Ctrl-C"
+        console.report(document, lambda: console.print(f"the tracker at {tracker.address} {state}"))
+
+    running = running_tracker()
+    if running is None:
+        run_tracker(
+            DEFAULT_PORT if port is None else port,
+            started=lambda tracker: report(tracker, False),
+            events=console.events,
+        )
+        return
+    if port not in (None, running.port):
+        raise UsageError(
+            f"a tracker is running already, at {running.address}",
+            hint="use that one, or end it first: edgekit rpc stop",
+        )
+    report(running, True)
+
+
+@command.command("serve", short_help="Let a device serve TVM's RPC.")
+@click.option(
+    "--device", "name", type=REMOTE_DEVICE, metavar="NAME", required=True, help="Which device."
+)
+@click.option("--key", metavar="KEY", help="What clients ask for.  [default: the board's name]")
+@_tracker_option
+@click.option("--direct", is_flag=True, help="No tracker: clients connect to the port here.")
+@click.option("--port", type=_PORT, help="The port here that leads to it; any free one otherwise.")
+@json_option
+@pass_console
+def serve_command(
+    console: Console,
+    name: str,
+    key: str | None,
+    tracker_text: str | None,
+    direct: bool,
+    port: int | None,
+) -> None:
+    """Let a device serve TVM's RPC until Ctrl-C, and register it with the tracker.
+
+    Everything goes through one SSH connection. When that is lost, or the device restarts, it is
+    served again as soon as it is back.
+    """
+    from edgekit.board import load_board
+    from edgekit.cross.toolchain import load_toolchain
+    from edgekit.devices.emulated import emulated_device
+    from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.devices.registry import find_device, known_devices
+    from edgekit.devices.ssh import SshDevice
+    from edgekit.project import find_project
+    from edgekit.rpc.protocol import parse_tracker
+    from edgekit.rpc.server import ServePlan, serve_device
+    from edgekit.rpc.tracker import find_tracker
+
+    if direct and tracker_text:
+        raise UsageError("--direct is without a tracker", hint="leave one of the two out")
+    entry = find_device(name, known_devices(find_project(Path.cwd()))).entry
+    board = load_board(entry.board)
+    tracker = None
+    if not direct:
+        tracker = find_tracker(parse_tracker(tracker_text) if tracker_text else None)
+    toolchain = load_toolchain(board.toolchain)
+    if entry.twin:
+        device = emulated_device(
+            entry.name, board, toolchain, DEFAULT_TIMEOUT_SECONDS, console.events
+        )
+    else:
+        device = SshDevice(entry, toolchain)
+    plan = ServePlan(device, key or board.name, tracker, port or 0)
+    reported = False
+
+    def started(serving: Serving) -> None:
+        nonlocal reported
+        if reported:
+            console.events.warn(f"{serving.device} can be used again")
+            return
+        reported = True
+        console.report(serving, lambda: _render_serving(console, serving))
+
+    serve_device(plan, started=started, events=console.events)
+
+
+@command.command("status", short_help="Show which devices are free.")
+@_tracker_option
+@json_option
+@pass_console
+def status_command(console: Console, tracker_text: str | None) -> None:
+    """Show what is registered with the tracker, and what is free."""
+    from edgekit.rpc.protocol import TrackerClient, parse_tracker
+    from edgekit.rpc.tracker import find_tracker
+
+    address = find_tracker(parse_tracker(tracker_text) if tracker_text else None)
+    with TrackerClient(address) as client:
+        report = StatusReport(address.host, address.port, client.status())
+
+    def render() -> None:
+        console.print(f"the tracker at {address}")
+        if not report.keys:
+            console.print("no devices; edgekit rpc serve --device NAME registers one")
+            return
+        console.table(
+            ("key", "free", "busy", "waiting for one"),
+            [(status.key, status.free, status.busy, status.pending) for status in report.keys],
+            right=("free", "busy", "waiting for one"),
+        )
+
+    console.report(report, render)
+
+
+@command.command("stop", short_help="End the tracker.")
+@json_option
+@pass_console
+def stop_command(console: Console) -> None:
+    """End the tracker that runs on this machine. Devices register again with the next one."""
+    from edgekit.rpc.tracker import stop_tracker
+
+    stopped = stop_tracker()
+    console.report(
+        StopReport(stopped),
+        lambda: console.print(
+            f"the tracker at {stopped.address} has ended" if stopped else "no tracker is running"
+        ),
+    )
+
+
+def _render_serving(console: Console, serving: Serving) -> None:
+    console.heading(f"{serving.device} serves TVM's RPC until Ctrl-C")
+    if serving.tracker is not None:
+        ask = f'connect_tracker("{serving.tracker.host}", {serving.tracker.port})'
+        use = f'tvm.rpc.{ask}.request("{serving.key}")'
+    else:
+        use = f'tvm.rpc.connect("{serving.host}", {serving.port}, "{serving.key}")'
+    console.fields(
+        [
+            ("key", serving.key),
+            ("tracker", serving.tracker),
+            ("port here", serving.port),
+            ("TVM there", serving.tvm),
+            ("use it", use),
+        ]
+    )

@@ -1,0 +1,219 @@
+"""The little of a tracker's protocol that a client needs, spoken without TVM.
+
+Both sides say a magic number, then each message is its size and JSON. What a tracker answers is
+not trusted: something else may listen on its port.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from edgekit.errors import DeviceError, UsageError
+from edgekit.profiles import show
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 9190
+
+# tvm/rpc/base.py
+_MAGIC = 0x2F271
+_SUCCESS, _REQUEST, _SUMMARY = 0, 4, 6
+
+_SECONDS_TO_ANSWER = 10.0
+_LONGEST_ANSWER = 1 << 20
+
+
+@dataclass(frozen=True)
+class TrackerAddress:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class KeyStatus:
+    """The devices that are registered under one key."""
+
+    key: str
+    free: int
+    busy: int
+    pending: int
+    """Requests that wait for one of them."""
+
+    @property
+    def devices(self) -> int:
+        return self.free + self.busy
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """A device that the tracker gave to us, and what it wants to hear from us."""
+
+    host: str
+    port: int
+    match_key: str
+
+
+class TrackerGone(DeviceError):
+    """Nobody answers at the tracker's address, or somebody who is no tracker."""
+
+
+class NoneFree(DeviceError):
+    """No device was free in time."""
+
+
+def parse_tracker(text: str) -> TrackerAddress:
+    """`HOST:PORT` as a person writes it. Only this machine's: nothing of TVM's RPC asks who is
+    calling, and it runs whatever it is sent."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise UsageError(
+            f"{show(text)} is not the address of a tracker",
+            hint=f"write HOST:PORT, like {LOOPBACK}:{DEFAULT_PORT}",
+        )
+    if host not in (LOOPBACK, "localhost"):
+        raise UsageError(
+            f"the tracker {show(text)} is not on this machine's loopback",
+            hint="TVM's RPC knows no passwords; bring the tracker here through SSH: "
+            f"ssh -L {port}:{LOOPBACK}:{port} {host or 'HOST'}, then --tracker {LOOPBACK}:{port}",
+        )
+    return TrackerAddress(LOOPBACK, int(port))
+
+
+class TrackerClient:
+    """A connection to a tracker. Use as a context manager."""
+
+    def __init__(self, address: TrackerAddress) -> None:
+        self._address = address
+        try:
+            self._socket = socket.create_connection(
+                (address.host, address.port), timeout=_SECONDS_TO_ANSWER
+            )
+        except OSError as error:
+            raise self._gone("nobody listens there") from error
+        try:
+            self._send(struct.pack("<i", _MAGIC))
+            if self._receive(4) != struct.pack("<i", _MAGIC):
+                raise self._gone("what answers there is not TVM's RPC tracker")
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> TrackerClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def status(self) -> tuple[KeyStatus, ...]:
+        """Every key that has devices, or for which somebody waits."""
+        answer = self._ask([_SUMMARY])
+        try:
+            code, summary = answer
+            if code != _SUCCESS:
+                raise ValueError("refused")
+            return parse_summary(summary)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._gone("its answer makes no sense") from error
+
+    def request(self, key: str, priority: int, wait: float) -> Assigned:
+        """A device of our own; NoneFree where none was free within `wait` seconds.
+
+        A request that is given up ends with this connection: the tracker gives nothing to it.
+        """
+        self._say([_REQUEST, key, "", priority])
+        self._socket.settimeout(wait)
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except TimeoutError as error:
+            raise NoneFree(
+                f"no device with the key {key} became free within {wait:.3g} s",
+                hint="`edgekit rpc status` shows who is busy; wait longer, or serve another device",
+            ) from error
+        except OSError as error:
+            raise self._gone("it hung up") from error
+        self._socket.settimeout(_SECONDS_TO_ANSWER)
+        answer = self._hear()
+        try:
+            code, (host, port, match_key) = answer
+            if code != _SUCCESS:
+                raise ValueError("refused")
+            return Assigned(str(host), int(port), str(match_key))
+        except (ValueError, TypeError) as error:
+            raise self._gone("its answer makes no sense") from error
+
+    def _ask(self, message: object) -> Any:
+        self._say(message)
+        return self._hear()
+
+    def _say(self, message: object) -> None:
+        data = json.dumps(message).encode()
+        self._send(struct.pack("<i", len(data)) + data)
+
+    def _hear(self) -> Any:
+        (size,) = struct.unpack("<i", self._receive(4))
+        if not 0 < size <= _LONGEST_ANSWER:
+            raise self._gone("its answer makes no sense")
+        try:
+            return json.loads(self._receive(size))
+        except (ValueError, RecursionError) as error:
+            raise self._gone("its answer makes no sense") from error
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise self._gone("it hung up") from error
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                block = self._socket.recv(size - len(data))
+            except TimeoutError as error:
+                raise self._gone("it does not answer") from error
+            except OSError as error:
+                raise self._gone("it hung up") from error
+            if not block:
+                raise self._gone("it hung up")
+            data += block
+        return bytes(data)
+
+    def _gone(self, why: str) -> TrackerGone:
+        return TrackerGone(
+            f"there is no tracker at {self._address}: {why}",
+            hint="`edgekit rpc tracker` starts one",
+        )
+
+
+def parse_summary(summary: Mapping[str, Any]) -> tuple[KeyStatus, ...]:
+    """ValueError, TypeError, KeyError or AttributeError where it is not what a tracker says."""
+    registered: dict[str, int] = {}
+    for server in summary["server_info"]:
+        key = str(server["key"]).removeprefix("server:")
+        registered[key] = registered.get(key, 0) + 1
+    queues = {
+        str(key): (int(queue["free"]), int(queue["pending"]))
+        for key, queue in summary["queue_info"].items()
+    }
+    statuses = []
+    for key in sorted({*registered, *queues}):
+        # A request leaves its key behind at the tracker, devices or not.
+        free, pending = queues.get(key, (0, 0))
+        devices = registered.get(key, 0)
+        if devices or pending:
+            free = min(free, devices)
+            statuses.append(KeyStatus(key, free, devices - free, pending))
+    return tuple(statuses)

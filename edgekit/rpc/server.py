@@ -1,0 +1,205 @@
+"""A device that serves TVM's RPC: its agent, through one SSH connection, for as long as we run.
+
+    client here -> port here   -> SSH -> agent's port over there
+    agent       -> port there  -> SSH -> the tracker's port here
+
+The tracker tells clients the port here, so that TVM's stock clients need to know nothing of SSH.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from edgekit.devices.agent_messages import AgentMessages
+from edgekit.devices.crashes import signal_meaning
+from edgekit.devices.forwarding import LocalForward
+from edgekit.devices.hostkeys import UntrustedHostKey
+from edgekit.devices.remote_command import Finished, guarded
+from edgekit.errors import DeviceError, UsageError
+from edgekit.events import SILENT, Events
+from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN, show
+from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, TrackerClient
+from edgekit.rpc.versions import check_tvm_version
+
+if TYPE_CHECKING:
+    from edgekit.devices.connection import Connection
+    from edgekit.devices.ssh import SshDevice
+
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
+_SESSIONS_THAT_END_WELL = ("ended",)
+
+
+@dataclass(frozen=True)
+class ServePlan:
+    device: SshDevice
+    key: str
+    """What clients ask the tracker for."""
+    tracker: TrackerAddress | None
+    """None where clients connect directly."""
+    port: int = 0
+    """Where clients here reach the device; 0 takes any."""
+
+    def __post_init__(self) -> None:
+        # TVM takes a colon for the end of a key, and a space for the start of an option.
+        if not NAME_PATTERN.fullmatch(self.key):
+            raise UsageError(f"{show(self.key)} can't be a key", hint=f"choose {NAME_EXPECTED}")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A device that can be used from now on."""
+
+    device: str
+    key: str
+    tracker: TrackerAddress | None
+    host: str
+    port: int
+    tvm: str
+    """The version over there."""
+
+
+def serve_device(
+    plan: ServePlan, *, started: Callable[[Serving], None], events: Events = SILENT
+) -> None:
+    """Serve until interrupted; a device that is lost is tried again until it is back.
+
+    `started` is called each time that the device can be used. What goes wrong before the first
+    time is raised; after that, a host key that changed is.
+    """
+    if plan.tracker is not None:
+        with TrackerClient(plan.tracker):
+            pass  # it is there
+    server = _Server(plan, started, events)
+    wait = _FIRST_WAIT
+    while True:
+        server.is_up = False
+        try:
+            server.serve_once()
+        except UntrustedHostKey:
+            raise
+        except DeviceError as error:
+            if not server.was_up:
+                raise
+            reason = error.message
+        if server.is_up:
+            wait = _FIRST_WAIT
+        events.warn(f"{reason}; trying again in {wait:g} s")
+        time.sleep(wait)
+        wait = min(wait * 2, _LONGEST_WAIT)
+
+
+@dataclass
+class _Server:
+    plan: ServePlan
+    started: Callable[[Serving], None]
+    events: Events
+    is_up: bool = False
+    was_up: bool = False
+    _port: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._port = self.plan.port
+
+    def serve_once(self) -> None:
+        """Until the connection or the agent ends, which raises DeviceError."""
+        plan = self.plan
+        with plan.device.opened(self.events) as session:
+            connection = session.connection
+            tvm = session.info().tvm
+            check_tvm_version(tvm, plan.device.name)
+            with self._forwarded(connection) as forward:
+                serving = Serving(
+                    plan.device.name, plan.key, plan.tracker, LOOPBACK, forward.port, tvm
+                )
+                follow = _Follow(self, forward, serving)
+                words = [
+                    *(session.program, "serve", "--key", plan.key, "--end-with-parent"),
+                    *("--workspace", session.scratch),
+                ]
+                if plan.tracker is not None:
+                    # Asked for first: what the agent registers is the port here.
+                    there = connection.reverse(plan.tracker.port)
+                    words += ["--tracker", f"{LOOPBACK}:{there}"]
+                    words += ["--custom-addr", LOOPBACK, "--custom-port", str(forward.port)]
+                with connection.command(guarded(words)) as command:
+                    done = command.finish(on_line=follow.take)
+        raise self._agent_ended(done, follow.messages)
+
+    @contextmanager
+    def _forwarded(self, connection: Connection) -> Iterator[LocalForward]:
+        """A port here; the same one after the connection was lost and is back."""
+        try:
+            forward = LocalForward(connection, (LOOPBACK, 0), self._port)
+        except OSError as error:
+            raise DeviceError(
+                f"port {self._port} of this machine cannot be used for {connection.name}: "
+                f"{(error.strerror or str(error)).lower()}",
+                hint="name another one with --port, or leave --port out",
+            ) from error
+        self._port = forward.port
+        try:
+            yield forward
+        finally:
+            forward.close()
+
+    def _agent_ended(self, done: Finished, messages: AgentMessages) -> DeviceError:
+        if messages.error is not None:
+            how = messages.error
+        elif done.signal is not None:
+            how = signal_meaning(done.signal)
+        else:
+            how = f"exit code {done.status}"
+        return DeviceError(
+            f"the agent on {self.plan.device.name} ended: {how}",
+            hint="check the device: its memory, its system's log",
+            details=done.errors[-12:],
+        )
+
+
+class _Follow:
+    """What the agent says while it serves, and what that means here."""
+
+    def __init__(self, server: _Server, forward: LocalForward, serving: Serving) -> None:
+        self._server = server
+        self._forward = forward
+        self._serving = serving
+        self.messages = AgentMessages()
+        self._without_tracker = False
+
+    def take(self, line: str) -> None:
+        message = self.messages.take(line)
+        if message is not None:
+            self._state(message)
+
+    def _state(self, message: Mapping[str, object]) -> None:
+        state, port = message.get("state"), message.get("port")
+        name, events = self._serving.device, self._server.events
+        reason = str(message.get("reason", ""))[:200]
+        if state == "listening" and isinstance(port, int) and 0 < port < 1 << 16:
+            self._forward.lead_to(port)
+            if self._serving.tracker is None:
+                self._up()
+        elif state == "registered":
+            self._up()
+        elif state == "no tracker":
+            tell = events.note if self._without_tracker else events.warn
+            tell(f"{name} does not reach the tracker and keeps trying: {reason}")
+            self._without_tracker = True
+        elif state == "in use":
+            events.note(f"{name} is in use")
+        elif state == "free":
+            ending = str(message.get("session", ""))[:80]
+            tell = events.note if ending in _SESSIONS_THAT_END_WELL else events.warn
+            tell(f"{name} is free again; its session: {ending}")
+        elif state == "refused":
+            events.note(f"{name} refused a client: {reason}")
+
+    def _up(self) -> None:
+        self._without_tracker = False
+        self._server.is_up = True
+        self._server.was_up = True
+        self._server.started(self._serving)

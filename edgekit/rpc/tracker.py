@@ -1,0 +1,230 @@
+"""The tracker of this machine: one for each user, watched over, on loopback only.
+
+Whoever runs it holds a lock and keeps the listening socket. The tracker itself is a child: when it
+dies, the next one takes over the same socket, and devices register again by themselves.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from edgekit.errors import DeviceError, MissingToolError, UsageError
+from edgekit.events import SILENT, Events
+from edgekit.files import storage_errors, try_lock, write_atomically
+from edgekit.interrupts import interrupts_deferred
+from edgekit.paths import data_dir
+from edgekit.rpc.protocol import DEFAULT_PORT, LOOPBACK, TrackerAddress, TrackerGone
+from edgekit.rpc.tracker_worker import READY
+
+_SECONDS_TO_START = 120.0
+_SECONDS_TO_STOP = 10.0
+_SECONDS_BETWEEN_STARTS = 1.0
+_SECONDS_TO_LOCK = 2.0
+_KEPT_LINES = 12
+
+
+@dataclass(frozen=True)
+class RunningTracker:
+    host: str
+    port: int
+    pid: int
+    """Of the process that watches over it."""
+
+    @property
+    def address(self) -> TrackerAddress:
+        return TrackerAddress(self.host, self.port)
+
+
+def running_tracker() -> RunningTracker | None:
+    """The tracker that this user runs on this machine."""
+    with storage_errors("look for a tracker", _folder()):
+        if not _lock_file().exists():
+            return None
+        lock = try_lock(_lock_file())
+        if lock is not None:
+            os.close(lock)
+            return None  # a lock dies with its holder, whatever stands in the file
+        try:
+            said = json.loads(_state_file().read_text(encoding="utf-8"))
+            return RunningTracker(str(said["host"]), int(said["port"]), int(said["pid"]))
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return None  # about to start, or to end
+
+
+def find_tracker(address: TrackerAddress | None = None) -> TrackerAddress:
+    """The one that is named, or the one that runs here; TrackerGone where none does."""
+    if address is not None:
+        return address
+    running = running_tracker()
+    if running is None:
+        raise TrackerGone(
+            "no tracker is running on this machine", hint="`edgekit rpc tracker` starts one"
+        )
+    return running.address
+
+
+def run_tracker(
+    port: int = DEFAULT_PORT,
+    *,
+    started: Callable[[RunningTracker], None],
+    events: Events = SILENT,
+) -> None:
+    """Run a tracker until interrupted. `started` is called once it serves."""
+    if importlib.util.find_spec("tornado") is None:
+        raise MissingToolError(
+            "TVM's tracker needs tornado, which is not installed", hint="pip install tornado"
+        )
+    with _only_one(), _listening(port) as listener, _state(listener) as state:
+        with events.stage("start the tracker"):
+            child = _start(listener)
+        try:
+            started(state)
+            while True:
+                child.wait()
+                events.warn(f"the tracker ended ({_ending(child)}) and is started again")
+                time.sleep(_SECONDS_BETWEEN_STARTS)
+                child = _start(listener)
+        finally:
+            _end(child)
+
+
+def stop_tracker() -> RunningTracker | None:
+    """End the tracker that runs here and wait for its end; None where none runs."""
+    running = running_tracker()
+    if running is None:
+        return None
+    os.kill(running.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _SECONDS_TO_STOP
+    while running_tracker() == running:
+        if time.monotonic() > deadline:
+            raise DeviceError(
+                f"the tracker (process {running.pid}) does not end",
+                hint=f"kill -9 {running.pid} ends it, and what belongs to it",
+            )
+        time.sleep(0.05)
+    return running
+
+
+@contextmanager
+def _only_one() -> Iterator[None]:
+    with storage_errors("remember the tracker", _folder()):
+        _folder().mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + _SECONDS_TO_LOCK
+        while (lock := try_lock(_lock_file())) is None and time.monotonic() < deadline:
+            time.sleep(0.05)  # whoever looks for a tracker holds it for a moment
+    if lock is None:
+        raise UsageError(
+            "a tracker is being started or stopped on this machine",
+            hint="`edgekit rpc status` finds it in a moment",
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _listening(port: int) -> Iterator[socket.socket]:
+    try:
+        listener = socket.create_server((LOOPBACK, port), backlog=64)
+    except OSError as error:
+        reasons = {errno.EADDRINUSE: "is taken", errno.EACCES: "is for root only"}
+        raise DeviceError(
+            f"port {port} {reasons.get(error.errno or 0, f'cannot be used: {error.strerror}')}",
+            hint="choose another one: edgekit rpc tracker --port PORT",
+        ) from error
+    with closing(listener):
+        yield listener
+
+
+@contextmanager
+def _state(listener: socket.socket) -> Iterator[RunningTracker]:
+    state = RunningTracker(LOOPBACK, listener.getsockname()[1], os.getpid())
+    with storage_errors("remember the tracker", _state_file()):
+        write_atomically(_state_file(), json.dumps(asdict(state)))
+    try:
+        yield state
+    finally:
+        _state_file().unlink(missing_ok=True)
+
+
+def _start(listener: socket.socket) -> subprocess.Popen[bytes]:
+    """A child that serves on the socket."""
+    descriptor = listener.fileno()
+    with interrupts_deferred():
+        child = subprocess.Popen(
+            [sys.executable, "-m", "edgekit.rpc.tracker_worker", str(descriptor)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            pass_fds=(descriptor,),
+        )
+    try:
+        _wait_until_ready(child)
+    except BaseException:
+        _end(child)
+        raise
+    return child
+
+
+def _wait_until_ready(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdout is not None
+    said: deque[str] = deque(maxlen=_KEPT_LINES)
+    deadline = time.monotonic() + _SECONDS_TO_START
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while selector.select(max(deadline - time.monotonic(), 0)):
+            line = child.stdout.readline()
+            if line == READY:
+                return
+            if not line:
+                raise MissingToolError(
+                    f"TVM's tracker does not start: {said[-1] if said else 'it said nothing'}",
+                    hint="edgekit doctor says what this machine lacks",
+                    details=tuple(said)[:-1],
+                )
+            said.append(line.decode(errors="replace").rstrip()[:500])
+    raise DeviceError(
+        f"TVM's tracker did not start within {_SECONDS_TO_START:g} s",
+        hint="check whether this machine is overloaded",
+    )
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+    for stream in (child.stdin, child.stdout):
+        assert stream is not None
+        stream.close()
+
+
+def _ending(child: subprocess.Popen[bytes]) -> str:
+    code = child.returncode
+    return signal.strsignal(-code) or f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _folder() -> Path:
+    return data_dir() / "rpc"
+
+
+def _state_file() -> Path:
+    return _folder() / "tracker.json"
+
+
+def _lock_file() -> Path:
+    return _folder() / "tracker.lock"

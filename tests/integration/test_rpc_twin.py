@@ -1,0 +1,161 @@
+"""RPC with an emulated Raspberry Pi 4: another architecture, another kernel, a network between."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from support.building import request_for, write_model
+from support.rpc_lab import Process, environment_in, eventually, free_devices
+from support.ssh_server import free_port
+from support.twins import edgekit_command, twins_in
+
+from edgekit.board import load_board
+from edgekit.build import build
+from edgekit.rpc.protocol import TrackerAddress
+from edgekit.rpc.session import SessionLost, open_session
+from edgekit.twin.access import Access
+from edgekit.twin.machine import pause, resume, status, up
+from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)),
+        reason="QEMU or the tools that build its image are not installed",
+    ),
+]
+
+KEY = "rpi4"
+TWIN = "served"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A twin that serves, as a device that the user added."""
+
+    tracker: TrackerAddress
+    server: Process
+    model: Path
+    library: Path
+
+    def is_free(self) -> bool:
+        return free_devices(self.tracker, KEY) == 1
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("rpc")
+    with twins_in(folder / "cache"):
+        environment = environment_in(folder)
+        access = up(TWIN, load_board("rpi4")).access
+        model = write_model(folder / "model.onnx")
+        bundle = build(request_for(model, "rpi4"), folder / "bundle", use_cache=False).bundle
+        _add_device(access, environment)
+        port = free_port()
+        tracker = Process(
+            edgekit_command("rpc", "tracker", "--port", str(port), "--json"),
+            environment,
+            folder / "tracker.log",
+        )
+        try:
+            server = Process(
+                edgekit_command("rpc", "serve", "--device", "pi", "--json"),
+                environment,
+                folder / "serve.log",
+            )
+            try:
+                yield Served(TrackerAddress("127.0.0.1", port), server, model, bundle.library)
+            finally:
+                server.end()
+        finally:
+            tracker.end()
+
+
+def _add_device(access: Access, environment: dict[str, str]) -> None:
+    key = base64.b64decode(access.host_key.split()[1])
+    digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
+    subprocess.run(
+        edgekit_command(
+            *("device", "add", "pi", f"{access.user}@{access.host}:{access.port}"),
+            *(
+                "--board",
+                "rpi4",
+                "--key",
+                str(access.key),
+                "--fingerprint",
+                f"SHA256:{digest}",
+            ),
+        ),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
+
+
+def assert_right_numbers(served: Served) -> None:
+    from edgekit.tvm_compat import load_tvm
+
+    tvm = load_tvm()
+    from tvm import relax
+
+    image = np.random.default_rng(3).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    with open_session(KEY, 120, tracker=served.tracker, wait=120) as session:
+        session.upload(str(served.library))
+        vm = relax.VirtualMachine(session.load_module(served.library.name), session.cpu(0))
+        answer = vm["main"](tvm.runtime.tensor(image, session.cpu(0)))
+        output = (answer if hasattr(answer, "numpy") else answer[0]).numpy()
+    oracle = onnxruntime.InferenceSession(served.model, providers=["CPUExecutionProvider"])
+    (expected,) = oracle.run(None, {"image": image})
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
+    eventually(served.is_free)
+
+
+def test_an_emulated_board_serves_and_its_numbers_are_onnxruntimes(served: Served) -> None:
+    eventually(served.is_free)
+
+    assert_right_numbers(served)
+
+
+def test_a_board_that_stops_in_a_session_is_told_within_seconds_and_comes_back(
+    served: Served,
+) -> None:
+    with (
+        pytest.raises(SessionLost),
+        open_session(KEY, 300, tracker=served.tracker, wait=120) as session,
+    ):
+        pause(TWIN)
+        session.upload(str(served.library))
+    assert "pi stopped answering" in served.server.errors()
+
+    resume(TWIN)
+
+    eventually(served.is_free)
+    assert_right_numbers(served)
+
+
+def test_a_board_that_loses_its_power_in_a_session_serves_again_after_its_start(
+    served: Served,
+) -> None:
+    with (
+        pytest.raises(SessionLost),
+        open_session(KEY, 300, tracker=served.tracker, wait=120) as session,
+    ):
+        pid = status(TWIN).pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        session.upload(str(served.library))
+
+    up(TWIN, load_board("rpi4"))
+
+    eventually(served.is_free)
+    assert_right_numbers(served)
