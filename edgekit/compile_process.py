@@ -7,18 +7,13 @@ process to kill.
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 import subprocess
-import sys
-import threading
-from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import edgekit.errors
 from edgekit.compilation import Compilation, CompileJob, Failure, ImportedModel
@@ -27,9 +22,9 @@ from edgekit.cross.tools import disk_full, disk_full_error
 from edgekit.errors import BuildError, EdgekitError
 from edgekit.events import Event, Events
 from edgekit.interrupts import interrupts_deferred
+from edgekit.python_child import LastLines, start_module
 
 _KEPT_LINES = 20
-_LONGEST_LINE = 4096
 _SECONDS_TO_DIE = 10
 
 
@@ -46,11 +41,7 @@ class CompilationApart:
         self._job = job
         self._events = events
         self._messages = process.stdout
-        self._said: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._listener = threading.Thread(
-            target=_keep_lines, args=(process.stderr, self._said), daemon=True
-        )
-        self._listener.start()
+        self._said = LastLines(process.stderr, _KEPT_LINES)
 
     @property
     def pid(self) -> int:
@@ -80,7 +71,7 @@ class CompilationApart:
         """Kill the process, whatever it is doing, and wait until it is gone."""
         self._process.kill()
         self._process.wait()
-        self._listener.join(timeout=_SECONDS_TO_DIE)
+        self._said.wait(_SECONDS_TO_DIE)
         self._messages.close()
 
     def _next(self) -> Any:
@@ -98,8 +89,8 @@ class CompilationApart:
 
     def _died(self) -> EdgekitError:
         code = self._process.wait()
-        self._listener.join(timeout=_SECONDS_TO_DIE)
-        lines = [line for line in self._said if line.strip()]
+        self._said.wait(_SECONDS_TO_DIE)
+        lines = list(self._said)
         if disk_full("\n".join(lines)):
             return disk_full_error("compile", self._job.scratch)
         how = f"ended with status {code}" if code >= 0 else f"was killed by {_name_of(-code)}"
@@ -123,29 +114,10 @@ def compiling_apart(job: CompileJob, events: Events) -> Iterator[Compilation]:
     )
     with ExitStack() as ending:
         with interrupts_deferred():
-            compilation = CompilationApart(_start_worker(), job, events)
+            compilation = CompilationApart(start_module(["edgekit.compile_worker"]), job, events)
             ending.callback(compilation.end)
         compilation.start()
         yield compilation
-
-
-def _start_worker() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "edgekit.compile_worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd="/",  # -m puts the working directory on the path: not one that a user happens to be in
-        env={**os.environ, "PYTHONPATH": _python_path()},
-        start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
-    )
-
-
-def _python_path() -> str:
-    """Where the child finds this very edgekit, even when it runs from a checkout."""
-    ours = str(Path(__file__).resolve().parent.parent)
-    inherited = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([ours, inherited] if inherited else [ours])
 
 
 def _error_of(failure: Failure) -> EdgekitError:
@@ -161,9 +133,3 @@ def _error_of(failure: Failure) -> EdgekitError:
 def _name_of(number: int) -> str:
     known = number in signal.valid_signals()
     return signal.Signals(number).name if known else f"signal {number}"
-
-
-def _keep_lines(stream: IO[bytes], lines: deque[str]) -> None:
-    with stream:
-        while line := stream.readline(_LONGEST_LINE):
-            lines.append(line.decode(errors="replace").rstrip())

@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import IO
 
 from edgekit.arrays import Array
 from edgekit.devices.crashes import signal_hint, signal_meaning
 from edgekit.devices.frames import Frame, encode_frame, read_frame
 from edgekit.errors import DeviceError
 from edgekit.interrupts import interrupts_deferred
+from edgekit.python_child import LastLines, start_module
 
 _KEPT_STDERR_LINES = 200
 _SHOWN_STDERR_LINES = 12
-_LONGEST_STDERR_LINE = 4096
 _SECONDS_TO_DIE = 10
 
 
@@ -39,11 +34,7 @@ class WorkerProcess:
         self._requests = process.stdin.fileno()
         self._responses = process.stdout.fileno()
         os.set_blocking(self._requests, False)
-        self._stderr: deque[str] = deque(maxlen=_KEPT_STDERR_LINES)
-        self._stderr_reader = threading.Thread(
-            target=_keep_lines, args=(process.stderr, self._stderr), daemon=True
-        )
-        self._stderr_reader.start()
+        self._stderr = LastLines(process.stderr, _KEPT_STDERR_LINES)
 
     def ask(
         self, doing: str, message: Mapping[str, object], arrays: Sequence[Array] = ()
@@ -68,7 +59,7 @@ class WorkerProcess:
         """Kill the child, whatever it is doing, and wait until it is gone."""
         self._process.kill()
         self._process.wait()
-        self._stderr_reader.join(timeout=_SECONDS_TO_DIE)
+        self._stderr.wait(_SECONDS_TO_DIE)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
@@ -123,7 +114,7 @@ class WorkerProcess:
                 hint="the model may have closed file descriptors that are not its own",
                 details=self._last_words(),
             )
-        self._stderr_reader.join(timeout=_SECONDS_TO_DIE)
+        self._stderr.wait(_SECONDS_TO_DIE)
         if code >= 0:
             return DeviceError(
                 f"the model ended its process on {self._place} with exit code {code} while {doing}",
@@ -137,7 +128,7 @@ class WorkerProcess:
         )
 
     def _last_words(self) -> tuple[str, ...]:
-        told = [line for line in self._stderr if line.strip() and not _is_python_frame(line)]
+        told = [line for line in self._stderr if not _is_python_frame(line)]
         return tuple(told[-_SHOWN_STDERR_LINES:])
 
 
@@ -148,34 +139,10 @@ def started_worker(
     """Run `python -m ARGUMENTS` until the block ends, however it ends, Ctrl-C included."""
     with ExitStack() as ending:
         with interrupts_deferred():
-            process = subprocess.Popen(
-                [sys.executable, "-m", *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                cwd="/",  # -m puts this on the path: not a folder that a user happens to be in
-                env={**os.environ, **environment, **_where_edgekit_is()},
-                start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
-            )
+            process = start_module(arguments, environment)
             worker = WorkerProcess(process, place, timeout)
             ending.callback(worker.end)
         yield worker
-
-
-def _where_edgekit_is() -> dict[str, str]:
-    """For the child to find this very edgekit, even when it runs from a checkout."""
-    ours = Path(__file__).resolve().parents[2]
-    if ours.name in ("site-packages", "dist-packages"):
-        return {}
-    inherited = os.environ.get("PYTHONPATH")
-    return {"PYTHONPATH": os.pathsep.join([str(ours), inherited] if inherited else [str(ours)])}
-
-
-def _keep_lines(stream: IO[bytes], lines: deque[str]) -> None:
-    with stream:
-        while line := stream.readline(_LONGEST_STDERR_LINE):
-            lines.append(line.decode(errors="replace").rstrip())
 
 
 def _is_python_frame(line: str) -> bool:

@@ -19,7 +19,7 @@ MODULES = modules()
 
 ROOMS: tuple[tuple[str, str], ...] = (
     ("words", "errors events version tensors sizes wording json_text interrupts"),
-    ("ground", "arrays files paths toml_source cache metrics tvm_compat"),
+    ("ground", "arrays files paths toml_source cache metrics tvm_compat python_child"),
     (
         "profiles",
         "instruction_sets cpu profiles new_profile board cross cross.toolchain cross.tools",
