@@ -18,7 +18,10 @@ from edgekit.wording import size
 
 ARCHITECTURE = "arm64"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_DEFAULT_MIRROR = "http://ftp.debian.org/debian"
+_DEBIANS_OWN = {
+    "debian": "http://ftp.debian.org/debian",
+    "debian-security": "http://security.debian.org/debian-security",
+}
 _LISTS_SECONDS = 300
 _DOWNLOAD_SECONDS = 1800
 _URI = re.compile(r"'[^']+' (\S+) ([0-9]+)(?: .*)?")
@@ -57,20 +60,25 @@ def suites(release: str) -> tuple[str, str, str]:
 
 
 def host_sources(targets: str, release: str) -> tuple[Source, ...]:
-    """The host's own mirrors of this release, out of `apt-get indextargets`; Debian's where the
-    host has none (another release, Ubuntu)."""
+    """The host's own mirrors, out of `apt-get indextargets`: of this release, or else those that it
+    has its own release from; Debian's where it has none (Ubuntu)."""
     wanted = suites(release)
     found = []
+    mirrors = dict(_DEBIANS_OWN)
     for line in targets.splitlines():
         suite, _, rest = line.partition("|")
         component, _, uri = rest.partition("|")
         kind = PurePosixPath(uri).name
-        if suite in wanted and component == "main" and kind in ("debian", "debian-security"):
+        if component != "main" or kind not in mirrors:
+            continue
+        if suite in wanted:
             found.append(Source(uri, suite))
+        # Other people's repositories have no such suites.
+        if suite.endswith("-security" if kind == "debian-security" else "-updates"):
+            mirrors[kind] = uri
     if not any(source.suite == release for source in found):
-        security = f"{_DEFAULT_MIRROR}-security"
         return tuple(
-            Source(security if suite.endswith("-security") else _DEFAULT_MIRROR, suite)
+            Source(mirrors["debian-security" if suite.endswith("-security") else "debian"], suite)
             for suite in wanted
         )
     return tuple(dict.fromkeys(found))

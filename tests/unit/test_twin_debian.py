@@ -34,11 +34,26 @@ def test_other_peoples_repositories_are_left_alone() -> None:
     assert host_sources(targets, "bookworm") == (Source(MIRROR, "bookworm"),)
 
 
-def test_a_host_of_another_release_gets_debians_own_servers() -> None:
-    sources = host_sources(f"bookworm|main|{MIRROR}\n", "trixie")
+def test_a_host_that_is_not_debian_gets_debians_own_servers() -> None:
+    targets = (
+        "noble|main|http://mirror.example/ubuntu\nnoble-updates|main|http://m.example/ubuntu\n"
+    )
+    sources = host_sources(targets, "trixie")
     assert [source.suite for source in sources] == ["trixie", "trixie-updates", "trixie-security"]
-    assert all(source.uri.startswith("http://ftp.debian.org/debian") for source in sources)
+    assert all(".debian.org/debian" in source.uri for source in sources)
     assert sources[2].uri.endswith("-security")
+
+
+def test_a_host_of_another_release_gets_it_from_its_own_mirrors() -> None:
+    targets = (
+        f"bookworm|main|{MIRROR}\nbookworm-updates|main|{MIRROR}\n"
+        f"bookworm-security|main|{MIRROR}-security\n"
+    )
+    assert host_sources(targets, "trixie") == (
+        Source(MIRROR, "trixie"),
+        Source(MIRROR, "trixie-updates"),
+        Source(f"{MIRROR}-security", "trixie-security"),
+    )
 
 
 @given(st.text())
