@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from edgekit.twin.debian import Package, Source, host_sources, parse_uris
 
 MIRROR = "http://mirror.example/debian/"
+SECURITY = "http://mirror.example/debian-security/"
 
 
 def test_the_hosts_own_mirrors_are_used() -> None:
@@ -47,12 +48,12 @@ def test_a_host_that_is_not_debian_gets_debians_own_servers() -> None:
 def test_a_host_of_another_release_gets_it_from_its_own_mirrors() -> None:
     targets = (
         f"bookworm|main|{MIRROR}\nbookworm-updates|main|{MIRROR}\n"
-        f"bookworm-security|main|{MIRROR}-security\n"
+        f"bookworm-security|main|{SECURITY}\n"
     )
     assert host_sources(targets, "trixie") == (
         Source(MIRROR, "trixie"),
         Source(MIRROR, "trixie-updates"),
-        Source(f"{MIRROR}-security", "trixie-security"),
+        Source(SECURITY, "trixie-security"),
     )
 
 
