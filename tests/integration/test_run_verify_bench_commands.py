@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,7 +136,8 @@ def test_nan_goes_in_when_it_is_meant(built: Built, tmp_path: Path) -> None:
     )
 
     assert done.code == 0, done.err
-    assert json.loads(done.out)["samples"][0]["outputs"][0]["nonfinite"] >= 0
+    (output,) = json.loads(done.out)["samples"][0]["outputs"]
+    assert output["nonfinite"] == math.prod(output["shape"])  # onnxruntime's are all NaN too
 
 
 def test_a_crash_is_an_error_of_the_device(built: Built, tmp_path: Path) -> None:
