@@ -148,13 +148,14 @@ def compare(model: ZooModel, request: BuildRequest, bundle: Bundle) -> tuple[Err
     outputs = [entry.spec for entry in bundle.manifest.outputs]
     samples = [inputs_for(model, specs, seed) for seed in range(SEEDS)]
     errors, agreed = [], 0
-    for sample, result in zip(samples, LocalDevice().run_all(bundle, samples), strict=True):
-        expected = oracle.run(sample)
-        errors += [_difference(spec, result.outputs[spec.name], expected) for spec in outputs]
-        if model.classes:
-            agreed += int(
-                result.outputs[model.classes].argmax() == expected[model.classes].argmax()
-            )
+    with LocalDevice().opened(bundle) as session:
+        for sample, result in zip(samples, session.run_all(samples), strict=True):
+            expected = oracle.run(sample)
+            errors += [_difference(spec, result.outputs[spec.name], expected) for spec in outputs]
+            if model.classes:
+                agreed += int(
+                    result.outputs[model.classes].argmax() == expected[model.classes].argmax()
+                )
     steps = [error.steps for error in errors if error.steps is not None]
     largest = Error(max(error.relative for error in errors), max(steps) if steps else None)
     return largest, agreed if model.classes else None

@@ -93,7 +93,8 @@ def bench(
 ) -> BenchReport:
     """Measure one inference after another on the reference input, or on the inputs given."""
     chosen = bundle.reference_inputs() if inputs is None else inputs
-    samples = device.bench(bundle, chosen, plan, events=events)
+    with device.opened(bundle, events=events) as session:
+        samples = session.bench(chosen, plan)
     report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
     return replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
 

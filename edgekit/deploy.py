@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.bench import BenchPlan, BenchSummary, bench
 from edgekit.build import BuildRequest, BuildResult, build
+from edgekit.devices.base import Installed
 from edgekit.events import SILENT, Events
 from edgekit.verify import VerifyReport, raise_if_failed, verify
 
@@ -21,6 +22,8 @@ SHORT_BENCH = BenchPlan(warmup=3, runs=10, seconds=1.0)
 @dataclass(frozen=True)
 class DeployReport:
     build: BuildResult
+    installed: Installed | None
+    """None where nothing has to be: on this machine."""
     verification: VerifyReport
     bench: BenchSummary
     """Without its samples, which are many: `edgekit bench` gives them."""
@@ -43,7 +46,8 @@ def deploy(
     built = build(
         request, out, archive=archive, dump_ir=dump_ir, use_cache=use_cache, events=events
     )
-    verification = verify(built.bundle, device, widening=widening, events=events)
-    raise_if_failed(verification)
-    measured = bench(built.bundle, device, plan, events)
-    return DeployReport(built, verification, measured.summary())
+    with device.opened(built.bundle, events=events) as session:
+        verification = verify(built.bundle, session, widening=widening, events=events)
+        raise_if_failed(verification)
+        measured = bench(built.bundle, session, plan, events)
+    return DeployReport(built, session.installed, verification, measured.summary())

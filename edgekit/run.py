@@ -18,7 +18,7 @@ from edgekit.tensors import TensorSpec
 if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.bundle import Bundle
-    from edgekit.devices.base import Device
+    from edgekit.devices.base import Device, Session
     from edgekit.samples import Sample
 
 _UNSAFE_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
@@ -87,8 +87,11 @@ def run(
         raise UsageError(f"{total} samples do not fit into one file {out}", hint="give -o a folder")
     specs = [entry.spec for entry in bundle.manifest.outputs]
     done: list[SampleRun] = []
-    with events.stage(f"run on {device.name}", total) as stage:
-        for name, outputs, seconds in _results(bundle, device, samples, events):
+    with (
+        device.opened(bundle, events=events) as session,
+        events.stage(f"run on {device.name}", total) as stage,
+    ):
+        for name, outputs, seconds in _results(bundle, session, samples):
             summaries = tuple(summarise_output(outputs[spec.name], spec, top) for spec in specs)
             files: tuple[Path, ...] = ()
             if out is not None:
@@ -103,7 +106,7 @@ def run(
 
 
 def _results(
-    bundle: Bundle, device: Device, samples: Iterable[Sample] | None, events: Events
+    bundle: Bundle, session: Session, samples: Iterable[Sample] | None
 ) -> Iterator[tuple[str, Mapping[str, Array], float]]:
     names: list[str] = []
 
@@ -116,7 +119,7 @@ def _results(
             names.append(sample.name)
             yield sample.inputs
 
-    with contextlib.closing(device.run_all(bundle, inputs(), events=events)) as results:
+    with contextlib.closing(session.run_all(inputs())) as results:
         for number, result in enumerate(results):
             yield names[number], result.outputs, result.seconds
 

@@ -25,7 +25,7 @@ from edgekit.events import SILENT, Events
 if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.bundle import Bundle
-    from edgekit.devices.base import Device
+    from edgekit.devices.base import Device, Session
     from edgekit.model import ModelSource
     from edgekit.samples import Sample
 
@@ -118,10 +118,12 @@ def verify(
     specs = [entry.spec for entry in bundle.manifest.outputs]
     tolerances = {spec.name: tolerance_for(spec, widening) for spec in specs}
     reports: list[SampleReport] = []
-    with events.stage(
-        f"compare {device.name} with {expected.oracle}", 1 if samples is None else total
-    ) as stage:
-        for sample, outputs, given, seconds in _run(bundle, device, expected, events):
+    title = f"compare {device.name} with {expected.oracle}"
+    with (
+        device.opened(bundle, events=events) as session,
+        events.stage(title, 1 if samples is None else total) as stage,
+    ):
+        for sample, outputs, given, seconds in _run(session, expected):
             compared = compare(outputs, given, specs, tolerances)
             reports.append(SampleReport(sample.name, compared.passed, seconds, compared.tensors))
             stage.advance(1, sample.name)
@@ -207,7 +209,7 @@ def _from_oracle(
 
 
 def _run(
-    bundle: Bundle, device: Device, expected: _Expected, events: Events
+    session: Session, expected: _Expected
 ) -> Iterator[tuple[Sample, Mapping[str, Array], Mapping[str, Array], float]]:
     """One sample after another, so that no more than one is in memory."""
     under_way: deque[tuple[Sample, Mapping[str, Array]]] = deque()
@@ -217,7 +219,7 @@ def _run(
             under_way.append((sample, outputs))
             yield sample.inputs
 
-    with contextlib.closing(device.run_all(bundle, inputs(), events=events)) as results:
+    with contextlib.closing(session.run_all(inputs())) as results:
         for result in results:
             sample, outputs = under_way.popleft()
             yield sample, outputs, result.outputs, result.seconds

@@ -1,11 +1,14 @@
-"""What a device is to the rest of edgekit: something that runs and measures bundles."""
+"""What a device is to the rest of edgekit: something that is opened for a bundle, and then runs and
+measures it."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
 from edgekit.metrics import HostState
 
@@ -67,27 +70,58 @@ class BenchSamples:
     """How often another process took the core away during the samples."""
 
 
-class Device(Protocol):
-    """Every call raises DeviceError when the device or the model on it fails."""
+@dataclass(frozen=True)
+class Installed:
+    """What a bundle takes up on a device, in bytes of files."""
 
+    agent: int
+    """Our program and the licences."""
+    runtime: int
+    """TVM's libraries."""
+    model: int
+    sent: int
+    """Of all that, what was not there yet and was sent when the device was opened."""
+
+    @property
+    def total(self) -> int:
+        return self.agent + self.runtime + self.model
+
+
+class Device(Protocol):
     @property
     def name(self) -> str: ...
 
-    def run(
-        self, bundle: Bundle, inputs: Mapping[str, Array], *, events: Events = SILENT
-    ) -> RunResult: ...
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> AbstractContextManager[Session]:
+        """The device with the bundle on it, ours for the time of the block; DeviceError where that
+        does not come about."""
+        ...
 
-    def run_all(
-        self, bundle: Bundle, samples: Iterable[Mapping[str, Array]], *, events: Events = SILENT
-    ) -> Generator[RunResult, None, None]:
+
+class Session(Device, Protocol):
+    """A bundle on a device, to be run and measured as often as one likes.
+
+    Opened once more it gives itself: whatever takes a device takes an open one. Every call raises
+    DeviceError when the device or the model on it fails.
+    """
+
+    @property
+    def installed(self) -> Installed | None:
+        """None where nothing has to be installed."""
+        ...
+
+    def run(self, inputs: Mapping[str, Array]) -> RunResult: ...
+
+    def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
         """Run one sample after another with the model loaded once."""
         ...
 
-    def bench(
-        self,
-        bundle: Bundle,
-        inputs: Mapping[str, Array],
-        plan: BenchPlan,
-        *,
-        events: Events = SILENT,
-    ) -> BenchSamples: ...
+    def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples: ...
+
+
+def check_same(opened: Bundle, asked: Bundle) -> None:
+    """A session is for one bundle."""
+    if opened.digest != asked.digest:
+        raise UsageError(
+            f"the device was opened for {opened.path}, and is asked to take {asked.path}",
+            hint="open it for each bundle",
+        )

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.devices.base import BenchPlan, BenchSamples, MemoryUse, RunResult
+from edgekit.devices.base import (
+    BenchPlan,
+    BenchSamples,
+    MemoryUse,
+    RunResult,
+    check_same,
+)
 from edgekit.devices.tensors import in_order, named_outputs
 from edgekit.errors import BundleError, DeviceError, MissingToolError
 from edgekit.events import SILENT, Events
@@ -34,30 +40,46 @@ class LocalDevice:
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     name: str = field(default="local", init=False)
 
-    def run(
-        self, bundle: Bundle, inputs: Mapping[str, Array], *, events: Events = SILENT
-    ) -> RunResult:
-        (result,) = self.run_all(bundle, [inputs], events=events)
+    @contextmanager
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[LocalSession]:
+        _check_machine(bundle)
+        yield LocalSession(self, bundle, events)
+
+
+@dataclass(frozen=True)
+class LocalSession:
+    """Every call is a process of its own: what it measures is not what an earlier one left."""
+
+    device: LocalDevice
+    bundle: Bundle
+    events: Events
+
+    @property
+    def name(self) -> str:
+        return self.device.name
+
+    @property
+    def installed(self) -> None:
+        return None
+
+    @contextmanager
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[LocalSession]:
+        check_same(self.bundle, bundle)
+        yield self
+
+    def run(self, inputs: Mapping[str, Array]) -> RunResult:
+        (result,) = self.run_all([inputs])
         return result
 
-    def run_all(
-        self, bundle: Bundle, samples: Iterable[Mapping[str, Array]], *, events: Events = SILENT
-    ) -> Generator[RunResult, None, None]:
-        with self._loaded(bundle, threads=None) as (worker, _):
+    def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
+        with self._loaded(threads=None) as (worker, _):
             for sample in samples:
-                arrays = in_order(bundle, sample)
+                arrays = in_order(self.bundle, sample)
                 (frame,) = worker.ask("running", {"do": "run"}, arrays)
-                outputs = named_outputs(bundle, frame.arrays)
+                outputs = named_outputs(self.bundle, frame.arrays)
                 yield RunResult(outputs, frame.message["nanoseconds"] / 1e9)
 
-    def bench(
-        self,
-        bundle: Bundle,
-        inputs: Mapping[str, Array],
-        plan: BenchPlan,
-        *,
-        events: Events = SILENT,
-    ) -> BenchSamples:
+    def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
         message = {
             "do": "bench",
             "warmup": plan.warmup,
@@ -66,11 +88,11 @@ class LocalDevice:
         }
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         with (
-            self._loaded(bundle, plan.threads) as (worker, threads),
-            events.stage(f"measure on {self.name}", total) as stage,
+            self._loaded(plan.threads) as (worker, threads),
+            self.events.stage(f"measure on {self.name}", total) as stage,
         ):
             done = 0
-            for frame in worker.ask("being measured", message, in_order(bundle, inputs)):
+            for frame in worker.ask("being measured", message, in_order(self.bundle, inputs)):
                 if "progress" not in frame.message:
                     stage.result = f"{frame.arrays[0].size} runs"
                     return _samples_of(frame, threads)
@@ -81,14 +103,13 @@ class LocalDevice:
         raise DeviceError("the measurement gave no answer", hint="report this: it is a bug")
 
     @contextmanager
-    def _loaded(self, bundle: Bundle, threads: int | None) -> Iterator[tuple[WorkerProcess, int]]:
+    def _loaded(self, threads: int | None) -> Iterator[tuple[WorkerProcess, int]]:
         from edgekit.devices.worker_process import started_worker
 
-        _check_machine(bundle)
         arguments = ["edgekit.devices.local_worker", str(os.getpid()), str(_runtime_library())]
         environment = {} if threads is None else {"TVM_NUM_THREADS": str(threads)}
-        with started_worker(arguments, environment, self.name, self.timeout) as worker:
-            load = {"do": "load", "library": str(bundle.library.resolve())}
+        with started_worker(arguments, environment, self.name, self.device.timeout) as worker:
+            load = {"do": "load", "library": str(self.bundle.library.resolve())}
             (frame,) = worker.ask("loading", load)
             yield worker, int(frame.message["threads"])
 

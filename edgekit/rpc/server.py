@@ -107,9 +107,9 @@ class _Server:
     def serve_once(self) -> None:
         """Until the connection or the agent ends, which raises DeviceError."""
         plan = self.plan
-        with plan.device.opened(self.events) as session:
-            connection = session.connection
-            tvm = session.info().tvm
+        with plan.device.with_agent(events=self.events) as agent:
+            connection = agent.connection
+            tvm = agent.info().tvm
             check_tvm_version(tvm, plan.device.name)
             with self._forwarded(connection) as forward:
                 serving = Serving(
@@ -117,8 +117,8 @@ class _Server:
                 )
                 follow = _Follow(self, forward, serving)
                 words = [
-                    *(session.program, "serve", "--key", plan.key, "--end-with-parent"),
-                    *("--workspace", session.scratch),
+                    *(agent.program, "serve", "--key", plan.key, "--end-with-parent"),
+                    *("--workspace", agent.scratch),
                 ]
                 if plan.tracker is not None:
                     # Asked for first: what the agent registers is the port here.

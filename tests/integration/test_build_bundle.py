@@ -20,6 +20,7 @@ from support.building import (
     run_edgekit,
     write_model,
 )
+from support.on_device import run_on
 
 from edgekit.build import BuildRequest, build
 from edgekit.bundle import open_bundle
@@ -81,7 +82,7 @@ def test_a_bundle_runs_and_agrees_with_the_oracle(
     request_here: BuildRequest, tmp_path: Path
 ) -> None:
     bundle = build(request_here, tmp_path / "b").bundle
-    outputs = LocalDevice().run(bundle, bundle.reference_inputs()).outputs
+    outputs = run_on(LocalDevice(), bundle).outputs
     expected = bundle.reference_outputs()
     assert list(outputs) == list(expected) == ["features"]
     np.testing.assert_allclose(outputs["features"], expected["features"], rtol=1e-5, atol=1e-6)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from edgekit.arrays import Array
 from edgekit.bundle import Bundle, open_bundle
 from edgekit.deploy import deploy
 from edgekit.devices.base import RunResult
-from edgekit.devices.local import LocalDevice
+from edgekit.devices.local import LocalDevice, LocalSession
 from edgekit.errors import VerificationError
 from edgekit.events import SILENT, Events
 
@@ -92,15 +93,19 @@ def test_an_unknown_device_is_refused_with_the_nearest(tmp_path: Path) -> None:
     assert "did you mean local?" in done.err
 
 
+class DriftingSession(LocalSession):
+    def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
+        for result in super().run_all(samples):
+            wrong = {name: array + 1 for name, array in result.outputs.items()}
+            yield RunResult(wrong, result.seconds)
+
+
 class DriftingDevice(LocalDevice):
     """A device whose numbers are off: this machine, with one added to every output."""
 
-    def run_all(
-        self, bundle: Bundle, samples: Iterable[Mapping[str, Array]], *, events: Events = SILENT
-    ) -> Generator[RunResult, None, None]:
-        for result in super().run_all(bundle, samples, events=events):
-            wrong = {name: array + 1 for name, array in result.outputs.items()}
-            yield RunResult(wrong, result.seconds)
+    @contextmanager
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[LocalSession]:
+        yield DriftingSession(self, bundle, events)
 
 
 def test_wrong_numbers_stop_a_deployment(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from support.local_bundles import (
     with_c_library,
     with_patched_kernels,
 )
+from support.on_device import bench_on, run_all_on, run_on
 
 from edgekit.bundle import Bundle
 from edgekit.devices.base import BenchPlan
@@ -39,7 +40,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 def failure(bundle: Bundle, timeout: float = 60) -> DeviceError:
     with pytest.raises(DeviceError) as caught:
-        LocalDevice(timeout).run(bundle, bundle.reference_inputs())
+        run_on(LocalDevice(timeout), bundle)
     assert caught.value.hint
     return caught.value
 
@@ -53,7 +54,7 @@ def on_loading(code: str) -> str:
 
 
 def test_a_model_gives_the_oracles_numbers(bundle: Bundle) -> None:
-    result = LocalDevice().run(bundle, bundle.reference_inputs())
+    result = run_on(LocalDevice(), bundle)
 
     expected = bundle.reference_outputs()
     assert result.outputs.keys() == expected.keys()
@@ -66,7 +67,7 @@ def test_one_loaded_model_runs_many_samples(bundle: Bundle) -> None:
     inputs = bundle.reference_inputs()
     samples = [inputs, {name: array * 0 for name, array in inputs.items()}, inputs]
 
-    first, zero, again = (r.outputs["features"] for r in LocalDevice().run_all(bundle, samples))
+    first, zero, again = (r.outputs["features"] for r in run_all_on(LocalDevice(), bundle, samples))
 
     np.testing.assert_array_equal(first, again)
     assert (first != zero).any()
@@ -82,7 +83,7 @@ def test_inputs_may_lie_anywhere_in_memory(bundle: Bundle, offset: int) -> None:
     turned = np.asfortranarray(inputs["image"])
 
     for array in (shifted, turned):
-        result = LocalDevice().run(bundle, {"image": array})
+        result = run_on(LocalDevice(), bundle, {"image": array})
         expected = bundle.reference_outputs()["features"]
         np.testing.assert_allclose(result.outputs["features"], expected, rtol=1e-4, atol=1e-5)
 
@@ -177,7 +178,7 @@ def test_a_library_that_is_none_is_a_broken_bundle(bundle: Bundle, tmp_path: Pat
     (folder / "model.so").write_text("int main;")
 
     with pytest.raises(BundleError, match="not a shared library"):
-        LocalDevice().run(resealed(bundle, folder), bundle.reference_inputs())
+        run_on(LocalDevice(), resealed(bundle, folder))
 
 
 def test_outputs_that_the_manifest_does_not_promise_are_refused(bundle: Bundle) -> None:
@@ -186,12 +187,12 @@ def test_outputs_that_the_manifest_does_not_promise_are_refused(bundle: Bundle) 
     lying = replace(bundle, manifest=replace(bundle.manifest, outputs=(replace(entry, spec=spec),)))
 
     with pytest.raises(BundleError, match="manifest promises"):
-        LocalDevice().run(lying, bundle.reference_inputs())
+        run_on(LocalDevice(), lying)
 
 
 def test_a_model_that_refuses_its_input_is_reported_with_its_words(bundle: Bundle) -> None:
     with pytest.raises(DeviceError, match="failed on local while running: "):
-        LocalDevice().run(bundle, {"image": np.zeros((1, 3, 8, 9), np.float32)})
+        run_on(LocalDevice(), bundle, {"image": np.zeros((1, 3, 8, 9), np.float32)})
 
 
 def test_a_model_without_end_is_stopped(bundle: Bundle, tmp_path: Path) -> None:
@@ -204,8 +205,8 @@ def test_a_model_without_end_is_stopped(bundle: Bundle, tmp_path: Path) -> None:
 def stuck_run(bundle: Bundle, mark: str, temporary: Path) -> subprocess.Popen[bytes]:
     program = (
         "import sys; from pathlib import Path; from edgekit.bundle import open_bundle;"
-        "from edgekit.devices.local import LocalDevice; b = open_bundle(Path(sys.argv[1]));"
-        "LocalDevice().run(b, b.reference_inputs())"
+        "from edgekit.devices.local import LocalDevice; b = open_bundle(Path(sys.argv[1]))\n"
+        "with LocalDevice().opened(b) as session: session.run(b.reference_inputs())"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(bundle.path)],
@@ -246,7 +247,7 @@ def test_the_model_ends_with_its_parent(
 def test_measuring_gives_the_samples_asked_for(bundle: Bundle) -> None:
     plan = BenchPlan(warmup=2, runs=7, seconds=0.0, threads=1)
 
-    measured = LocalDevice().bench(bundle, bundle.reference_inputs(), plan)
+    measured = bench_on(LocalDevice(), bundle, plan)
 
     assert len(measured.nanoseconds) == 7
     assert all(sample > 0 for sample in measured.nanoseconds)
@@ -258,7 +259,7 @@ def test_measuring_gives_the_samples_asked_for(bundle: Bundle) -> None:
 def test_measuring_goes_on_until_the_time_is_used_up(bundle: Bundle) -> None:
     plan = BenchPlan(warmup=0, runs=1, seconds=0.3)
 
-    measured = LocalDevice().bench(bundle, bundle.reference_inputs(), plan)
+    measured = bench_on(LocalDevice(), bundle, plan)
 
     assert len(measured.nanoseconds) > 1
     assert sum(measured.nanoseconds) <= 0.3e9 + max(measured.nanoseconds)
@@ -268,7 +269,7 @@ def test_the_display_says_no_more_than_that_it_warms_up(bundle: Bundle) -> None:
     seen: list[Event] = []
     plan = BenchPlan(warmup=400_000, runs=3, seconds=0.0)  # long enough to be told of
 
-    LocalDevice().bench(bundle, bundle.reference_inputs(), plan, events=Events(seen.append))
+    bench_on(LocalDevice(), bundle, plan, Events(seen.append))
 
     details = {event.detail for event in seen if isinstance(event, StageProgress)}
     assert "warming up" in details
@@ -278,4 +279,4 @@ def test_the_display_says_no_more_than_that_it_warms_up(bundle: Bundle) -> None:
 def test_the_number_of_threads_is_the_one_asked_for(bundle: Bundle) -> None:
     plan = BenchPlan(warmup=0, runs=1, seconds=0.0, threads=2)
 
-    assert LocalDevice().bench(bundle, bundle.reference_inputs(), plan).threads == 2
+    assert bench_on(LocalDevice(), bundle, plan).threads == 2

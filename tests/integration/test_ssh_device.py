@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from support.building import tmpfs
 from support.local_bundles import built_bundle, with_c_library, with_patched_kernels
+from support.on_device import bench_on, run_all_on, run_on
 from support.ssh_server import SshServer, ssh_server
 
 from edgekit.bundle import Bundle
@@ -51,7 +52,7 @@ def device_on(server: SshServer, timeout: float = 120) -> SshDevice:
 
 def failure(server: SshServer, bundle: Bundle, timeout: float = 60) -> DeviceError:
     with pytest.raises(DeviceError) as caught:
-        device_on(server, timeout).run(bundle, bundle.reference_inputs())
+        run_on(device_on(server, timeout), bundle)
     assert caught.value.hint
     return caught.value
 
@@ -63,7 +64,7 @@ def agents_running() -> str:
 
 
 def assert_usable(server: SshServer, bundle: Bundle) -> None:
-    result = device_on(server).run(bundle, bundle.reference_inputs())
+    result = run_on(device_on(server), bundle)
     for name, expected in bundle.reference_outputs().items():
         np.testing.assert_allclose(result.outputs[name], expected, rtol=1e-4, atol=1e-5)
     assert list((server.root / "runs").iterdir()) == [] or _swept(server)
@@ -95,7 +96,7 @@ def test_a_model_gives_the_oracles_numbers_and_is_sent_once(
             titles.append(event.title)
 
     assert_usable(server, bundle)
-    result = device_on(server).run(bundle, bundle.reference_inputs(), events=Events(listen))
+    result = run_on(device_on(server), bundle, events=Events(listen))
 
     assert result.seconds > 0
     assert not [title for title in titles if title.startswith("send")]
@@ -118,7 +119,7 @@ def test_many_samples_run_in_order_with_one_connection(server: SshServer, bundle
     inputs = bundle.reference_inputs()
     samples = [{name: array * factor for name, array in inputs.items()} for factor in range(40)]
 
-    results = [r.outputs["features"] for r in device_on(server).run_all(bundle, samples)]
+    results = [r.outputs["features"] for r in run_all_on(device_on(server), bundle, samples)]
 
     assert len(results) == 40
     local = bundle.reference_outputs()["features"]
@@ -129,7 +130,7 @@ def test_many_samples_run_in_order_with_one_connection(server: SshServer, bundle
 def test_measuring_gives_the_samples_asked_for(server: SshServer, bundle: Bundle) -> None:
     plan = BenchPlan(warmup=2, runs=7, seconds=0.0, threads=1)
 
-    measured = device_on(server).bench(bundle, bundle.reference_inputs(), plan)
+    measured = bench_on(device_on(server), bundle, plan)
 
     assert len(measured.nanoseconds) == 7
     assert all(sample > 0 for sample in measured.nanoseconds)
@@ -199,7 +200,7 @@ def in_background(
 
     def run() -> None:
         try:
-            device_on(server).run(bundle, bundle.reference_inputs())
+            run_on(device_on(server), bundle)
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             failures.append(error)
 
@@ -242,7 +243,7 @@ def test_two_runs_at_once_come_one_after_the_other(server: SshServer, bundle: Bu
 
     def run() -> None:
         try:
-            assert device_on(server).run(bundle, bundle.reference_inputs()).seconds > 0
+            assert run_on(device_on(server), bundle).seconds > 0
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             failures.append(error)
 
@@ -321,7 +322,7 @@ def test_a_glibc_that_is_too_old_and_a_missing_library_are_told(
 def test_outputs_that_do_not_fit_on_the_disk_are_told(bundle: Bundle, tmp_path: Path) -> None:
     with ssh_server(tmp_path / "ssh", mount=tmpfs("size=14m")) as small:
         small.connect().close()
-        device_on(small).run(bundle, bundle.reference_inputs())
+        run_on(device_on(small), bundle)
         with small.connect() as own:
             own.run(("dd", "if=/dev/zero", f"of={small.directory}/other", "bs=4k"))
 
@@ -330,7 +331,7 @@ def test_outputs_that_do_not_fit_on_the_disk_are_told(bundle: Bundle, tmp_path: 
         assert "no space left" in error.message or "disk is full" in error.message
         with small.connect() as own:
             own.run(("rm", f"{small.directory}/other"))
-        device_on(small).run(bundle, bundle.reference_inputs())
+        run_on(device_on(small), bundle)
 
 
 def test_tidying_up_removes_everything_or_keeps_the_latest(
@@ -339,7 +340,7 @@ def test_tidying_up_removes_everything_or_keeps_the_latest(
     other = built_bundle(tmp_path)[1]
     other = replace(other, digest="0" * 64)
     for each in (other, bundle):
-        device_on(server).run(each, each.reference_inputs())
+        run_on(device_on(server), each)
         time.sleep(1.1)
 
     kept = clean_device(server.entry(), keep=1, known_hosts=server.known_hosts)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.bundles import make_bundle
 from support.local_bundles import with_c_library
+from support.on_device import run_on
 
 from edgekit.bundle import Bundle
 from edgekit.devices.local import LocalDevice
@@ -21,7 +22,7 @@ def last_words(folder: Path, code: str) -> tuple[str, ...]:
     )
     bundle: Bundle = with_c_library(make_bundle(folder / "bundle"), folder / "bad", source)
     with pytest.raises(DeviceError, match="SIGABRT") as caught:
-        LocalDevice(60).run(bundle, bundle.reference_inputs())
+        run_on(LocalDevice(60), bundle)
     return caught.value.details
 
 

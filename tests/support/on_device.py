@@ -1,0 +1,35 @@
+"""A device opened for one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from edgekit.arrays import Array
+from edgekit.bundle import Bundle
+from edgekit.devices.base import BenchPlan, BenchSamples, Device, RunResult
+from edgekit.events import SILENT, Events
+
+
+def run_on(
+    device: Device,
+    bundle: Bundle,
+    inputs: Mapping[str, Array] | None = None,
+    events: Events = SILENT,
+) -> RunResult:
+    """On the reference input unless told otherwise."""
+    with device.opened(bundle, events=events) as session:
+        return session.run(bundle.reference_inputs() if inputs is None else inputs)
+
+
+def run_all_on(
+    device: Device, bundle: Bundle, samples: Sequence[Mapping[str, Array]]
+) -> list[RunResult]:
+    with device.opened(bundle) as session:
+        return list(session.run_all(samples))
+
+
+def bench_on(
+    device: Device, bundle: Bundle, plan: BenchPlan, events: Events = SILENT
+) -> BenchSamples:
+    with device.opened(bundle, events=events) as session:
+        return session.bench(bundle.reference_inputs(), plan)
