@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from edgekit.agent.runtime import ffi_headers
 from edgekit.cpu import Target
 from edgekit.cross.link import Objects, export_objects
+from edgekit.cross.weights import write_weights
 from edgekit.events import Events
 from edgekit.model import Model, ModelSource, import_model
 from edgekit.tensors import TensorSpec
@@ -76,10 +78,16 @@ class CompilationHere:
 
         assert self._model is not None
         compiled = compile_model(
-            self._model, self._job.target, dump_ir=self._job.dump_ir, events=self._events
+            self._model,
+            self._job.target,
+            weights_apart=True,
+            dump_ir=self._job.dump_ir,
+            events=self._events,
         )
+        scratch = self._job.scratch
         with self._events.stage("write the object files"):
-            return export_objects(compiled.executable, self._job.target.triple, self._job.scratch)
+            objects = export_objects(compiled.executable, self._job.target.triple, scratch)
+            return objects.with_sources(write_weights(compiled.weights, scratch), ffi_headers())
 
 
 @contextmanager

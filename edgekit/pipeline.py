@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.board import Target
+from edgekit.cross.weights import Weight
 from edgekit.errors import BuildError, EdgekitError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, write_atomically
@@ -121,12 +122,22 @@ class Compiled:
     executable: Any
     kernels: tuple[str, ...]
     """The fused functions, in the order they were made."""
+    weights: tuple[Weight, ...]
+    """What the executable lacks: the library that it becomes must have them."""
 
 
 def compile_model(
-    model: Model, target: Target, *, dump_ir: Path | None = None, events: Events = SILENT
+    model: Model,
+    target: Target,
+    *,
+    weights_apart: bool = False,
+    dump_ir: Path | None = None,
+    events: Events = SILENT,
 ) -> Compiled:
-    """Run every phase for `target`, then TVM's code generator."""
+    """Run every phase for `target`, then TVM's code generator.
+
+    With `weights_apart` the executable runs only once it is linked with its weights.
+    """
     tvm = load_tvm()
     tvm_target = tvm.target.Target(target.as_json())
     dump = _dumper(dump_ir)
@@ -137,6 +148,9 @@ def compile_model(
             module = _apply(phase, module, tvm_target)
             dump(phase.name, module)
             stage.advance(detail=phase.name)
+        weights: tuple[Weight, ...] = ()
+        if weights_apart:
+            module, weights = _take_weights(module)
         kernels = tuple(
             variable.name_hint
             for variable, function in module.functions_items()
@@ -147,7 +161,7 @@ def compile_model(
         )
         stage.advance(detail="code generation")
         stage.result = f"{len(kernels)} kernels"
-    return Compiled(executable, kernels)
+    return Compiled(executable, kernels, weights)
 
 
 def simplified(model: Model) -> Any:
@@ -170,6 +184,12 @@ def _apply(phase: Phase, module: Any, target: Any) -> Any:
     from tvm.ir.transform import Sequential
 
     return _guarded(f"phase {phase.name}", lambda: Sequential(phase.passes(target))(module))
+
+
+def _take_weights(module: Any) -> tuple[Any, tuple[Weight, ...]]:
+    from edgekit.passes.map_weights import map_weights
+
+    return _guarded("mapping the weights", lambda: map_weights(module))  # type: ignore[no-any-return]
 
 
 def _guarded(what: str, work: Callable[[], Any]) -> Any:

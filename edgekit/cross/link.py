@@ -58,6 +58,13 @@ class Objects:
     options: tuple[str, ...]
     """Where that source finds its headers."""
 
+    def with_sources(self, names: tuple[str, ...], headers: Path) -> Objects:
+        """These, and sources in the scratch folder that include from `headers`."""
+        if not names:
+            return self
+        options = (*self.options, "-isystem", str(headers))
+        return Objects((*self.names, *names), tuple(dict.fromkeys(options)))
+
 
 def export_objects(executable: Any, triple: str, scratch: Path) -> Objects:
     """Write what `executable` consists of into the scratch folder."""

@@ -22,7 +22,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("ground", "arrays files paths toml_source cache metrics tvm_compat python_child"),
     (
         "profiles",
-        "instruction_sets cpu profiles new_profile board cross cross.toolchain cross.tools",
+        "instruction_sets cpu profiles new_profile board cross cross.toolchain cross.tools "
+        "cross.blob cross.weights",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("model", "model"),

@@ -1,0 +1,95 @@
+"""Weights as read-only data of the library, and the function that answers with a view of one.
+
+They come from the file's own pages when they are first read, are shared by all processes that
+run the model, and the system may drop them when memory is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.cross.blob import blob_assembly
+from edgekit.files import storage_errors
+
+WEIGHT_FUNCTION = "edgekit_weight"
+"""Called with a number by TVM's virtual machine, which finds it in the library."""
+
+LEAST_BYTES = 4096
+"""What is smaller is copied at the start: quicker than to ask for it in every inference."""
+
+_ALIGNMENT = 64
+"""TVM's kernels refuse data that is aligned to less."""
+
+_SYMBOL = "edgekit_weights"
+_DATA, _ASSEMBLY, _CODE = f"{_SYMBOL}.bin", f"{_SYMBOL}.S", f"{_SYMBOL}.c"
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A tensor; the first three are DLPack's description of an element."""
+
+    type_code: int
+    bits: int
+    lanes: int
+    shape: tuple[int, ...]
+    content: bytes
+
+
+def write_weights(weights: Sequence[Weight], folder: Path) -> tuple[str, ...]:
+    """Write into `folder` what is to be linked into the library; gives the sources' names."""
+    if not weights:
+        return ()
+    with storage_errors("write the weights", folder):
+        offsets = []
+        with (folder / _DATA).open("wb") as stream:
+            for weight in weights:
+                stream.write(bytes(-stream.tell() % _ALIGNMENT))
+                offsets.append(stream.tell())
+                stream.write(weight.content)
+        (folder / _ASSEMBLY).write_text(
+            blob_assembly(_SYMBOL, _DATA, alignment=_ALIGNMENT), encoding="ascii"
+        )
+        code = "\n".join(_code(weights, offsets)) + "\n"
+        (folder / _CODE).write_text(code, encoding="ascii")
+    return _CODE, _ASSEMBLY
+
+
+def _code(weights: Sequence[Weight], offsets: Sequence[int]) -> Iterator[str]:
+    """C on the stable part of TVM's interface: the answer is a plain pointer to a description, so
+    that nothing is counted, allocated or freed."""
+    yield "#include <tvm/ffi/c_api.h>"
+    yield f'extern const unsigned char {_SYMBOL}[] __attribute__((visibility("hidden")));'
+    for number, weight in enumerate(weights):
+        extents = ", ".join(map(str, weight.shape))
+        strides = ", ".join(map(str, _strides(weight.shape)))
+        yield f"static const int64_t shape_{number}[] = {{{extents}}};"
+        yield f"static const int64_t strides_{number}[] = {{{strides}}};"
+    yield "static const DLTensor tensors[] = {"
+    for number, (weight, offset) in enumerate(zip(weights, offsets, strict=True)):
+        kind = f"{{{weight.type_code}, {weight.bits}, {weight.lanes}}}"
+        yield (
+            f"  {{(void*)({_SYMBOL} + {offset}), {{kDLCPU, 0}}, {len(weight.shape)}, {kind}, "
+            f"(int64_t*)shape_{number}, (int64_t*)strides_{number}, 0}},"
+        )
+    yield "};"
+    yield '__attribute__((visibility("default"))) int'
+    yield f"__tvm_ffi_{WEIGHT_FUNCTION}(void* self, const TVMFFIAny* args, int32_t count,"
+    yield "                           TVMFFIAny* result) {"
+    yield "  (void)self;"
+    yield "  if (count != 1 || args[0].type_index != kTVMFFIInt) return 0;"
+    yield f"  if (args[0].v_uint64 >= {len(weights)}) return 0;"
+    yield "  result->type_index = kTVMFFIDLTensorPtr;"
+    yield "  result->v_ptr = (void*)&tensors[args[0].v_int64];"
+    yield "  return 0;"
+    yield "}"
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(shape):
+        strides.insert(0, step)
+        step *= extent
+    return tuple(strides)
