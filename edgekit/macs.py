@@ -32,10 +32,10 @@ def count_macs(module: Any) -> int:
     for function in module.functions.values():
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, collect)
-    return sum(_macs_of(call) for call in calls)
+    return sum(macs_of_call(call) for call in calls)
 
 
-def _macs_of(call: Any) -> int:
+def macs_of_call(call: Any) -> int:
     name = str(getattr(call.op, "name", ""))
     if name in _CONVOLUTIONS:
         # Each output element sums over the kernel and the input channels of its group.

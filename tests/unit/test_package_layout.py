@@ -35,9 +35,10 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("rpc", "rpc rpc.*"),
     ("passes", "passes passes.*"),
     ("importers", "frontends frontends.* oracle"),
+    ("backends", "macs backends backends.*"),
     (
         "compiler",
-        "pipeline liveness macs cross.link compilation compile_*",
+        "pipeline liveness cross.link compilation compile_*",
     ),
     ("verbs", "fingerprint build request deploy bench run verify doctor summary kept"),
     ("display", "progress table console"),
@@ -48,7 +49,9 @@ ROOMS: tuple[tuple[str, str], ...] = (
 AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "progress console",
-    "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* passes.* pipeline liveness macs",
+    "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* passes.* pipeline liveness macs "
+    "backends.graph backends.match backends.matching backends.partition backends.rewrite "
+    "backends.*.rules",
     "tvm_ffi": "devices.local_worker",
     "onnx": "frontends.onnx frontends.onnx.*",
     "onnxruntime": "oracle",

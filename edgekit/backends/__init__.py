@@ -1,0 +1,1 @@
+"""Bring your own codegen: whole regions of a model go to a library that runs them better."""

@@ -1,0 +1,73 @@
+"""The regions of a partition as files that the board's compiler takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.backends.base import Backend, Options, Region
+from edgekit.backends.source import blob_symbol
+from edgekit.cross.blob import blob_assembly
+from edgekit.errors import BuildError, EdgekitError
+from edgekit.files import storage_errors
+
+
+@dataclass(frozen=True)
+class RegionFiles:
+    """One region, written down; names are relative to the folder they were written to."""
+
+    symbol: str
+    backend: str
+    source: str
+    blobs: tuple[str, ...]
+    """Assembly files, each of which embeds the bytes beside it."""
+    layers: tuple[str, ...]
+    """What a message about the region calls it."""
+
+
+def write_regions(
+    regions: Sequence[Region],
+    backends: Sequence[tuple[Backend, Options]],
+    folder: Path,
+) -> tuple[RegionFiles, ...]:
+    by_name = {backend.name: (backend, options) for backend, options in backends}
+    return tuple(_write(region, *by_name[region.backend], folder) for region in regions)
+
+
+def _write(region: Region, backend: Backend, options: Options, folder: Path) -> RegionFiles:
+    try:
+        generated = backend.generate(region, options)
+    except EdgekitError:
+        raise
+    except Exception as error:
+        raise BuildError(
+            f"the backend {backend.name} could not write the region of "
+            f"{few(layer_names(region))}: {type(error).__name__}: {error}",
+            hint="keep some of its operators in TVM with [offload] never, and report the model to "
+            "whoever wrote the backend",
+        ) from error
+    source = f"{region.symbol}.cc"
+    assemblies = []
+    with storage_errors("write a region", folder):
+        (folder / source).write_text(generated.source, encoding="utf-8")
+        for name, content in generated.blobs.items():
+            symbol = blob_symbol(region.symbol, name)
+            (folder / f"{symbol}.bin").write_bytes(content)
+            assembly = blob_assembly(symbol, f"{symbol}.bin")
+            (folder / f"{symbol}.S").write_text(assembly, encoding="ascii")
+            assemblies.append(f"{symbol}.S")
+    return RegionFiles(region.symbol, backend.name, source, tuple(assemblies), layer_names(region))
+
+
+def layer_names(region: Region) -> tuple[str, ...]:
+    """A region's steps in the words of the model file, or where it has none, of TVM."""
+    return tuple(
+        "+".join(step.nodes) if step.nodes else "+".join(step.operators) for step in region.steps
+    )
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    shown = ", ".join(names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

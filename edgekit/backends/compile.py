@@ -1,0 +1,81 @@
+"""Regions through the board's C++ compiler, and what they are linked with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.agent.runtime import ffi_headers
+from edgekit.backends.codegen import RegionFiles, few
+from edgekit.backends.registry import load_backend
+from edgekit.backends.source import INCLUDE
+from edgekit.cross.toolchain import find_cxx_compiler
+from edgekit.cross.tools import run_tool
+from edgekit.errors import BuildError
+
+if TYPE_CHECKING:
+    from edgekit.board import Board
+    from edgekit.cross.sources import BuiltLibrary
+    from edgekit.cross.toolchain import Toolchain
+    from edgekit.events import Events
+
+_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-c")
+
+
+@dataclass(frozen=True)
+class CompiledRegions:
+    names: tuple[str, ...]
+    """Object files in the scratch folder."""
+    libraries: tuple[BuiltLibrary, ...]
+
+
+def compile_regions(
+    regions: Sequence[RegionFiles],
+    board: Board,
+    toolchain: Toolchain,
+    flags: Sequence[str],
+    scratch: Path,
+    events: Events,
+) -> CompiledRegions:
+    """`flags` are what the board's compiler is always told."""
+    compiler = find_cxx_compiler(toolchain)
+    libraries: dict[str, BuiltLibrary] = {}
+    includes: dict[str, tuple[str, ...]] = {}
+    for name in dict.fromkeys(region.backend for region in regions):
+        backend = load_backend(name)
+        library = backend.library(board, toolchain, events)
+        folders = [ffi_headers(), *(library.include if library else ())]
+        own = [INCLUDE, *([backend.include] if backend.include else ())]
+        includes[name] = (
+            *(word for folder in own for word in ("-I", str(folder))),
+            *(word for folder in folders for word in ("-isystem", str(folder))),
+        )
+        if library is not None:
+            libraries[name] = library
+    objects: list[str] = []
+    with events.stage("compile the regions", total=len(regions)) as stage:
+        for region in regions:
+            for source in (region.source, *region.blobs):
+                made = f"{Path(source).stem}.o"
+                command = (
+                    *compiler.command,
+                    *flags,
+                    *(_FLAGS if source == region.source else ("-c",)),
+                    *includes[region.backend],
+                    *("-o", made, source),
+                )
+                try:
+                    run_tool(command, folder=scratch, doing="compile a region")
+                except BuildError as error:
+                    raise BuildError(
+                        f"the region of {few(region.layers)} that the backend {region.backend} "
+                        "wrote does not compile",
+                        hint="keep its operators in TVM with [offload] never, and report the model "
+                        "to whoever wrote the backend",
+                        details=error.details,
+                    ) from error
+                objects.append(made)
+            stage.advance()
+    return CompiledRegions(tuple(objects), tuple(libraries.values()))

@@ -1,0 +1,108 @@
+"""One dataflow block as a graph: who computes what, who reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from edgekit.backends.base import Tensor
+from edgekit.macs import ShapeDependsOnDataError, macs_of_call
+
+_NAME_OF_NODE = re.compile(r"(?P<node>.+)__[0-9]+")
+"""Importers name what a node computes after it, and count."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One binding."""
+
+    index: int
+    """Its place in the block."""
+    variable: Any
+    value: Any
+    operator: str
+    """`nn.conv2d`; empty for a tuple, an item of one, and a constant."""
+    model_node: str
+    """Its name in the model file; empty where it is not known."""
+    reads: tuple[int, ...]
+    """The nodes whose results it needs."""
+    macs: int
+
+
+class Graph:
+    """A block's nodes, in the order of its bindings."""
+
+    def __init__(self, block: Any, values: Mapping[Any, Any]) -> None:
+        self.values = values
+        self._index_of = {binding.var: i for i, binding in enumerate(block.bindings)}
+        self._index_of_value = {binding.value: i for i, binding in enumerate(block.bindings)}
+        self.nodes = tuple(self._node(i, binding) for i, binding in enumerate(block.bindings))
+        self.readers: tuple[set[int], ...] = tuple(set() for _ in self.nodes)
+        for node in self.nodes:
+            for producer in node.reads:
+                self.readers[producer].add(node.index)
+        self._tensors: dict[Any, Tensor] = {}
+        self._variables: dict[str, Any] = {}
+
+    def index_of(self, expression: Any) -> int | None:
+        """The node that computes it: given as its variable or as its value."""
+        if isinstance(expression, relax.Var):
+            return self._index_of.get(expression)
+        return self._index_of_value.get(expression)
+
+    def leaves_block(self, index: int) -> bool:
+        """Whether something after the block may read what the node computes."""
+        return not isinstance(self.nodes[index].variable, relax.DataflowVar)
+
+    def tensor(self, variable: Any) -> Tensor:
+        """What a variable holds, under a name that no other has."""
+        found = self._tensors.get(variable)
+        if found is None:
+            shape = tuple(int(extent) for extent in variable.ty.shape)
+            name = f"{variable.name}.{len(self._tensors)}"
+            found = self._tensors[variable] = Tensor(name, shape, str(variable.ty.dtype))
+            self._variables[name] = variable
+        return found
+
+    def variable(self, tensor: Tensor) -> Any:
+        return self._variables[tensor.name]
+
+    def _node(self, index: int, binding: Any) -> Node:
+        value = binding.value
+        is_call = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+        named = _NAME_OF_NODE.fullmatch(str(binding.var.name))
+        return Node(
+            index=index,
+            variable=binding.var,
+            value=value,
+            operator=str(value.op.name).removeprefix("relax.") if is_call else "",
+            model_node=named["node"] if named else "",
+            reads=tuple(
+                dict.fromkeys(
+                    self._index_of[variable]
+                    for variable in relax.analysis.free_vars(value)
+                    if variable in self._index_of
+                )
+            ),
+            macs=_macs(value) if is_call else 0,
+        )
+
+
+def items_of(graph: Graph, index: int) -> Iterator[tuple[int, Any]]:
+    """The nodes that take an item out of the tuple that a node computes: (which, node)."""
+    for reader in sorted(graph.readers[index]):
+        value = graph.nodes[reader].value
+        if isinstance(value, relax.TupleGetItem):
+            yield int(value.index), graph.nodes[reader]
+
+
+def _macs(call: Any) -> int:
+    try:
+        return macs_of_call(call)
+    except ShapeDependsOnDataError:
+        return 0

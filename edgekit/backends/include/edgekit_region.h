@@ -1,0 +1,126 @@
+// What the C++ of a region needs to be callable from TVM: checked arguments, one instance made at
+// the first call, and errors that reach the caller as errors.
+//
+// A region is a class with
+//   Region();                                                    may throw std::exception
+//   void run(const DLTensor* const* inputs, DLTensor* const* outputs);   the same
+// `run` may be called from several threads at once, and sees tensors that are contiguous, on the
+// CPU, and of the shapes and types that EDGEKIT_REGION was given.
+#pragma once
+
+#include <dlpack/dlpack.h>
+#include <tvm/ffi/c_api.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+namespace edgekit {
+
+struct Tensor {
+  const char* name;
+  int rank;
+  int64_t shape[8];
+  DLDataType dtype;
+};
+
+// Bytes that were embedded in the library, as `blobs` of a GeneratedRegion.
+struct Blob {
+  const unsigned char* data;
+  size_t size;
+};
+
+inline DLTensor* tensor_of(const TVMFFIAny& argument) {
+  if (argument.type_index == kTVMFFIDLTensorPtr) return static_cast<DLTensor*>(argument.v_ptr);
+  if (argument.type_index == kTVMFFITensor)
+    return reinterpret_cast<DLTensor*>(reinterpret_cast<char*>(argument.v_obj) +
+                                       sizeof(TVMFFIObject));
+  return nullptr;
+}
+
+inline std::string shape_text(int rank, const int64_t* shape) {
+  std::string text = "[";
+  for (int i = 0; i < rank; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+inline bool is_contiguous(const DLTensor& tensor) {
+  if (tensor.strides == nullptr) return true;
+  int64_t expected = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
+    expected *= tensor.shape[i];
+  }
+  return true;
+}
+
+inline void check(const DLTensor* given, const Tensor& wanted) {
+  const std::string name = wanted.name;
+  if (given == nullptr) throw std::invalid_argument(name + " is no tensor");
+  bool same = given->ndim == wanted.rank;
+  for (int i = 0; same && i < wanted.rank; ++i) same = given->shape[i] == wanted.shape[i];
+  if (!same)
+    throw std::invalid_argument(name + " has shape " + shape_text(given->ndim, given->shape) +
+                                ", and this region takes " +
+                                shape_text(wanted.rank, wanted.shape));
+  if (given->dtype.code != wanted.dtype.code || given->dtype.bits != wanted.dtype.bits ||
+      given->dtype.lanes != wanted.dtype.lanes)
+    throw std::invalid_argument(name + " has another type than this region takes");
+  if (given->device.device_type != kDLCPU)
+    throw std::invalid_argument(name + " is not in the CPU's memory");
+  if (!is_contiguous(*given)) throw std::invalid_argument(name + " is not contiguous");
+}
+
+inline void* data_of(const DLTensor* tensor) {
+  return static_cast<char*>(tensor->data) + tensor->byte_offset;
+}
+
+// Made at the first call: a library that is loaded and never called costs nothing. A failed
+// attempt is not kept, so that the next call says again what is wrong.
+template <typename Region>
+Region& instance_of() {
+  static std::mutex making;
+  static std::unique_ptr<Region> made;
+  std::lock_guard<std::mutex> lock(making);
+  if (!made) made.reset(new Region());
+  return *made;
+}
+
+template <typename Region, int Inputs, int Outputs>
+int call(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outputs)[Outputs],
+         const TVMFFIAny* arguments, int32_t count, TVMFFIAny* result) {
+  try {
+    if (count != Inputs + Outputs)
+      throw std::invalid_argument("it takes " + std::to_string(Inputs + Outputs) +
+                                  " tensors and got " + std::to_string(count));
+    const DLTensor* given[Inputs];
+    DLTensor* wanted[Outputs];
+    for (int i = 0; i < Inputs; ++i) check(given[i] = tensor_of(arguments[i]), inputs[i]);
+    for (int i = 0; i < Outputs; ++i) check(wanted[i] = tensor_of(arguments[Inputs + i]), outputs[i]);
+    instance_of<Region>().run(given, wanted);
+    result->type_index = kTVMFFINone;
+    result->zero_padding = 0;
+    result->v_int64 = 0;
+    return 0;
+  } catch (const std::exception& error) {
+    TVMFFIErrorSetRaisedFromCStr("RuntimeError",
+                                 ("region " + std::string(symbol) + ": " + error.what()).c_str());
+  } catch (...) {
+    TVMFFIErrorSetRaisedFromCStr("RuntimeError",
+                                 ("region " + std::string(symbol) + " failed").c_str());
+  }
+  return -1;
+}
+
+}  // namespace edgekit
+
+// `inputs` and `outputs` are arrays of edgekit::Tensor.
+#define EDGEKIT_REGION(symbol, Region, inputs, outputs)                                       \
+  extern "C" __attribute__((visibility("default"))) int __tvm_ffi_##symbol(                   \
+      void*, const TVMFFIAny* arguments, int32_t count, TVMFFIAny* result) {                  \
+    return edgekit::call<Region>(#symbol, inputs, outputs, arguments, count, result);         \
+  }

@@ -1,0 +1,261 @@
+"""Who runs what: backends in the order of preference, TVM the rest, with the reason for each.
+
+One backend after another covers what is left with its steps (matching.py), steps merge into
+regions (merging.py), and a region that is not worth its boundary goes back (cost.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tvm import relax
+
+from edgekit.backends.base import Backend, Options, Region, Rule, Tensor
+from edgekit.backends.cost import Rates, Verdict, reckon
+from edgekit.backends.graph import Graph, Node
+from edgekit.backends.matching import Placed, match_rules
+from edgekit.backends.merging import merge_steps
+from edgekit.backends.rewrite import Claim, rewrite_block
+from edgekit.errors import UsageError
+
+NOT_OPERATORS = ("call_dps_packed", "call_tir", "call_pure_packed")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user wants of a partition."""
+
+    backends: tuple[tuple[Backend, Options], ...]
+    """In the order of preference."""
+    force: tuple[str, ...] = ()
+    """Operators and nodes of the model (names, `*` for any text) that are offloaded even where
+    that does not pay."""
+    never: tuple[str, ...] = ()
+    """The same for what stays in TVM."""
+    rates: Rates = field(default_factory=Rates)
+    measured: Mapping[str, Verdict] = field(default_factory=dict)
+    """By region: what was measured goes before what is reckoned."""
+    one_layer_each: bool = False
+    """No merging: every step a region of its own, to measure what merging gains."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Who runs one operator, and why."""
+
+    operator: str
+    node: str
+    """Its name in the model file; empty where it is not known."""
+    shape: tuple[int, ...]
+    """Of its result; empty for a tuple."""
+    macs: int
+    backend: str | None
+    """None is TVM."""
+    region: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Partition:
+    module: Any
+    regions: tuple[Region, ...]
+    decisions: tuple[Decision, ...]
+    """One an operator, in the model's order."""
+
+
+def partition(module: Any, selection: Selection) -> Partition:
+    """Replace what backends take by calls to their regions."""
+    claims: list[Claim] = []
+    decisions: list[Decision] = []
+    for variable, function in list(module.functions_items()):
+        if not isinstance(function, relax.Function):
+            continue
+        values = relax.analysis.get_var2val(function)
+        blocks = []
+        for block in function.body.blocks:
+            if isinstance(block, relax.DataflowBlock):
+                graph = Graph(block, values)
+                found = _Block(graph, selection)
+                claims += found.claims
+                decisions += found.decisions()
+                blocks.append(rewrite_block(graph, found.claims) if found.claims else block)
+            else:
+                blocks.append(block)
+        body = relax.SeqExpr(blocks, function.body.body)
+        rewritten = relax.Function(
+            function.params, body, function.ret_ty, function.is_pure, function.attrs
+        )
+        module.update_func(variable, rewritten)
+    _check_forced(selection.force, decisions)
+    # Equal regions are one: the library's instance serves them all.
+    regions = {claim.region.symbol: claim.region for claim in claims}
+    return Partition(module, tuple(regions.values()), tuple(decisions))
+
+
+class _Block:
+    """The decisions about one dataflow block."""
+
+    def __init__(self, graph: Graph, selection: Selection) -> None:
+        self.graph = graph
+        self.selection = selection
+        self.claims: list[Claim] = []
+        self._why_taken: dict[int, tuple[Region, str]] = {}
+        self._why_not: dict[int, list[str]] = {}
+        self._never = {node.index for node in graph.nodes if _is_named(node, selection.never)}
+        for backend, options in selection.backends:
+            self._offer(backend, options)
+
+    def _offer(self, backend: Backend, options: Options) -> None:
+        taken = {index for claim in self.claims for index in claim.nodes}
+        free = {node.index for node in self.graph.nodes} - taken - self._never
+        rules: Sequence[Rule] = backend.rules(options)
+        matched = match_rules(self.graph, rules, free, backend.name)
+        for index, reason in matched.refusals.items():
+            self._why_not.setdefault(index, []).append(f"{backend.name}: {reason}")
+        for steps in self._group(matched.placed):
+            claim = self._claim(backend, options, steps)
+            verdict = self._judge(claim, steps)
+            for index in claim.nodes:
+                if verdict.pays:
+                    self._why_taken[index] = (claim.region, verdict.reason)
+                else:
+                    self._why_not.setdefault(index, []).append(
+                        f"{backend.name}: not worth its boundary: {verdict.reason}"
+                    )
+            if verdict.pays:
+                self.claims.append(claim)
+
+    def _group(self, placed: Sequence[Placed]) -> list[tuple[Placed, ...]]:
+        if self.selection.one_layer_each:
+            return [(step,) for step in placed]
+        return merge_steps(self.graph, placed, [claim.nodes for claim in self.claims])
+
+    def _judge(self, claim: Claim, steps: Sequence[Placed]) -> Verdict:
+        for step in steps:
+            for index in step.nodes:
+                if _is_named(self.graph.nodes[index], self.selection.force):
+                    return Verdict(True, "the user forced it", 0.0)
+        measured = self.selection.measured.get(claim.region.symbol)
+        return measured or reckon(claim.region, self.selection.rates)
+
+    def _claim(self, backend: Backend, options: Options, steps: Sequence[Placed]) -> Claim:
+        nodes = frozenset(index for step in steps for index in step.nodes)
+        made = {tensor.name for step in steps for tensor in step.step.outputs}
+        read = [tensor for step in steps for tensor in step.step.inputs]
+        inputs = list(dict.fromkeys(tensor for tensor in read if tensor.name not in made))
+        outputs = [
+            tensor
+            for step in steps
+            for tensor in step.step.outputs
+            if self._is_read_outside(tensor, nodes)
+        ]
+        region = Region(
+            symbol=_symbol(backend, options, [step.step for step in steps], inputs, outputs),
+            backend=backend.name,
+            steps=tuple(step.step for step in steps),
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+        )
+        return Claim(
+            region,
+            nodes,
+            tuple(self.graph.variable(tensor) for tensor in inputs),
+            tuple(self.graph.variable(tensor) for tensor in outputs),
+        )
+
+    def _is_read_outside(self, tensor: Tensor, nodes: frozenset[int]) -> bool:
+        index = self.graph.index_of(self.graph.variable(tensor))
+        assert index is not None
+        return self.graph.leaves_block(index) or not self.graph.readers[index] <= nodes
+
+    def decisions(self) -> list[Decision]:
+        return [
+            self._decision(node)
+            for node in self.graph.nodes
+            if node.operator and node.operator not in NOT_OPERATORS
+        ]
+
+    def _decision(self, node: Node) -> Decision:
+        region, reason = self._why_taken.get(node.index, (None, ""))
+        if region is None:
+            if node.index in self._never:
+                reason = "the user said never"
+            else:
+                why = self._why_not.get(node.index)
+                reason = "; ".join(why) if why else "no backend has a rule for it"
+        shape = getattr(node.variable.ty, "shape", None)
+        return Decision(
+            operator=node.operator,
+            node=node.model_node,
+            shape=tuple(int(e) for e in shape) if shape is not None else (),
+            macs=node.macs,
+            backend=region.backend if region else None,
+            region=region.symbol if region else None,
+            reason=reason,
+        )
+
+
+def _is_named(node: Node, names: Sequence[str]) -> bool:
+    short = node.operator.removeprefix("nn.")
+    return any(
+        fnmatchcase(candidate, name)
+        for name in names
+        for candidate in (node.operator, short, node.model_node)
+        if candidate
+    )
+
+
+def _check_forced(force: Sequence[str], decisions: Sequence[Decision]) -> None:
+    for name in force:
+        meant = [
+            decision
+            for decision in decisions
+            if fnmatchcase(decision.operator, name)
+            or fnmatchcase(decision.operator.removeprefix("nn."), name)
+            or fnmatchcase(decision.node, name)
+        ]
+        if not meant:
+            raise UsageError(
+                f"offload.force names {name!r}, which is no operator of this model and no node",
+                hint="edgekit partition lists both",
+            )
+        left = [decision for decision in meant if decision.backend is None]
+        if left:
+            raise UsageError(
+                f"offload.force names {name!r}, and {left[0].operator} can't be offloaded: "
+                f"{left[0].reason}",
+                hint="leave it out of force, or offload to another backend",
+            )
+
+
+def _symbol(
+    backend: Backend,
+    options: Options,
+    steps: Sequence[Any],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+) -> str:
+    """Named after all that decides what the region computes and how: measurements hold as long
+    as the name does."""
+    digest = hashlib.sha256()
+    local: dict[str, int] = {}
+
+    def tell(*words: object) -> None:
+        digest.update(repr(words).encode())
+
+    def number(tensors: Sequence[Tensor]) -> list[tuple[object, ...]]:
+        return [(local.setdefault(t.name, len(local)), t.shape, t.dtype) for t in tensors]
+
+    tell(backend.name, backend.version, sorted(options.items()), number(inputs))
+    for step in steps:
+        layer = step.layer
+        tell(layer.kind, sorted(layer.settings.items()), number(step.inputs), number(step.outputs))
+        for name, array in sorted(layer.weights.items()):
+            tell(name, array.shape, str(array.dtype))
+            digest.update(array.tobytes())
+    tell(number(outputs))
+    return f"edgekit_{backend.name.replace('-', '_')}_{digest.hexdigest()[:16]}"

@@ -1,0 +1,56 @@
+"""Backends by name: edgekit's own, and those that other packages bring."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from edgekit.backends.base import Backend
+from edgekit.errors import MissingToolError, UsageError
+from edgekit.wording import did_you_mean
+
+ENTRY_POINT_GROUP = "edgekit.backends"
+
+_OWN = {
+    "ncnn": "edgekit.backends.ncnn",
+    "acl": "edgekit.backends.acl",
+    "onednn": "edgekit.backends.onednn",
+}
+
+
+def backend_names() -> tuple[str, ...]:
+    """Every backend that can be named; imports none of them."""
+    return (*_OWN, *sorted(name for name in _foreign() if name not in _OWN))
+
+
+def is_foreign(name: str) -> bool:
+    """Whether another package brings it."""
+    return name not in _OWN and name in _foreign()
+
+
+def load_backend(name: str) -> Backend:
+    if name in _OWN:
+        backend: Backend = import_module(_OWN[name]).BACKEND
+        return backend
+    found = _foreign().get(name)
+    if found is None:
+        raise UsageError(
+            f"there is no backend {name!r}",
+            hint=did_you_mean(name, backend_names(), f"there are {', '.join(backend_names())}"),
+        )
+    try:
+        backend = found.load()
+    except Exception as error:
+        package = found.dist.name if found.dist else found.value
+        raise MissingToolError(
+            f"the backend {name} of the package {package} can't be loaded: "
+            f"{type(error).__name__}: {error}",
+            hint="install the package again, or uninstall it",
+        ) from error
+    return backend
+
+
+@lru_cache(maxsize=1)
+def _foreign() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
