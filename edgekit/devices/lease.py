@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edgekit.devices.device_log import ADD_TO_LOG
 from edgekit.errors import DeviceError
 from edgekit.events import SILENT, Events
 
 if TYPE_CHECKING:
     from edgekit.devices.connection import Connection
+    from edgekit.devices.remote_command import RemoteCommand
 
-# Without flock there is no telling who else is at work, and nobody's folder is swept.
-_HOLD = """\
+# Without flock there is no telling who else is at work, and nobody's folder is swept. What the
+# shell is sent while it holds the device are entries of the log: they cost no command of their own.
+_HOLD = f"""\
 LC_ALL=C; export LC_ALL
+{ADD_TO_LOG}
 cd "$1" || exit 1
 umask 077
 if command -v flock >/dev/null 2>&1; then
@@ -35,15 +39,23 @@ if command -v flock >/dev/null 2>&1; then
 fi
 mkdir "runs/$2" || exit 1
 echo mine
-cat >/dev/null
+while IFS= read -r line; do add_to_log "$line"; done
 rm -rf "runs/$2"
 """
+
+_SECONDS_TO_LOG = 5.0
 
 
 @dataclass(frozen=True)
 class Lease:
     scratch: str
     """A folder over there that is gone when the lease ends."""
+    _holder: RemoteCommand
+
+    def log(self, line: str) -> None:
+        """Add an entry to the device's log, as `log_line` makes it."""
+        with suppress(DeviceError):  # whoever uses the device is told that it is gone
+            self._holder.send(line.encode() + b"\n", _SECONDS_TO_LOG)
 
 
 class DeviceBusy(DeviceError):
@@ -78,4 +90,4 @@ def lease(
                 hint=f"check {root} over there: its owner, its permissions, its file system",
                 details=holder.errors()[-12:],
             )
-        yield Lease(f"{root}/runs/{name}")
+        yield Lease(f"{root}/runs/{name}", holder)
