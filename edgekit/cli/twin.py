@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 from edgekit.cli.options import BOARD, Group, json_option, pass_console
 from edgekit.console import Console
 from edgekit.errors import UsageError
+from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
 from edgekit.wording import duration, size
 
 _FOLLOW_SECONDS = 0.3
@@ -61,16 +62,23 @@ def command() -> None:
 @click.argument("word", metavar="BOARD|NAME", type=BOARD)
 @click.option("--name", metavar="NAME", help="What to call it; the board's name by default.")
 @click.option("--fresh", is_flag=True, help="Forget what its disk holds.")
+@click.option(
+    "--init",
+    type=click.Choice(INITS),
+    help="What its kernel starts: busybox, the quicker one, or systemd, to try services on.",
+)
 @json_option
 @pass_console
-def up_command(console: Console, word: str, name: str | None, fresh: bool) -> None:
+def up_command(
+    console: Console, word: str, name: str | None, fresh: bool, init: Init | None
+) -> None:
     """Start a board's twin and wait until it answers. A second start finds it running."""
     from edgekit.board import load_board
     from edgekit.twin.machine import all_twins, up
 
     known = {twin.name: twin.board for twin in all_twins()}
     board = word if name else known.get(word) or word
-    started = up(name or word, load_board(board), fresh=fresh, events=console.events)
+    started = up(name or word, load_board(board), fresh=fresh, init=init, events=console.events)
 
     def render() -> None:
         state = "runs already" if started.already_running else f"up in {duration(started.seconds)}"
@@ -79,6 +87,7 @@ def up_command(console: Console, word: str, name: str | None, fresh: bool) -> No
         console.fields(
             [
                 ("board", started.board),
+                ("init", started.init),
                 ("emulates", f"{hardware.cpu}, {hardware.cores} cores, {size(hardware.memory)}"),
                 ("shell", f"edgekit twin ssh {started.name}"),
                 ("address", f"{started.access.user}@{started.access.host}:{started.access.port}"),
@@ -178,6 +187,7 @@ def ssh_command(word: str, remote: tuple[str, ...]) -> None:
 @click.option("--previous", is_flag=True, help="The console of the run before.")
 @click.option("--follow", "-f", is_flag=True, help="Go on as more is written.")
 @click.option("--lines", "-n", type=click.IntRange(1), metavar="N", help="The last N lines only.")
+@click.option("--init", type=click.Choice(INITS), help="With --build: of which image.")
 @pass_console
 def logs_command(
     console: Console,
@@ -186,19 +196,20 @@ def logs_command(
     previous: bool,
     follow: bool,
     lines: int | None,
+    init: Init | None,
 ) -> None:
     """What the twin's kernel and sshd said on its serial console."""
     from edgekit.twin.image import build_log
     from edgekit.twin.machine import find_twin, twin_folder
     from edgekit.twin.qemu import CONSOLE, OLD_CONSOLE
-    from edgekit.twin.recipe import default_recipe
+    from edgekit.twin.systemd import recipe_for
 
     if building == bool(word):
         raise UsageError("which log?", hint="name a twin, or say --build")
     if word:
         path = twin_folder(find_twin(word).name) / (OLD_CONSOLE if previous else CONSOLE)
     else:
-        path = build_log(default_recipe())
+        path = build_log(recipe_for(init or DEFAULT_INIT))
     _show_log(console, path, lines, follow)
 
 

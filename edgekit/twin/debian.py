@@ -117,6 +117,16 @@ def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetc
     return Fetched(tuple(found[package.name] for package in wanted), found[kernel.name])
 
 
+def download_package(release: str, name: str, work: Path, tools: BuildTools) -> Path:
+    """One package, without what it needs, downloaded into `work` and checked by apt."""
+    apt = _PrivateApt(work / "apt", tools)
+    apt.update(release)
+    debs = work / "debs"
+    debs.mkdir()
+    apt.download_one(name, debs)
+    return next(debs.glob("*.deb"))
+
+
 def _kernel_of(meta: str, packages: Sequence[Package]) -> Package:
     for package in packages:
         if package.name != meta and re.match(r"linux-image-[0-9]", package.name):
@@ -133,7 +143,7 @@ class _PrivateApt:
     def __init__(self, root: Path, tools: BuildTools) -> None:
         if not _KEYRING.is_file():
             raise MissingToolError(
-                f"building a twin's image needs Debian's signing keys, {_KEYRING}, not found here",
+                f"checking Debian's packages needs its signing keys, {_KEYRING}, not found here",
                 hint="sudo apt-get install debian-archive-keyring",
             )
         self._root = root
@@ -186,6 +196,14 @@ class _PrivateApt:
                 if time.monotonic() > ends_at:
                     raise self._tools.too_slow(command, doing, _DOWNLOAD_SECONDS)
         self._tools.check(process.returncode, command, doing)
+
+    def download_one(self, name: str, folder: Path) -> None:
+        self._tools.run(
+            ["apt-get", "-q=2", "download", name],
+            doing=f"download {name}",
+            folder=folder,
+            limit_s=_DOWNLOAD_SECONDS,
+        )
 
     def _settings(self) -> list[str]:
         values = {

@@ -22,8 +22,9 @@ from edgekit.twin.access import Access, access_of, make_keys, seed, write_access
 from edgekit.twin.image import Image, held_image, twins_dir
 from edgekit.twin.ports import choose_port, is_free
 from edgekit.twin.readiness import run_over_ssh, wait_until_ready
-from edgekit.twin.recipe import Recipe, default_recipe
+from edgekit.twin.recipe import Recipe
 from edgekit.twin.state import Hardware, TwinState, read_state, write_state
+from edgekit.twin.systemd import DEFAULT_INIT, Init, recipe_for
 from edgekit.twin.tools import TO_RUN, require_tools
 from edgekit.wording import did_you_mean
 
@@ -59,6 +60,7 @@ class Started:
     seconds: float
     hardware: Hardware
     access: Access
+    init: Init
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,13 @@ def up(
     board: Board,
     *,
     fresh: bool = False,
+    init: Init | None = None,
     recipe: Recipe | None = None,
     limit_s: float = _READY_SECONDS,
     events: Events = SILENT,
 ) -> Started:
-    """Have a twin of that name that answers; `fresh` forgets what its disk holds.
+    """Have a twin of that name that answers; `fresh` forgets what its disk holds, and is needed to
+    have another `init` on it.
 
     Does nothing but wait for the answer where it runs already.
     """
@@ -102,11 +106,18 @@ def up(
                 f"the twin {name} is a {state.board}, not a {board.name}",
                 hint=f"choose another --name, or remove it: edgekit twin down {name} --delete",
             )
+        has = DEFAULT_INIT if state is None else state.init
+        if state is not None and init not in (None, has) and not fresh:
+            raise UsageError(
+                f"the twin {name} has {has} as its init, not {init}",
+                hint="choose another --name, or give it a new disk with --fresh",
+            )
         process = None if fresh else _take_over(folder, state)
         already = state is not None and process is not None
         if state is None or process is None:
             _end_any(folder)
-            state = _start(folder, board.name, hardware, state, fresh, recipe, events)
+            made_of = _Ingredients(board.name, hardware, init or has, recipe)
+            state = _start(folder, made_of, state, fresh, events)
             process = _process_of(folder)
         access = write_access(folder, name, state.port)
         try:
@@ -117,7 +128,7 @@ def up(
                 write_state(folder, replace(state, wanted=False))
             raise
     seconds = time.monotonic() - began
-    return Started(name, board.name, already, seconds, state.hardware, access)
+    return Started(name, board.name, already, seconds, state.hardware, access, state.init)
 
 
 def down(name: str, *, delete: bool = False, events: Events = SILENT) -> Stopped:
@@ -204,16 +215,19 @@ def hardware_of(board: Board) -> Hardware:
     return Hardware(twin.machine, twin.cpu, cores, twin.memory or _DEFAULT_MEMORY)
 
 
+@dataclass(frozen=True)
+class _Ingredients:
+    board: str
+    hardware: Hardware
+    init: Init
+    recipe: Recipe | None
+    """Another one than the init's own."""
+
+
 def _start(
-    folder: Path,
-    board: str,
-    hardware: Hardware,
-    before: TwinState | None,
-    fresh: bool,
-    recipe: Recipe | None,
-    events: Events,
+    folder: Path, made_of: _Ingredients, before: TwinState | None, fresh: bool, events: Events
 ) -> TwinState:
-    with held_image(recipe or default_recipe(), events) as image:
+    with held_image(made_of.recipe or recipe_for(made_of.init), events) as image:
         with storage_errors("make the twin's folder", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_keys(folder)
@@ -222,9 +236,10 @@ def _start(
         for remaining in reversed(range(_PORT_TRIES)):
             state = TwinState(
                 name=folder.name,
-                board=board,
+                board=made_of.board,
                 uuid=str(uuid.uuid4()),
-                hardware=hardware,
+                hardware=made_of.hardware,
+                init=made_of.init,
                 image=image.digest,
                 port=port,
                 wanted=True,

@@ -120,35 +120,37 @@ def default_recipe(release: str | None = None) -> Recipe:
         ),
         files=(
             GuestFile(
-                "/etc/passwd", _text("passwd"), append_to="/usr/share/base-passwd/passwd.master"
+                "/etc/passwd",
+                guest_text("passwd"),
+                append_to="/usr/share/base-passwd/passwd.master",
             ),
             GuestFile(
-                "/etc/group", _text("group"), append_to="/usr/share/base-passwd/group.master"
+                "/etc/group", guest_text("group"), append_to="/usr/share/base-passwd/group.master"
             ),
-            GuestFile("/etc/shadow", _text("shadow"), 0o640),
-            GuestFile("/etc/fstab", _text("fstab")),
-            GuestFile("/etc/environment", _text("environment")),
-            GuestFile("/etc/inittab", _text("inittab")),
-            GuestFile("/etc/ssh/sshd_config", _text("sshd_config")),
-            GuestFile("/etc/sudoers.d/edgekit", _text("sudoers"), 0o440),
-            GuestFile("/etc/pam.d/common-auth", _text("pam-auth")),
-            GuestFile("/etc/pam.d/common-account", _text("pam-account")),
-            GuestFile("/etc/pam.d/common-password", _text("pam-password")),
-            GuestFile("/etc/pam.d/common-session", _text("pam-session")),
-            GuestFile("/etc/pam.d/common-session-noninteractive", _text("pam-session")),
-            GuestFile("/usr/lib/edgekit/boot", _text("boot"), 0o755),
-            GuestFile("/usr/lib/edgekit/shutdown", _text("shutdown"), 0o755),
-            GuestFile("/usr/sbin/poweroff", _text("power"), 0o755),
+            GuestFile("/etc/shadow", guest_text("shadow"), 0o640),
+            GuestFile("/etc/fstab", guest_text("fstab")),
+            GuestFile("/etc/environment", guest_text("environment")),
+            GuestFile("/etc/inittab", guest_text("inittab")),
+            GuestFile("/etc/ssh/sshd_config", guest_text("sshd_config")),
+            GuestFile("/etc/sudoers.d/edgekit", guest_text("sudoers"), 0o440),
+            GuestFile("/etc/pam.d/common-auth", guest_text("pam-auth")),
+            GuestFile("/etc/pam.d/common-account", guest_text("pam-account")),
+            GuestFile("/etc/pam.d/common-password", guest_text("pam-password")),
+            GuestFile("/etc/pam.d/common-session", guest_text("pam-session")),
+            GuestFile("/etc/pam.d/common-session-noninteractive", guest_text("pam-session")),
+            GuestFile("/usr/lib/edgekit/boot", guest_text("boot"), 0o755),
+            GuestFile("/usr/lib/edgekit/shutdown", guest_text("shutdown"), 0o755),
+            GuestFile("/usr/sbin/poweroff", guest_text("power"), 0o755),
         ),
         owners=(
             Owner(f"/home/{USER}", USER_ID, USER_ID),
             Owner("/etc/shadow", 0, 42),
             Owner("/usr/sbin/unix_chkpwd", 0, 42),
         ),
-        initramfs_init=_text("initramfs-init"),
+        initramfs_init=guest_text("initramfs-init"),
         disk_bytes=4 << 30,
     )
 
 
-def _text(name: str) -> str:
+def guest_text(name: str) -> str:
     return (_GUEST / name).read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ from edgekit.errors import DeviceError
 from edgekit.files import storage_errors, write_atomically
 from edgekit.json_text import json_text
 from edgekit.profiles import NAME_PATTERN
+from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
 
 STATE_FILE = "twin.json"
 SCHEMA_VERSION = 1
@@ -47,6 +48,7 @@ class TwinState:
     """Of sshd, on 127.0.0.1."""
     wanted: bool
     """Started and not stopped since: a twin that is wanted and isn't there has died."""
+    init: Init = DEFAULT_INIT
     schema: int = SCHEMA_VERSION
 
 
@@ -92,6 +94,7 @@ def parse_state(data: bytes, name: str) -> TwinState:
             image=_text(document, "image"),
             port=_number(document, "port", 65535),
             wanted=_flag(document, "wanted"),
+            init=_init(document),
         )
         if state.name != name or not NAME_PATTERN.fullmatch(name):
             raise ValueError("it is about another twin")
@@ -115,6 +118,14 @@ def _number(table: dict[str, Any], key: str, largest: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= largest:
         raise ValueError(f"{key} is not a whole number from 1 to {largest}")
     return value
+
+
+def _init(table: dict[str, Any]) -> Init:
+    value = table.get("init", DEFAULT_INIT)  # older ones don't say
+    for init in INITS:
+        if init == value:
+            return init
+    raise ValueError(f"init is none of {', '.join(INITS)}")
 
 
 def _flag(table: dict[str, Any], key: str) -> bool:

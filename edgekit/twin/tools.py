@@ -66,12 +66,20 @@ class BuildTools:
     """Runs the tools of an image build; everything they say goes to the build's log. They end
     with us, even when we are killed."""
 
-    def __init__(self, log: IO[bytes], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        log: IO[bytes],
+        environment: Mapping[str, str] | None = None,
+        *,
+        advice: str = "edgekit twin logs --build shows everything that the tools said",
+    ) -> None:
         self._log = log
+        self._advice = advice
         self._environment = {**os.environ, "LC_ALL": "C", **(environment or {})}
 
     def with_environment(self, environment: Mapping[str, str]) -> BuildTools:
-        return BuildTools(self._log, {**self._environment, **environment})
+        merged = {**self._environment, **environment}
+        return BuildTools(self._log, merged, advice=self._advice)
 
     def run(self, command: Sequence[str], *, doing: str, folder: Path, limit_s: float) -> None:
         with self.started(command, folder=folder) as process:
@@ -144,14 +152,14 @@ class BuildTools:
         how = f"ended with status {status}" if status > 0 else f"was killed by signal {-status}"
         raise BuildError(
             f"{command[0]} {how}: could not {doing}",
-            hint="edgekit twin logs --build shows everything that the tools said",
+            hint=self._advice,
             details=lines,
         )
 
     def too_slow(self, command: Sequence[str], doing: str, limit_s: float) -> BuildError:
         return BuildError(
             f"{command[0]} was still not done after {duration(limit_s)}: could not {doing}",
-            hint="check the network and try again; edgekit twin logs --build shows how far it came",
+            hint=f"check the network and try again; {self._advice}",
             details=self._last_lines(),
         )
 

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from edgekit.twin.recipe import GuestFile, Owner, Recipe, default_recipe, release_for
+from edgekit.twin.systemd import systemd_recipe
 
 RECIPE = default_recipe("bookworm")
 
@@ -77,3 +78,17 @@ def test_root_cannot_log_in_and_passwords_do_not_count() -> None:
     assert "PermitRootLogin no" in lines
     assert "PasswordAuthentication no" in lines
     assert "AllowUsers edgekit" in lines
+
+
+def test_systemd_is_another_image_with_one_init_and_the_same_way_in() -> None:
+    recipe = systemd_recipe("bookworm")
+    assert recipe.digest() != RECIPE.digest()
+    links = dict(recipe.links)
+    assert len(links) == len(recipe.links)
+    assert links["/usr/sbin/init"].endswith("/systemd")
+    assert links["/usr/sbin/poweroff"].endswith("/systemctl"), "busybox's would not be heard"
+    paths = [file.path for file in recipe.files]
+    assert len(set(paths)) == len(paths)
+    assert not set(paths) & set(links)
+    same = {"/etc/ssh/sshd_config", "/etc/shadow", "/etc/sudoers.d/edgekit"}
+    assert {file for file in RECIPE.files if file.path in same} <= set(recipe.files)
