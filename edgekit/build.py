@@ -6,10 +6,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.backends.base import Decision
+from edgekit.backends.compile import compile_regions
+from edgekit.backends.plan import OffloadPlan
 from edgekit.board import Board
 from edgekit.bundle import (
     LIBRARY_NAME,
@@ -29,7 +32,13 @@ from edgekit.bundle import (
     write_manifest,
     write_tensor,
 )
-from edgekit.compilation import Compilation, CompileJob, ImportedModel, compiling_here
+from edgekit.compilation import (
+    Compilation,
+    CompiledModel,
+    CompileJob,
+    ImportedModel,
+    compiling_here,
+)
 from edgekit.compile_process import compiling_apart
 from edgekit.cpu import architecture
 from edgekit.cross.link import Linker, link_shared_library
@@ -38,7 +47,7 @@ from edgekit.errors import BuildError, ProjectError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import replace_directory, storage_errors
 from edgekit.fingerprint import build_key, installed_version
-from edgekit.manifest import SCHEMA_VERSION
+from edgekit.manifest import SCHEMA_VERSION, Region
 from edgekit.model import ModelSource
 from edgekit.preprocess import Preprocess
 from edgekit.reuse import Order, make, reuse_or_make
@@ -68,6 +77,7 @@ class BuildRequest:
     """How images become inputs, by input name; goes into the manifest."""
     seed: int = 0
     """Of the reference inputs."""
+    offload: OffloadPlan = field(default_factory=OffloadPlan)
 
 
 @dataclass(frozen=True)
@@ -203,20 +213,28 @@ class _Expectation:
 def _make(work: _Work, scratch: Path) -> None:
     """Import, compile, link, and write the bundle. The oracle works while TVM compiles."""
     request, events = work.request, work.events
-    job = CompileJob(request.source, request.board.target, scratch, work.dump_ir)
+    job = CompileJob(request.source, request.board.target, scratch, work.dump_ir, request.offload)
     with work.compiling(job, events) as compilation:
         model = compilation.imported()
         for repair in model.repairs:
             events.note(repair)
         _check_preprocess(request.preprocess, model.inputs)
         expectation = _expect(request, model, events)
-        objects = compilation.objects()
+        compiled = compilation.compiled()
     library = work.folder / LIBRARY_NAME
+    linker = Linker.for_board(request.board, request.toolchain, work.compiler)
+    objects = compiled.objects
+    if compiled.regions:
+        regions = compile_regions(
+            compiled.regions, request.board, request.toolchain, linker, scratch, events
+        )
+        objects = objects.with_libraries(regions.names, regions.libraries)
+        linker = replace(linker, compiler=regions.compiler)
     with events.stage("link the library") as stage:
-        linker = Linker.for_board(request.board, request.toolchain, work.compiler)
         link_shared_library(objects, linker, scratch, library)
         stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {work.compiler.path.name}"
-    _write_bundle(work, model, expectation, _is_free_of(scratch, library))
+    offloaded = _regions_of(compiled)
+    _write_bundle(work, model, expectation, offloaded, _is_free_of(scratch, library))
 
 
 def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[TensorSpec]) -> None:
@@ -253,13 +271,34 @@ def _check_agreement(spec: TensorSpec, array: Array | None, oracle: Oracle) -> N
         )
 
 
+def _regions_of(compiled: CompiledModel) -> tuple[Region, ...]:
+    """Who runs what, for the manifest."""
+    members: dict[str, list[Decision]] = {}
+    for decision in compiled.decisions:
+        if decision.region is not None:
+            members.setdefault(decision.region, []).append(decision)
+    return tuple(
+        Region(
+            name=symbol,
+            backend=decisions[0].backend or "",
+            operators=tuple(decision.operator for decision in decisions),
+            reason=decisions[0].reason,
+        )
+        for symbol, decisions in members.items()
+    )
+
+
 def _is_free_of(scratch: Path, library: Path) -> bool:
     """Whether no name that was made up for this build got into the library."""
     return os.fsencode(scratch.name) not in library.read_bytes()
 
 
 def _write_bundle(
-    work: _Work, model: ImportedModel, expectation: _Expectation, reproducible: bool
+    work: _Work,
+    model: ImportedModel,
+    expectation: _Expectation,
+    regions: tuple[Region, ...],
+    reproducible: bool,
 ) -> None:
     request, folder = work.request, work.folder
     files = [describe_file(folder, LIBRARY_NAME, "library")]
@@ -291,7 +330,7 @@ def _write_bundle(
         seed=request.seed,
         inputs=tuple(input_entries),
         outputs=tuple(output_entries),
-        regions=(),
+        regions=regions,
         files=tuple(files),
         reproducible=reproducible,
         reproducible_note=_REPRODUCIBLE if reproducible else _NOT_REPRODUCIBLE,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from edgekit.agent.runtime import ffi_headers
+from edgekit.backends.base import Decision
+from edgekit.backends.codegen import RegionFiles, write_regions
+from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.cpu import Target
 from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.weights import write_weights
@@ -29,6 +32,7 @@ class CompileJob:
     scratch: Path
     """Gets the object files."""
     dump_ir: Path | None
+    offload: OffloadPlan = field(default_factory=OffloadPlan)
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,16 @@ class ImportedModel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     repairs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """What is left for the board's own compiler."""
+
+    objects: Objects
+    regions: tuple[RegionFiles, ...]
+    decisions: tuple[Decision, ...]
+    """Who runs each operator; empty where no backend was asked."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +67,11 @@ class Failure:
 
 
 class Compilation(Protocol):
-    """A job under way: ask for the model first, then for the objects."""
+    """A job under way: ask for the model first, then for the rest."""
 
     def imported(self) -> ImportedModel: ...
 
-    def objects(self) -> Objects: ...
+    def compiled(self) -> CompiledModel: ...
 
 
 class CompilationHere:
@@ -73,13 +87,16 @@ class CompilationHere:
         self._model = model
         return ImportedModel(model.inputs, model.outputs, model.repairs)
 
-    def objects(self) -> Objects:
+    def compiled(self) -> CompiledModel:
         from edgekit.pipeline import compile_model
 
         assert self._model is not None
+        plan = self._job.offload
+        selection = selection_of(plan) if plan.backends else None
         compiled = compile_model(
             self._model,
             self._job.target,
+            offload=selection,
             weights_apart=True,
             dump_ir=self._job.dump_ir,
             events=self._events,
@@ -87,7 +104,10 @@ class CompilationHere:
         scratch = self._job.scratch
         with self._events.stage("write the object files"):
             objects = export_objects(compiled.executable, self._job.target.triple, scratch)
-            return objects.with_sources(write_weights(compiled.weights, scratch), ffi_headers())
+            objects = objects.with_sources(write_weights(compiled.weights, scratch), ffi_headers())
+            backends = selection.backends if selection else ()
+            regions = write_regions(compiled.regions, backends, scratch)
+        return CompiledModel(objects, regions, compiled.decisions)
 
 
 @contextmanager

@@ -16,8 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 import edgekit.errors
-from edgekit.compilation import Compilation, CompileJob, Failure, ImportedModel
-from edgekit.cross.link import Objects
+from edgekit.compilation import (
+    Compilation,
+    CompiledModel,
+    CompileJob,
+    Failure,
+    ImportedModel,
+)
 from edgekit.cross.tools import disk_full, disk_full_error
 from edgekit.errors import BuildError, EdgekitError
 from edgekit.events import Event, Events
@@ -60,12 +65,12 @@ class CompilationApart:
         assert isinstance(model, ImportedModel)
         return model
 
-    def objects(self) -> Objects:
-        objects = self._next()
-        assert isinstance(objects, Objects)
+    def compiled(self) -> CompiledModel:
+        compiled = self._next()
+        assert isinstance(compiled, CompiledModel)
         for line in self._said:
             self._events.note(line)
-        return objects
+        return compiled
 
     def end(self) -> None:
         """Kill the process, whatever it is doing, and wait until it is gone."""

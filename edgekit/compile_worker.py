@@ -31,7 +31,7 @@ def main() -> None:
     try:
         compilation = CompilationHere(pickle.load(sys.stdin.buffer), Events(send))
         send(compilation.imported())
-        send(compilation.objects())
+        send(compilation.compiled())
     except EdgekitError as error:
         trace = traceback.format_exc()
         send(Failure(type(error).__name__, error.message, error.hint, error.details, trace))

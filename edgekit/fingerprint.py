@@ -44,10 +44,12 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             toolchain.triple,
             asdict(toolchain.tools),
             toolchain.compile_flags,
+            toolchain.spelled(board.cpu.compile_flags),
             toolchain.link_flags,
             toolchain.sysroot,
         ],
         "compiler": [compiler.command, compiler.version, compiler.banner],
+        "offload": _offload_identity(request),
         "preprocess": {
             name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
         },
@@ -58,6 +60,31 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
         "edgekit": package_digest(),
     }
     return sha256_bytes(json.dumps(ingredients, sort_keys=True).encode())
+
+
+def _offload_identity(request: BuildRequest) -> list[object]:
+    """Empty where nothing is offloaded: no backend is looked at then."""
+    plan = request.offload
+    if not plan.backends:
+        return []
+    from edgekit.backends.plan import options_of
+    from edgekit.backends.registry import load_backend, origin_of
+
+    backends = [load_backend(name) for name in plan.backends]
+    return [
+        [
+            [
+                backend.name,
+                backend.version,
+                origin_of(backend.name),
+                sorted(options_of(backend, plan.options.get(backend.name, {})).items()),
+                backend.identity(request.board, request.toolchain),
+            ]
+            for backend in backends
+        ],
+        [plan.force, plan.never, asdict(plan.rates), plan.one_layer_each],
+        sorted((symbol, verdict.pays) for symbol, verdict in plan.measured.items()),
+    ]
 
 
 def installed_version(distribution: str) -> str:
@@ -78,7 +105,7 @@ def package_digest() -> str:
     digest = hashlib.sha256()
     for file in sorted(root.rglob("*")):
         relative = file.relative_to(root)
-        is_profile = relative.parts[0] in ("boards", "toolchains")
+        is_profile = relative.parts[0] in ("boards", "libraries", "toolchains")
         if is_profile or "__pycache__" in relative.parts or not file.is_file():
             continue
         digest.update(f"{relative.as_posix()} {file.stat().st_size}\n".encode())

@@ -6,10 +6,10 @@ fuses nothing at all on a CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgekit.board import Target
 from edgekit.cross.weights import Weight
@@ -18,6 +18,10 @@ from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, write_atomically
 from edgekit.model import Model
 from edgekit.tvm_compat import load_tvm
+
+if TYPE_CHECKING:
+    from edgekit.backends.base import Decision, Region
+    from edgekit.backends.partition import Partition, Selection
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,29 @@ class Phase:
     reaches: str
     passes: Callable[[Any], list[Any]]
     """From the TVM target to the passes."""
+
+
+def _tidy(target: Any) -> list[Any]:
+    from tvm import relax
+
+    from edgekit.passes.fold_constants import FoldConstants
+
+    return [relax.transform.CanonicalizeBindings(), FoldConstants(keep=_KEPT_FOR_BACKENDS)]
+
+
+def _fold(target: Any) -> list[Any]:
+    from tvm import relax
+
+    from edgekit.passes.fold_batch_norm import FoldBatchNorm
+    from edgekit.passes.fold_constants import FoldConstants
+
+    return [
+        FoldBatchNorm(),
+        relax.transform.DecomposeOpsForInference(),
+        FoldConstants(keep=_KEPT_FOR_BACKENDS),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.DeadCodeElimination(),
+    ]
 
 
 def _quantize(target: Any) -> list[Any]:
@@ -101,6 +128,13 @@ def _plan(target: Any) -> list[Any]:
     ]
 
 
+_KEPT_FOR_BACKENDS = frozenset({"relax.dequantize"})
+"""What a backend that computes in integers looks for."""
+
+TIDY = Phase("tidy", "what depends on constants alone is one", _tidy)
+
+FOLD = Phase("fold", "batch norm is part of the convolution before it", _fold)
+
 SIMPLIFY = Phase("simplify", "batch norm and constants folded, dead code gone", _simplify)
 
 FUSE = Phase("fuse", "neighbouring loop nests are one function", _fuse)
@@ -124,25 +158,39 @@ class Compiled:
     """The fused functions, in the order they were made."""
     weights: tuple[Weight, ...]
     """What the executable lacks: the library that it becomes must have them."""
+    regions: tuple[Region, ...]
+    """What backends run: the library must have these too."""
+    decisions: tuple[Decision, ...]
+    """Who runs each operator; empty where no backend was asked."""
 
 
 def compile_model(
     model: Model,
     target: Target,
     *,
+    offload: Selection | None = None,
     weights_apart: bool = False,
     dump_ir: Path | None = None,
     events: Events = SILENT,
 ) -> Compiled:
     """Run every phase for `target`, then TVM's code generator.
 
-    With `weights_apart` the executable runs only once it is linked with its weights.
+    With `weights_apart` the executable runs only once it is linked with its weights, and with
+    `offload` only with the regions of its backends.
     """
     tvm = load_tvm()
     tvm_target = tvm.target.Target(target.as_json())
     dump = _dumper(dump_ir)
     dump("imported", model.module)
     module = model.module
+    regions: tuple[Region, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    if offload is not None:
+        with events.stage("partition") as stage:
+            partition = partition_model(model, offload, dump)
+            module, regions = partition.module, partition.regions
+            decisions = partition.decisions
+            stage.result = _coverage(decisions, len(regions))
     with events.stage("compile", total=len(PHASES) + 1) as stage, tvm_target:
         for phase in PHASES:
             module = _apply(phase, module, tvm_target)
@@ -161,7 +209,36 @@ def compile_model(
         )
         stage.advance(detail="code generation")
         stage.result = f"{len(kernels)} kernels"
-    return Compiled(executable, kernels, weights)
+    return Compiled(executable, kernels, weights, regions, decisions)
+
+
+def partition_model(
+    model: Model, offload: Selection, dump: Callable[[str, Any], None] = lambda name, module: None
+) -> Partition:
+    """Decide who runs what: backends that look for batch norm first, then all others."""
+    from edgekit.backends.partition import Partition, check_forced, partition
+
+    load_tvm()
+    early, late = offload.split()
+    module = _apply(TIDY, model.module, None)
+    regions: tuple[Region, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    if early.backends:
+        first = partition(module, early)
+        module, regions = first.module, first.regions
+        decisions = tuple(decision for decision in first.decisions if decision.backend is not None)
+    module = _apply(FOLD, module, None)
+    dump("folded", module)
+    last = partition(module, late)
+    dump("partitioned", last.module)
+    decisions = (*decisions, *last.decisions)
+    check_forced(offload.force, decisions)
+    return Partition(last.module, (*regions, *last.regions), decisions)
+
+
+def _coverage(decisions: Sequence[Decision], regions: int) -> str:
+    offloaded = [decision for decision in decisions if decision.backend is not None]
+    return f"{len(offloaded)} of {len(decisions)} operators in {regions} regions"
 
 
 def simplified(model: Model) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.backends.plan import plan_offload
 from edgekit.board import load_board
 from edgekit.build import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
@@ -22,6 +23,7 @@ def make_request(
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, Array],
     seed: int = 0,
+    offload: tuple[str, ...] | None = None,
 ) -> BuildRequest:
     """What was given goes before what the project file says."""
     project = find_project(Path.cwd())
@@ -31,6 +33,7 @@ def make_request(
         source=source,
         board=board,
         toolchain=load_toolchain(toolchain_name or board.toolchain),
+        offload=plan_offload(board, offload),
         preprocess=choose_preprocess(project, source),
         seed=seed,
     )

@@ -120,6 +120,22 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Decision:
+    """Who runs one operator, and why."""
+
+    operator: str
+    node: str
+    """Its name in the model file; empty where it is not known."""
+    shape: tuple[int, ...]
+    """Of its result; empty for a tuple."""
+    macs: int
+    backend: str | None
+    """None is TVM."""
+    region: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class GeneratedRegion:
     """The C++ that runs a region, and the bytes it reads.
 

@@ -17,8 +17,9 @@ from edgekit.errors import BuildError
 
 if TYPE_CHECKING:
     from edgekit.board import Board
+    from edgekit.cross.link import Linker
     from edgekit.cross.sources import BuiltLibrary
-    from edgekit.cross.toolchain import Toolchain
+    from edgekit.cross.toolchain import Compiler, Toolchain
     from edgekit.events import Events
 
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-c")
@@ -28,18 +29,21 @@ _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-math-errno"
 class CompiledRegions:
     names: tuple[str, ...]
     """Object files in the scratch folder."""
-    libraries: tuple[BuiltLibrary, ...]
+    libraries: tuple[str, ...]
+    """What they are linked with, in order."""
+    compiler: Compiler
+    """Which has to do the linking: it knows where C++'s own library is."""
 
 
 def compile_regions(
     regions: Sequence[RegionFiles],
     board: Board,
     toolchain: Toolchain,
-    flags: Sequence[str],
+    linker: Linker,
     scratch: Path,
     events: Events,
 ) -> CompiledRegions:
-    """`flags` are what the board's compiler is always told."""
+    """With the flags of the board's linker; BuildError names the region that does not compile."""
     compiler = find_cxx_compiler(toolchain)
     libraries: dict[str, BuiltLibrary] = {}
     includes: dict[str, tuple[str, ...]] = {}
@@ -61,7 +65,7 @@ def compile_regions(
                 made = f"{Path(source).stem}.o"
                 command = (
                     *compiler.command,
-                    *flags,
+                    *linker.compile_flags,
                     *(_FLAGS if source == region.source else ("-c",)),
                     *includes[region.backend],
                     *("-o", made, source),
@@ -78,4 +82,5 @@ def compile_regions(
                     ) from error
                 objects.append(made)
             stage.advance()
-    return CompiledRegions(tuple(objects), tuple(libraries.values()))
+    linked = tuple(str(word) for library in libraries.values() for word in library.link)
+    return CompiledRegions(tuple(objects), linked, compiler)

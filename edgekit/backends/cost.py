@@ -5,20 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgekit.backends.base import Region
+from edgekit.offload import Rates
 
-
-@dataclass(frozen=True)
-class Rates:
-    """What the rule reckons with; `[offload.cost]` of a board profile sets them."""
-
-    call_us: float = 5.0
-    """To enter a region, whatever its size."""
-    copy_gb_s: float = 4.0
-    """At which inputs and outputs cross its boundary."""
-    tvm_gmac_s: float = 2.0
-    """Multiply-accumulates of the code that TVM makes."""
-    library_gmac_s: float = 10.0
-    """Of the library's layers."""
+__all__ = ["Rates", "Verdict", "reckon"]
 
 
 @dataclass(frozen=True)

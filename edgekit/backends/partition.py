@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tvm import relax
 
-from edgekit.backends.base import Backend, Options, Region, Rule, Tensor
+from edgekit.backends.base import Backend, Decision, Options, Region, Rule, Tensor
 from edgekit.backends.cost import Rates, Verdict, reckon
 from edgekit.backends.graph import Graph, Node
 from edgekit.backends.matching import Placed, match_rules
@@ -42,21 +42,11 @@ class Selection:
     one_layer_each: bool = False
     """No merging: every step a region of its own, to measure what merging gains."""
 
-
-@dataclass(frozen=True)
-class Decision:
-    """Who runs one operator, and why."""
-
-    operator: str
-    node: str
-    """Its name in the model file; empty where it is not known."""
-    shape: tuple[int, ...]
-    """Of its result; empty for a tuple."""
-    macs: int
-    backend: str | None
-    """None is TVM."""
-    region: str | None
-    reason: str
+    def split(self) -> tuple[Selection, Selection]:
+        """What runs before batch norm is folded away, and what runs after."""
+        early = tuple(pair for pair in self.backends if pair[0].before_folding)
+        late = tuple(pair for pair in self.backends if not pair[0].before_folding)
+        return replace(self, backends=early), replace(self, backends=late)
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,6 @@ def partition(module: Any, selection: Selection) -> Partition:
             function.params, body, function.ret_ty, function.is_pure, function.attrs
         )
         module.update_func(variable, rewritten)
-    _check_forced(selection.force, decisions)
     # Equal regions are one: the library's instance serves them all.
     regions = {claim.region.symbol: claim.region for claim in claims}
     return Partition(module, tuple(regions.values()), tuple(decisions))
@@ -209,7 +198,8 @@ def _is_named(node: Node, names: Sequence[str]) -> bool:
     )
 
 
-def _check_forced(force: Sequence[str], decisions: Sequence[Decision]) -> None:
+def check_forced(force: Sequence[str], decisions: Sequence[Decision]) -> None:
+    """UsageError where something that the user forced is nothing, or stays in TVM."""
     for name in force:
         meant = [
             decision

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Backend, Options, OptionValue
 from edgekit.backends.cost import Rates, Verdict
-from edgekit.backends.registry import load_backend
-from edgekit.errors import ProfileError
+from edgekit.backends.registry import is_foreign, load_backend
+from edgekit.errors import ProfileError, UsageError
 from edgekit.wording import did_you_mean
 
 if TYPE_CHECKING:
     from edgekit.backends.partition import Selection
+    from edgekit.board import Board
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,28 @@ class OffloadPlan:
     rates: Rates = field(default_factory=Rates)
     measured: Mapping[str, Verdict] = field(default_factory=dict)
     one_layer_each: bool = False
+
+
+def plan_offload(board: Board, asked: tuple[str, ...] | None) -> OffloadPlan:
+    """What was asked for, or else what the board's profile says; UsageError for a backend that
+    the board can't have."""
+    names = board.offload.default if asked is None else asked
+    for name in names:
+        _check_allowed(name, board)
+    return OffloadPlan(backends=names)
+
+
+def _check_allowed(name: str, board: Board) -> None:
+    backend = load_backend(name)
+    fits = board.cpu.arch in backend.architectures
+    if fits and (is_foreign(name) or name in board.offload.allowed):
+        return
+    allowed = ", ".join(board.offload.allowed) or "none"
+    raise UsageError(
+        f"{board.name} can't offload to {name}"
+        + ("" if fits else f", which runs on {' and '.join(backend.architectures)}"),
+        hint=f"its profile allows {allowed}; without --offload TVM compiles everything",
+    )
 
 
 def selection_of(plan: OffloadPlan) -> Selection:

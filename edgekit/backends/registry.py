@@ -51,6 +51,12 @@ def load_backend(name: str) -> Backend:
     return backend
 
 
+def origin_of(name: str) -> str:
+    """The package that brings a backend, with its version; empty for edgekit itself."""
+    point = None if name in _OWN else _foreign().get(name)
+    return f"{point.dist.name} {point.dist.version}" if point and point.dist else ""
+
+
 @lru_cache(maxsize=1)
 def _foreign() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}

@@ -14,6 +14,7 @@ from edgekit.cli.options import (
     constant_option,
     json_option,
     model_argument,
+    offload_option,
     pass_console,
     shape_option,
     toolchain_option,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @model_argument
 @board_option
 @toolchain_option
+@offload_option
 @click.option(
     "--out",
     "-o",
@@ -58,6 +60,7 @@ def command(
     model: Path | None,
     board_name: str | None,
     toolchain_name: str | None,
+    offload: tuple[str, ...] | None,
     out: Path | None,
     archive: bool,
     shapes: Mapping[str, tuple[int, ...]],
@@ -70,7 +73,7 @@ def command(
     from edgekit.build import build, default_destination
     from edgekit.request import make_request
 
-    request = make_request(model, board_name, toolchain_name, shapes, constants, seed)
+    request = make_request(model, board_name, toolchain_name, shapes, constants, seed, offload)
     result = build(
         request,
         out or default_destination(request),

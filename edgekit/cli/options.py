@@ -258,6 +258,44 @@ toolchain_option: Decorator = click.option(
 """Gives `toolchain_name: str | None`."""
 
 
+class _Backends(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them, in the order of preference; `none` is the empty list."""
+
+    name = "backends"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        words = [word.strip() for word in str(value).split(",")]
+        if words == ["none"]:
+            return ()
+        if "" in words or "none" in words or len(set(words)) < len(words):
+            self.fail(f"{value!r} is no list of different backends such as ncnn,acl", param, ctx)
+        return tuple(words)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from edgekit.backends.registry import backend_names
+
+        before, comma, last = incomplete.rpartition(",")
+        return [
+            CompletionItem(f"{before}{comma}{name}")
+            for name in (*backend_names(), *(() if comma else ("none",)))
+            if name.startswith(last)
+        ]
+
+
+offload_option: Decorator = click.option(
+    "--offload",
+    type=_Backends(),
+    metavar="NAMES",
+    help="Backends that may take regions of the model, in the order of preference, or none.  "
+    "[default: the board profile's]",
+)
+"""Gives `offload: tuple[str, ...] | None`."""
+
+
 def parse_shape_option(text: str) -> tuple[str, tuple[int, ...]]:
     """`name=1,3,224,224` to the name and the shape. The name may hold an equals sign."""
     name, separator, extents = text.rpartition("=")

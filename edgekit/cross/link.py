@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ class Linker:
         sysroot = (f"--sysroot={toolchain.sysroot}",) if toolchain.sysroot else ()
         return cls(
             compiler,
-            (*sysroot, *toolchain.compile_flags, *board.cpu.compile_flags),
+            (*sysroot, *toolchain.compile_flags, *toolchain.spelled(board.cpu.compile_flags)),
             toolchain.link_flags,
         )
 
@@ -44,6 +44,7 @@ class Linker:
             *objects.options,
             *("-o", output),
             *objects.names,
+            *objects.libraries,
             *self.link_flags,
         )
 
@@ -57,13 +58,25 @@ class Objects:
     down what it was given."""
     options: tuple[str, ...]
     """Where that source finds its headers."""
+    libraries: tuple[str, ...] = ()
+    """Static libraries, and flags of the linker's, in order."""
 
     def with_sources(self, names: tuple[str, ...], headers: Path) -> Objects:
         """These, and sources in the scratch folder that include from `headers`."""
         if not names:
             return self
         options = (*self.options, "-isystem", str(headers))
-        return Objects((*self.names, *names), tuple(dict.fromkeys(options)))
+        return replace(self, names=(*self.names, *names), options=tuple(dict.fromkeys(options)))
+
+    def with_libraries(self, names: Sequence[str], libraries: Sequence[str]) -> Objects:
+        """These, and object files with the libraries that they need, which stay inside: two models
+        of one process may bring two versions."""
+        hidden = ("-Wl,--exclude-libs,ALL",) if libraries else ()
+        return replace(
+            self,
+            names=(*self.names, *names),
+            libraries=(*self.libraries, *libraries, *hidden),
+        )
 
 
 def export_objects(executable: Any, triple: str, scratch: Path) -> Objects:

@@ -8,6 +8,7 @@ below lacks is left for the device, which is slower, never wrong.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,10 +64,16 @@ _FLOAT_ONLY = {"relax.add", "relax.subtract", "relax.multiply", "relax.negative"
 
 @relax.expr_functor.mutator
 class _Folder(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any, keep: AbstractSet[str]) -> None:
+        super().__init__(module)
+        self._keep = keep
+
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         evaluate = EVALUATORS.get(getattr(call.op, "name", ""))
         if evaluate is None or not isinstance(call.ty, relax.TensorType):
+            return call
+        if call.op.name in self._keep:
             return call
         arguments = [self._constant(a) for a in call.args if not isinstance(a, relax.ShapeExpr)]
         known = [argument for argument in arguments if argument is not None]
@@ -103,9 +110,15 @@ def _static_shape(tensor_type: Any) -> tuple[int, ...] | None:
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.FoldConstants")
 class FoldConstants:
+    """`keep` are operators that stay though their arguments are constants: a backend that computes
+    in integers looks for the dequantisation of its weights."""
+
+    def __init__(self, keep: AbstractSet[str] = frozenset()) -> None:
+        self._keep = keep
+
     def transform_module(self, module: Any, context: Any) -> Any:
         del context
-        folder = _Folder(module)
+        folder = _Folder(module, self._keep)
         for variable, function in module.functions_items():
             if isinstance(function, relax.Function):
                 folder.builder_.update_func(variable, folder.visit_expr(function))

@@ -288,7 +288,7 @@ def test_a_compile_process_that_is_killed_is_a_build_error(
         assert isinstance(one, CompilationApart)
         one.imported()
         os.kill(one.pid, signal.SIGKILL)
-        one.objects()
+        one.compiled()
     assert caught.value.hint
     assert "memory" in caught.value.hint
 

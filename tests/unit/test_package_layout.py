@@ -22,7 +22,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("ground", "arrays files paths toml_source cache metrics tvm_compat python_child"),
     (
         "profiles",
-        "instruction_sets cpu profiles new_profile board cross cross.toolchain cross.tools "
+        "instruction_sets cpu profiles new_profile offload board cross cross.toolchain cross.tools "
         "cross.blob cross.weights",
     ),
     ("values", "preprocess images inputs constants comparison"),
@@ -35,10 +35,10 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("rpc", "rpc rpc.*"),
     ("passes", "passes passes.*"),
     ("importers", "frontends frontends.* oracle"),
-    ("backends", "macs backends backends.*"),
+    ("backends", "macs cross.link backends backends.*"),
     (
         "compiler",
-        "pipeline liveness cross.link compilation compile_*",
+        "pipeline liveness compilation compile_*",
     ),
     ("verbs", "fingerprint build request deploy bench run verify doctor summary kept"),
     ("display", "progress table console"),
