@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
@@ -13,6 +13,7 @@ from edgekit.cpu import Cpu, Target, architecture, this_cpu
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.errors import ProfileError
 from edgekit.instruction_sets import CPU_FLAGS, LLVM_CPUS, LLVM_FEATURES
+from edgekit.offload import OffloadSettings, parse_settings
 from edgekit.profiles import (
     NAME_EXPECTED,
     Problem,
@@ -43,7 +44,8 @@ __all__ = [
 BoardKind = Literal["local", "linux", "baremetal"]
 TransportKind = Literal["local", "ssh", "serial"]
 
-BACKENDS = ("ncnn", "acl", "tensorrt", "cmsis-nn")
+BACKENDS = ("ncnn", "acl", "onednn", "tensorrt", "cmsis-nn")
+"""Those that profiles may name. What another package brings is asked itself where it runs."""
 _TRANSPORTS: dict[str, TransportKind] = {"local": "local", "linux": "ssh", "baremetal": "serial"}
 _TARGET_KINDS = {"linux": "llvm", "baremetal": "c"}
 _ARCHITECTURES = {"linux": ("aarch64", "x86_64"), "baremetal": ("cortex-m",)}
@@ -67,6 +69,7 @@ class Offload:
 
     default: tuple[str, ...]
     allowed: tuple[str, ...]
+    settings: OffloadSettings = field(default_factory=OffloadSettings)
 
 
 @dataclass(frozen=True)
@@ -261,8 +264,9 @@ def _parse_offload(reader: TableReader) -> Offload:
     for backend in default:
         if backend not in allowed:
             reader.complain("default", show(backend), "only what offload.allowed lists")
+    settings = parse_settings(reader)
     reader.finish()
-    return Offload(default, allowed)
+    return Offload(default, allowed, settings)
 
 
 def _parse_transport(reader: TableReader, kind: str) -> Transport:

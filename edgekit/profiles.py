@@ -82,6 +82,14 @@ class TableReader:
         """The keys of a table where they are names that the user chose."""
         return tuple(self._table)
 
+    def unread_tables(self) -> tuple[str, ...]:
+        """The tables inside this one that nobody asked for, where users choose their names."""
+        return tuple(
+            key
+            for key, value in self._table.items()
+            if isinstance(value, dict) and key not in self._asked
+        )
+
     def raw(self, key: str) -> object:
         """A value as it stands, for a caller that checks it; None where there is none."""
         self._asked[key] = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from edgekit.device_entry import DeviceEntry, parse_device
 from edgekit.errors import ProjectError, UsageError
 from edgekit.files import storage_errors, write_atomically
 from edgekit.model import MODEL_SUFFIXES, ModelSource, open_model, scan_model
+from edgekit.offload import ProjectOffload, parse_project_offload
 from edgekit.profiles import (
     NAME_EXPECTED,
     NAME_PATTERN,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 PROJECT_FILE = "edgekit.toml"
 SCHEMA_VERSION = 1
 LARGEST_RANK = 16
+DEFAULT_KEEP = 3
+MOST_KEPT = 100
 LOCAL = "local"
 """The name of this machine, as a board and as a device."""
 
@@ -50,10 +53,13 @@ class Project:
     path: Path
     model: Path | None = None
     board: str | None = None
+    keep: int | None = None
+    """How many versions of a model stay on a device."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
     devices: Mapping[str, DeviceEntry] = field(default_factory=dict)
+    offload: ProjectOffload = field(default_factory=ProjectOffload)
 
 
 def find_project(start: Path) -> Project | None:
@@ -127,11 +133,27 @@ def choose_board(project: Project | None, board_name: str | None) -> str:
     )
 
 
+def choose_keep(project: Project | None, keep: int | None) -> int:
+    """How many versions of a model stay on a device."""
+    if keep is not None:
+        return keep
+    return project.keep if project is not None and project.keep is not None else DEFAULT_KEEP
+
+
 def choose_preprocess(project: Project | None, source: ModelSource) -> Mapping[str, Preprocess]:
     """How images become inputs of this model, where the project says so."""
     if project is not None and _is_project_model(project, source.path):
         return project.preprocess
     return {}
+
+
+def choose_offload(project: Project | None, source: ModelSource) -> ProjectOffload:
+    """What the project wants offloaded. What it forces and forbids is about its own model."""
+    if project is None:
+        return ProjectOffload()
+    if _is_project_model(project, source.path):
+        return project.offload
+    return replace(project.offload, force=(), never=())
 
 
 def _is_project_model(project: Project, model: Path) -> bool:
@@ -157,10 +179,14 @@ def _parse(reader: TableReader, path: Path) -> Project:
         path=path,
         model=path.parent / model if model else None,
         board=board,
+        keep=reader.integer("keep", 1, MOST_KEPT) if reader.has("keep") else None,
         shapes=_shapes(reader),
         constants=_constants(reader, path.parent),
         preprocess=_preprocess(reader, path),
         devices=parse_devices(reader),
+        offload=parse_project_offload(reader.table("offload"))
+        if reader.has("offload")
+        else ProjectOffload(),
     )
 
 
