@@ -10,7 +10,13 @@ from edgekit.backends.plan import plan_offload
 from edgekit.board import load_board
 from edgekit.build import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.project import choose_board, choose_model, choose_preprocess, find_project
+from edgekit.project import (
+    choose_board,
+    choose_model,
+    choose_offload,
+    choose_preprocess,
+    find_project,
+)
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -33,7 +39,7 @@ def make_request(
         source=source,
         board=board,
         toolchain=load_toolchain(toolchain_name or board.toolchain),
-        offload=plan_offload(board, offload),
+        offload=plan_offload(board, choose_offload(project, source), offload),
         preprocess=choose_preprocess(project, source),
         seed=seed,
     )

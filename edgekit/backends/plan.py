@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Backend, Options, OptionValue
 from edgekit.backends.cost import Rates, Verdict
-from edgekit.backends.registry import is_foreign, load_backend
+from edgekit.backends.registry import backend_names, is_foreign, load_backend
+from edgekit.board import BACKENDS
 from edgekit.errors import ProfileError, UsageError
+from edgekit.offload import OffloadSettings, ProjectOffload
 from edgekit.wording import did_you_mean
 
 if TYPE_CHECKING:
@@ -32,13 +34,44 @@ class OffloadPlan:
     one_layer_each: bool = False
 
 
-def plan_offload(board: Board, asked: tuple[str, ...] | None) -> OffloadPlan:
-    """What was asked for, or else what the board's profile says; UsageError for a backend that
-    the board can't have."""
-    names = board.offload.default if asked is None else asked
+def plan_offload(
+    board: Board, project: ProjectOffload, asked: tuple[str, ...] | None = None
+) -> OffloadPlan:
+    """What was asked for goes before what the project says, and that before the board's profile;
+    rates and options name by name. UsageError for a backend that the board can't have."""
+    names = next(
+        given for given in (asked, project.backends, board.offload.default) if given is not None
+    )
+    settings = (board.offload.settings, project.settings)
     for name in names:
         _check_allowed(name, board)
-    return OffloadPlan(backends=names)
+    if names:
+        _check_tables(settings)
+    return OffloadPlan(
+        backends=names,
+        options={
+            name: {key: value for file in settings for key, value in _table(file, name).items()}
+            for name in names
+        },
+        force=project.force,
+        never=project.never,
+        rates=Rates(**{key: value for file in settings for key, value in file.rates.items()}),
+    )
+
+
+def _table(settings: OffloadSettings, backend: str) -> Mapping[str, OptionValue]:
+    return settings.options.get(backend, {})
+
+
+def _check_tables(settings: Sequence[OffloadSettings]) -> None:
+    """Options of a backend that there is none of were meant for another."""
+    known = (*backend_names(), *BACKENDS)
+    for name in {name: None for file in settings for name in file.options}:
+        if name not in known:
+            raise ProfileError(
+                f"the table [offload.{name}] is for a backend that is not there",
+                hint=did_you_mean(name, known, "install the package that brings it"),
+            )
 
 
 def _check_allowed(name: str, board: Board) -> None:
