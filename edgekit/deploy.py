@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 from edgekit.bench import BenchPlan, BenchSummary, bench
 from edgekit.build import BuildRequest, BuildResult, build
 from edgekit.devices.base import Installed
+from edgekit.devices.versions import Recorded
+from edgekit.errors import VerificationError
 from edgekit.events import SILENT, Events
+from edgekit.project import DEFAULT_KEEP
 from edgekit.verify import VerifyReport, raise_if_failed, verify
 
 if TYPE_CHECKING:
+    from edgekit.bundle import Bundle
     from edgekit.comparison import Widening
     from edgekit.devices.base import Device
 
@@ -20,13 +24,35 @@ SHORT_BENCH = BenchPlan(warmup=3, runs=10, seconds=1.0)
 
 
 @dataclass(frozen=True)
-class DeployReport:
-    build: BuildResult
+class DeployPlan:
+    """What a deployment does beside bringing a bundle to a device."""
+
+    verify: bool = True
+    widening: Widening | None = None
+    bench: BenchPlan | None = SHORT_BENCH
+    """None measures nothing."""
+    keep: int = DEFAULT_KEEP
+    """How many versions of the model stay on the device."""
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What came of it on one device."""
+
+    device: str
     installed: Installed | None
     """None where nothing has to be: on this machine."""
-    verification: VerifyReport
-    bench: BenchSummary
+    version: Recorded | None
+    """What the new version came after; None where a device has no versions."""
+    verification: VerifyReport | None
+    """None where it was not asked for: then nothing is known about the numbers."""
+    bench: BenchSummary | None
     """Without its samples, which are many: `edgekit bench` gives them."""
+
+
+@dataclass(frozen=True)
+class DeployReport(Deployed):
+    build: BuildResult
 
 
 def deploy(
@@ -34,20 +60,39 @@ def deploy(
     device: Device,
     out: Path,
     *,
-    plan: BenchPlan = SHORT_BENCH,
-    widening: Widening | None = None,
+    plan: DeployPlan | None = None,
     archive: bool = False,
     dump_ir: Path | None = None,
     use_cache: bool = True,
     events: Events = SILENT,
 ) -> DeployReport:
     """Build, run on the device, compare with the oracle, measure. Wrong numbers are an error, and
-    nothing is measured then."""
+    what was current on the device stays so."""
     built = build(
         request, out, archive=archive, dump_ir=dump_ir, use_cache=use_cache, events=events
     )
-    with device.opened(built.bundle, events=events) as session:
-        verification = verify(built.bundle, session, widening=widening, events=events)
-        raise_if_failed(verification)
-        measured = bench(built.bundle, session, plan, events)
-    return DeployReport(built, session.installed, verification, measured.summary())
+    done = deploy_bundle(built.bundle, device, plan or DeployPlan(), events)
+    return DeployReport(**vars(done), build=built)
+
+
+def deploy_bundle(
+    bundle: Bundle, device: Device, plan: DeployPlan, events: Events = SILENT
+) -> Deployed:
+    """From a bundle on: it becomes the device's current version once it is proven."""
+    verification = measured = None
+    with device.opened(bundle, events=events) as session:
+        if plan.verify:
+            verification = verify(bundle, session, widening=plan.widening, events=events)
+            try:
+                raise_if_failed(verification)
+            except VerificationError as error:
+                session.log_failure("verified", error)
+                raise
+        if plan.bench is not None:
+            measured = bench(bundle, session, plan.bench, events).summary()
+        version = session.make_current(
+            verified=verification is not None,
+            median=measured.median if measured is not None else None,
+            keep=plan.keep,
+        )
+    return Deployed(device.name, session.installed, version, verification, measured)

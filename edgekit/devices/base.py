@@ -15,6 +15,8 @@ from edgekit.metrics import HostState
 if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.bundle import Bundle
+    from edgekit.devices.versions import Recorded
+    from edgekit.errors import EdgekitError
 
 
 MOST_RUNS = 100_000
@@ -116,6 +118,15 @@ class Session(Device, Protocol):
         ...
 
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples: ...
+
+    def make_current(self, *, verified: bool, median: float | None, keep: int) -> Recorded | None:
+        """Let the bundle be the device's current version of its model, and forget all versions but
+        the latest `keep`; None where a device has no versions."""
+        ...
+
+    def log_failure(self, event: str, error: EdgekitError) -> None:
+        """Write down on the device what went wrong, where a device has a log."""
+        ...
 
 
 def check_same(opened: Bundle, asked: Bundle) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from edgekit.bundle import Bundle
     from edgekit.devices.frames import Frame
     from edgekit.devices.worker_process import WorkerProcess
+    from edgekit.errors import EdgekitError
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
 """Without a sign of life: neither loading nor one inference should take as long."""
@@ -78,6 +79,12 @@ class LocalSession:
                 (frame,) = worker.ask("running", {"do": "run"}, arrays)
                 outputs = named_outputs(self.bundle, frame.arrays)
                 yield RunResult(outputs, frame.message["nanoseconds"] / 1e9)
+
+    def make_current(self, *, verified: bool, median: float | None, keep: int) -> None:
+        """The bundle is where it was built."""
+
+    def log_failure(self, event: str, error: EdgekitError) -> None:
+        """Whoever is here is told."""
 
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
         message = {

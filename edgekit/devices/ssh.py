@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,11 +10,12 @@ from typing import TYPE_CHECKING
 from edgekit.devices.agent_messages import AgentInfo
 from edgekit.devices.base import Installed
 from edgekit.devices.connection import Connection, connect
-from edgekit.devices.lease import lease
+from edgekit.devices.device_log import who
+from edgekit.devices.lease import Lease, lease
 from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.preflight import check_libraries, check_machine
 from edgekit.devices.probe import DeviceFacts, ask_device, check_place
-from edgekit.devices.ssh_session import ReadyAgent, SshSession
+from edgekit.devices.ssh_session import LIBRARY, ReadyAgent, SshSession, library_entry
 from edgekit.devices.transfer import Item, Store
 from edgekit.errors import DeviceError
 from edgekit.events import SILENT, Events
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from edgekit.cross.toolchain import Toolchain
     from edgekit.device_entry import DeviceEntry
     from edgekit.devices.hostkeys import KnownHosts
-
-LIBRARY = "model.so"
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,8 @@ class SshDevice:
     def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SshSession]:
         with self._reached(events, bundle) as place:
             sent = place.have_agent(events)
-            item = Item(bundle.library, LIBRARY, *_library_identity(bundle))
+            library = library_entry(bundle)
+            item = Item(bundle.library, LIBRARY, library.sha256, library.size)
             folder = f"models/{bundle.digest}"
             sent += place.have([item], folder, "the model", events)
             yield SshSession(
@@ -58,7 +56,6 @@ class SshDevice:
                 bundle,
                 place.store.path(folder, LIBRARY),
                 _installed(place.agent, item.size, sent),
-                self.timeout,
                 events,
             )
 
@@ -87,9 +84,10 @@ class SshDevice:
             check_place(facts, self.name)
             agent = build_agent(self.toolchain, facts.machine, events=events)
             with lease(
-                connection, facts.root, wait=self.timeout, user=_who(), events=events
+                connection, facts.root, wait=self.timeout, user=who(), events=events
             ) as leased:
-                yield _Place(connection, facts, Store(connection, facts), agent, leased.scratch)
+                store = Store(connection, facts)
+                yield _Place(connection, facts, store, agent, leased, self.timeout)
 
     def _check_board(self, facts: DeviceFacts) -> None:
         arch = self.toolchain.triple.partition("-")[0]
@@ -109,7 +107,8 @@ class _Place:
     facts: DeviceFacts
     store: Store
     agent: Agent
-    scratch: str
+    leased: Lease
+    timeout: float
 
     @property
     def _agent_folder(self) -> str:
@@ -118,7 +117,7 @@ class _Place:
     @property
     def ready_agent(self) -> ReadyAgent:
         program = self.store.path(self._agent_folder, "edgekit-agent")
-        return ReadyAgent(self.connection, self.facts.root, program, self.scratch)
+        return ReadyAgent(self.connection, self.facts.root, program, self.leased, self.timeout)
 
     def have_agent(self, events: Events) -> int:
         items = [
@@ -141,15 +140,5 @@ def _installed(agent: Agent, model: int, sent: int) -> Installed:
     return Installed(agent.size - runtime, runtime, model, sent)
 
 
-def _library_identity(bundle: Bundle) -> tuple[str, int]:
-    (entry,) = (file for file in bundle.manifest.files if file.role == "library")
-    return entry.sha256, entry.size
-
-
 def _is_code(name: str) -> bool:
     return name == "edgekit-agent" or ".so" in name
-
-
-def _who() -> str:
-    """Told to whoever finds the device in use."""
-    return f"{getpass.getuser()} on {socket.gethostname()}"

@@ -25,9 +25,6 @@ from edgekit.errors import DeviceError
 if TYPE_CHECKING:
     from edgekit.devices.connection import Connection
 
-DEFAULT_KEEP = 3
-MOST_KEPT = 100
-
 _MOST_OUTPUT = 8 << 20
 _GONE = 66
 

@@ -51,6 +51,29 @@ def test_deploy_reports_all_of_it_to_scripts(tmp_path: Path) -> None:
     assert (report["build"]["from_cache"], cached["build"]["from_cache"]) == (False, True)
 
 
+def test_what_was_not_verified_or_measured_is_said_to_be_so(tmp_path: Path) -> None:
+    write_model(tmp_path / "model.onnx")
+    words = ("deploy", "model.onnx", "--board", "local", "--no-verify", "--no-bench")
+
+    shown = run_edgekit(*words, folder=tmp_path)
+    report = json.loads(run_edgekit(*words, "--json", folder=tmp_path).out)
+
+    assert shown.code == 0, shown.err
+    assert "model is on local, not verified" in shown.out
+    assert "latency" not in shown.out
+    assert "error" not in shown.out
+    assert (report["verification"], report["bench"], report["version"]) == (None, None, None)
+    assert report["device"] == "local"
+
+
+@pytest.mark.parametrize("keep", ["0", "-1", "101", "many"])
+def test_at_least_the_current_version_is_kept(tmp_path: Path, keep: str) -> None:
+    done = run_edgekit("deploy", "model.onnx", "--keep", keep, folder=tmp_path)
+
+    assert done.code == 2
+    assert "--keep" in done.err
+
+
 def test_deploy_takes_model_and_board_from_the_project_file(tmp_path: Path) -> None:
     write_model(tmp_path / "model.onnx")
     (tmp_path / "edgekit.toml").write_text('schema = 1\nmodel = "model.onnx"\nboard = "local"\n')
@@ -116,4 +139,6 @@ def test_wrong_numbers_stop_a_deployment(tmp_path: Path) -> None:
 
     assert "is not what onnxruntime" in caught.value.message
     assert "256 of 256 elements" in caught.value.details[0]
-    assert deploy(request, LocalDevice(), tmp_path / "out").verification.passed
+    proven = deploy(request, LocalDevice(), tmp_path / "out").verification
+    assert proven is not None
+    assert proven.passed
