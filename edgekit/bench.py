@@ -15,12 +15,15 @@ from edgekit.events import SILENT, Events
 if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.bundle import Bundle
+    from edgekit.devices.kernel_times import KernelTimes
 
 __all__ = [
     "BenchPlan",
     "BenchReport",
     "BenchSummary",
+    "KernelShare",
     "Memory",
+    "Profile",
     "bench",
     "plan_bench",
     "summarise_samples",
@@ -75,9 +78,33 @@ class BenchSummary:
 
 
 @dataclass(frozen=True)
+class KernelShare:
+    name: str
+    calls: float
+    """In one inference."""
+    seconds: float
+    """In one inference, all its calls together: the median of those that were profiled."""
+    share: float
+    """Of all kernels' time."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time goes. Measured apart from the samples, which it would slow down."""
+
+    inferences: int
+    seconds: float
+    """Of all kernels, in one inference."""
+    kernels: tuple[KernelShare, ...]
+    """Those that take the longest first."""
+
+
+@dataclass(frozen=True)
 class BenchReport(BenchSummary):
     samples: tuple[float, ...]
     """Seconds of one inference each, in order."""
+    profile: Profile | None
+    """None where none was asked for."""
 
     def summary(self) -> BenchSummary:
         return BenchSummary(**{f.name: getattr(self, f.name) for f in fields(BenchSummary)})
@@ -100,7 +127,11 @@ def bench(
 
 
 def plan_bench(
-    runs: int | None, seconds: float | None, warmup: int, threads: int | None
+    runs: int | None,
+    seconds: float | None,
+    warmup: int,
+    threads: int | None,
+    profiled: int = 0,
 ) -> BenchPlan:
     """A plan from what a user said: one of runs and seconds sets the other's default aside."""
     default = BenchPlan()
@@ -112,7 +143,7 @@ def plan_bench(
     if runs is None:
         runs = default.runs if seconds is None else _FEWEST_RUNS
         seconds = default.seconds if seconds is None else seconds
-    return BenchPlan(warmup, runs, seconds or 0.0, threads)
+    return BenchPlan(warmup, runs, seconds or 0.0, threads, profiled)
 
 
 def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamples) -> BenchReport:
@@ -142,6 +173,25 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         preemptions=measured.preemptions,
         notes=_notes(measured, median, p90),
         samples=tuple(seconds),
+        profile=None if measured.kernels is None else _profile(measured.kernels),
+    )
+
+
+def _profile(times: KernelTimes) -> Profile:
+    total = sum(kernel.nanoseconds for kernel in times.kernels)
+    slowest_first = sorted(times.kernels, key=lambda kernel: (-kernel.nanoseconds, kernel.name))
+    return Profile(
+        inferences=times.inferences,
+        seconds=total / 1e9,
+        kernels=tuple(
+            KernelShare(
+                name=kernel.name,
+                calls=kernel.calls / times.inferences,
+                seconds=kernel.nanoseconds / 1e9,
+                share=kernel.nanoseconds / total if total else 0.0,
+            )
+            for kernel in slowest_first
+        ),
     )
 
 

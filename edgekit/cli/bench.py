@@ -20,10 +20,25 @@ from edgekit.errors import UsageError
 from edgekit.wording import size
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchSummary
+    from edgekit.bench import BenchSummary, Profile
+
+_PROFILED = 10
+_MOST_PROFILED = 1000
+_SHOWN_KERNELS = 20
 
 
-@click.command("bench", cls=Command)
+class _BenchCommand(Command):
+    """`--profile BUNDLE` is a profile of the default length, not one of BUNDLE inferences."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = [
+            f"--profile={_PROFILED}" if word == "--profile" and not following.isdigit() else word
+            for word, following in zip(args, [*args[1:], ""], strict=True)
+        ]
+        return super().parse_args(ctx, words)
+
+
+@click.command("bench", cls=_BenchCommand)
 @bundle_argument
 @click.option(
     "--runs",
@@ -51,6 +66,15 @@ if TYPE_CHECKING:
     metavar="T",
     help="Threads of the model.  [default: one a physical core]",
 )
+@click.option(
+    "--profile",
+    "profiled",
+    type=click.IntRange(1, _MOST_PROFILED),
+    is_flag=False,
+    flag_value=_PROFILED,
+    metavar="[N]",
+    help=f"Say how long each kernel takes, in N inferences more.  [default: {_PROFILED}]",
+)
 @input_option
 @nonfinite_option
 @device_options
@@ -64,6 +88,7 @@ def command(
     seconds: float | None,
     warmup: int,
     threads: int | None,
+    profiled: int | None,
     input_texts: tuple[str, ...],
     allow_nonfinite: bool,
     device_name: str | None,
@@ -82,7 +107,7 @@ def command(
             hint="give every input one file",
         )
     inputs = next(chosen.samples).inputs if chosen.samples is not None else None
-    plan = plan_bench(runs, seconds, warmup, threads)
+    plan = plan_bench(runs, seconds, warmup, threads, profiled or 0)
     report = bench(
         opened,
         device_for_bundle(console, opened, device_name, twin, timeout),
@@ -90,7 +115,13 @@ def command(
         console.events,
         inputs=inputs,
     )
-    console.report(report, lambda: render_bench(console, report))
+
+    def render() -> None:
+        render_bench(console, report)
+        if report.profile is not None:
+            _render_profile(console, report.profile)
+
+    console.report(report, render)
 
 
 def render_bench(console: Console, report: BenchSummary) -> None:
@@ -117,6 +148,37 @@ def render_bench(console: Console, report: BenchSummary) -> None:
     )
     for note in report.notes:
         console.print(f"note: {note}")
+
+
+def _render_profile(console: Console, profile: Profile) -> None:
+    console.print()
+    console.print(
+        f"{profile.seconds * 1000:.4g} ms in kernels, medians of {profile.inferences} inferences "
+        "that were profiled:"
+    )
+    shown, rest = profile.kernels[:_SHOWN_KERNELS], profile.kernels[_SHOWN_KERNELS:]
+    rows = [
+        (kernel.name, f"{kernel.calls:.4g}", _milliseconds(kernel.seconds), _percent(kernel.share))
+        for kernel in shown
+    ]
+    if rest:
+        rows.append(
+            (
+                f"{len(rest)} more",
+                f"{sum(kernel.calls for kernel in rest):.4g}",
+                _milliseconds(sum(kernel.seconds for kernel in rest)),
+                _percent(sum(kernel.share for kernel in rest)),
+            )
+        )
+    console.table(("kernel", "calls", "time", "share"), rows, right=("calls", "time", "share"))
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.4g} ms"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
 
 
 def _per_second(rate: float) -> str:

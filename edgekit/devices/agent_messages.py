@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgekit.devices.base import BenchSamples, MemoryUse
+from edgekit.devices.kernel_times import parse_kernel_times
 from edgekit.errors import DeviceError
 from edgekit.metrics import HostState
 
@@ -20,6 +21,7 @@ class AgentInfo:
 
     agent: str
     tvm: str
+    tvm_ffi: str
     machine: str
     kernel: str
     hostname: str
@@ -72,6 +74,7 @@ def parse_info(line: str, name: str) -> AgentInfo:
         return AgentInfo(
             agent=str(said["agent"]),
             tvm=str(said["tvm"]),
+            tvm_ffi=str(said["tvm_ffi"]),
             machine=str(said["machine"]),
             kernel=str(said["kernel"]),
             hostname=str(said["hostname"]),
@@ -100,6 +103,7 @@ def parse_bench(said: Mapping[str, Any], name: str) -> BenchSamples:
             host_before=_host(said["host_before"]),
             host_after=_host(said["host_after"]),
             preemptions=_number(said["preemptions"]),
+            kernels=parse_kernel_times(said),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise _nonsense(name) from error

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from edgekit.devices.kernel_times import KernelTimes
 from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
 from edgekit.metrics import HostState
@@ -38,6 +39,8 @@ class BenchPlan:
     runs: int = 30
     seconds: float = 3.0
     threads: int | None = None
+    profiled: int = 0
+    """Inferences more, afterwards, that are timed kernel by kernel."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ class BenchSamples:
     host_after: HostState
     preemptions: int | None
     """How often another process took the core away during the samples."""
+    kernels: KernelTimes | None = None
+    """None where no profile was asked for."""
 
 
 @dataclass(frozen=True)

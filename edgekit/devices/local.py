@@ -18,6 +18,7 @@ from edgekit.devices.base import (
     RunResult,
     check_same,
 )
+from edgekit.devices.kernel_times import parse_kernel_times
 from edgekit.devices.tensors import in_order, named_outputs
 from edgekit.errors import BundleError, DeviceError, MissingToolError
 from edgekit.events import SILENT, Events
@@ -92,6 +93,7 @@ class LocalSession:
             "warmup": plan.warmup,
             "runs": plan.runs,
             "seconds": plan.seconds,
+            "profiled": plan.profiled,
         }
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         with (
@@ -103,6 +105,8 @@ class LocalSession:
                 if "progress" not in frame.message:
                     stage.result = f"{frame.arrays[0].size} runs"
                     return _samples_of(frame, threads)
+                if frame.message["phase"] == "profiling":
+                    continue
                 warm = frame.message["phase"] == "measuring"
                 now = int(frame.message["progress"]) + (plan.warmup if warm else 0)
                 stage.advance(now - done, "" if warm else "warming up")
@@ -163,4 +167,5 @@ def _samples_of(frame: Frame, threads: int) -> BenchSamples:
         host_before=HostState(**message["host_before"]),
         host_after=HostState(**message["host_after"]),
         preemptions=message["preemptions"],
+        kernels=parse_kernel_times(message),
     )

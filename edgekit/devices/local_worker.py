@@ -23,6 +23,7 @@ from edgekit.arrays import Array, numpy_dtype
 from edgekit.devices.base import MOST_RUNS
 from edgekit.devices.dlpack import DlpackArray
 from edgekit.devices.frames import Frame, encode_frame, read_frame
+from edgekit.devices.kernel_stopwatch import KernelStopwatch
 
 _PR_SET_PDEATHSIG = 1
 _CPU = 1
@@ -48,6 +49,7 @@ class _Worker:
         self._ffi = ffi
         self._cores = metrics.usable_cores()
         self._main: Callable[..., Any] | None = None
+        self._set_instrument: Callable[..., Any] | None = None
         self._kept: tuple[object, ...] = ()
         self._memory_before: int | None = None
 
@@ -67,6 +69,7 @@ class _Worker:
         machine.get_function("vm_initialization")(_CPU, 0, _POOLED_ALLOCATOR)
         self._kept = (library, machine)
         self._main = machine.get_function("main")
+        self._set_instrument = machine.get_function("set_instrument")
         threads = self._ffi.get_global_func("runtime.NumThreads")()
         self._send({"nanoseconds": time.perf_counter_ns() - started, "threads": int(threads)})
 
@@ -107,7 +110,7 @@ class _Worker:
             if len(samples) >= runs and time.perf_counter() >= enough:
                 break
             progress.report("measuring", len(samples))
-        answer = {
+        answer: dict[str, object] = {
             "warmup": warmup,
             "memory_before": self._memory_before,
             "memory_peak": None if self._memory_before is None else peak,
@@ -115,7 +118,23 @@ class _Worker:
             "host_before": vars(host_before),
             "host_after": vars(metrics.read_host_state(self._cores)),
         }
+        if profiled := int(request.message["profiled"]):
+            answer["profiled"] = profiled
+            answer["kernels"] = self._profile(tensors, profiled, progress)
         self._send(answer, [np.frombuffer(samples, np.int64)])
+
+    def _profile(
+        self, tensors: list[Any], inferences: int, progress: _Progress
+    ) -> list[dict[str, object]]:
+        assert self._main is not None
+        assert self._set_instrument is not None
+        stopwatch = KernelStopwatch()
+        self._set_instrument(self._ffi.convert(stopwatch.called))
+        for done in range(inferences):
+            stopwatch.begin_inference()
+            self._main(*tensors)
+            progress.report("profiling", done + 1)
+        return stopwatch.told()
 
     def _flat(self, result: Any) -> list[Any]:
         """The tensors of a result, which is a tensor or arrays of them."""

@@ -186,6 +186,8 @@ class SshSession:
         ]
         if plan.threads is not None:
             words += ["--threads", str(plan.threads)]
+        if plan.profiled:
+            words += ["--profile", str(plan.profiled)]
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         messages = AgentMessages()
         with (
@@ -291,7 +293,7 @@ class _Follow:
 
     def __call__(self, message: Mapping[str, object]) -> None:
         progress, phase = message.get("progress"), str(message.get("phase", ""))[:40]
-        if isinstance(progress, int):
+        if isinstance(progress, int) and phase != "profiling":
             now = progress + (self._warmup if phase == "measuring" else 0)
             self._stage.advance(now - self._done, phase)
             self._done = now

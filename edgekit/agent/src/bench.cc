@@ -36,37 +36,66 @@ class Progress {
 
 struct Kernel {
   int64_t calls = 0;
-  int64_t nanoseconds = 0;
+  std::vector<int64_t> nanoseconds;  // one for each inference
 };
 
-// Time inside each kernel over `runs` inferences, as the virtual machine calls them.
-std::string Profile(Model& model, const Tensors& inputs, int runs) {
-  std::map<std::string, Kernel> kernels;
-  int64_t started = 0;
-  model.SetInstrument(tvm::ffi::Function::FromPacked(
-      [&](const tvm::ffi::AnyView* args, int32_t, tvm::ffi::Any* result) {
-        int64_t now = Now();
-        bool before = args[2].cast<bool>();
-        if (before) {
-          started = Now();
-        } else {
-          Kernel& kernel = kernels[args[1].cast<std::string>()];
-          kernel.calls += 1;
-          kernel.nanoseconds += now - started;
-        }
-        *result = 0;  // go on as normal
-      }));
-  for (int i = 0; i < runs; ++i) model.Call(inputs);
-  std::string list;
-  for (const auto& [name, kernel] : kernels) {
-    list += (list.empty() ? "" : ", ") + Object()
-                                             .Text("name", name)
-                                             .Int("calls", kernel.calls / runs)
-                                             .Int("nanoseconds", kernel.nanoseconds / runs)
-                                             .Str();
-  }
-  return "[" + list + "]";
+int64_t Median(std::vector<int64_t> values) {
+  std::sort(values.begin(), values.end());
+  size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
+
+// Time inside each kernel, as the virtual machine calls them, without that of what they call.
+class Profiler {
+ public:
+  std::string Measure(Model& model, const Tensors& inputs, size_t runs, Progress& progress) {
+    model.SetInstrument(tvm::ffi::Function::FromPacked(
+        [this, runs](const tvm::ffi::AnyView* args, int32_t, tvm::ffi::Any* result) {
+          const int64_t now = Now();
+          if (args[2].cast<bool>()) {
+            open_.push_back({now, 0});
+          } else {
+            End(now, args[1].cast<std::string>(), runs);
+          }
+          *result = 0;  // go on as normal
+        }));
+    for (run_ = 0; run_ < runs; ++run_) {
+      model.Call(inputs);
+      progress.Report("profiling", run_ + 1);
+    }
+    std::string list;
+    for (const auto& [name, kernel] : kernels_) {
+      list += (list.empty() ? "" : ", ") + Object()
+                                               .Text("name", name)
+                                               .Int("calls", kernel.calls)
+                                               .Int("nanoseconds", Median(kernel.nanoseconds))
+                                               .Str();
+    }
+    return "[" + list + "]";
+  }
+
+ private:
+  struct Open {
+    int64_t started;
+    int64_t within;  // what it called
+  };
+
+  void End(int64_t now, const std::string& name, size_t runs) {
+    if (open_.empty()) return;
+    const Open ended = open_.back();
+    open_.pop_back();
+    const int64_t taken = now - ended.started;
+    if (!open_.empty()) open_.back().within += taken;
+    Kernel& kernel = kernels_[name];
+    kernel.nanoseconds.resize(runs);
+    kernel.calls += 1;
+    kernel.nanoseconds[run_] += taken - ended.within;
+  }
+
+  size_t run_ = 0;
+  std::vector<Open> open_;
+  std::map<std::string, Kernel> kernels_;
+};
 
 }  // namespace
 
@@ -75,7 +104,7 @@ int Bench(Arguments arguments) {
   auto runs = static_cast<size_t>(arguments.Number("--runs", 30));
   double seconds = arguments.Number("--seconds", 3);
   int threads = static_cast<int>(arguments.Number("--threads", 0));
-  int profiled = static_cast<int>(arguments.Number("--profile", 0));
+  auto profiled = static_cast<size_t>(arguments.Number("--profile", 0));
   auto rest = arguments.Rest(2, "bench [--warmup N --runs N --seconds S --threads N --profile N] "
                                 "LIBRARY SAMPLE");
   Say(Object().Text("phase", "loading"));
@@ -117,7 +146,10 @@ int Bench(Arguments arguments) {
       .IntOrNull("preemptions", preemptions)
       .Raw("host_before", host_before.Str())
       .Raw("host_after", host_after.Str());
-  if (profiled > 0) answer.Raw("kernels", Profile(model, inputs, profiled));
+  if (profiled > 0) {
+    answer.Int("profiled", static_cast<int64_t>(profiled))
+        .Raw("kernels", Profiler().Measure(model, inputs, profiled, progress));
+  }
   Say(answer);
   return 0;
 }

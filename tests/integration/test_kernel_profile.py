@@ -1,0 +1,91 @@
+"""Kernel by kernel, on this machine and through the agent: two implementations that must agree."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.local_bundles import built_bundle
+from support.on_device import bench_on
+from support.ssh_server import ssh_server
+
+from edgekit.bundle import Bundle
+from edgekit.cross.toolchain import load_toolchain
+from edgekit.devices.base import BenchPlan
+from edgekit.devices.kernel_times import KernelTimes
+from edgekit.devices.local import LocalDevice
+from edgekit.devices.ssh import SshDevice
+
+PLAN = BenchPlan(warmup=1, runs=3, seconds=0, profiled=4)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return built_bundle(tmp_path_factory.mktemp("built"))[1]
+
+
+@pytest.fixture(scope="module")
+def here(bundle: Bundle) -> KernelTimes:
+    times = bench_on(LocalDevice(), bundle, PLAN).kernels
+    assert times is not None
+    return times
+
+
+def calls(times: KernelTimes) -> dict[str, int]:
+    return {kernel.name: kernel.calls for kernel in times.kernels}
+
+
+def test_the_kernels_are_those_of_the_library(here: KernelTimes, bundle: Bundle) -> None:
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", str(bundle.library)],
+        capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    compiled = {
+        word.removeprefix("__tvm_ffi_") for word in symbols if word.startswith("__tvm_ffi_")
+    }
+
+    called = {name for name in calls(here) if not name.startswith("vm.")}
+
+    assert called
+    assert called <= compiled
+    assert here.inferences == 4
+    assert all(kernel.calls >= 4 for kernel in here.kernels)
+    assert any(kernel.nanoseconds > 0 for kernel in here.kernels)
+
+
+def test_the_agent_sees_the_same_calls(here: KernelTimes, bundle: Bundle, tmp_path: Path) -> None:
+    with ssh_server(tmp_path) as server:
+        server.connect().close()
+        device = SshDevice(server.entry(), load_toolchain("host"), 120, server.known_hosts)
+        there = bench_on(device, bundle, PLAN).kernels
+
+    assert there is not None
+    assert calls(there) == calls(here)
+    assert there.inferences == here.inferences
+
+
+def test_without_being_asked_nothing_is_profiled(bundle: Bundle) -> None:
+    assert bench_on(LocalDevice(), bundle, BenchPlan(0, 1, 0)).kernels is None
+
+
+def test_the_command_shows_a_table_and_gives_everything_to_scripts(bundle: Bundle) -> None:
+    command = [sys.executable, "-m", "edgekit", "bench", "--runs", "2"]
+    shown = subprocess.run(
+        [*command, "--profile", str(bundle.path)], capture_output=True, text=True, timeout=120
+    )
+    told = subprocess.run(
+        [*command, str(bundle.path), "--profile", "3", "--json"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+    assert shown.returncode == told.returncode == 0, shown.stderr + told.stderr
+    profile = json.loads(told.stdout)["profile"]
+    assert profile["inferences"] == 3
+    slowest = profile["kernels"][0]
+    assert slowest["share"] == max(kernel["share"] for kernel in profile["kernels"])
+    assert "10 inferences" in shown.stdout
+    (row,) = [line for line in shown.stdout.splitlines() if line.startswith(slowest["name"] + " ")]
+    assert row.endswith("%")

@@ -1,0 +1,126 @@
+"""A profile: what a device says of its kernels is not trusted, and shares add up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgekit.bench import summarise_samples
+from edgekit.devices.agent_messages import parse_bench
+from edgekit.devices.base import BenchSamples, MemoryUse
+from edgekit.devices.kernel_stopwatch import KernelStopwatch
+from edgekit.devices.kernel_times import KernelTime, KernelTimes, parse_kernel_times
+from edgekit.errors import DeviceError
+from edgekit.metrics import HostState
+
+CALM = HostState(None, None, None, 4)
+ANSWER = {
+    "nanoseconds": [5, 6],
+    "warmup": 1,
+    "threads": 1,
+    "memory_before": None,
+    "memory_peak": None,
+    "host_before": {"governor": None, "frequency_mhz": None, "load_average": None, "cores": 1},
+    "host_after": {"governor": None, "frequency_mhz": None, "load_average": None, "cores": 1},
+    "preemptions": 0,
+}
+
+
+def profile_of(*kernels: KernelTime, inferences: int = 2) -> BenchSamples:
+    times = KernelTimes(inferences, kernels)
+    return BenchSamples((1,), 0, 1, MemoryUse(None, None), CALM, CALM, 0, times)
+
+
+def test_the_slowest_kernel_comes_first_with_its_share() -> None:
+    measured = profile_of(KernelTime("pad", 8, 250), KernelTime("conv", 2, 750))
+
+    profile = summarise_samples(Path("b"), "local", "local", measured).profile
+
+    assert profile is not None
+    assert [(k.name, k.calls, k.share) for k in profile.kernels] == [
+        ("conv", 1, 0.75),
+        ("pad", 4, 0.25),
+    ]
+    assert profile.seconds == pytest.approx(1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1 << 60)), max_size=20))
+def test_shares_add_up_whatever_was_measured(kernels: list[tuple[int, int]]) -> None:
+    measured = profile_of(*(KernelTime(f"k{i}", *k) for i, k in enumerate(kernels)))
+
+    profile = summarise_samples(Path("b"), "local", "local", measured).profile
+
+    assert profile is not None
+    total = sum(kernel.share for kernel in profile.kernels)
+    assert total == pytest.approx(1 if any(time for _, time in kernels) else 0)
+
+
+def test_names_from_a_device_cannot_write_on_the_terminal() -> None:
+    kernel = {"name": "conv\x1b[2J\u202e" + "x" * 1000, "calls": 1, "nanoseconds": 1}
+
+    times = parse_kernel_times({"profiled": 1, "kernels": [kernel]})
+
+    assert times is not None
+    assert times.kernels[0].name.startswith("conv?[2J?xxx")
+    assert len(times.kernels[0].name) == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"profiled": 0},
+        {"profiled": 1 << 70},
+        {"profiled": None},
+        {"kernels": {"name": "conv"}},
+        {"kernels": ["conv"]},
+        {"kernels": [{"name": "conv", "calls": 1}]},
+        {"kernels": [{"name": "", "calls": 1, "nanoseconds": 1}]},
+        {"kernels": [{"name": "conv", "calls": 0, "nanoseconds": 1}]},
+        {"kernels": [{"name": "conv", "calls": True, "nanoseconds": 1}]},
+        {"kernels": [{"name": "conv", "calls": 1, "nanoseconds": -1}]},
+        {"kernels": [{"name": "conv", "calls": 1, "nanoseconds": 1.5}]},
+        {"kernels": [{"name": "conv", "calls": 1, "nanoseconds": 1}] * 20_001},
+    ],
+)
+def test_a_profile_that_makes_no_sense_is_told(change: dict[str, object]) -> None:
+    said = ANSWER | {"profiled": 1, "kernels": []}
+    assert parse_bench(said, "pi").kernels == KernelTimes(1, ())
+
+    with pytest.raises(DeviceError, match="makes no sense"):
+        parse_bench(json.loads(json.dumps(said | change)), "pi")
+
+
+def test_a_kernel_is_not_charged_for_what_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0
+    monkeypatch.setattr("time.perf_counter_ns", lambda: now)
+    stopwatch = KernelStopwatch()
+    for inner in (30, 30, 90):
+        stopwatch.begin_inference()
+        for name, before, passed in (
+            ("outer", True, 10),
+            ("inner", True, inner),
+            ("inner", False, 5),
+            ("outer", False, 0),
+        ):
+            stopwatch.called(None, name, before)
+            now += passed
+
+    told = {kernel["name"]: kernel for kernel in stopwatch.told()}
+
+    assert told["inner"] == {"name": "inner", "calls": 3, "nanoseconds": 30}
+    assert told["outer"] == {"name": "outer", "calls": 3, "nanoseconds": 15}
+
+
+def test_a_kernel_that_some_inferences_leave_out_took_no_time_in_them() -> None:
+    stopwatch = KernelStopwatch()
+    for calls in (0, 0, 1):
+        stopwatch.begin_inference()
+        for _ in range(calls):
+            stopwatch.called(None, "seldom", True)
+            stopwatch.called(None, "seldom", False)
+
+    assert stopwatch.told() == [{"name": "seldom", "calls": 1, "nanoseconds": 0}]
