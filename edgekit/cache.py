@@ -29,7 +29,7 @@ from edgekit.files import (
 )
 from edgekit.paths import cache_dir
 
-EntryKind = Literal["build", "unpacked"]
+EntryKind = Literal["build", "unpacked", "library", "source"]
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -37,7 +37,8 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 class CacheEntry:
     key: str
     kind: str
-    """A "build", a bundle "unpacked" from its .zip, or a "twin image"."""
+    """A "build", a bundle "unpacked" from its .zip, a "library" for boards or the "source" of one,
+    or a "twin image"."""
     title: str
     size: int
     """Bytes."""

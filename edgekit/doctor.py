@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.board import Board
+from edgekit.cross.sources.steps import TOOLS as LIBRARY_TOOLS
 from edgekit.cross.toolchain import (
     Compiler,
     Toolchain,
@@ -28,6 +29,7 @@ from edgekit.errors import MissingToolError
 from edgekit.events import SILENT, Events
 from edgekit.files import free_space
 from edgekit.paths import cache_dir
+from edgekit.prebuild import libraries_for
 from edgekit.sizes import format_size
 from edgekit.tvm_compat import PINNED, installed_version
 from edgekit.twin.tools import TO_BUILD, TO_RUN
@@ -110,6 +112,7 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
             _cache(),
             *(_optional_package(package) for package in OPTIONAL_PACKAGES),
             *_twin(board),
+            *_libraries(board),
         )
     ready = all(check.ok for check in checks if check.required)
     return DoctorReport(board.name, toolchain.name, checks, ready)
@@ -228,7 +231,8 @@ def _trouble_compiling(
     all there if it says nothing."""
     sysroot = [f"--sysroot={toolchain.sysroot}"] if toolchain.sysroot else []
     whole = ["-c"] if board.kind == "baremetal" else ["-shared", "-fPIC"]
-    flags = [*sysroot, *toolchain.compile_flags, *board.cpu.compile_flags, *whole]
+    cpu = toolchain.spelled(board.cpu.compile_flags)
+    flags = [*sysroot, *toolchain.compile_flags, *cpu, *whole]
     with tempfile.TemporaryDirectory(prefix="edgekit-doctor-") as folder:
         source, output = Path(folder, "probe"), Path(folder, "probe.out")
         source.write_text(program, encoding="utf-8")
@@ -314,6 +318,14 @@ def _twin(board: Board) -> Iterable[Check]:
     for tools, purpose in ((TO_RUN, "start the board's twin"), (TO_BUILD, "build twins' image")):
         for tool in tools:
             yield _program(tool.name, purpose, apt_command((tool.package,)), find_twin_tool)
+
+
+def _libraries(board: Board) -> Iterable[Check]:
+    """What the libraries that the board may offload to are built with."""
+    recipes = [recipe.name for recipe in libraries_for(board) if recipe.cmake is not None]
+    for tool, package in LIBRARY_TOOLS if recipes else ():
+        fix = f"{pip_command(tool)}, or {apt_command((package,))}"
+        yield _program(tool, f"build {', '.join(recipes)} for the board", fix)
 
 
 def _program(

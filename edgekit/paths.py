@@ -44,7 +44,12 @@ def profile_search_path(kind: ProfileKind) -> tuple[Path, ...]:
 
 
 def built_in_profiles(kind: ProfileKind) -> Path:
-    """The folder of the profiles that come with edgekit: in the wheel, or in the checkout."""
+    """The folder of the profiles that come with edgekit."""
+    return built_in_data(kind)
+
+
+def built_in_data(name: str) -> Path:
+    """A folder of data that comes with edgekit: in the wheel, or in the checkout."""
     package = Path(__file__).resolve().parent
-    installed = package / kind
-    return installed if installed.is_dir() else package.parent / kind
+    installed = package / name
+    return installed if installed.is_dir() else package.parent / name

@@ -1,4 +1,5 @@
-"""edgekit cache: what builds and twins' images take up here, and how to get the room back."""
+"""edgekit cache: what builds, libraries and twins' images take up here, and how to get the room
+back."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def _room_option(
 
 @click.group("cache", cls=Group)
 def command() -> None:
-    """Show and tidy the cache of finished builds and twins' images."""
+    """Show and tidy the cache of finished builds, libraries and twins' images."""
 
 
 @command.command("size")
@@ -100,7 +101,7 @@ def size_command(console: Console) -> None:
 @json_option
 @pass_console
 def list_command(console: Console) -> None:
-    """List cached builds and twins' images, the most recently used first."""
+    """List cached builds, libraries and twins' images, the most recently used first."""
     from edgekit.kept import kept_entries
 
     entries = kept_entries()
@@ -147,7 +148,7 @@ def list_command(console: Console) -> None:
 def prune_command(
     console: Console, older_than: int | None, max_size: int | None, everything: bool
 ) -> None:
-    """Remove cached builds and twins' images; they are made again when they are needed.
+    """Remove cached builds, libraries and twins' images; they are made again when they are needed.
 
     An image stays as long as there is a twin on it: edgekit twin down NAME --delete.
     """
@@ -173,5 +174,8 @@ def prune_command(
 def _counted(entries: Sequence[CacheEntry]) -> str:
     """2 builds, 1 twin image."""
     kinds = Counter("build" if entry.kind == "unpacked" else entry.kind for entry in entries)
-    counts = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in sorted(kinds.items())]
+    counts = [
+        f"{count} {'libraries' if kind == 'library' and count != 1 else kind + 's' * (count != 1)}"
+        for kind, count in sorted(kinds.items())
+    ]
     return ", ".join(counts) or "nothing"

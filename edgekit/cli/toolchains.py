@@ -1,12 +1,21 @@
-"""edgekit toolchains: which compilers edgekit knows, and what their profiles say."""
+"""edgekit toolchains: which compilers edgekit knows, what their profiles say, and libraries built
+with them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from edgekit.cli.options import TOOLCHAIN
+import click
+
+from edgekit.cli.options import BOARD, TOOLCHAIN, json_option, pass_console, toolchain_option
 from edgekit.cli.profile_commands import ProfileView, profile_group
+from edgekit.console import Console
 from edgekit.cross.toolchain import Toolchain, check_toolchain, parse_toolchain
+from edgekit.wording import duration, size
+
+if TYPE_CHECKING:
+    from edgekit.prebuild import Prebuilt, PrebuiltLibrary
 
 
 def _row(toolchain: Toolchain) -> Sequence[object]:
@@ -49,3 +58,55 @@ command = profile_group(
         fields=_fields,
     )
 )
+
+
+@command.command("build", short_help="Build the libraries that a board offloads to.")
+@click.argument("board_name", metavar="BOARD", type=BOARD)
+@click.option(
+    "--library",
+    "libraries",
+    multiple=True,
+    metavar="NAME",
+    help="This one only; may be given several times.",
+)
+@toolchain_option
+@json_option
+@pass_console
+def build_command(
+    console: Console, board_name: str, libraries: tuple[str, ...], toolchain_name: str | None
+) -> None:
+    """Build the third-party libraries that a board offloads to, with the board's toolchain.
+
+    A model's build does it when it needs one; this does it beforehand. They are kept in the
+    cache: what is there is not built again.
+    """
+    from edgekit.board import load_board
+    from edgekit.cross.toolchain import load_toolchain
+    from edgekit.prebuild import prebuild
+
+    board = load_board(board_name)
+    toolchain = load_toolchain(toolchain_name or board.toolchain)
+    done = prebuild(board, toolchain, libraries, console.events)
+    console.report(done, lambda: _render_prebuilt(console, done))
+
+
+def _render_prebuilt(console: Console, done: Prebuilt) -> None:
+    if not done.libraries:
+        console.print(f"{done.board} offloads to no library that is built beforehand")
+        return
+    console.table(
+        ("library", "version", "size", "built", "the board must have"),
+        [
+            (library.name, library.version, size(library.size), _how(library), _needs(library))
+            for library in done.libraries
+        ],
+        right=("size",),
+    )
+
+
+def _how(library: PrebuiltLibrary) -> str:
+    return "there already" if library.from_cache else f"in {duration(library.seconds)}"
+
+
+def _needs(library: PrebuiltLibrary) -> str:
+    return ", ".join(library.needs) or "nothing"

@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from edgekit.profiles import (
     find_profile,
     load_profile,
     profile_names,
+    show,
 )
 
 _TRIPLE = re.compile(r"native|[a-z0-9_]+(-[a-z0-9_.]+){1,3}")
@@ -34,6 +36,8 @@ _FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9=+,._/-]*|[a-z0-9_]+(-[a-z0-9_.]+)+")
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 _ABSOLUTE = re.compile(r"/(?!.*\.\.)[A-Za-z0-9._+/-]*")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*(==[A-Za-z0-9.]+)?")
+_CPU_FLAG = re.compile(r"-m[A-Za-z0-9=+._-]+")
+OPENMP = ("libgomp", "none")
 _TOOL_EXPECTED = "a program on PATH, or an absolute path"
 _ASKING_SECONDS = 30
 
@@ -80,6 +84,14 @@ class Toolchain:
     install: Install
     origin: Path
     """The file that says so. Differs from machine to machine: no part of its identity."""
+    cpu_flags: Mapping[str, str] = field(default_factory=dict)
+    """How this compiler spells what board profiles say in GCC's words."""
+    openmp: str = "libgomp"
+    """Whose run-time library the compiler has for OpenMP, or "none"."""
+
+    def spelled(self, flags: Iterable[str]) -> tuple[str, ...]:
+        """A board's flags in the words of this compiler."""
+        return tuple(self.cpu_flags.get(flag, flag) for flag in flags)
 
 
 @dataclass(frozen=True)
@@ -128,7 +140,18 @@ def parse_toolchain(reader: TableReader, path: Path) -> Toolchain:
         minimum_version=reader.matching("minimum_version", _VERSION, "a version such as 10.2"),
         install=_parse_install(reader.table("install")),
         origin=path,
+        cpu_flags=_parse_cpu_flags(reader) if reader.has("cpu_flags") else {},
+        openmp=reader.choice("openmp", OPENMP) if reader.has("openmp") else OPENMP[0],
     )
+
+
+def _parse_cpu_flags(parent: TableReader) -> Mapping[str, str]:
+    expected = "a flag such as -mcpu=cortex_a72"
+    reader = parent.table("cpu_flags")
+    for key in reader.names():
+        if not _CPU_FLAG.fullmatch(key):
+            reader.complain(key[:80], show(key), expected)
+    return {key: reader.matching(key, _CPU_FLAG, expected) for key in reader.names()}
 
 
 def _parse_tools(reader: TableReader) -> Tools:

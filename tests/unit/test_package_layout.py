@@ -23,13 +23,14 @@ ROOMS: tuple[tuple[str, str], ...] = (
     (
         "profiles",
         "instruction_sets cpu profiles new_profile offload board cross cross.toolchain cross.tools "
-        "cross.blob cross.weights",
+        "cross.blob cross.weights cross.cmake",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("model", "model"),
     ("project", "device_entry project"),
     ("bundle", "manifest manifest_reader archive bundle reuse samples"),
     ("twins", "twin twin.*"),
+    ("libraries", "cross.sources cross.sources.*"),
     ("agent", "agent agent.*"),
     ("devices", "devices devices.*"),
     ("rpc", "rpc rpc.*"),
@@ -40,7 +41,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "compiler",
         "pipeline liveness compilation compile_*",
     ),
-    ("verbs", "fingerprint build request deploy bench run verify doctor summary kept"),
+    ("verbs", "fingerprint build request deploy bench run verify doctor summary kept prebuild"),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
 )

@@ -1,0 +1,109 @@
+"""An archive at hand: from a folder or mirror that the user names, from the package index, or out
+of Debian. What counts is its hash, wherever it came from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from edgekit.cache import BuildCache
+from edgekit.cross.sources.index import find_file, local_folder, pip_config
+from edgekit.cross.sources.recipe import Archive
+from edgekit.cross.sources.web import Web, WebError, blocks
+from edgekit.errors import BuildError
+from edgekit.events import Events
+from edgekit.files import sha256_file, storage_errors
+from edgekit.twin.debian import download_package
+from edgekit.twin.tools import BuildTools
+from edgekit.wording import size
+
+SOURCES_VARIABLE = "EDGEKIT_SOURCES"
+"""Folders and addresses that hold archives by their names; looked at before all others."""
+_LARGEST = 1 << 30
+
+
+def fetch(archive: Archive, cache: BuildCache, log: IO[bytes], events: Events) -> Path:
+    """The archive, out of the cache where it is there and whole."""
+    key = archive.sha256
+    with cache.locked(key):
+        found = cache.find(key)
+        if found is not None and _is_whole(found / archive.file, archive):
+            return found / archive.file
+        with (
+            cache.storing(key, "source", archive.file) as folder,
+            events.stage(f"fetch {archive.file}") as stage,
+        ):
+            path = folder / archive.file
+            origin = _obtain(archive, path, log, cache)
+            stage.result = f"{size(path.stat().st_size)} from {origin}"
+            if not _is_whole(path, archive):
+                raise _other_bytes(archive, path, origin)
+        return cache.content(key) / archive.file
+
+
+def _is_whole(path: Path, archive: Archive) -> bool:
+    return path.is_file() and sha256_file(path) == archive.sha256
+
+
+def _obtain(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> str:
+    """Write the file; gives back where it came from, in words."""
+    for address in _named_places(archive):
+        with suppress(WebError):  # a mirror need not have everything
+            local = address.startswith("file:")
+            _download(address, path, Web() if local else pip_config().web)
+            return "a folder of yours" if local else urlsplit(address).hostname or address
+    if archive.origin == "debian":
+        assert archive.release is not None
+        with cache.scratch() as work:
+            tools = BuildTools(log, advice=f"everything that apt said is in {log.name}")
+            package = download_package(archive.release, archive.project, work, tools)
+            with storage_errors("keep the package", path):
+                shutil.move(package, path)
+        return "Debian"
+    troubles = []
+    config = pip_config()
+    for address in find_file(config, archive.project, archive.file):
+        try:
+            _download(address, path, config.web)
+        except WebError as error:
+            troubles.append(str(error))
+        else:
+            return urlsplit(address).hostname or "pip's find-links"
+    raise BuildError(
+        f"{archive.file} could not be fetched: {troubles[0]}",
+        hint="check the network and `pip config list`, or name a folder that has it in"
+        f" {SOURCES_VARIABLE}",
+        details=tuple(troubles),
+    )
+
+
+def _named_places(archive: Archive) -> Iterator[str]:
+    for place in os.environ.get(SOURCES_VARIABLE, "").split():
+        folder = local_folder(place)
+        if folder is None:
+            yield f"{place.rstrip('/')}/{archive.file}"
+        elif (folder / archive.file).is_file():
+            yield (folder / archive.file).absolute().as_uri()
+
+
+def _download(address: str, path: Path, web: Web) -> None:
+    with (
+        storage_errors("keep the source", path),
+        web.opened(address) as answer,
+        path.open("wb") as target,
+    ):
+        for block in blocks(answer, _LARGEST):
+            target.write(block)
+
+
+def _other_bytes(archive: Archive, path: Path, origin: str) -> BuildError:
+    return BuildError(
+        f"{archive.file} from {origin} is not the pinned file",
+        hint="do not use it: the package index or mirror gives out something else",
+        details=(f"pinned: SHA-256 {archive.sha256}", f"found:  SHA-256 {sha256_file(path)}"),
+    )

@@ -1,0 +1,187 @@
+"""Finding a file on the package index that pip is configured to use: the simple API, as JSON
+(PEP 691) or HTML (PEP 503).
+
+pip itself is not asked to download: for a source distribution it would run the package's own
+build to learn its name.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from edgekit.cross.sources.web import Web, WebError
+from edgekit.errors import BuildError, MissingToolError
+
+_ASKING_SECONDS = 60
+_LARGEST_PAGE = 64 << 20
+_ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
+_DEFAULT_INDEX = re.compile(r"--index-url.*?\(default:?\s+(\S+?)\)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class PipConfig:
+    """Where pip would look, and how it would get there."""
+
+    indexes: tuple[str, ...]
+    find_links: tuple[str, ...]
+    web: Web
+
+
+def pip_config() -> PipConfig:
+    """What pip's configuration files and environment say."""
+    if importlib.util.find_spec("pip") is None:
+        raise MissingToolError(
+            "fetching a library's source needs pip's configuration, and pip is not in this"
+            " environment",
+            hint=f"{sys.executable} -m ensurepip, or name folders that hold the files in"
+            " EDGEKIT_SOURCES",
+        )
+    settings = parse_pip_settings(_pip("config", "list"))
+    main = settings.get("index-url")
+    indexes = [] if _is_true(settings.get("no-index", "")) else [main or _default_index()]
+    if indexes:
+        indexes += settings.get("extra-index-url", "").split()
+    return PipConfig(
+        tuple(indexes),
+        tuple(settings.get("find-links", "").split()),
+        Web(certificates=settings.get("cert"), proxy=settings.get("proxy")),
+    )
+
+
+def parse_pip_settings(listed: str) -> dict[str, str]:
+    """What `pip config list` prints: global.index-url='https://…'. What is said for downloads
+    wins over what is said for all, and the environment over both."""
+    order = {"global": 0, "download": 1, ":env:": 2}
+    found: dict[str, tuple[int, str]] = {}
+    for line in listed.splitlines():
+        name, equals, value = line.partition("=")
+        section, _, key = name.strip().rpartition(".")
+        if not equals or section not in order:
+            continue
+        try:
+            text = str(ast.literal_eval(value.strip()))
+        except (ValueError, SyntaxError):
+            continue
+        if key not in found or found[key][0] <= order[section]:
+            found[key] = (order[section], text)
+    return {key: text for key, (_, text) in found.items()}
+
+
+def find_file(config: PipConfig, project: str, file: str) -> Iterator[str]:
+    """Addresses of a project's file: in pip's find-links folders, then on each index."""
+    for place in config.find_links:
+        folder = local_folder(place)
+        if folder is not None and (folder / file).is_file():
+            yield (folder / file).absolute().as_uri()
+    troubles: list[str] = []
+    found = False
+    for index in config.indexes:
+        base = f"{index.rstrip('/')}/{project}/"
+        try:
+            links = dict(read_links(base, *_page(config.web, base)))
+        except WebError as error:
+            troubles.append(str(error))
+            continue
+        if file in links:
+            found = True
+            yield links[file]
+    if not found:
+        raise BuildError(
+            f"the package index has no {file}"
+            if not troubles or len(troubles) < len(config.indexes)
+            else f"no package index could be asked for {file}: {troubles[0]}",
+            hint="`pip config list` shows which index is asked; a folder that has the file can be"
+            " named in EDGEKIT_SOURCES",
+            details=tuple(troubles),
+        )
+
+
+def read_links(base: str, content_type: str, page: bytes) -> Iterator[tuple[str, str]]:
+    """File names and addresses on a project's page."""
+    if "json" in content_type:
+        try:
+            files = json.loads(page)["files"]
+            yield from (
+                (str(entry["filename"]), urljoin(base, str(entry["url"]))) for entry in files
+            )
+        except (ValueError, LookupError, TypeError) as error:
+            raise WebError(f"{_host(base)} answered with JSON that is no project's page") from error
+        return
+    parser = _Anchors()
+    parser.feed(page.decode("utf-8", errors="replace"))
+    for address in parser.found:
+        whole = urldefrag(urljoin(base, address))[0]
+        yield unquote(urlsplit(whole).path.rpartition("/")[2]), whole
+
+
+def local_folder(place: str) -> Path | None:
+    """The folder that a path or a file:// address names."""
+    parts = urlsplit(place)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return Path(place).expanduser() if parts.scheme == "" else None
+
+
+class _Anchors(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value for name, value in attrs if tag == "a" and name == "href" and value]
+
+
+def _page(web: Web, address: str) -> tuple[str, bytes]:
+    if folder := local_folder(address):
+        try:
+            return "text/html", (folder / "index.html").read_bytes()
+        except OSError as error:
+            raise WebError(f"{folder} has no such project") from error
+    return web.read(address, accept=_ACCEPT, limit=_LARGEST_PAGE)
+
+
+def _default_index() -> str:
+    """The one that pip has built in; its own help names it."""
+    match = _DEFAULT_INDEX.search(_pip("download", "--help"))
+    if match is None:
+        raise BuildError(
+            "pip does not say which package index it uses",
+            hint="set one: pip config set global.index-url, or PIP_INDEX_URL",
+        )
+    return match[1]
+
+
+def _pip(*arguments: str) -> str:
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_ASKING_SECONDS,
+            stdin=subprocess.DEVNULL,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MissingToolError(
+            f"pip does not run: {error}",
+            hint=f"{sys.executable} -m ensurepip --upgrade puts it right",
+        ) from error
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() in ("1", "true", "yes", "on", "y", "t")
+
+
+def _host(address: str) -> str:
+    return urlsplit(address).hostname or address

@@ -1,0 +1,340 @@
+"""A library, built for a board or taken from the cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from edgekit.cache import BuildCache
+from edgekit.cross.cmake import toolchain_file
+from edgekit.cross.sources.fetch import fetch
+from edgekit.cross.sources.recipe import CMakeBuild, Recipe, When
+from edgekit.cross.sources.steps import Steps, jobs, require_build_tools
+from edgekit.cross.sources.unpack import take, unpack
+from edgekit.cross.toolchain import find_compiler, find_cxx_compiler
+from edgekit.cross.tools import run_tool
+from edgekit.errors import BuildError, StorageError
+from edgekit.events import SILENT, Events
+from edgekit.files import sha256_bytes, sha256_file, storage_errors
+from edgekit.paths import cache_dir
+
+if TYPE_CHECKING:
+    from edgekit.board import Board
+    from edgekit.cross.toolchain import Toolchain
+
+_SUMS = "sums.json"
+_LOGS_KEPT_SECONDS = 7 * 86400
+_METHOD = 1
+"""Counts up whenever the way of building changes: what was built otherwise is built again."""
+
+
+@dataclass(frozen=True)
+class BuiltLibrary:
+    """A library for one kind of CPU, ready to be compiled against and linked with."""
+
+    name: str
+    version: str
+    digest: str
+    """Of all that decided what it is: recipe, sources, compiler, flags, options."""
+    include: tuple[Path, ...]
+    link: tuple[str, ...]
+    """For the linker, in this order, after the objects."""
+    run_time: tuple[Path, ...]
+    """Shared files that go to the board, into the model's own folder."""
+    needs: tuple[str, ...]
+    """Shared libraries that the board must have itself: libgomp.so.1."""
+    folder: Path
+    """Where all of it lies. To read, never to write."""
+    from_cache: bool
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A recipe as it applies to a board and a toolchain."""
+
+    recipe: Recipe
+    toolchain: Toolchain
+    cpu_flags: tuple[str, ...]
+    options: Mapping[str, str]
+    link: tuple[str, ...]
+    from_compiler: tuple[str, ...]
+    key: str
+    arch: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.recipe.name} {self.recipe.version} for {self.arch}"
+
+
+def library_identity(recipe: Recipe, board: Board, toolchain: Toolchain) -> str:
+    """The digest that the built library will have; builds nothing."""
+    own = _users_own(recipe)
+    return own.digest if own else _plan(recipe, board, toolchain).key
+
+
+def find_library(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibrary | None:
+    """The library if it is there and whole; builds nothing."""
+    own = _users_own(recipe)
+    if own is not None:
+        return own
+    plan = _plan(recipe, board, toolchain)
+    return _read(plan, libraries_cache())
+
+
+def build_library(
+    recipe: Recipe, board: Board, toolchain: Toolchain, events: Events = SILENT
+) -> BuiltLibrary:
+    """The library for a board, built first where the cache does not have it whole."""
+    own = _users_own(recipe)
+    if own is not None:
+        return own
+    plan, cache = _plan(recipe, board, toolchain), libraries_cache()
+    waiting = f"another edgekit builds {plan.title}; waiting for it"
+    with cache.locked(plan.key, partial(events.note, waiting)):
+        found = _read(plan, cache)
+        if found is not None:
+            return found
+        if recipe.cmake is not None:
+            require_build_tools(f"building {recipe.name}")
+        with _log(plan) as log, cache.storing(plan.key, "library", plan.title) as folder:
+            _make(plan, folder, cache, log, events)
+            sums = {
+                path.relative_to(folder).as_posix(): sha256_file(path)
+                for path in sorted(folder.rglob("*"))
+                if path.is_file()
+            }
+            (folder / _SUMS).write_text(json.dumps(sums), encoding="ascii")
+        found = _read(plan, cache)
+    if found is None:
+        raise StorageError(
+            f"{plan.title} was built, and is not in the cache as it was built",
+            hint=f"check the disk of {cache.root}",
+        )
+    return replace(found, from_cache=False)
+
+
+def libraries_cache() -> BuildCache:
+    return BuildCache(cache_dir() / "libraries")
+
+
+def sweep_libraries() -> None:
+    """Remove what killed builds left, and old logs of what is not there."""
+    cache = libraries_cache()
+    cache.sweep()
+    there = {entry.key[:16] for entry in cache.entries()}
+    old = time.time() - _LOGS_KEPT_SECONDS
+    with storage_errors("tidy the libraries' logs", cache.root):
+        for log in _logs().glob("*.log"):
+            if log.stem.rpartition("-")[2] not in there and log.stat().st_mtime < old:
+                log.unlink()
+
+
+def _plan(recipe: Recipe, board: Board, toolchain: Toolchain) -> _Plan:
+    arch = board.cpu.arch
+    if arch not in recipe.architectures:
+        raise BuildError(
+            f"{recipe.name} is for {' and '.join(recipe.architectures)}, and the board"
+            f" {board.name} is {arch}",
+            hint=f"leave {recipe.name} out of what the model is offloaded to",
+        )
+    whens = [when for when in recipe.whens if _applies(when, board, toolchain)]
+    options: dict[str, str] = {}
+    if recipe.cmake is not None:
+        options.update(recipe.cmake.options)
+        for group in recipe.cmake.switches:
+            options.update({f"{group.prefix}{name}": "ON" for name in group.on})
+            options.update({f"{group.prefix}{name}": "OFF" for name in group.off})
+    for when in whens:
+        options.update(when.options)
+    flags = toolchain.spelled(board.cpu.compile_flags)
+    link = (*recipe.products.link, *(word for when in whens for word in when.link))
+    extra = tuple(name for when in whens for name in when.from_compiler)
+    compilers = [find_compiler(toolchain).banner, find_cxx_compiler(toolchain).banner]
+    ingredients = [
+        _METHOD, recipe.name, recipe.version, [asdict(archive) for archive in recipe.archives],
+        asdict(recipe.cmake) if recipe.cmake else None, asdict(recipe.products), options,
+        link, extra, arch, flags, compilers, toolchain.triple, toolchain.compile_flags,
+        toolchain.link_flags, toolchain.sysroot,
+    ]  # fmt: skip
+    key = sha256_bytes(json.dumps(ingredients, sort_keys=True).encode())
+    return _Plan(recipe, toolchain, flags, options, link, extra, key, arch)
+
+
+def _applies(when: When, board: Board, toolchain: Toolchain) -> bool:
+    return (
+        when.arch in (None, board.cpu.arch)
+        and when.openmp in (None, toolchain.openmp)
+        and set(when.features) <= set(board.cpu.features)
+    )
+
+
+def _make(plan: _Plan, folder: Path, cache: BuildCache, log: IO[bytes], events: Events) -> None:
+    recipe = plan.recipe
+    with cache.scratch() as work:
+        tree = work / "source"
+        tree.mkdir()
+        for archive in recipe.archives:
+            file = fetch(archive, cache, log, events)
+            with storage_errors("unpack the source", work):
+                if file.suffix == ".deb":
+                    command = ("dpkg-deb", "-x", str(file), str(tree))
+                    Steps(work, log).run(command, doing=f"unpack {file.name}")
+                else:
+                    unpack(file, tree)
+                take(tree, archive.take, folder, file.name)
+        if recipe.cmake is not None:
+            _compile(plan, recipe.cmake, work, log, events)
+            take(work / "installed", recipe.cmake.take, folder, f"what {recipe.name} installs")
+        _take_from_compiler(plan, folder)
+
+
+def _compile(plan: _Plan, build: CMakeBuild, work: Path, log: IO[bytes], events: Events) -> None:
+    """With names inside of `work` mapped away, so that the same source gives the same bytes."""
+    name = plan.recipe.name
+    steps = Steps(work, log)
+    flags = (*plan.cpu_flags, "-w", f"-ffile-prefix-map={work}=.")
+    text = toolchain_file(plan.toolchain, flags, here=True)
+    (work / "toolchain.cmake").write_text(text, encoding="utf-8")
+    with events.stage(f"configure {name} for {plan.arch}"):
+        steps.run(
+            (
+                *("cmake", "-G", "Ninja", "-S", f"source/{build.source}", "-B", "build"),
+                f"-DCMAKE_TOOLCHAIN_FILE={work / 'toolchain.cmake'}",
+                f"-DCMAKE_INSTALL_PREFIX={work / 'installed'}",
+                *("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_INSTALL_LIBDIR=lib"),
+                "-DCMAKE_POSITION_INDEPENDENT_CODE=ON",
+                *(f"-D{option}={value}" for option, value in sorted(plan.options.items())),
+            ),
+            doing=f"configure {name}",
+        )
+    total = _count_steps(steps, log)
+    done = 0
+    with events.stage(f"compile {name} for {plan.arch}", total) as stage:
+
+        def progress(number: int, of: int) -> None:
+            nonlocal done
+            stage.advance(max(0, number - done))
+            done = max(done, number)
+
+        command = ("ninja", "-C", "build", f"-j{jobs()}")
+        steps.run(command, doing=f"compile {name}", on_progress=progress)
+    steps.run(("cmake", "--install", "build"), doing=f"put {name} together")
+
+
+def _count_steps(steps: Steps, log: IO[bytes]) -> int | None:
+    totals: list[int] = []
+    steps.run(
+        ("ninja", "-C", "build", "-n"),
+        doing="count what is to be compiled",
+        on_progress=lambda _, total: totals.append(total),
+    )
+    return totals[-1] if totals else None
+
+
+def _take_from_compiler(plan: _Plan, folder: Path) -> None:
+    for name in plan.from_compiler:
+        found = _of_compiler(plan.toolchain, name)
+        if found is not None:
+            (folder / "lib").mkdir(exist_ok=True)
+            shutil.copyfile(found, folder / "lib" / name)
+
+
+def _of_compiler(toolchain: Toolchain, name: str) -> Path | None:
+    """Where the compiler has a run-time library; it repeats the name where it has none."""
+    command = (*find_cxx_compiler(toolchain).command, *toolchain.compile_flags)
+    answer = run_tool(
+        (*command, f"-print-file-name={name}"), folder=cache_dir(), doing=f"find {name}"
+    )
+    path = Path(answer.strip())
+    return path.resolve() if path.is_absolute() and path.is_file() else None
+
+
+def _read(plan: _Plan, cache: BuildCache) -> BuiltLibrary | None:
+    """The cached library, if its every file is as it was."""
+    folder = cache.find(plan.key)
+    if folder is None:
+        return None
+    try:
+        sums = json.loads((folder / _SUMS).read_text(encoding="ascii"))
+        if not all(sha256_file(folder / name) == digest for name, digest in sums.items()):
+            return None
+    except (OSError, ValueError, AttributeError):
+        return None
+    products = plan.recipe.products
+    shipped = [f"lib/{name}" for name in plan.from_compiler if f"lib/{name}" in sums]
+    return BuiltLibrary(
+        name=plan.recipe.name,
+        version=plan.recipe.version,
+        digest=plan.key,
+        include=tuple(folder / name for name in products.include),
+        link=tuple(str(folder / word) if word in sums else word for word in plan.link),
+        run_time=tuple(folder / name for name in (*products.run_time, *shipped)),
+        needs=tuple(name for name in plan.from_compiler if f"lib/{name}" not in sums),
+        folder=folder,
+        from_cache=True,
+    )
+
+
+def _users_own(recipe: Recipe) -> BuiltLibrary | None:
+    """A library that the user has built: EDGEKIT_LIBRARY_ACL=/opt/acl, with include and lib."""
+    variable = "EDGEKIT_LIBRARY_" + recipe.name.upper().replace("-", "_")
+    named = os.environ.get(variable)
+    if not named:
+        return None
+    folder = Path(named).expanduser().absolute()
+    products = recipe.products
+    files = [folder / word for word in products.link if not word.startswith("-")]
+    there = [file for file in files if file.is_file()]
+    if not there or not all((folder / name).is_dir() for name in products.include):
+        wanted = ", ".join((*products.include, *(str(f.relative_to(folder)) for f in files)))
+        raise BuildError(
+            f"{variable} names {folder}, which is no {recipe.name}",
+            hint=f"the folder must hold {wanted}; of several archives one is enough",
+        )
+    run_time = tuple(folder / name for name in products.run_time if (folder / name).is_file())
+    headers = [path for name in products.include for path in sorted((folder / name).rglob("*.h*"))]
+    with storage_errors("read the library", folder):
+        digest = sha256_bytes(
+            "\n".join(
+                f"{path.relative_to(folder)} {sha256_file(path)}"
+                for path in (*there, *run_time, *headers)
+                if path.is_file()
+            ).encode()
+        )
+    return BuiltLibrary(
+        name=recipe.name,
+        version=f"of {folder}",
+        digest=digest,
+        include=tuple(folder / name for name in products.include),
+        link=tuple(
+            word if word.startswith("-") else str(folder / word)
+            for word in products.link
+            if word.startswith("-") or folder / word in there
+        ),
+        run_time=run_time,
+        needs=(),
+        folder=folder,
+        from_cache=True,
+    )
+
+
+@contextmanager
+def _log(plan: _Plan) -> Iterator[IO[bytes]]:
+    path = _logs() / f"{plan.recipe.name}-{plan.key[:16]}.log"
+    with storage_errors("write the log", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("w+b")
+    with stream:
+        yield stream
+
+
+def _logs() -> Path:
+    return libraries_cache().root / "logs"

@@ -1,0 +1,137 @@
+"""Running CMake and what it calls: everything said goes to a log, progress is read from it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO
+
+from edgekit.cross.toolchain import apt_command, pip_command, which
+from edgekit.cross.tools import disk_full, disk_full_error
+from edgekit.errors import BuildError, MissingToolError
+from edgekit.interrupts import interrupts_deferred
+
+TOOLS: tuple[tuple[str, str], ...] = (("cmake", "cmake"), ("ninja", "ninja-build"))
+"""What builds a library, and Debian's packages of it. Python packages of the same names have
+them as well."""
+_DECISIVE = re.compile(r"(CC|CXX|C|CXX|CPP|LD|ASM)(FLAGS)?|CMAKE_.*|NINJA_STATUS|DESTDIR")
+"""Variables that would change what is built behind the cache's back."""
+_PROGRESS = re.compile(r"\[(\d+)/(\d+)\] ")
+_LAST_LINES = 30
+_MEMORY_OF_A_JOB = 1 << 30
+_JOBS_VARIABLE = "CMAKE_BUILD_PARALLEL_LEVEL"
+
+
+def require_build_tools(purpose: str) -> None:
+    """MissingToolError that names everything that is missing at once."""
+    missing = [(tool, package) for tool, package in TOOLS if which(tool) is None]
+    if missing:
+        raise MissingToolError(
+            f"{purpose} needs {' and '.join(tool for tool, _ in missing)}, not found here",
+            hint=f"{pip_command(*(tool for tool, _ in missing))}, or"
+            f" {apt_command(tuple(package for _, package in missing))}",
+        )
+
+
+def jobs() -> int:
+    """How many compilers at once: CMAKE_BUILD_PARALLEL_LEVEL, or what cores and memory allow."""
+    given = os.environ.get(_JOBS_VARIABLE, "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    return max(1, min(len(os.sched_getaffinity(0)), memory // _MEMORY_OF_A_JOB))
+
+
+class Steps:
+    """The commands of one build, in one folder, with one log."""
+
+    def __init__(self, folder: Path, log: IO[bytes]) -> None:
+        self._folder = folder
+        self._log = log
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        doing: str,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Run a command to do what `doing` says ("compile ncnn"); BuildError where it fails.
+
+        It has a process group of its own, which goes with us however we go.
+        """
+        self._log.write(f"$ {' '.join(command)}\n".encode())
+        self._log.flush()
+        start = self._log.tell()
+        with ExitStack() as ending:
+            with interrupts_deferred():
+                process = self._start(command)
+                ending.callback(_end, process)
+            assert process.stdout is not None
+            for line in process.stdout:
+                self._log.write(line)
+                match = _PROGRESS.match(line.decode(errors="replace"))
+                if match and on_progress:
+                    on_progress(int(match[1]), int(match[2]))
+            process.wait()
+            self._log.flush()
+        if process.returncode != 0:
+            self._fail(command[0], process.returncode, doing, start)
+
+    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        program = which(command[0])
+        if program is None:
+            raise MissingToolError(
+                f"{command[0]} is not here any more", hint="install it again, then try again"
+            )
+        # Ends it when we are killed, which no handler of ours could do.
+        leash = shutil.which("setpriv")
+        prefix = (leash, "--pdeathsig", "KILL") if leash else ()
+        return subprocess.Popen(
+            [*prefix, str(program), *command[1:]],
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_environment(os.environ),
+            start_new_session=True,
+        )
+
+    def _fail(self, program: str, status: int, doing: str, start: int) -> None:
+        self._log.seek(start)
+        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line]
+        if disk_full("\n".join(lines)):
+            raise disk_full_error(doing, self._folder)
+        how = f"ended with status {status}" if status > 0 else f"was killed by signal {-status}"
+        raise BuildError(
+            f"{program} {how}: could not {doing}",
+            hint=f"everything that the tools said is in {self._log.name}",
+            details=telling_lines(lines),
+        )
+
+
+def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
+    """Of a failed build's output: from where ninja or CMake names the failure, or the end."""
+    for number, line in enumerate(lines):
+        if line.startswith(("FAILED:", "CMake Error")):
+            return tuple(lines[number : number + _LAST_LINES])
+    return tuple(lines[-_LAST_LINES:])
+
+
+def _environment(outer: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in outer.items() if not _DECISIVE.fullmatch(name)}
+    return {**kept, "LC_ALL": "C"}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -1,0 +1,101 @@
+"""Taking archives apart that nobody vouches for beyond their hash: nothing lands outside of the
+folder, and nothing but plain files and folders lands in it."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from edgekit.errors import BuildError
+
+_MOST_MEMBERS = 100_000
+_LARGEST = 4 << 30
+"""Bytes, of everything in it together."""
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a .tar.*, .zip or .whl into an empty folder."""
+    with _archive_errors(archive):
+        if archive.name.endswith((".whl", ".zip")):
+            _unpack_zip(archive, folder)
+        else:
+            _unpack_tar(archive, folder)
+
+
+def take(tree: Path, wanted: Mapping[str, str], library: Path, origin: str) -> None:
+    """Copy what belongs to a library out of a tree; links are followed within the tree."""
+    root = tree.resolve()
+    for source, target in wanted.items():
+        found = tree / source
+        if not found.exists() or not found.resolve().is_relative_to(root):
+            raise BuildError(
+                f"{origin} has no {source}", hint="the recipe's `take` and the archive must agree"
+            )
+        destination = library / target
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        if found.is_dir():
+            shutil.copytree(found, destination, dirs_exist_ok=True, symlinks=False)
+        else:
+            shutil.copyfile(found, destination)
+
+
+def _unpack_tar(archive: Path, folder: Path) -> None:
+    total = 0
+    with tarfile.open(archive) as tar:
+        for count, member in enumerate(tar):
+            total += max(member.size, 0)
+            target = _target(archive, folder, member.name, count, total)
+            if member.isdir():
+                target.mkdir(parents=True, exist_ok=True)
+            elif member.isfile():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                source = tar.extractfile(member)
+                assert source is not None
+                with source, target.open("xb") as stream:
+                    shutil.copyfileobj(source, stream)
+                if member.mode & 0o100:
+                    target.chmod(0o755)
+            else:
+                raise _refused(archive, f"{member.name[:100]!r} in it is neither file nor folder")
+
+
+def _unpack_zip(archive: Path, folder: Path) -> None:
+    total = 0
+    with zipfile.ZipFile(archive) as bundle:
+        for count, member in enumerate(bundle.infolist()):
+            total += member.file_size
+            target = _target(archive, folder, member.filename, count, total)
+            if member.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                # zipfile gives no more bytes than the member's size says.
+                with bundle.open(member) as source, target.open("xb") as stream:
+                    shutil.copyfileobj(source, stream)
+
+
+def _target(archive: Path, folder: Path, name: str, count: int, total: int) -> Path:
+    if count >= _MOST_MEMBERS or total > _LARGEST:
+        raise _refused(archive, "it holds more than any library's source does")
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
+        raise _refused(archive, f"{name[:100]!r} in it leads out of the folder")
+    return folder.joinpath(*path.parts)
+
+
+@contextmanager
+def _archive_errors(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, FileExistsError) as error:
+        raise _refused(archive, f"it is damaged ({error})") from error
+
+
+def _refused(archive: Path, why: str) -> BuildError:
+    return BuildError(
+        f"{archive.name} cannot be unpacked: {why}", hint="check what its recipe pins"
+    )

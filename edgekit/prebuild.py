@@ -1,0 +1,88 @@
+"""Libraries that a board's backends need, built before the first model asks for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.board import Board
+from edgekit.cross.sources import (
+    BuiltLibrary,
+    Recipe,
+    build_library,
+    built_in_recipe,
+    recipe_names,
+)
+from edgekit.cross.toolchain import Toolchain
+from edgekit.errors import UsageError
+from edgekit.events import SILENT, Events
+from edgekit.wording import did_you_mean
+
+
+@dataclass(frozen=True)
+class PrebuiltLibrary:
+    name: str
+    version: str
+    digest: str
+    license: str
+    size: int
+    """Bytes, of what is linked with and of what goes to the board."""
+    seconds: float
+    from_cache: bool
+    needs: tuple[str, ...]
+    """Shared libraries that the board must have itself."""
+    folder: str
+
+
+@dataclass(frozen=True)
+class Prebuilt:
+    board: str
+    toolchain: str
+    libraries: tuple[PrebuiltLibrary, ...]
+
+
+def libraries_for(board: Board) -> tuple[Recipe, ...]:
+    """The recipes of what the board allows to offload to, in that order."""
+    known = recipe_names()
+    recipes = (built_in_recipe(name) for name in board.offload.allowed if name in known)
+    return tuple(recipe for recipe in recipes if board.cpu.arch in recipe.architectures)
+
+
+def prebuild(
+    board: Board, toolchain: Toolchain, names: Sequence[str] = (), events: Events = SILENT
+) -> Prebuilt:
+    """Build a board's libraries, or those of them that are named."""
+    recipes = {recipe.name: recipe for recipe in libraries_for(board)}
+    for name in names:
+        if name not in recipes:
+            listed = ", ".join(recipes) or "none"
+            raise UsageError(
+                f"{board.name} has no use for a library called {name!r}",
+                hint=did_you_mean(name, tuple(recipes), f"what it may offload to: {listed}"),
+            )
+    wanted = [recipes[name] for name in dict.fromkeys(names)] if names else recipes.values()
+    built = tuple(_build(recipe, board, toolchain, events) for recipe in wanted)
+    return Prebuilt(board.name, toolchain.name, built)
+
+
+def _build(recipe: Recipe, board: Board, toolchain: Toolchain, events: Events) -> PrebuiltLibrary:
+    began = time.perf_counter()
+    library = build_library(recipe, board, toolchain, events)
+    return PrebuiltLibrary(
+        name=library.name,
+        version=library.version,
+        digest=library.digest,
+        license=recipe.license,
+        size=_size(library),
+        seconds=round(time.perf_counter() - began, 1),
+        from_cache=library.from_cache,
+        needs=library.needs,
+        folder=str(library.folder),
+    )
+
+
+def _size(library: BuiltLibrary) -> int:
+    linked = {Path(word) for word in library.link if not word.startswith("-")}
+    return sum(path.stat().st_size for path in linked | set(library.run_time))
