@@ -8,7 +8,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -28,7 +28,12 @@ _MOST_EXPANSION = 100
 
 
 def write_archive(folder: Path, manifest: Manifest, file: Path) -> None:
-    """Write the bundle in `folder` as `file`, in one step.
+    """Write the bundle in `folder` as `file`, in one step."""
+    write_zip(folder, (MANIFEST_NAME, *(entry.path for entry in manifest.files)), file)
+
+
+def write_zip(folder: Path, names: Sequence[str], file: Path) -> None:
+    """Write these files of a folder as one, in one step, the same bytes each time.
 
     Stored, not deflated: weights hardly shrink, and what zlib makes depends on its version.
     """
@@ -37,7 +42,7 @@ def write_archive(folder: Path, manifest: Manifest, file: Path) -> None:
         replace_file(file) as stream,
         zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive,
     ):
-        for name in (MANIFEST_NAME, *(entry.path for entry in manifest.files)):
+        for name in names:
             source = folder / name
             info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             info.create_system = 3

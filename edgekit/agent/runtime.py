@@ -112,11 +112,14 @@ def package_folder(name: str) -> Path:
 
 def _installed() -> dict[str, Path]:
     tvm, ffi = package_folder("tvm"), package_folder("tvm_ffi")
+    licences = ffi.parent / f"apache_tvm_ffi-{TVM_FFI_VERSION}.dist-info" / "licenses"
     found = {
         "libtvm_runtime.so": tvm / "lib" / "libtvm_runtime.so",
         "libtvm_ffi.so": ffi / "lib" / "libtvm_ffi.so",
         "LICENSE.tvm": tvm / "LICENSE",
         "NOTICE.tvm": tvm / "NOTICE",
+        "LICENSE.tvm-ffi": licences / "LICENSE",
+        "NOTICE.tvm-ffi": licences / "NOTICE",
         "LICENSE.libbacktrace": ffi / "3rdparty" / "libbacktrace" / "LICENSE",
     }
     for library in LIBRARIES:

@@ -39,7 +39,7 @@ def test_every_release_starts_with_no_unit_that_failed(release: str) -> None:
     state = on_twin(started.access, "sudo systemctl is-system-running --wait || true")
     failed = on_twin(started.access, "sudo systemctl --failed --plain --no-legend")
     assert (state, failed) == ("running\n", "")
-    assert on_twin(started.access, "sudo journalctl -b -u sshd | grep -c 'Server listening'") != "0\n"
+    assert "Server listening" in on_twin(started.access, "sudo journalctl -b -u sshd")
     assert down(release).how == "powered off"
 
 

@@ -55,6 +55,8 @@ def test_the_wheel_holds_the_package_and_its_profiles(built: Built) -> None:
     assert built.wheel.name == f"edgekit-{__version__}-py3-none-any.whl"
     assert sources <= names
     assert "edgekit/py.typed" in names
+    assert {"edgekit/export/template/src/main.cc", "edgekit/agent/src/npy.cc"} <= names
+    assert "edgekit/twin/guest/systemd/sshd.service" in names
     assert "edgekit/boards/local.toml" in profiles_in_checkout("boards") <= names
     assert "edgekit/toolchains/host.toml" in profiles_in_checkout("toolchains") <= names
 

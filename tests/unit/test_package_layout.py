@@ -23,14 +23,13 @@ ROOMS: tuple[tuple[str, str], ...] = (
     (
         "profiles",
         "instruction_sets cpu profiles new_profile offload board cross cross.toolchain cross.tools "
-        "cross.blob cross.weights cross.cmake",
+        "cross.blob cross.weights",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("model", "model"),
     ("project", "device_entry project"),
     ("bundle", "manifest manifest_reader archive bundle reuse samples"),
     ("twins", "twin twin.*"),
-    ("libraries", "cross.sources cross.sources.*"),
     ("agent", "agent agent.*"),
     ("devices", "devices devices.*"),
     ("rpc", "rpc rpc.*"),
@@ -41,7 +40,10 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "compiler",
         "pipeline liveness compilation compile_*",
     ),
-    ("verbs", "fingerprint build request deploy bench run verify doctor summary kept prebuild"),
+    (
+        "verbs",
+        "fingerprint build request deploy bench run verify doctor summary kept export export.*",
+    ),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
 )

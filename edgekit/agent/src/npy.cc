@@ -53,7 +53,7 @@ DLDataType TypeOf(const std::string& header, const std::string& path) {
   for (const NamedType& named : kTypes) {
     if (rest.rfind("'" + std::string(named.descr) + "'", 0) == 0) return named.type;
   }
-  throw std::runtime_error(path + " holds a type this agent does not read: " + rest.substr(0, 12));
+  throw std::runtime_error(path + " holds a type this program does not read: " + rest.substr(0, 12));
 }
 
 std::vector<int64_t> ShapeOf(const std::string& header, const std::string& path) {
@@ -106,7 +106,7 @@ Tensor ReadNpy(const std::string& path) {
     if (!file.read(reinterpret_cast<char*>(more), 2)) throw std::runtime_error(path + " is cut off");
     length |= static_cast<size_t>(more[0]) << 16 | static_cast<size_t>(more[1]) << 24;
   } else if (start[6] != 1) {
-    throw std::runtime_error(path + " is of a .npy version this agent does not read");
+    throw std::runtime_error(path + " is of a .npy version this program does not read");
   }
   if (length > kLongestHeader) throw std::runtime_error(path + " has a damaged header");
   std::string header(length, '\0');

@@ -1,0 +1,55 @@
+"""edgekit export: a bundle to the beginning of an application."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
+from edgekit.console import Console
+from edgekit.wording import size
+
+if TYPE_CHECKING:
+    from edgekit.export.application import ExportResult
+
+
+@click.command("export", cls=Command)
+@bundle_argument
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where it goes.  [default: build/MODEL-BOARD-app]",
+)
+@click.option("--zip", "archive", is_flag=True, help="Write DIR.zip as well.")
+@json_option
+@pass_console
+def command(console: Console, bundle: Path, out: Path | None, archive: bool) -> None:
+    """Make BUNDLE the beginning of an application: C++ source, CMake files, a systemd unit.
+
+    With TVM's runtime for the board and everything else that compiling and running it takes.
+    """
+    from edgekit.bundle import open_bundle
+    from edgekit.export.application import default_destination, export
+
+    opened = open_bundle(bundle)
+    result = export(
+        opened, out or default_destination(opened), archive=archive, events=console.events
+    )
+    console.report(result, lambda: _render(console, result))
+
+
+def _render(console: Console, result: ExportResult) -> None:
+    console.heading(f"{result.program} for {result.board}")
+    pairs = [
+        ("folder", str(result.path)),
+        ("on the board", f"{size(result.runtime)} of runtime, {size(result.model)} of model"),
+        ("compiler", f"{result.toolchain}, through CMake"),
+        ("next", f"{result.path / 'README.md'} has the commands"),
+    ]
+    if result.archive is not None:
+        pairs.insert(1, ("archive", str(result.archive)))
+    console.fields(pairs)

@@ -1,0 +1,205 @@
+"""From a bundle to a folder that an application engineer can start from."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.agent.runtime import LIBRARIES, ffi_headers, runtime_libraries
+from edgekit.archive import write_zip
+from edgekit.board import Board, load_board
+from edgekit.bundle import LIBRARY_NAME, Bundle
+from edgekit.cpu import architecture
+from edgekit.cross.toolchain import Toolchain, load_toolchain
+from edgekit.devices.elf import read_elf
+from edgekit.errors import BundleError, UsageError
+from edgekit.events import SILENT, Events
+from edgekit.export.model_header import model_header
+from edgekit.export.record import RECORD, Record, check_destination, sums_of, write_record
+from edgekit.export.template import TEMPLATE, filled, program_name
+from edgekit.files import replace_directory, storage_errors
+from edgekit.manifest import Manifest
+from edgekit.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
+from edgekit.version import __version__
+
+_NPY = Path(__file__).resolve().parent.parent / "agent" / "src"
+_REFERENCE = ("reference-input", "reference-output")
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    path: Path
+    program: str
+    """The name of the program, its unit and its folder on the board."""
+    board: str
+    toolchain: str
+    runtime: int
+    """Bytes of what goes onto the board before the model."""
+    model: int
+    files: int
+    archive: Path | None
+
+
+def export(
+    bundle: Bundle, out: Path, *, archive: bool = False, events: Events = SILENT
+) -> ExportResult:
+    """Write the folder `out`, and `out`.zip beside it with `archive`.
+
+    What was at `out` is replaced in one step, if an export wrote it and nobody changed it since.
+    """
+    manifest = bundle.manifest
+    board, toolchain = load_board(manifest.board.name), load_toolchain(manifest.toolchain.name)
+    _check_versions(bundle)
+    arch = _check_architecture(bundle, toolchain)
+    check_destination(out)
+    program = program_name(manifest.model.name)
+    runtime = runtime_libraries(arch, events)
+    with ExitStack() as replacing, events.stage("write the application") as stage:
+        with storage_errors("write the application", out):
+            folder = replacing.enter_context(replace_directory(out))
+            _write_sources(folder, manifest, program)
+            _write_build_files(folder, bundle, board, toolchain, program)
+            shutil.copytree(ffi_headers() / "tvm", folder / "include" / "tvm")
+            shutil.copytree(ffi_headers() / "dlpack", folder / "include" / "dlpack")
+            _copy_binaries(folder, bundle, runtime)
+            _copy_samples(folder, bundle)
+            sums = sums_of(folder)
+            names = (manifest.model.name, board.name, toolchain.name, bundle.digest)
+            write_record(folder, Record(__version__, *names, sums))
+            replacing.close()
+        stage.result = f"{len(sums)} files"
+    zipped = out.resolve().with_name(out.resolve().name + ".zip")
+    if archive:
+        write_zip(out, (*sums, RECORD), zipped)
+    return ExportResult(
+        path=out,
+        program=program,
+        board=board.name,
+        toolchain=toolchain.name,
+        runtime=sum(runtime[name].stat().st_size for name in LIBRARIES),
+        model=sum(f.size for f in manifest.files if f.role not in _REFERENCE),
+        files=len(sums),
+        archive=zipped if archive else None,
+    )
+
+
+def default_destination(bundle: Bundle) -> Path:
+    manifest = bundle.manifest
+    return Path("build") / f"{program_name(manifest.model.name)}-{manifest.board.name}-app"
+
+
+def _check_versions(bundle: Bundle) -> None:
+    versions = bundle.manifest.versions
+    if (versions.tvm, versions.tvm_ffi) != (TVM_VERSION, TVM_FFI_VERSION):
+        raise BundleError(
+            f"the bundle was built with TVM {versions.tvm}, and this edgekit has the runtime of "
+            f"{TVM_VERSION}",
+            hint="build it again with this edgekit",
+        )
+
+
+def _check_architecture(bundle: Bundle, toolchain: Toolchain) -> str:
+    arch = read_elf(bundle.library).machine
+    made = architecture(toolchain.triple)
+    if made != arch:
+        raise UsageError(
+            f"the bundle's library is for {arch}, and {toolchain.name} makes code for {made} here",
+            hint="export it on the machine that built it, or build it for a board here",
+        )
+    return arch
+
+
+def _write_sources(folder: Path, manifest: Manifest, program: str) -> None:
+    source = folder / "src"
+    shutil.copytree(TEMPLATE / "src", source)
+    for name in ("npy.h", "npy.cc"):
+        shutil.copyfile(_NPY / name, source / name)
+    (source / "model.h").write_text(model_header(manifest, program), encoding="ascii")
+
+
+def _write_build_files(
+    folder: Path, bundle: Bundle, board: Board, toolchain: Toolchain, program: str
+) -> None:
+    values = {
+        "program": program,
+        "board": board.name,
+        "title": f"{program} on {board.name}",
+        "memory": f"{board.memory.ram >> 20}M",
+        "compiler": toolchain.tools.cxx.split()[0],
+        "install_toolchain": _how_to_get(toolchain),
+        "toolchain": toolchain.name,
+        "toolchain_settings": _toolchain_settings(board, toolchain),
+        "samples": " ".join(f"sample/input-{i}.npy" for i in range(len(bundle.manifest.inputs))),
+        "request": _how_to_ask(bundle, program),
+        "version": __version__,
+        "tvm": TVM_VERSION,
+    }
+    for template, name in (
+        ("CMakeLists.txt", "CMakeLists.txt"),
+        ("toolchain.cmake", "toolchain.cmake"),
+        ("service.in", f"{program}.service.in"),
+        ("README.md", "README.md"),
+    ):
+        (folder / name).write_text(filled(template, values), encoding="utf-8")
+
+
+def _toolchain_settings(board: Board, toolchain: Toolchain) -> str:
+    """Lines of CMake's language; profiles hold no characters that it would take for its own."""
+    lines = []
+    if architecture(toolchain.triple) != platform.machine():
+        lines += [
+            "set(CMAKE_SYSTEM_NAME Linux)",
+            f"set(CMAKE_SYSTEM_PROCESSOR {architecture(toolchain.triple)})",
+        ]
+    lines.append(f"set(CMAKE_CXX_COMPILER {toolchain.tools.cxx})")
+    strip = toolchain.tools.strip
+    if strip is not None and " " not in strip:
+        lines.append(f"set(CMAKE_STRIP {strip})")
+    if toolchain.sysroot is not None:
+        lines.append(f"set(CMAKE_SYSROOT {toolchain.sysroot})")
+    for variable, flags in (
+        ("CMAKE_CXX_FLAGS_INIT", (*toolchain.compile_flags, *board.cpu.compile_flags)),
+        ("CMAKE_EXE_LINKER_FLAGS_INIT", toolchain.link_flags),
+    ):
+        if flags:
+            lines.append(f'set({variable} "{" ".join(flags)}")')
+    return "\n".join(lines)
+
+
+def _how_to_get(toolchain: Toolchain) -> str:
+    packages = " ".join((*toolchain.install.debian, "cmake"))
+    pip = "".join(f" && pip install {package}" for package in toolchain.install.pip)
+    return f"sudo apt-get install {packages}{pip}"
+
+
+def _how_to_ask(bundle: Bundle, program: str) -> str:
+    """Shell lines that hand the sample in, the first input last."""
+    count = len(bundle.manifest.inputs)
+    there = f"/run/{program}/in"
+    if count == 1:
+        return f"sudo cp sample/input-0.npy {there}/.a && sudo mv {there}/.a {there}/a.npy"
+    others = [f"sudo cp sample/input-{i}.npy {there}/a.input-{i}.npy" for i in range(1, count)]
+    last = f"sudo cp sample/input-0.npy {there}/.a && sudo mv {there}/.a {there}/a.input-0.npy"
+    return "\n".join([*others, last])
+
+
+def _copy_binaries(folder: Path, bundle: Bundle, runtime: Mapping[str, Path]) -> None:
+    libraries, licences = folder / "lib", folder / "licenses"
+    libraries.mkdir()
+    licences.mkdir()
+    for name, path in runtime.items():
+        shutil.copyfile(path, (libraries if name in LIBRARIES else licences) / name)
+    shutil.copyfile(bundle.library, libraries / LIBRARY_NAME)
+
+
+def _copy_samples(folder: Path, bundle: Bundle) -> None:
+    sample = folder / "sample"
+    sample.mkdir()
+    for i, given in enumerate(bundle.manifest.inputs):
+        shutil.copyfile(bundle.path / given.reference, sample / f"input-{i}.npy")
+    for i, wanted in enumerate(bundle.manifest.outputs):
+        shutil.copyfile(bundle.path / wanted.reference, sample / f"expected-{i}.npy")
