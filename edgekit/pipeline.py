@@ -7,7 +7,7 @@ fuses nothing at all on a CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,24 +216,35 @@ def partition_model(
     model: Model, offload: Selection, dump: Callable[[str, Any], None] = lambda name, module: None
 ) -> Partition:
     """Decide who runs what: backends that look for batch norm first, then all others."""
-    from edgekit.backends.partition import Partition, check_forced, partition
+    from edgekit.backends.partition import check_forced, partition
 
     load_tvm()
     early, late = offload.split()
     module = _apply(TIDY, model.module, None)
-    regions: tuple[Region, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    first: Partition | None = None
     if early.backends:
         first = partition(module, early)
-        module, regions = first.module, first.regions
-        decisions = tuple(decision for decision in first.decisions if decision.backend is not None)
+        module = first.module
     module = _apply(FOLD, module, None)
     dump("folded", module)
     last = partition(module, late)
     dump("partitioned", last.module)
-    decisions = (*decisions, *last.decisions)
-    check_forced(offload.force, decisions)
-    return Partition(last.module, (*regions, *last.regions), decisions)
+    whole = last if first is None else _both(first, last)
+    check_forced(offload.force, whole.decisions)
+    return whole
+
+
+def _both(early: Partition, late: Partition) -> Partition:
+    """What the first left undecided, the second has decided."""
+    decided = {v: d for v, d in early.decision_of.items() if d.backend is not None}
+    decision_of = {**decided, **late.decision_of}
+    return replace(
+        late,
+        regions=(*early.regions, *late.regions),
+        decisions=tuple(decision_of.values()),
+        candidates=(*early.candidates, *late.candidates),
+        decision_of=decision_of,
+    )
 
 
 def _coverage(decisions: Sequence[Decision], regions: int) -> str:

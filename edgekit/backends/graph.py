@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 from tvm import relax
 
 from edgekit.backends.base import Tensor
+from edgekit.frontends.naming import named_after
 from edgekit.macs import ShapeDependsOnDataError, macs_of_call
-
-_NAME_OF_NODE = re.compile(r"(?P<node>.+)__[0-9]+")
-"""Importers name what a node computes after it, and count."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +38,12 @@ class Graph:
         self.values = values
         self._index_of = {binding.var: i for i, binding in enumerate(block.bindings)}
         self._index_of_value = {binding.value: i for i, binding in enumerate(block.bindings)}
-        self.nodes = tuple(self._node(i, binding) for i, binding in enumerate(block.bindings))
-        self.readers: tuple[set[int], ...] = tuple(set() for _ in self.nodes)
-        for node in self.nodes:
+        nodes = [self._node(i, binding) for i, binding in enumerate(block.bindings)]
+        self.readers: tuple[set[int], ...] = tuple(set() for _ in nodes)
+        for node in nodes:
             for producer in node.reads:
                 self.readers[producer].add(node.index)
+        self.nodes = _named_by_readers(nodes, self.readers)
         self._tensors: dict[Any, Tensor] = {}
         self._variables: dict[str, Any] = {}
 
@@ -75,13 +73,12 @@ class Graph:
     def _node(self, index: int, binding: Any) -> Node:
         value = binding.value
         is_call = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-        named = _NAME_OF_NODE.fullmatch(str(binding.var.name))
         return Node(
             index=index,
             variable=binding.var,
             value=value,
             operator=str(value.op.name).removeprefix("relax.") if is_call else "",
-            model_node=named["node"] if named else "",
+            model_node=named_after(str(binding.var.name)),
             reads=tuple(
                 dict.fromkeys(
                     self._index_of[variable]
@@ -91,6 +88,18 @@ class Graph:
             ),
             macs=_macs(value) if is_call else 0,
         )
+
+
+def _named_by_readers(nodes: Sequence[Node], readers: Sequence[set[int]]) -> tuple[Node, ...]:
+    """An importer names what it binds, TVM the expressions inside that: those belong to the node
+    that reads them."""
+    named = list(nodes)
+    for node in reversed(nodes):
+        if not node.model_node:
+            owners = {named[reader].model_node for reader in readers[node.index]}
+            if len(owners) == 1:
+                named[node.index] = replace(node, model_node=owners.pop())
+    return tuple(named)
 
 
 def items_of(graph: Graph, index: int) -> Iterator[tuple[int, Any]]:

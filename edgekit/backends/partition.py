@@ -7,9 +7,9 @@ regions (merging.py), and a region that is not worth its boundary goes back (cos
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from tvm import relax
@@ -50,17 +50,29 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    claim: Claim
+    graph: Graph
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
 class Partition:
     module: Any
     regions: tuple[Region, ...]
     decisions: tuple[Decision, ...]
     """One an operator, in the model's order."""
+    candidates: tuple[Candidate, ...] = ()
+    """What backends could run, whether or not it is worth its boundary."""
+    decision_of: Mapping[Any, Decision] = field(default_factory=dict)
+    """By the variable that an operator computes."""
 
 
 def partition(module: Any, selection: Selection) -> Partition:
     """Replace what backends take by calls to their regions."""
     claims: list[Claim] = []
-    decisions: list[Decision] = []
+    candidates: list[Candidate] = []
+    decision_of: dict[Any, Decision] = {}
     for variable, function in list(module.functions_items()):
         if not isinstance(function, relax.Function):
             continue
@@ -71,7 +83,8 @@ def partition(module: Any, selection: Selection) -> Partition:
                 graph = Graph(block, values)
                 found = _Block(graph, selection)
                 claims += found.claims
-                decisions += found.decisions()
+                candidates += found.candidates
+                decision_of |= found.decisions()
                 blocks.append(rewrite_block(graph, found.claims) if found.claims else block)
             else:
                 blocks.append(block)
@@ -82,7 +95,13 @@ def partition(module: Any, selection: Selection) -> Partition:
         module.update_func(variable, rewritten)
     # Equal regions are one: the library's instance serves them all.
     regions = {claim.region.symbol: claim.region for claim in claims}
-    return Partition(module, tuple(regions.values()), tuple(decisions))
+    return Partition(
+        module,
+        tuple(regions.values()),
+        tuple(decision_of.values()),
+        tuple(candidates),
+        decision_of,
+    )
 
 
 class _Block:
@@ -92,6 +111,7 @@ class _Block:
         self.graph = graph
         self.selection = selection
         self.claims: list[Claim] = []
+        self.candidates: list[Candidate] = []
         self._why_taken: dict[int, tuple[Region, str]] = {}
         self._why_not: dict[int, list[str]] = {}
         self._never = {node.index for node in graph.nodes if _is_named(node, selection.never)}
@@ -108,6 +128,7 @@ class _Block:
         for steps in self._group(matched.placed):
             claim = self._claim(backend, options, steps)
             verdict = self._judge(claim, steps)
+            self.candidates.append(Candidate(claim, self.graph, verdict))
             for index in claim.nodes:
                 if verdict.pays:
                     self._why_taken[index] = (claim.region, verdict.reason)
@@ -161,12 +182,12 @@ class _Block:
         assert index is not None
         return self.graph.leaves_block(index) or not self.graph.readers[index] <= nodes
 
-    def decisions(self) -> list[Decision]:
-        return [
-            self._decision(node)
+    def decisions(self) -> dict[Any, Decision]:
+        return {
+            node.variable: self._decision(node)
             for node in self.graph.nodes
             if node.operator and node.operator not in NOT_OPERATORS
-        ]
+        }
 
     def _decision(self, node: Node) -> Decision:
         region, reason = self._why_taken.get(node.index, (None, ""))
@@ -189,25 +210,21 @@ class _Block:
 
 
 def _is_named(node: Node, names: Sequence[str]) -> bool:
-    short = node.operator.removeprefix("nn.")
-    return any(
-        fnmatchcase(candidate, name)
-        for name in names
-        for candidate in (node.operator, short, node.model_node)
-        if candidate
-    )
+    return any(means(name, node.operator, node.model_node) for name in names)
+
+
+def means(name: str, operator: str, node: str) -> bool:
+    """Whether what a user wrote is about an operator (`nn.softmax`, `softmax`) or a node of the
+    model; `*` stands for any text."""
+    pattern = re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL)
+    candidates = (operator, operator.removeprefix("nn."), node)
+    return any(pattern.fullmatch(candidate) for candidate in candidates if candidate)
 
 
 def check_forced(force: Sequence[str], decisions: Sequence[Decision]) -> None:
     """UsageError where something that the user forced is nothing, or stays in TVM."""
     for name in force:
-        meant = [
-            decision
-            for decision in decisions
-            if fnmatchcase(decision.operator, name)
-            or fnmatchcase(decision.operator.removeprefix("nn."), name)
-            or fnmatchcase(decision.node, name)
-        ]
+        meant = [d for d in decisions if means(name, d.operator, d.node)]
         if not meant:
             raise UsageError(
                 f"offload.force names {name!r}, which is no operator of this model and no node",

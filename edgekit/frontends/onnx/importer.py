@@ -19,6 +19,7 @@ from onnx import numpy_helper
 from tvm import relax
 
 from edgekit.errors import EdgekitError, ModelError, UnsupportedModelError
+from edgekit.frontends.naming import NamingBuilder
 from edgekit.frontends.onnx import bodies, control, folding
 from edgekit.frontends.onnx.binding import DEVICE_DTYPES
 from edgekit.frontends.onnx.graph import domain_of, in_order, label, needed, subgraphs
@@ -44,7 +45,7 @@ LARGEST_DENSE = 1 << 29
 class Importer:
     """The state of one import."""
 
-    block: relax.BlockBuilder
+    block: NamingBuilder
     functions: Functions
     on_node: Callable[[onnx.NodeProto], None]
     repairs: list[str] = field(default_factory=list)
@@ -98,6 +99,7 @@ class Importer:
         self.nodes += 1
         if self.depth == 1:
             self.on_node(node)
+            self.block.node = label(node)
         try:
             if self.nodes > LONGEST_PROGRAM:
                 raise RefusedError(f"written out, the model is longer than {LONGEST_PROGRAM} nodes")
@@ -121,6 +123,8 @@ class Importer:
             ) from error
         finally:
             self.depth -= 1
+            if self.depth == 0:
+                self.block.node = ""
         for name, value in zip(node.output, results, strict=False):
             if name:
                 scope[name] = value

@@ -11,6 +11,7 @@ from tvm import relax
 
 from edgekit.errors import UnsupportedModelError
 from edgekit.events import Events
+from edgekit.frontends.naming import NamingBuilder
 from edgekit.frontends.onnx.binding import Bound, bind, check_element_type
 from edgekit.frontends.onnx.files import read_model
 from edgekit.frontends.onnx.graph import domain_of, opsets_of
@@ -32,7 +33,7 @@ def load_model(source: ModelSource, events: Events) -> Model:
         proto.graph.initializer.extend(kept)
     with events.stage("import the ONNX graph", total=len(proto.graph.node)) as stage:
         importer = Importer(
-            block=relax.BlockBuilder(),
+            block=NamingBuilder(),
             functions=functions_of(proto),
             on_node=lambda node: stage.advance(detail=node.op_type),
         )

@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from edgekit.errors import EdgekitError
+from edgekit.frontends.naming import NamingBuilder
 from edgekit.frontends.tflite.converter import Converter, static_shape, variable_name
 from edgekit.frontends.tflite.file import TfliteFile
 from edgekit.passes.litert_arithmetic import ARITHMETIC, LITERT
@@ -26,7 +27,7 @@ def build_module(file: TfliteFile, shapes: Mapping[int, tuple[int, ...]]) -> Bui
     """One function, `main`, with the given shape for each input tensor."""
     graph = file.main
     resized = any(graph.tensors[index].shape != shape for index, shape in shapes.items())
-    builder = relax.BlockBuilder()
+    builder = NamingBuilder()
     converter = Converter(file, builder, resized)
     parameters = []
     for index in graph.inputs:

@@ -24,6 +24,7 @@ from tvm.relax.frontend.tflite.tflite_frontend import (
 
 from edgekit.arrays import Array
 from edgekit.errors import EdgekitError, UnsupportedModelError
+from edgekit.frontends.naming import NamingBuilder
 from edgekit.frontends.tflite import layers, moves, pooling, shapes, transposed
 from edgekit.frontends.tflite.file import TfliteFile, TfliteGraph, TfliteOperator, TfliteTensor
 from edgekit.frontends.tflite.operators import MOVED, place
@@ -60,7 +61,7 @@ class NamedSubgraph:
 class Converter(OperatorConverter):  # type: ignore[misc]
     """Converts one checked graph into the Relax function that the builder has open."""
 
-    def __init__(self, file: TfliteFile, builder: relax.BlockBuilder, resized: bool) -> None:
+    def __init__(self, file: TfliteFile, builder: NamingBuilder, resized: bool) -> None:
         model = tflite.Model.GetRootAsModel(file.data, 0)
         self.graph = file.main
         subgraph = NamedSubgraph(model.Subgraphs(0), self.graph)
@@ -145,6 +146,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def convert_graph(self) -> None:
         for index, operator in enumerate(self.graph.operators):
             flat = self.subgraph.Operators(index)
+            self.bb.node = self._label(operator)
             try:
                 if not self._fold(operator, flat):
                     self._convert(operator, flat)
@@ -156,6 +158,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
                     f"{_first_line(error)}",
                     hint="export the model without this use of the operator",
                 ) from error
+        self.bb.node = ""
+
+    def _label(self, operator: TfliteOperator) -> str:
+        """Operators have no names there: the first tensor that one computes has."""
+        return self.graph.tensors[operator.outputs[0]].name if operator.outputs else ""
 
     def outputs(self) -> list[Any]:
         return [self.get_tensor_expr(wrapper) for wrapper in self.get_tensors(self.graph.outputs)]

@@ -239,12 +239,16 @@ def _unsupported_error(
 
 
 def _import(source: ModelSource, program: ExportedProgram) -> Any:
-    from tvm.relax.frontend.torch import from_exported_program
+    from edgekit.frontends.torch.naming import NamingImporter
 
     try:
         with quiet_torch():
-            return from_exported_program(
-                program, run_ep_decomposition=False, unwrap_unit_return_tuple=True
+            return NamingImporter().from_exported_program(
+                program,
+                keep_params_as_input=False,
+                unwrap_unit_return_tuple=True,
+                no_bind_return_tuple=False,
+                custom_convert_map=None,
             )
     except EdgekitError:
         raise
