@@ -1,0 +1,308 @@
+"""Large weights stay in the library's file, whoever runs the model; small ones stay with TVM."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from support.building import environment, request_for
+from support.on_device import run_on
+from support.onnx_models import onnx_model
+
+from edgekit.agent.build import AGENT, build_agent
+from edgekit.agent.runtime import ffi_headers
+from edgekit.build import build
+from edgekit.bundle import Bundle
+from edgekit.cpu import this_cpu
+from edgekit.cross.link import Linker, export_objects, link_shared_library
+from edgekit.cross.toolchain import find_compiler, load_toolchain, which
+from edgekit.cross.weights import LEAST_BYTES, Weight, write_weights
+from edgekit.devices.local import LocalDevice
+from edgekit.model import Model, ModelSource
+from edgekit.pipeline import compile_model
+from edgekit.tvm_compat import load_tvm
+
+RANDOM = np.random.default_rng(3)
+LARGE = RANDOM.standard_normal((2048, 4096)).astype("float32") / 64
+"""32 MiB."""
+
+MEMORY_OF_A_START = """
+import ctypes, json, re, sys
+sys.modules["torch"] = None
+import tvm_ffi
+from pathlib import Path
+
+def own():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+
+ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
+before = own()
+library = tvm_ffi.load_module(sys.argv[2])
+machine = library.get_function("vm_load_executable")()
+machine.get_function("vm_initialization")(1, 0, 2)
+print(json.dumps(own() - before))
+"""
+
+STOCK_CLIENT = """
+import sys
+import numpy as np
+import tvm
+from tvm import relax, rpc
+
+library, given, wanted, port = sys.argv[1:]
+inputs, outputs = np.load(given), np.load(wanted)
+
+def agrees(module, device):
+    machine = relax.VirtualMachine(module, device)
+    answer = machine["main"](tvm.runtime.tensor(inputs, device)).numpy()
+    np.testing.assert_allclose(answer, outputs, rtol=1e-4, atol=1e-4)
+
+agrees(tvm.runtime.load_module(library), tvm.cpu())
+remote = rpc.connect("127.0.0.1", int(port), key="desk")
+remote.upload(library)
+agrees(remote.load_module("model.so"), remote.cpu())
+"""
+
+
+def write_network(path: Path) -> Path:
+    """A convolution and a dense layer of 32 MiB, of which another layer takes the same again."""
+    filters = RANDOM.standard_normal((32, 3, 5, 5)).astype("float32") / 8
+    nodes = [
+        helper.make_node("Conv", ["image", "filters"], ["c"], pads=[2, 2, 2, 2]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Flatten", ["r"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "dense"], ["d"]),
+        helper.make_node("Softmax", ["d"], ["s"]),
+        helper.make_node("Slice", ["s", "starts", "ends", "axes"], ["half"]),
+        helper.make_node("MatMul", ["half", "same"], ["y"]),
+    ]
+    weights = {
+        "filters": filters,
+        "dense": LARGE,
+        "same": LARGE.copy(),
+        "starts": np.array([0]),
+        "ends": np.array([2048]),
+        "axes": np.array([1]),
+    }
+    onnx.save(onnx_model(nodes, {"image": [1, 3, 8, 8]}, ["y"], weights), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("mapped")
+    request = request_for(write_network(folder / "model.onnx"))
+    return build(request, folder / "bundle", use_cache=False).bundle
+
+
+def library_of(bundle: Bundle) -> Path:
+    return bundle.path / "model.so"
+
+
+def test_equal_weights_are_in_the_library_once(bundle: Bundle) -> None:
+    content = library_of(bundle).read_bytes()
+
+    assert content.count(LARGE.tobytes()) == 1
+    assert len(content) < LARGE.nbytes + (1 << 20)
+
+
+def test_a_start_copies_no_weights(bundle: Bundle) -> None:
+    load_tvm()
+    import tvm
+
+    runtime = Path(tvm.__file__).parent / "lib" / "libtvm_runtime.so"
+    said = subprocess.run(
+        [sys.executable, "-c", MEMORY_OF_A_START, str(runtime), str(library_of(bundle))],
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+
+    assert json.loads(said) < LARGE.nbytes // 8
+
+
+def test_this_machine_computes_with_mapped_weights(bundle: Bundle) -> None:
+    answer = run_on(LocalDevice(), bundle).outputs["y"]
+
+    np.testing.assert_allclose(answer, bundle.reference_outputs()["y"], rtol=1e-4, atol=1e-4)
+
+
+def test_stock_clients_load_the_library_here_and_over_rpc(bundle: Bundle, tmp_path: Path) -> None:
+    agent = build_agent(load_toolchain("host"), platform.machine())
+    (program,) = (file.path for file in agent.files if file.executable)
+    command = [str(program), "serve", "--key", "desk", "--workspace", str(tmp_path)]
+    given, wanted = (bundle.path / "reference" / f"{end}-0.npy" for end in ("input", "output"))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            port = json.loads(server.stdout.readline())["port"]
+            subprocess.run(
+                [sys.executable, "-c", STOCK_CLIENT, library_of(bundle), given, wanted, str(port)],
+                env=environment(),
+                check=True,
+            )
+        finally:
+            server.kill()
+
+
+def test_the_agent_computes_with_mapped_weights_on_another_architecture(tmp_path: Path) -> None:
+    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+    if emulator is None or which("aarch64-linux-gnu-g++") is None:
+        pytest.skip("needs an aarch64 cross compiler and qemu's user-mode emulator")
+    request = request_for(write_network(tmp_path / "model.onnx"), "rpi4")
+    built = build(request, tmp_path / "bundle", use_cache=False).bundle
+    agent = build_agent(load_toolchain("aarch64-linux-gnu"), "aarch64")
+    folder = agent.files[0].path.parent
+    sample = tmp_path / "sample"
+    sample.mkdir()
+    shutil.copy(built.path / "reference" / "input-0.npy", sample)
+
+    command = [emulator, "-L", "/usr/aarch64-linux-gnu", str(folder / AGENT), "run"]
+    subprocess.run([*command, str(library_of(built)), str(sample)], check=True, capture_output=True)
+
+    answer = np.load(sample / "output-0.npy")
+    np.testing.assert_allclose(answer, built.reference_outputs()["y"], rtol=1e-4, atol=1e-4)
+
+
+@dataclass(frozen=True)
+class Linked:
+    weights: tuple[Weight, ...]
+    main: Callable[..., Any]
+
+
+def linked(module: Any, folder: Path) -> Linked:
+    """A Relax module through the compiler and the host's linker, and loaded."""
+    tvm = load_tvm()
+    from edgekit.board import load_board
+
+    target = this_cpu()[1]
+    source = ModelSource(Path("test.onnx"), "onnx", "0" * 64)
+    compiled = compile_model(Model(source, module, (), (), ()), target, weights_apart=True)
+    objects = export_objects(compiled.executable, target.triple, folder)
+    objects = objects.with_sources(write_weights(compiled.weights, folder), ffi_headers())
+    toolchain = load_toolchain("host")
+    linker = Linker.for_board(load_board("local"), toolchain, find_compiler(toolchain))
+    link_shared_library(objects, linker, folder, folder / "linked.so")
+    library = tvm.runtime.load_module(str(folder / "linked.so"))
+    return Linked(compiled.weights, tvm.relax.VirtualMachine(library, tvm.cpu())["main"])
+
+
+def rows_of(table: np.ndarray) -> Any:
+    """A module that looks rows of `table` up."""
+    load_tvm()
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    which_rows = relax.Var("rows", relax.TensorType((4,), "int64"))
+    with builder.function("main", [which_rows]):
+        with builder.dataflow():
+            constant = relax.const(table, table.dtype.name)
+            found = builder.emit_output(relax.op.take(constant, which_rows, axis=0))
+        builder.emit_func_output(found)
+    return builder.get()
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "bool",
+        "int8",
+        "uint8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ],
+)
+def test_weights_of_every_type_are_mapped(dtype: str, tmp_path: Path) -> None:
+    tvm = load_tvm()
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    table = RANDOM.integers(0, 2 if dtype == "bool" else 100, (64, 3, 50)).astype(kind)
+
+    model = linked(rows_of(table), tmp_path)
+
+    assert [weight.shape for weight in model.weights] == [table.shape]
+    rows = np.array([3, 63, 0, 3])
+    answer = model.main(tvm.runtime.tensor(rows)).numpy()
+    np.testing.assert_array_equal(answer, table[rows])
+
+
+def test_a_small_constant_stays_with_the_program(tmp_path: Path) -> None:
+    largest_small = np.zeros((LEAST_BYTES // 4 - 1, 1), "float32")
+
+    assert not linked(rows_of(largest_small), tmp_path).weights
+
+
+def test_a_constant_that_the_caller_gets_may_be_written_to_and_is_not_mapped(
+    tmp_path: Path,
+) -> None:
+    tvm = load_tvm()
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(LARGE.shape, "float32"))
+    constant = relax.const(LARGE)
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            total = builder.emit_output(relax.op.add(x, constant))
+        builder.emit_func_output(relax.Tuple([total, constant]))
+
+    model = linked(builder.get(), tmp_path)
+
+    zeros = tvm.runtime.tensor(np.zeros_like(LARGE))
+    total, given = model.main(zeros)
+    np.testing.assert_array_equal(given.numpy(), LARGE)
+    given.copyfrom(np.ones_like(LARGE))
+    np.testing.assert_array_equal(model.main(zeros)[0].numpy(), LARGE)
+
+
+def test_weights_inside_a_branch_are_mapped(tmp_path: Path) -> None:
+    tvm = load_tvm()
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((64, 64), "float32"))
+    flag = relax.Var("flag", relax.TensorType((), "bool"))
+    weights = RANDOM.standard_normal((64, 64)).astype("float32")
+    with builder.function("main", [x, flag]):
+        chosen = builder.emit(
+            relax.If(
+                flag,
+                relax.SeqExpr([], relax.op.add(x, relax.const(weights))),
+                relax.SeqExpr([], relax.op.multiply(x, relax.const(weights * 2))),
+            )
+        )
+        builder.emit_func_output(chosen)
+    module = relax.transform.Normalize()(builder.get())
+
+    model = linked(module, tmp_path)
+
+    assert len(model.weights) == 2
+    ones = tvm.runtime.tensor(np.ones((64, 64), "float32"))
+    for flag_value, expected in ((True, 1 + weights), (False, weights * 2)):
+        answer = model.main(ones, tvm.runtime.tensor(np.array(flag_value))).numpy()
+        np.testing.assert_array_equal(answer, expected)
+
+
+def test_what_a_stranger_asks_for_is_not_given(bundle: Bundle) -> None:
+    """Numbers outside of the table, and arguments that are no numbers."""
+    tvm = load_tvm()
+    ask = tvm.runtime.load_module(str(library_of(bundle))).get_function("edgekit_weight", True)
+
+    assert ask(0) is not None
+    for stranger in ((2,), (-1,), (1 << 40,), ("0",), (), (0, 0)):
+        assert ask(*stranger) is None
