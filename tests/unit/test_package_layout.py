@@ -23,13 +23,14 @@ ROOMS: tuple[tuple[str, str], ...] = (
     (
         "profiles",
         "instruction_sets cpu profiles new_profile offload board cross cross.toolchain cross.tools "
-        "cross.blob cross.weights",
+        "cross.blob cross.weights cross.cmake",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("model", "model"),
     ("project", "device_entry project"),
     ("bundle", "manifest manifest_reader archive bundle reuse samples"),
     ("twins", "twin twin.*"),
+    ("libraries", "cross.sources cross.sources.*"),
     ("agent", "agent agent.*"),
     ("devices", "devices devices.*"),
     ("rpc", "rpc rpc.*"),
@@ -42,7 +43,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "verbs",
-        "fingerprint build request deploy bench run verify doctor summary kept export export.*",
+        "fingerprint build request deploy fleet rollback bench run verify doctor summary kept prebuild "
+        "export export.*",
     ),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
@@ -54,7 +56,7 @@ AT_HOME: dict[str, str] = {
     "rich": "progress console",
     "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* passes.* pipeline liveness macs "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
-    "backends.*.rules",
+    "backends.*.rules backends.*.rules.*",
     "tvm_ffi": "devices.local_worker",
     "onnx": "frontends.onnx frontends.onnx.*",
     "onnxruntime": "oracle",

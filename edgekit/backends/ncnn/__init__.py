@@ -1,0 +1,75 @@
+"""ncnn: the layers of a region become one `ncnn::Net`.
+
+layout.py says how ncnn holds a tensor, rules/ which operators it takes as which layers, net.py
+joins those to a graph, and codegen.py writes it down with what ncnn's loader reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.backends.base import GeneratedRegion, Option, Options, Region
+
+if TYPE_CHECKING:
+    from edgekit.backends.base import Rule
+    from edgekit.board import Board
+    from edgekit.cross.sources import BuiltLibrary
+    from edgekit.cross.toolchain import Toolchain
+    from edgekit.events import Events
+
+_OPTIONS = {
+    "threads": Option(0, "threads of a region; 0 takes as many as the rest of the model"),
+    "weights": Option("fp32", "how weights are stored", ("fp32", "fp16")),
+    "fp16_storage": Option(False, "layers hand each other float16"),
+    "fp16_arithmetic": Option(False, "layers compute in float16, where fp16_storage is on"),
+    "packing": Option(True, "channels are interleaved for vector instructions"),
+    "winograd": Option(True, "3x3 convolutions by Winograd's method: faster, more memory"),
+    "sgemm": Option(True, "convolutions as matrix products: faster, more memory"),
+    "light_mode": Option(True, "what is no longer needed is freed during a call"),
+    "non_finite": Option("error", "NaN and infinity in a region's inputs", ("error", "pass")),
+}
+
+
+@dataclass(frozen=True)
+class Ncnn:
+    name: str = "ncnn"
+    title: str = "ncnn"
+    architectures: tuple[str, ...] = ("aarch64", "x86_64")
+    before_folding: bool = False
+    include: Path = Path(__file__).parent / "include"
+
+    @property
+    def version(self) -> str:
+        from edgekit.cross.sources import built_in_recipe
+
+        return built_in_recipe(self.name).version
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        return _OPTIONS
+
+    def rules(self, options: Options) -> Sequence[Rule]:
+        from edgekit.backends.ncnn.rules import all_rules
+
+        return all_rules()
+
+    def generate(self, region: Region, options: Options) -> GeneratedRegion:
+        from edgekit.backends.ncnn.codegen import generate
+
+        return generate(region, options)
+
+    def identity(self, board: Board, toolchain: Toolchain) -> str:
+        from edgekit.cross.sources import built_in_recipe, library_identity
+
+        return library_identity(built_in_recipe(self.name), board, toolchain)
+
+    def library(self, board: Board, toolchain: Toolchain, events: Events) -> BuiltLibrary:
+        from edgekit.cross.sources import build_library, built_in_recipe
+
+        return build_library(built_in_recipe(self.name), board, toolchain, events=events)
+
+
+BACKEND = Ncnn()

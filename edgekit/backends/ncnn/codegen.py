@@ -1,0 +1,97 @@
+"""A region as C++: ncnn's graph as numbers, its weights as bytes; edgekit_ncnn.h does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from edgekit.backends.base import GeneratedRegion, Options, Region, Tensor
+from edgekit.backends.ncnn.layout import held, lies_without_gaps
+from edgekit.backends.ncnn.net import Net, net_of
+from edgekit.backends.ncnn.params import Precision
+from edgekit.backends.source import region_source, text_literal
+
+_NUMBERS_A_LINE = 12
+_SWITCHES = ("packing", "winograd", "sgemm", "light_mode", "fp16_storage", "fp16_arithmetic")
+
+
+def generate(region: Region, options: Options) -> GeneratedRegion:
+    net = net_of(region)
+    weights = net.weights(precision_of(options))
+    blobs = {"weights": weights} if weights else {}
+    source = region_source(region, ("edgekit_ncnn.h",), _class(region, net, options), "Net", blobs)
+    return GeneratedRegion(region.symbol, region.backend, source, blobs)
+
+
+def precision_of(options: Options) -> Precision:
+    return "fp16" if options["weights"] == "fp16" else "fp32"
+
+
+def bytes_copied_in(region: Region) -> int:
+    """Of a call's inputs: what ncnn can't read where it lies."""
+    return sum(
+        tensor.nbytes for tensor in region.inputs if not lies_without_gaps(held(tensor.shape))
+    )
+
+
+def _class(region: Region, net: Net, options: Options) -> str:
+    switches = ", ".join("true" if options[name] else "false" for name in _SWITCHES)
+    checks = "true" if options["non_finite"] == "error" else "false"
+    blobs = net.blobs
+    names = "\n".join(
+        f"    {{{text_literal(layer.name)}, {blobs[layer.makes[0]]}}},"
+        for layer in net.layers
+        if layer.kind not in ("Input", "Split")
+    )
+    weights = "weights" if net.weights(precision_of(options)) else "edgekit::Blob{nullptr, 0}"
+    return f"""\
+const int32_t graph[] = {{
+{_lines(_word(word) for word in net.words())}
+}};
+
+const edgekit::ncnn_net::Held held_inputs[] = {{
+{_held(region.inputs, net.inputs, net)}
+}};
+
+const edgekit::ncnn_net::Held held_outputs[] = {{
+{_held(region.outputs, net.outputs, net)}
+}};
+
+// The layers' names, and the first blob that each makes.
+const edgekit::ncnn_net::Named layers[] = {{
+{names}
+}};
+
+class Net : public edgekit::ncnn_net::Runner {{
+ public:
+  Net()
+      : Runner({{graph, sizeof(graph), {weights}, held_inputs, {len(region.inputs)}, held_outputs,
+                {len(region.outputs)}, layers, sizeof(layers) / sizeof(layers[0])}},
+               // threads, {", ".join(_SWITCHES)}, only finite inputs
+               {{{options["threads"]}, {switches}, {checks}}}) {{}}
+}};
+"""
+
+
+def _word(word: int | str) -> str:
+    return f"ncnn::LayerType::{word}" if isinstance(word, str) else str(word)
+
+
+def _lines(words: Iterable[str]) -> str:
+    all_words = list(words)
+    rows = (
+        all_words[start : start + _NUMBERS_A_LINE]
+        for start in range(0, len(all_words), _NUMBERS_A_LINE)
+    )
+    return "\n".join("    " + ", ".join(row) + "," for row in rows)
+
+
+def _held(tensors: Sequence[Tensor], blobs: Sequence[str], net: Net) -> str:
+    numbers = net.blobs
+    rows = []
+    for tensor, blob in zip(tensors, blobs, strict=True):
+        shape = held(tensor.shape)
+        extents = ", ".join(str(extent) for extent in shape)
+        rows.append(
+            f"    {{{text_literal(tensor.name)}, {numbers[blob]}, {len(shape)}, {{{extents}}}}},"
+        )
+    return "\n".join(rows)

@@ -1,0 +1,278 @@
+// What the C++ of every ncnn region shares: one ncnn::Net for each loaded region, weights read where
+// they lie in the library, tensors wrapped where ncnn's memory layout allows, outputs written
+// straight into the caller's tensors, and errors that name the layer.
+#pragma once
+
+#include <ncnn/allocator.h>
+#include <ncnn/cpu.h>
+#include <ncnn/datareader.h>
+#include <ncnn/layer_type.h>
+#include <ncnn/net.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "edgekit_region.h"
+
+namespace edgekit {
+namespace ncnn_net {
+
+// A tensor at the region's boundary as ncnn holds it; extents from the outermost to the innermost.
+struct Held {
+  const char* name;
+  int blob;
+  int rank;
+  int extents[4];
+};
+
+struct Named {
+  const char* layer;
+  int blob;
+};
+
+struct Graph {
+  const int32_t* words;
+  size_t size;
+  Blob weights;
+  const Held* inputs;
+  int input_count;
+  const Held* outputs;
+  int output_count;
+  const Named* layers;
+  size_t layer_count;
+};
+
+struct Settings {
+  int threads;
+  bool packing, winograd, sgemm, light_mode, fp16_storage, fp16_arithmetic;
+  bool only_finite;
+};
+
+// Never reads beyond the end, which ncnn's own reader of memory does; weights are referenced, not
+// copied.
+class BoundedReader : public ncnn::DataReader {
+ public:
+  BoundedReader(const void* data, size_t size)
+      : next_(static_cast<const unsigned char*>(data)), left_(size) {}
+
+  size_t read(void* buffer, size_t size) const override {
+    const void* from = nullptr;
+    const size_t taken = reference(size < left_ ? size : left_, &from);
+    if (taken) std::memcpy(buffer, from, taken);
+    return taken;
+  }
+
+  size_t reference(size_t size, const void** from) const override {
+    if (size > left_) return 0;
+    *from = next_;
+    next_ += size;
+    left_ -= size;
+    return size;
+  }
+
+  size_t left() const { return left_; }
+
+ private:
+  mutable const unsigned char* next_;
+  mutable size_t left_;
+};
+
+
+inline ncnn::Mat wrap(const Held& held, void* data, ncnn::Allocator* allocator) {
+  const int* e = held.extents;
+  switch (held.rank) {
+    case 1: return ncnn::Mat(e[0], data, 4u, allocator);
+    case 2: return ncnn::Mat(e[1], e[0], data, 4u, allocator);
+    case 3: return ncnn::Mat(e[2], e[1], e[0], data, 4u, allocator);
+    default: return ncnn::Mat(e[3], e[2], e[1], e[0], data, 4u, allocator);
+  }
+}
+
+inline bool is_finite(const float* values, size_t count) {
+  const uint32_t exponent = 0x7f800000u;
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, values + i, sizeof(bits));
+    bad |= (bits & exponent) == exponent;
+  }
+  return bad == 0;
+}
+
+// The blobs of one call, and of the calls at the same time: pooled, so that memory is not asked of
+// the system again and again. ncnn's own pool would make it copy every output once more.
+struct Pools {
+  ncnn::PoolAllocator blobs;
+  ncnn::PoolAllocator workspace;
+};
+
+class Runner {
+ public:
+  Runner(const Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {
+    ncnn::Option& option = net_.opt;
+    option.num_threads = threads(settings.threads);
+    option.lightmode = settings.light_mode;
+    option.use_packing_layout = settings.packing;
+    option.use_winograd_convolution = settings.winograd;
+    option.use_sgemm_convolution = settings.sgemm;
+    option.use_fp16_packed = settings.fp16_storage;
+    option.use_fp16_storage = settings.fp16_storage;
+    option.use_fp16_arithmetic = settings.fp16_arithmetic;
+    option.use_bf16_storage = false;
+    option.use_vulkan_compute = false;
+    BoundedReader words(graph.words, graph.size);
+    if (net_.load_param_bin(words) != 0)
+      throw std::runtime_error("ncnn does not take the graph: was it built with all its layers?");
+    BoundedReader weights(graph.weights.data, graph.weights.size);
+    if (net_.load_model(weights) != 0)
+      throw std::runtime_error("ncnn could not read the weights of the layers: too few, or no "
+                               "memory for them");
+    if (weights.left() != 0)
+      throw std::runtime_error("the weights have " + std::to_string(weights.left()) +
+                               " bytes more than the layers read");
+  }
+
+  void run(const DLTensor* const* inputs, DLTensor* const* outputs) {
+    // ncnn counts whoever uses an input here: its in-place layers ask for that without looking
+    // whether there is a counter. It never comes to one, so they never overwrite an input.
+    int users[kMostTensors];
+    if (graph_.input_count > kMostTensors) throw std::length_error("too many inputs");
+    uint64_t copied = 0;
+    ncnn::Extractor extractor = make_extractor();
+    for (int i = 0; i < graph_.input_count; ++i) {
+      const Held& held = graph_.inputs[i];
+      users[i] = 1 << 30;
+      ncnn::Mat given = take(held, data_of(inputs[i]), &users[i], &copied);
+      if (extractor.input(held.blob, given) != 0)
+        throw std::runtime_error(std::string(held.name) + " is no input of ncnn's graph");
+    }
+    for (int i = 0; i < graph_.output_count; ++i) {
+      const Held& held = graph_.outputs[i];
+      ncnn::Mat made;
+      const int problem = extractor.extract(held.blob, made, keeps_fp32() ? 1 : 0);
+      if (problem != 0 || made.empty()) throw std::runtime_error(explain(problem, inputs));
+      put(held, made, data_of(outputs[i]), &copied);
+    }
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    copied_.fetch_add(copied, std::memory_order_relaxed);
+  }
+
+  // In all calls so far: what was copied at the boundary although a tensor could be used in place.
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  uint64_t copied() const { return copied_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr int kMostTensors = 64;
+  static constexpr int kNoMemory = -100;
+
+  // 0 follows TVM's own number, as everything on a device does; without one, ncnn's.
+  static int threads(int wanted) {
+    if (wanted == 0) {
+      const char* tvm = std::getenv("TVM_NUM_THREADS");
+      if (tvm != nullptr) wanted = std::atoi(tvm);
+    }
+    return wanted > 0 ? wanted : ncnn::get_physical_big_cpu_count();
+  }
+
+  bool keeps_fp32() const { return !settings_.fp16_storage; }
+
+  ncnn::Extractor make_extractor() {
+    ncnn::Extractor extractor = net_.create_extractor();
+    extractor.set_blob_allocator(&pools_.blobs);
+    extractor.set_workspace_allocator(&pools_.workspace);
+    return extractor;
+  }
+
+  ncnn::Mat take(const Held& held, void* data, int* users, uint64_t* copied) {
+    const ncnn::Mat shape = wrap(held, data, nullptr);
+    const size_t plane = static_cast<size_t>(shape.w) * shape.h * shape.d;
+    const size_t count = plane * shape.c;
+    if (settings_.only_finite && !is_finite(static_cast<const float*>(data), count))
+      throw std::invalid_argument(
+          std::string(held.name) +
+          " holds NaN or infinity, with which ncnn does not compute as the model says (the option "
+          "non_finite lets them through)");
+    const bool aligned = reinterpret_cast<uintptr_t>(data) % NCNN_MALLOC_ALIGN == 0;
+    if (aligned && (shape.dims < 3 || shape.cstep == plane)) {
+      ncnn::Mat wrapped = shape;
+      wrapped.refcount = users;
+      return wrapped;
+    }
+    ncnn::Mat copy;
+    copy.create_like(shape, &pools_.blobs);
+    if (copy.empty()) throw std::runtime_error(no_memory(held.name));
+    for (int c = 0; c < shape.c; ++c)
+      std::memcpy(copy.channel(c), static_cast<const float*>(data) + c * plane, plane * 4);
+    *copied += count * 4;
+    return copy;
+  }
+
+  void put(const Held& held, const ncnn::Mat& made, void* data, uint64_t* copied) {
+    ncnn::Mat target = wrap(held, data, nullptr);
+    const size_t plane = static_cast<size_t>(target.w) * target.h * target.d;
+    target.cstep = target.dims < 3 ? target.cstep : plane;
+    ncnn::Mat flat = made;
+    if (made.elempack != 1) {
+      flat = target;
+      ncnn::Option option = net_.opt;
+      option.blob_allocator = nullptr;
+      ncnn::convert_packing(made, flat, 1, option);
+      if (flat.empty()) throw std::runtime_error(no_memory(held.name));
+    }
+    if (flat.dims != target.dims || flat.w != target.w || flat.h != target.h ||
+        flat.d != target.d || flat.c != target.c || flat.elemsize != 4u)
+      throw std::runtime_error(std::string(held.name) + " came out as " + shape_of(flat) +
+                               ", and is to be " + shape_of(target));
+    if (flat.data == data) return;
+    for (int c = 0; c < flat.c; ++c)
+      std::memcpy(static_cast<float*>(data) + c * plane, flat.channel(c), plane * 4);
+    *copied += plane * flat.c * 4;
+  }
+
+  static std::string shape_of(const ncnn::Mat& mat) {
+    return std::to_string(mat.dims) + " axes, " + std::to_string(mat.c) + " x " +
+           std::to_string(mat.d) + " x " + std::to_string(mat.h) + " x " + std::to_string(mat.w);
+  }
+
+  static std::string no_memory(const std::string& what) {
+    return what + ": ncnn has no memory for it";
+  }
+
+  // ncnn does not say which layer failed: computed again, one after the other, the first that
+  // fails is the one.
+  std::string explain(int problem, const DLTensor* const* inputs) {
+    ncnn::Extractor extractor = make_extractor();
+    extractor.set_light_mode(false);
+    int users[kMostTensors];
+    uint64_t copied = 0;
+    for (int i = 0; i < graph_.input_count; ++i) {
+      users[i] = 1 << 30;
+      ncnn::Mat given = take(graph_.inputs[i], data_of(inputs[i]), &users[i], &copied);
+      extractor.input(graph_.inputs[i].blob, given);
+    }
+    for (size_t i = 0; i < graph_.layer_count; ++i) {
+      ncnn::Mat made;
+      const int again = extractor.extract(graph_.layers[i].blob, made, 1);
+      if (again == 0 && !made.empty()) continue;
+      const std::string name = std::string("the layer ") + graph_.layers[i].layer;
+      if (again == kNoMemory || made.empty()) return no_memory(name);
+      return name + ": ncnn failed with " + std::to_string(again);
+    }
+    return problem == kNoMemory ? no_memory("a layer")
+                                : "ncnn failed with " + std::to_string(problem);
+  }
+
+  Graph graph_;
+  Settings settings_;
+  // Before the net and so destroyed after it: mats may live as long as the net does.
+  Pools pools_;
+  ncnn::Net net_;
+  std::atomic<uint64_t> calls_{0};
+  std::atomic<uint64_t> copied_{0};
+};
+
+}  // namespace ncnn_net
+}  // namespace edgekit

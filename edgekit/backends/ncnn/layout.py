@@ -1,0 +1,56 @@
+"""How ncnn holds a tensor: it has no batch axis, and four axes at most.
+
+A tensor's shape in ncnn is its own without a leading axis of one: (1, C, H, W) is held as
+(C, H, W), (1, N) as (N,), and (N, M) as it is. Nothing moves in memory by that, so a value can be
+read under any other shape of as many elements where a layer wants one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from edgekit.backends.base import Refused
+
+MOST_AXES = 4
+MOST_ELEMENTS = 2**31 - 1
+"""ncnn counts in int."""
+
+Shape = tuple[int, ...]
+
+
+def held(shape: Sequence[int]) -> Shape:
+    """A tensor's shape in ncnn, from the outermost axis to the innermost."""
+    kept = tuple(shape[1:]) if leading(shape) else tuple(shape)
+    return checked(kept or (1,))
+
+
+def leading(shape: Sequence[int]) -> int:
+    """How many axes `held` leaves out in front: 1 or 0."""
+    return 1 if len(shape) > 1 and shape[0] == 1 else 0
+
+
+def checked(shape: Shape) -> Shape:
+    if any(extent < 1 for extent in shape):
+        raise Refused(f"its shape {list(shape)} has an axis without elements")
+    if len(shape) > MOST_AXES:
+        raise Refused(
+            f"ncnn holds {MOST_AXES} axes beside a batch of 1, and its shape has {len(shape)}"
+        )
+    if math.prod(shape) > MOST_ELEMENTS:
+        raise Refused("it has more elements than ncnn can count")
+    return shape
+
+
+def held_axis(shape: Sequence[int], axis: int) -> int:
+    """Where an axis lies in ncnn; Refused for the one that is left out."""
+    positive = axis + len(shape) if axis < 0 else axis
+    place = positive - leading(shape)
+    if place < 0:
+        raise Refused("it works along the batch axis, which ncnn has not")
+    return place
+
+
+def lies_without_gaps(shape: Shape) -> bool:
+    """Whether ncnn's memory for it is TVM's: channels start at multiples of 16 bytes."""
+    return len(shape) < 3 or math.prod(shape[1:]) % 4 == 0

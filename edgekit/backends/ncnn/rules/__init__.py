@@ -1,0 +1,31 @@
+"""The operators that ncnn takes, by family; of two rules that fit, the first one wins."""
+
+from __future__ import annotations
+
+from edgekit.backends.base import Rule
+from edgekit.backends.ncnn.rules import (
+    activation,
+    convolution,
+    elementwise,
+    layout,
+    linear,
+    normalisation,
+    pooling,
+    reduction,
+    resize,
+)
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """The longest patterns come first: a convolution with its activation before either alone."""
+    return (
+        *convolution.rules(),
+        *linear.rules(),
+        *normalisation.rules(),
+        *activation.rules(),
+        *pooling.rules(),
+        *reduction.rules(),
+        *resize.rules(),
+        *layout.rules(),
+        *elementwise.rules(),
+    )

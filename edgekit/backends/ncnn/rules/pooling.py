@@ -1,0 +1,126 @@
+"""Pooling over windows, over everything, and to a wanted size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm.relax.dpl import is_op, wildcard
+
+from edgekit.backends.base import Layer, Refused, Rule, Setting
+from edgekit.backends.match import Match
+from edgekit.backends.ncnn.rules.common import (
+    OUT,
+    held_shape,
+    integers,
+    positive,
+    require_batch_of_one,
+)
+
+_LARGEST, _AVERAGE = 0, 1
+_NO_MORE_PADDING = 1
+_LAYOUTS = {"1d": "NCW", "2d": "NCHW"}
+
+
+def rules() -> list[Rule]:
+    return [
+        *(
+            _rule(f"nn.{name}_pool{axes}", _windowed(pooling, axes))
+            for name, pooling in (("max", _LARGEST), ("avg", _AVERAGE))
+            for axes in _LAYOUTS
+        ),
+        _rule("nn.adaptive_avg_pool2d", _adaptive),
+        _rule("mean", _global(_AVERAGE)),
+        _rule("max", _global(_LARGEST)),
+    ]
+
+
+def _rule(operator: str, take: Callable[[Match], Layer]) -> Rule:
+    value = wildcard()
+    call = is_op(f"relax.{operator}")(value)
+    return Rule(operator, call, {"input": value, OUT: call}, take)
+
+
+def _windowed(pooling: int, axes: str) -> Callable[[Match], Layer]:
+    def take(match: Match) -> Layer:
+        held_shape(match, "input")
+        attrs = match.attrs(OUT)
+        _require_layout(attrs, axes)
+        shape, output = match.shape("input"), match.shape(OUT)
+        require_batch_of_one(shape)
+        if any(extent != 1 for extent in integers(attrs.dilation)):
+            raise Refused("its windows are dilated")
+        rank = len(shape) - 2
+        settings: dict[str, Setting] = {
+            "pooling_type": pooling,
+            "pad_mode": _NO_MORE_PADDING,
+            **_windows(attrs, shape[2:], output[2:], averages=pooling == _AVERAGE),
+        }
+        if pooling == _AVERAGE:
+            settings["avgpool_count_include_pad"] = int(bool(attrs.count_include_pad))
+        return Layer("Pooling1D" if rank == 1 else "Pooling", ("input",), settings)
+
+    return take
+
+
+def _require_layout(attrs: Any, axes: str) -> None:
+    wanted = _LAYOUTS[axes]
+    if str(attrs.layout) != wanted or str(attrs.out_layout) not in ("", wanted):
+        raise Refused(f"its layout is {attrs.layout}")
+
+
+def _windows(
+    attrs: Any, extents: tuple[int, ...], output: tuple[int, ...], averages: bool
+) -> dict[str, Setting]:
+    """With as much padding behind as the last window needs, whatever rounding led to it."""
+    kernel, strides = integers(attrs.pool_size), integers(attrs.strides)
+    padding, rank = integers(attrs.padding), len(extents)
+    settings: dict[str, Setting] = {}
+    for axis, name in enumerate(("h", "w")[-rank:]):
+        before, after = padding[axis], padding[rank + axis]
+        reach = (output[axis] - 1) * strides[axis] + kernel[axis] - extents[axis] - before
+        if before < 0 or after < 0:
+            raise Refused("its padding is negative")
+        if max(before, reach) >= kernel[axis]:
+            raise Refused("some of its windows lie in the padding alone")
+        if averages and bool(attrs.count_include_pad) and reach > after:
+            raise Refused("its last windows reach beyond the padding that is counted")
+        names = ("pad_top", "pad_bottom") if name == "h" else ("pad_left", "pad_right")
+        settings |= {
+            f"kernel_{name}": kernel[axis],
+            f"stride_{name}": strides[axis],
+            names[0]: before,
+            names[1]: max(0, reach),
+        }
+    return settings
+
+
+def _adaptive(match: Match) -> Layer:
+    held_shape(match, "input")
+    _require_layout(match.attrs(OUT), "2d")
+    shape, output = match.shape("input"), match.shape(OUT)
+    require_batch_of_one(shape)
+    if output[2:] == (1, 1):
+        return _everything(_AVERAGE, shape[1])
+    settings: dict[str, Setting] = {"pooling_type": _AVERAGE, "adaptive_pooling": 1}
+    return Layer("Pooling", ("input",), {**settings, "out_h": output[2], "out_w": output[3]})
+
+
+def _global(pooling: int) -> Callable[[Match], Layer]:
+    """The mean or the largest of whole images; reduction.py takes those over other axes."""
+
+    def take(match: Match) -> Layer:
+        held_shape(match, "input")
+        held_shape(match, OUT)
+        shape, axes = match.shape("input"), match.attrs(OUT).axis
+        if axes is None or len(shape) != 4 or positive(integers(axes), 4) != (2, 3):
+            raise Refused("it is not over the two last of four axes")
+        require_batch_of_one(shape)
+        return _everything(pooling, shape[1])
+
+    return take
+
+
+def _everything(pooling: int, channels: int) -> Layer:
+    settings: dict[str, Setting] = {"pooling_type": pooling, "global_pooling": 1}
+    return Layer("Pooling", ("input",), {**settings, "makes": (channels,)})
