@@ -70,17 +70,20 @@ class Connection:
         `timeout` is for all of it, `silence` for every moment without output. It ends with the
         block that it runs in: on Ctrl-C, a time-out or a lost connection it is killed over there.
         """
-        with self.command(guarded(words)) as command:
+        with self.command(guarded(words), title=words[0]) as command:
             return command.finish(timeout, silence, on_line, most_output)
 
     @contextmanager
-    def command(self, words: Sequence[str]) -> Iterator[RemoteCommand]:
-        """Start a command that is fed through its input; that input ends with the block."""
+    def command(self, words: Sequence[str], *, title: str = "") -> Iterator[RemoteCommand]:
+        """Start a command that is fed through its input; that input ends with the block.
+
+        `title` is what to call it in messages, where its first word says too little.
+        """
         channel = self.open_channel("session")
         try:
             with self.lost_explained():
                 channel.exec_command(" ".join(shlex.quote(word) for word in words))
-            yield RemoteCommand(self, channel, words)
+            yield RemoteCommand(self, channel, (title or words[0]).rpartition("/")[2][:60])
         finally:
             channel.close()
 

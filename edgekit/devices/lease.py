@@ -7,12 +7,23 @@ with the connection however that ends: nobody has to come back to free a device.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edgekit.devices.device_log import ADD_TO_LOG
+from edgekit.devices.probe import (
+    FIND_ROOT,
+    FOLDER,
+    DeviceFacts,
+    Processor,
+    ask_device,
+    check_place,
+)
+from edgekit.devices.remote_command import CommandEnded
 from edgekit.errors import DeviceError
 from edgekit.events import SILENT, Events
 
@@ -20,36 +31,60 @@ if TYPE_CHECKING:
     from edgekit.devices.connection import Connection
     from edgekit.devices.remote_command import RemoteCommand
 
-# Without flock there is no telling who else is at work, and nobody's folder is swept. What the
-# shell is sent while it holds the device are entries of the log: they cost no command of their own.
+# Every program that is started over there costs tens of milliseconds on a slow board: whatever the
+# shell can do by itself it does. Without flock there is no telling who else is at work, and
+# nobody's folder is swept. What the shell is sent while it holds the device are entries of the log:
+# they cost no command of their own.
 _HOLD = f"""\
 LC_ALL=C; export LC_ALL
 {ADD_TO_LOG}
-cd "$1" || exit 1
+say() {{ printf 'edgekit %s %s\\n' "$1" "$2"; }}
+{FIND_ROOT}
+cd "$root" 2>/dev/null && [ -d objects ] && [ -d runs ] || {{ say none; exit; }}
 umask 077
 if command -v flock >/dev/null 2>&1; then
   exec 9>>lock || exit 1
   if ! flock -n 9; then
-    echo busy "$(cat holder 2>/dev/null | head -c 80)"
+    say busy "$(cat holder 2>/dev/null | head -c 80)"
     [ "$3" = wait ] || exit 0
     flock 9
   fi
-  rm -rf runs/* runs/.[!.]*
+  for left in runs/* runs/.[!.]*; do
+    [ -e "$left" ] && rm -rf runs/* runs/.[!.]* && break
+  done
   printf '%s\\n' "$4" >holder
 fi
-mkdir "runs/$2" || exit 1
-echo mine
+mine=runs/$2
+mkdir "$mine" || exit 1
+shift 4
+say root "$root"
+{{ read -r machine </proc/sys/kernel/arch; }} 2>/dev/null || machine=$(uname -m)
+say machine "$machine"
+[ $# -eq 0 ] || ls -lnd "$@" 2>/dev/null
+[ ! -f "$1" ] || [ -x "$1" ] || say noexec
+say cpuinfo
+cat /proc/cpuinfo
+say mine
+for last; do :; done
+[ $# -eq 0 ] || touch -c "${{1%/*}}" "${{last%/*}}"
 while IFS= read -r line; do add_to_log "$line"; done
-rm -rf "runs/$2"
+rm -rf "$mine"
 """
 
 _SECONDS_TO_LOG = 5.0
+_LONGEST_ANSWER = 4 << 20
 
 
 @dataclass(frozen=True)
 class Lease:
+    root: str
     scratch: str
     """A folder over there that is gone when the lease ends."""
+    cpu: Processor
+    there: Mapping[str, int]
+    """Of the files that were asked for, those that are there, and how large they are."""
+    facts: DeviceFacts | None
+    """What was learnt of the device where its folder had to be made; else None."""
     _holder: RemoteCommand
 
     def log(self, line: str) -> None:
@@ -62,32 +97,126 @@ class DeviceBusy(DeviceError):
     """Somebody else is using the device."""
 
 
+class _NoPlace(DeviceError):
+    """There is no folder of ours yet, or it is not what it should be."""
+
+
 @contextmanager
 def lease(
     connection: Connection,
-    root: str,
+    directory: str | None,
     *,
     wait: float | None,
     user: str = "",
+    files: Sequence[str] = (),
     events: Events = SILENT,
 ) -> Iterator[Lease]:
     """Hold the device for the time of the block. `wait` is for how many seconds to wait where
-    another one holds it; None raises DeviceBusy at once."""
+    another one holds it; None raises DeviceBusy at once.
+
+    `files` are looked for in the device's folder, and their folders count as used. The first one is
+    a program, which does not count as there where it can't be run.
+    """
+    holding = partial(_hold, connection, directory or FOLDER, wait, user, files, events)
+    with ExitStack() as held:
+        try:
+            leased = held.enter_context(holding(None))
+        except _NoPlace:
+            facts = ask_device(connection, directory)
+            check_place(facts, connection.name)
+            leased = held.enter_context(holding(facts))
+        yield leased
+
+
+@contextmanager
+def _hold(
+    connection: Connection,
+    directory: str,
+    wait: float | None,
+    user: str,
+    files: Sequence[str],
+    events: Events,
+    facts: DeviceFacts | None,
+) -> Iterator[Lease]:
     name = secrets.token_hex(8)
-    words = ("sh", "-c", _HOLD, "edgekit", root, name, "stay" if wait is None else "wait", user)
+    how = "stay" if wait is None else "wait"
+    words = ("sh", "-c", _HOLD, "edgekit", directory, name, how, user, *files)
     with connection.command(words) as holder:
-        answer = holder.read_line(timeout=30)
-        if answer.startswith("busy"):
-            by = answer.removeprefix("busy").strip()
-            busy = f"{connection.name} is in use" + (f" by {by}" if by else "")
-            if wait is None:
-                raise DeviceBusy(busy, hint="wait, or name another device with --device")
-            events.warn(f"{busy}: waiting")
-            answer = holder.read_line(timeout=wait)
-        if answer != "mine":
-            raise DeviceError(
-                f"{connection.name} gives no place to work in: {answer[:200]}",
-                hint=f"check {root} over there: its owner, its permissions, its file system",
-                details=holder.errors()[-12:],
-            )
-        yield Lease(f"{root}/runs/{name}", holder)
+        try:
+            answer = _Answer.read(holder, 30)
+            if answer.busy is not None:
+                by = answer.busy.strip()
+                busy = f"{connection.name} is in use" + (f" by {by}" if by else "")
+                if wait is None:
+                    raise DeviceBusy(busy, hint="wait, or name another device with --device")
+                events.warn(f"{busy}: waiting")
+                answer = _Answer.read(holder, wait)
+        except CommandEnded as error:
+            raise _no_place(connection.name, directory, holder) from error
+        if not answer.root.startswith("/"):
+            raise _no_place(connection.name, directory, holder)
+        yield Lease(
+            answer.root,
+            f"{answer.root}/runs/{name}",
+            Processor(answer.machine, answer.cpuinfo),
+            answer.files(),
+            facts,
+            holder,
+        )
+
+
+def _no_place(name: str, directory: str, holder: RemoteCommand) -> _NoPlace:
+    return _NoPlace(
+        f"{name} gives no place to work in",
+        hint=f"check {directory} over there: its owner, its permissions, its file system",
+        details=holder.errors()[-12:],
+    )
+
+
+@dataclass
+class _Answer:
+    """What the holder says before it holds; what start-up files say in between is left out."""
+
+    busy: str | None = None
+    root: str = ""
+    machine: str = ""
+    cpuinfo: str = ""
+    runnable: bool = True
+    listed: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def read(holder: RemoteCommand, seconds: float) -> _Answer:
+        answer = _Answer()
+        ends_at = time.monotonic() + seconds
+        lines, taken = answer.listed, 0
+        while True:
+            line = holder.read_line(max(ends_at - time.monotonic(), 0))
+            taken += len(line)
+            if taken > _LONGEST_ANSWER:
+                return _Answer()
+            word, _, rest = line.removeprefix("edgekit ").partition(" ")
+            if not line.startswith("edgekit "):
+                lines.append(line)
+            elif word == "busy":
+                return _Answer(busy=rest)
+            elif word == "none":
+                return _Answer()
+            elif word in ("root", "machine"):
+                setattr(answer, word, rest)
+            elif word == "noexec":
+                answer.runnable = False
+            elif word == "cpuinfo":
+                lines = []
+            elif word == "mine":
+                answer.cpuinfo = "\n".join(lines)
+                return answer
+
+    def files(self) -> dict[str, int]:
+        """By their paths; out of the lines of `ls -lnd`."""
+        listed = [line.split() for line in self.listed]
+        found = {
+            words[-1]: int(words[4])
+            for words in listed
+            if len(words) > 5 and words[0].startswith("-") and words[4].isdecimal()
+        }
+        return found if self.runnable else {}

@@ -24,7 +24,7 @@ from edgekit.instruction_sets import (
 if TYPE_CHECKING:
     from edgekit.bundle import Bundle
     from edgekit.devices.connection import Connection
-    from edgekit.devices.probe import DeviceFacts
+    from edgekit.devices.probe import DeviceFacts, Processor
 
 _FLAGS: Mapping[str, tuple[str, Mapping[str, Instructions]]] = {
     "aarch64": ("Features", ARM_FLAGS),
@@ -54,17 +54,17 @@ for library; do
 done"""
 
 
-def check_machine(bundle: Bundle, facts: DeviceFacts, name: str) -> None:
-    """DeviceError where the device's CPU can't run the bundle's library."""
+def check_machine(bundle: Bundle, cpu: Processor, name: str) -> None:
+    """DeviceError where a device with such a CPU can't run the bundle's library."""
     needs = read_elf(bundle.library)
     board = bundle.manifest.board.name
-    if needs.machine != facts.machine or needs.bits != 64:
+    if needs.machine != cpu.machine or needs.bits != 64:
         raise DeviceError(
             f"the bundle was built for the board {board} ({needs.machine}), and {name} is a "
-            f"{facts.machine} machine",
+            f"{cpu.machine} machine",
             hint="build it again with --board for the board that the device is",
         )
-    missing = missing_features(bundle.manifest.target, facts.machine, facts.cpuinfo)
+    missing = missing_features(bundle.manifest.target, cpu.machine, cpu.cpuinfo)
     if missing:
         raise DeviceError(
             f"the bundle was built for {board}, whose CPU has {_listed(missing)}; that of {name} "

@@ -18,12 +18,17 @@ FOLDER = ".local/share/edgekit"
 
 _LONGEST_ANSWER = 4 << 20
 
-_SCRIPT = r"""
+FIND_ROOT = """\
+case "$1" in /*) root=$1;; *) root=${HOME:-$(pwd)}/$1;; esac
+"""
+
+_SCRIPT = (
+    r"""
 LC_ALL=C; export LC_ALL
 say() { printf '%s %s\n' "$1" "$2"; }
-home=${HOME:-$(pwd)}
-case "$1" in /*) root=$1;; *) root=$home/$1;; esac
-say root "$root"
+"""
+    + FIND_ROOT
+    + r"""say root "$root"
 say machine "$(uname -m)"
 say kernel "$(uname -r)"
 say hostname "$(uname -n)"
@@ -58,15 +63,22 @@ cat /proc/meminfo 2>/dev/null | sed -n 's/^MemAvailable: *\([0-9]*\) kB/memory \
 echo cpuinfo
 cat /proc/cpuinfo
 """
+)
 
 
 @dataclass(frozen=True)
-class DeviceFacts:
+class Processor:
+    machine: str
+    """As the kernel calls it: aarch64, x86_64."""
+    cpuinfo: str
+
+
+@dataclass(frozen=True)
+class DeviceFacts(Processor):
     """What a device said of itself. Unknown is None or empty, never a guess."""
 
     root: str
     """The folder of edgekit's files."""
-    machine: str
     kernel: str
     hostname: str
     glibc: tuple[int, ...]
@@ -76,7 +88,6 @@ class DeviceFacts:
     memory_available: int | None
     trouble: str | None
     """Why nothing can be kept or run there."""
-    cpuinfo: str
 
 
 def ask_device(connection: Connection, directory: str | None = None) -> DeviceFacts:

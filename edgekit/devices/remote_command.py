@@ -25,7 +25,7 @@ _LONGEST_STDERR_LINE = 2000
 # Without a terminal, an SSH server leaves a command running when its client is gone. So the
 # command's keeper waits for the end of its own input, which comes with the end of the connection
 # however that comes about, and then kills the command and whatever that started.
-_GUARD = """\
+GUARDED = """\
 exec 3<&0
 if command -v setsid >/dev/null 2>&1; then setsid "$@" </dev/null 3<&- &
 else "$@" </dev/null 3<&- & fi
@@ -35,8 +35,8 @@ w=$!
 exec 3<&-
 wait $p
 s=$?
-kill $w 2>/dev/null
-exit $s"""
+kill $w 2>/dev/null"""
+"""Shell that runs its words so, and leaves their exit code in `s`."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class Finished:
 
 def guarded(words: Sequence[str]) -> tuple[str, ...]:
     """The words of a command that dies with its connection."""
-    return ("sh", "-c", _GUARD, "edgekit", *words)
+    return ("sh", "-c", f"{GUARDED}\nexit $s", "edgekit", *words)
 
 
 class RemoteCommand:
     """A command under way. Made by `Connection.command`, which also ends it."""
 
-    def __init__(self, connection: Connection, channel: Channel, words: Sequence[str]) -> None:
+    def __init__(self, connection: Connection, channel: Channel, title: str) -> None:
         self._connection = connection
         self._channel = channel
-        self._words = words
+        self._title = title
         self._buffer = bytearray()
         self._errors: deque[str] = deque(maxlen=_KEPT_STDERR_LINES)
         channel.settimeout(_SECONDS_BETWEEN_LOOKS)
@@ -101,6 +101,10 @@ class RemoteCommand:
         if line is None:
             raise self._ended_early()
         return line
+
+    def next_line(self, silence: float) -> str | None:
+        """The next line of its output, or None at its end; each may take so long to come."""
+        return self._next_line(None, silence)
 
     def read_exactly(self, size: int, silence: float) -> bytes:
         since = time.monotonic()
@@ -152,7 +156,7 @@ class RemoteCommand:
             if self._connection_is_gone():
                 raise self._connection.lost()
             raise CommandEnded(
-                f"{self._title()} on {self._connection.name} was killed from outside",
+                f"{self._title} on {self._connection.name} was killed from outside",
                 hint="check the device: its memory, its system's log, who else uses it",
                 details=self.errors()[-12:],
             )
@@ -205,22 +209,21 @@ class RemoteCommand:
             raise self._connection.lost()
         if time.monotonic() - since > silence:
             raise CommandTimeout(
-                f"{self._title()} on {self._connection.name} gave no sign of life "
-                f"for {silence:g} s",
+                f"{self._title} on {self._connection.name} gave no sign of life for {silence:g} s",
                 hint="give it longer with --timeout, or check whether the device is overloaded",
                 details=self.errors()[-12:],
             )
 
     def _timed_out(self) -> DeviceError:
         return CommandTimeout(
-            f"{self._title()} on {self._connection.name} did not end in time",
+            f"{self._title} on {self._connection.name} did not end in time",
             hint="give it longer with --timeout, or check whether the device is overloaded",
             details=self.errors()[-12:],
         )
 
     def _flooded(self) -> DeviceError:
         return DeviceError(
-            f"{self._title()} on {self._connection.name} wrote more than edgekit takes",
+            f"{self._title} on {self._connection.name} wrote more than edgekit takes",
             hint="its output is not what it should be; check what runs over there",
         )
 
@@ -232,7 +235,7 @@ class RemoteCommand:
         errors = self.errors()
         why = f": {errors[-1]}" if errors else ""
         return CommandEnded(
-            f"{self._title()} on {self._connection.name} ended early{why}",
+            f"{self._title} on {self._connection.name} ended early{why}",
             hint="check the device: its disk, its memory, its system's log",
             details=errors[-12:-1],
         )
@@ -245,10 +248,6 @@ class RemoteCommand:
                 return True
             time.sleep(0.02)
         return not self._connection.is_alive()
-
-    def _title(self) -> str:
-        words = self._words[4:] if self._words[2:3] == (_GUARD,) else self._words
-        return words[0].rpartition("/")[2][:60] if words else "the command"
 
 
 class CommandEnded(DeviceError):

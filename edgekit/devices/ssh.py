@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from edgekit.agent.build import AGENT, Agent, build_agent
 from edgekit.devices.agent_messages import AgentInfo
 from edgekit.devices.base import Installed
 from edgekit.devices.connection import Connection, connect
@@ -14,14 +15,14 @@ from edgekit.devices.device_log import who
 from edgekit.devices.lease import Lease, lease
 from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.preflight import check_libraries, check_machine
-from edgekit.devices.probe import DeviceFacts, ask_device, check_place
-from edgekit.devices.ssh_session import LIBRARY, ReadyAgent, SshSession, library_entry
+from edgekit.devices.probe import Processor, ask_device
+from edgekit.devices.ready_agent import ReadyAgent
+from edgekit.devices.ssh_session import LIBRARY, SshSession, library_entry
 from edgekit.devices.transfer import Item, Store
 from edgekit.errors import DeviceError
 from edgekit.events import SILENT, Events
 
 if TYPE_CHECKING:
-    from edgekit.agent.build import Agent
     from edgekit.bundle import Bundle
     from edgekit.cross.toolchain import Toolchain
     from edgekit.device_entry import DeviceEntry
@@ -45,17 +46,17 @@ class SshDevice:
 
     @contextmanager
     def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SshSession]:
-        with self._reached(events, bundle) as place:
-            sent = place.have_agent(events)
-            library = library_entry(bundle)
-            item = Item(bundle.library, LIBRARY, library.sha256, library.size)
-            folder = f"models/{bundle.digest}"
-            sent += place.have([item], folder, "the model", events)
+        library = library_entry(bundle)
+        item = Item(bundle.library, LIBRARY, library.sha256, library.size)
+        model = _Folder("the model", f"models/{bundle.digest}", (item,))
+        with self._reached(events, model) as place:
+            check_machine(bundle, place.leased.cpu, self.name)
+            sent = place.have(model, events=events)
             yield SshSession(
                 place.ready_agent,
                 bundle,
-                place.store.path(folder, LIBRARY),
-                _installed(place.agent, item.size, sent),
+                f"{place.leased.root}/{model.path}/{LIBRARY}",
+                replace(_installed(place.agent), model=item.size, sent=sent),
                 events,
             )
 
@@ -63,7 +64,7 @@ class SshDevice:
     def with_agent(self, *, events: Events = SILENT) -> Iterator[ReadyAgent]:
         """The device with the agent on it and no model, ours for the time of the block."""
         with self._reached(events) as place:
-            place.have_agent(events)
+            place.have(events=events)
             yield place.ready_agent
 
     def info(self, *, events: Events = SILENT) -> AgentInfo:
@@ -72,31 +73,44 @@ class SshDevice:
             return agent.info()
 
     @contextmanager
-    def _reached(self, events: Events, bundle: Bundle | None = None) -> Iterator[_Place]:
+    def _reached(self, events: Events, *folders: _Folder) -> Iterator[_Place]:
         """The device, connected and ours."""
-        from edgekit.agent.build import build_agent
+        agent = build_agent(self.toolchain, self._arch, events=events)
+        wanted = (_agent_folder(agent), *folders)
+        with (
+            connect(self.entry, known_hosts=self.known_hosts) as connection,
+            lease(
+                connection,
+                self.entry.directory,
+                wait=self.timeout,
+                user=who(),
+                files=[f"{folder.path}/{item.name}" for folder in wanted for item in folder.items],
+                events=events,
+            ) as leased,
+        ):
+            self._check_board(leased.cpu)
+            yield _Place(connection, agent, leased, self.timeout, self.entry.directory)
 
-        with connect(self.entry, known_hosts=self.known_hosts) as connection:
-            facts = ask_device(connection, self.entry.directory)
-            if bundle is not None:
-                check_machine(bundle, facts, self.name)
-            self._check_board(facts)
-            check_place(facts, self.name)
-            agent = build_agent(self.toolchain, facts.machine, events=events)
-            with lease(
-                connection, facts.root, wait=self.timeout, user=who(), events=events
-            ) as leased:
-                store = Store(connection, facts)
-                yield _Place(connection, facts, store, agent, leased, self.timeout)
+    @property
+    def _arch(self) -> str:
+        return self.toolchain.triple.partition("-")[0]
 
-    def _check_board(self, facts: DeviceFacts) -> None:
-        arch = self.toolchain.triple.partition("-")[0]
-        if arch != facts.machine:
+    def _check_board(self, cpu: Processor) -> None:
+        if self._arch != cpu.machine:
             raise DeviceError(
-                f"{self.name} is a {facts.machine} machine, and its board {self.entry.board} is "
-                f"an {arch} one",
+                f"{self.name} is a {cpu.machine} machine, and its board {self.entry.board} is "
+                f"an {self._arch} one",
                 hint=f"add it again with the right board: edgekit device add {self.name} --board …",
             )
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """Files to have together on a device."""
+
+    what: str
+    path: str
+    items: tuple[Item, ...]
 
 
 @dataclass(frozen=True)
@@ -104,41 +118,49 @@ class _Place:
     """A device that is ours, and what is to be there."""
 
     connection: Connection
-    facts: DeviceFacts
-    store: Store
     agent: Agent
     leased: Lease
     timeout: float
-
-    @property
-    def _agent_folder(self) -> str:
-        return f"agents/{self.agent.digest}"
+    directory: str | None
 
     @property
     def ready_agent(self) -> ReadyAgent:
-        program = self.store.path(self._agent_folder, "edgekit-agent")
-        return ReadyAgent(self.connection, self.facts.root, program, self.leased, self.timeout)
+        program = f"{self.leased.root}/{_agent_folder(self.agent).path}/{AGENT}"
+        return ReadyAgent(self.connection, self.leased.root, program, self.leased, self.timeout)
 
-    def have_agent(self, events: Events) -> int:
-        items = [
-            Item(f.path, f.path.name, f.sha256, f.size, f.executable) for f in self.agent.files
+    def have(self, *folders: _Folder, events: Events) -> int:
+        """Push what is not there of the agent and these; the bytes that were sent."""
+        missing = [
+            folder for folder in (_agent_folder(self.agent), *folders) if not self._is_there(folder)
         ]
-        return self.have(items, self._agent_folder, "the agent", events)
-
-    def have(self, items: list[Item], folder: str, what: str, events: Events) -> int:
-        """Push what is not there; the bytes that were sent."""
-        if self.store.has(folder, items):
+        if not missing:
             return 0
+        facts = self.leased.facts or ask_device(self.connection, self.directory)
+        store = Store(self.connection, facts)
         ours = frozenset(file.path.name for file in self.agent.files)
-        code = [item.source for item in items if _is_code(item.name)]
-        check_libraries(code, self.facts, self.connection, ours)
-        return self.store.push(items, folder, events=events, what=what).bytes_sent
+        code = [item.source for f in missing for item in f.items if _is_code(item.name)]
+        check_libraries(code, facts, self.connection, ours)
+        return sum(
+            store.push(folder.items, folder.path, events=events, what=folder.what).bytes_sent
+            for folder in missing
+        )
+
+    def _is_there(self, folder: _Folder) -> bool:
+        there = self.leased.there
+        return all(there.get(f"{folder.path}/{i.name}") == i.size for i in folder.items)
 
 
-def _installed(agent: Agent, model: int, sent: int) -> Installed:
+def _agent_folder(agent: Agent) -> _Folder:
+    """The program first: a lease looks whether that can be run."""
+    files = sorted(agent.files, key=lambda file: not file.executable)
+    items = [Item(f.path, f.path.name, f.sha256, f.size, f.executable) for f in files]
+    return _Folder("the agent", f"agents/{agent.digest}", tuple(items))
+
+
+def _installed(agent: Agent) -> Installed:
     runtime = sum(file.size for file in agent.files if ".so" in file.path.name)
-    return Installed(agent.size - runtime, runtime, model, sent)
+    return Installed(agent.size - runtime, runtime, 0, 0)
 
 
 def _is_code(name: str) -> bool:
-    return name == "edgekit-agent" or ".so" in name
+    return name == AGENT or ".so" in name

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from edgekit.devices.agent_messages import AgentInfo, AgentMessages, parse_bench, parse_info
+from edgekit.devices.agent_messages import AgentMessages, parse_bench
 from edgekit.devices.base import BenchPlan, BenchSamples, Installed, RunResult, check_same
-from edgekit.devices.connection import Connection
-from edgekit.devices.crashes import signal_hint, signal_meaning
 from edgekit.devices.device_log import log_line
-from edgekit.devices.lease import Lease
-from edgekit.devices.remote_command import CommandTimeout, Finished
-from edgekit.devices.tensors import array_from_npy, in_order, largest_npy, named_outputs, npy_bytes
+from edgekit.devices.ready_agent import ReadyAgent
+from edgekit.devices.remote_command import Finished
+from edgekit.devices.tensors import in_order, named_outputs
 from edgekit.devices.version_records import ModelFile, ModelInput, new_record
 from edgekit.devices.versions import Recorded, record_version
 from edgekit.errors import DeviceError, EdgekitError, InterruptedByUserError
@@ -32,107 +29,6 @@ LIBRARY = "model.so"
 
 _MOST_SAMPLES_AT_ONCE = 32
 _MOST_BYTES_AT_ONCE = 64 << 20
-_SHOWN_LINES = 12
-
-# What lies there was run and fetched. The samples arrive as one stream, and are taken apart out of
-# a file: in a pipe, `head` may read ahead.
-_UNPACK = """\
-LC_ALL=C; export LC_ALL
-cd "$1" || exit 1
-umask 077
-rm -rf ./*
-cat >inputs || exit 1
-shift; start=1; size=0
-while [ $# -gt 1 ]; do
-  mkdir -p "${1%/*}" || exit 1
-  tail -c +$start inputs | head -c "$2" >"$1" || exit 1
-  [ "$(wc -c <"$1")" -eq "$2" ] || { echo "No space left on device" >&2; exit 1; }
-  start=$((start + $2)); shift 2
-done
-rm -f inputs"""
-
-_FETCH = """\
-for file; do wc -c <"$file" || exit 1; done
-cat -- "$@"
-"""
-
-
-@dataclass(frozen=True)
-class ReadyAgent:
-    """The agent on a device that is connected, and ours."""
-
-    connection: Connection
-    root: str
-    program: str
-    leased: Lease
-    timeout: float
-    """Seconds without a sign of life."""
-
-    @property
-    def name(self) -> str:
-        return self.connection.name
-
-    @property
-    def scratch(self) -> str:
-        """A folder over there that is gone when the device is given back."""
-        return self.leased.scratch
-
-    def info(self) -> AgentInfo:
-        """What it says of the device."""
-        done = self.connection.run((self.program, "info", self.root), timeout=30)
-        if done.status != 0:
-            raise DeviceError(
-                f"the agent does not start on {self.connection.name}",
-                hint="its last lines say more; `edgekit device check` looks at the device",
-                details=done.errors[-_SHOWN_LINES:],
-            )
-        return parse_info(done.output, self.connection.name)
-
-    def put(self, batch: Sequence[Sequence[Array]], first: int = 0) -> list[str]:
-        """Write every sample's inputs into a folder of its own; the folders."""
-        folders = [f"{first}-{number}" for number in range(len(batch))]
-        files = [
-            (f"{folder}/input-{number}.npy", npy_bytes(array))
-            for folder, arrays in zip(folders, batch, strict=True)
-            for number, array in enumerate(arrays)
-        ]
-        described = [word for name, data in files for word in (name, str(len(data)))]
-        words = ("sh", "-c", _UNPACK, "edgekit", self.scratch, *described)
-        with self.connection.command(words) as command:
-            for _, data in files:
-                command.send(data, self.timeout)
-            command.end_input()
-            done = command.finish(silence=self.timeout)
-        if done.status != 0:
-            raise _no_room("the inputs", done, self.name)
-        return [f"{self.scratch}/{folder}" for folder in folders]
-
-    def call(
-        self,
-        words: Sequence[str],
-        messages: AgentMessages,
-        follow: Callable[[Mapping[str, object]], None] | None = None,
-    ) -> Finished:
-        def take(line: str) -> None:
-            message = messages.take(line)
-            if follow is not None and message is not None:
-                follow(message)
-
-        try:
-            return self.connection.run(
-                (self.program, *words), timeout=None, silence=self.timeout, on_line=take
-            )
-        except CommandTimeout as error:
-            raise DeviceError(
-                f"the model on {self.name} gave no sign of life for "
-                f"{self.timeout:g} s while {messages.phase}",
-                hint="give it longer with --timeout, or check whether the device is overloaded",
-                details=error.details,
-            ) from error
-
-    def failure(self, done: Finished, messages: AgentMessages, board: str) -> DeviceError:
-        """What a call that failed is told as."""
-        return _failed(done, messages, self.name, board)
 
 
 @dataclass(frozen=True)
@@ -143,7 +39,6 @@ class SshSession:
     """The model's, over there."""
     installed: Installed
     events: Events
-    _batches: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def name(self) -> str:
@@ -169,17 +64,16 @@ class SshSession:
             entry.message = f"{len(seconds)} samples" if len(seconds) > 1 else None
 
     def _run_batch(self, batch: Sequence[Sequence[Array]]) -> Iterator[RunResult]:
-        folders = self.agent.put(batch, next(self._batches))
+        specs = [entry.spec for entry in self.bundle.manifest.outputs]
         messages = AgentMessages()
-        done = self.agent.call(("run", self.library, *folders), messages)
-        if done.status != 0 or len(messages.samples) != len(folders):
-            raise self._failure(done, messages)
-        for folder, nanoseconds in zip(folders, messages.samples, strict=True):
-            arrays = self._fetch(folder)
-            yield RunResult(named_outputs(self.bundle, arrays), nanoseconds / 1e9)
+        with self.agent.calling(("run", self.library), batch, messages, len(specs)) as call:
+            if call.done.status != 0 or len(messages.samples) != len(batch):
+                raise self._failure(call.done, messages)
+            outputs = call.outputs(specs, len(batch), self.agent.timeout)
+            for arrays, nanoseconds in zip(outputs, messages.samples, strict=True):
+                yield RunResult(named_outputs(self.bundle, arrays), nanoseconds / 1e9)
 
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
-        (folder,) = self.agent.put([in_order(self.bundle, inputs)], next(self._batches))
         words = [
             *("bench", "--warmup", str(plan.warmup), "--runs", str(plan.runs)),
             *("--seconds", f"{plan.seconds:.6f}"),
@@ -195,7 +89,8 @@ class SshSession:
             self.events.stage(f"measure on {self.name}", total) as stage,
         ):
             follow = _Follow(stage, plan.warmup)
-            done = self.agent.call((*words, self.library, folder), messages, follow)
+            batch = [in_order(self.bundle, inputs)]
+            done = self.agent.call((*words, self.library), batch, messages, follow)
             if done.status != 0 or messages.answer is None:
                 raise self._failure(done, messages)
             samples = parse_bench(messages.answer, self.name)
@@ -255,25 +150,6 @@ class SshSession:
     def _failure(self, done: Finished, messages: AgentMessages) -> DeviceError:
         return self.agent.failure(done, messages, self.bundle.manifest.board.name)
 
-    def _fetch(self, folder: str) -> list[Array]:
-        specs = [entry.spec for entry in self.bundle.manifest.outputs]
-        names = [f"{folder}/output-{number}.npy" for number in range(len(specs))]
-        name, timeout = self.name, self.agent.timeout
-        arrays = []
-        with self.agent.connection.command(("sh", "-c", _FETCH, "edgekit", *names)) as command:
-            lines = [command.read_line(timeout).strip() for _ in names]
-            for line, spec in zip(lines, specs, strict=True):
-                if not line.isdecimal() or int(line) > largest_npy(spec):
-                    raise DeviceError(
-                        f"{name} gave an output {spec.name} of {line[:20]} bytes, too many for it",
-                        hint="the library and the manifest do not belong together; build the "
-                        "bundle again",
-                    )
-            for line, spec in zip(lines, specs, strict=True):
-                data = command.read_exactly(int(line), timeout)
-                arrays.append(array_from_npy(data, spec, name))
-        return arrays
-
 
 @dataclass
 class _Outcome:
@@ -313,33 +189,6 @@ def _in_batches(samples: Iterator[list[Array]]) -> Iterator[list[list[Array]]]:
         yield batch
 
 
-def _failed(done: Finished, messages: AgentMessages, name: str, board: str) -> DeviceError:
-    phase = messages.phase
-    last = tuple(
-        line for line in done.errors if not line.startswith(("edgekit-agent:", "edgekit:"))
-    )[-_SHOWN_LINES:]
-    if messages.error is not None:
-        if "no space left" in messages.error.lower():
-            return _no_room("the outputs", done, name)
-        first, *rest = messages.error.strip().splitlines() or ["no reason given"]
-        return DeviceError(
-            f"the model failed on {name} while {phase}: {first}",
-            hint="check that the bundle was built by this version of edgekit, for this board",
-            details=(*rest[:_SHOWN_LINES], *last),
-        )
-    if done.signal is not None:
-        return DeviceError(
-            f"the model crashed on {name} while {phase}: {signal_meaning(done.signal)}",
-            hint=signal_hint(done.signal, board),
-            details=last,
-        )
-    return DeviceError(
-        f"the model ended its process on {name} with exit code {done.status} while {phase}",
-        hint="the last lines that it wrote say more, if it wrote any",
-        details=last,
-    )
-
-
 def library_entry(bundle: Bundle) -> FileEntry:
     (entry,) = (file for file in bundle.manifest.files if file.role == "library")
     return entry
@@ -347,13 +196,3 @@ def library_entry(bundle: Bundle) -> FileEntry:
 
 def verified_or_not(verified: bool) -> str:
     return "verified" if verified else "not verified"
-
-
-def _no_room(what: str, done: Finished, name: str) -> DeviceError:
-    told = " ".join(done.errors).lower()
-    full = "no space left" in told or "quota" in told
-    reason = "its disk is full" if full else (done.errors or ("it said nothing",))[-1]
-    return DeviceError(
-        f"{name} could not store {what}: {reason}",
-        hint=f"free some space over there: edgekit device clean {name}",
-    )

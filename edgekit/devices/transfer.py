@@ -8,7 +8,7 @@ From there it is linked into the folders that are used, one for each version.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,14 +140,6 @@ class Store:
 
     def path(self, *parts: str) -> str:
         return "/".join((self.root, *parts))
-
-    def has(self, folder: str, items: Iterable[Item]) -> bool:
-        """Whether a folder is there with these files in it, at their sizes. It counts as used."""
-        script = 'cd "$1" || exit 1; shift; while [ $# -gt 1 ]; do '
-        script += '[ "$(wc -c <"$1")" -eq "$2" ] || exit 1; shift 2; done; touch .'
-        words = [word for item in items for word in (item.name, str(item.size))]
-        done = self._connection.run(("sh", "-c", script, "edgekit", self.path(folder), *words))
-        return done.status == 0
 
     def _sizes(self, items: Sequence[Item]) -> dict[str, tuple[int, str]]:
         names = [item.sha256 for item in items]
