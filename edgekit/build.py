@@ -43,6 +43,7 @@ from edgekit.compile_process import compiling_apart
 from edgekit.cpu import architecture
 from edgekit.cross.link import Linker, link_shared_library
 from edgekit.cross.toolchain import Compiler, Toolchain, find_compiler
+from edgekit.devices.elf import weight_bytes
 from edgekit.errors import BuildError, ProjectError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import replace_directory, storage_errors
@@ -86,6 +87,8 @@ class BuildResult:
     from_cache: bool
     seconds: float
     archive: Path | None
+    weight_bytes: int
+    """How much of the library is weights, which a start maps and does not copy."""
 
 
 def build(
@@ -134,7 +137,11 @@ def build(
     elif zipped.exists():
         events.warn(f"{zipped.name} beside the bundle is older than it; --zip writes it again")
     return BuildResult(
-        bundle, from_cache, time.perf_counter() - started, zipped if archive else None
+        bundle,
+        from_cache,
+        time.perf_counter() - started,
+        zipped if archive else None,
+        weight_bytes(bundle.path / LIBRARY_NAME),
     )
 
 

@@ -88,11 +88,13 @@ def command(
 def _render(console: Console, result: BuildResult) -> None:
     manifest = result.bundle.manifest
     total = sum(file.size for file in manifest.files)
+    library = sum(file.size for file in manifest.files if file.role == "library")
     how = "from the cache" if result.from_cache else f"in {duration(result.seconds)}"
     console.heading(f"{manifest.model.name} for {manifest.board.name}, {how}")
     pairs = [
         ("bundle", str(result.bundle.path)),
         ("size", f"{size(total)} in {len(manifest.files)} files"),
+        ("library", f"{size(library)}, of which {size(result.weight_bytes)} are mapped weights"),
         ("expected outputs", f"by {manifest.oracle.name} {manifest.oracle.version}"),
         ("reproducible", "yes" if manifest.reproducible else manifest.reproducible_note),
     ]

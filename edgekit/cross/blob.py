@@ -9,22 +9,28 @@ from __future__ import annotations
 import re
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECTION = re.compile(r"\.[A-Za-z0-9_.]+")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
 
+SECTION = ".weights"
+"""Where a shared library has its blobs, so that whoever looks can tell how much of it they are."""
 
-def blob_assembly(symbol: str, file: str, *, alignment: int = 64) -> str:
+
+def blob_assembly(symbol: str, file: str, *, alignment: int = 64, section: str = SECTION) -> str:
     """Assembly (for a file ending in `.S`) that makes the content of `file` read-only data.
 
     In C it is `extern const unsigned char SYMBOL[];`, known inside the library only. `file` is
-    relative to the folder that the compiler runs in: its name is not written down anywhere. The
-    data is a section of its own, `.rodata.SYMBOL`.
+    relative to the folder that the compiler runs in: its name is not written down anywhere.
+    Firmware, whose linker places only sections that it has been told of, wants `section` to be
+    `.rodata.SYMBOL`.
     """
-    if not _SYMBOL.fullmatch(symbol) or not _FILE.fullmatch(file):
-        raise ValueError(f"{symbol!r} or {file!r} can't be written in assembly")
+    names = (_SYMBOL.fullmatch(symbol), _FILE.fullmatch(file), _SECTION.fullmatch(section))
+    if not all(names):
+        raise ValueError(f"{symbol!r}, {file!r} or {section!r} can't be written in assembly")
     if alignment < 1 or alignment & (alignment - 1):
         raise ValueError(f"an alignment is a power of two, not {alignment}")
     lines = [
-        f'.section .rodata.{symbol},"a",%progbits',
+        f'.section {section},"a",%progbits',
         f".balign {alignment}",
         f".global {symbol}",
         f".hidden {symbol}",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.cross.blob import SECTION
 from edgekit.errors import BundleError
 from edgekit.files import storage_errors
 
@@ -39,20 +41,33 @@ class ElfNeeds:
 
 def read_elf(path: Path) -> ElfNeeds:
     """Read the headers of a program or library; BundleError where it is neither."""
+    with _opened(path) as elf:
+        return ElfNeeds(
+            name=path.name,
+            machine=_MACHINES.get(elf["e_machine"], str(elf["e_machine"])),
+            bits=elf.elfclass,
+            interpreter=_interpreter(elf),
+            libraries=_libraries(elf),
+            versions=_versions(elf),
+        )
+
+
+def weight_bytes(path: Path) -> int:
+    """How much of a library are weights that stay in its file; BundleError where it is none."""
+    with _opened(path) as elf:
+        section = elf.get_section_by_name(SECTION)
+        return 0 if section is None else int(section["sh_size"])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[ELFFile]:
+    """Headers that can't be read are an error wherever in the block they are come upon."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
     with storage_errors("read the library", path), path.open("rb") as stream:
         try:
-            elf = ELFFile(stream)
-            return ElfNeeds(
-                name=path.name,
-                machine=_MACHINES.get(elf["e_machine"], str(elf["e_machine"])),
-                bits=elf.elfclass,
-                interpreter=_interpreter(elf),
-                libraries=_libraries(elf),
-                versions=_versions(elf),
-            )
+            yield ELFFile(stream)
         except (ELFError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
             raise BundleError(
                 f"{path.name} is not a program or library: {error or 'its headers are damaged'}",

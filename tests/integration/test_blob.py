@@ -70,3 +70,9 @@ def test_a_blob_asks_for_no_executable_stack(compiler: str, tmp_path: Path) -> N
 def test_what_would_be_other_assembly_is_refused(symbol: str, file: str, alignment: int) -> None:
     with pytest.raises(ValueError, match=r"can't be written|power of two"):
         blob_assembly(symbol, file, alignment=alignment)
+
+
+def test_firmware_chooses_the_section() -> None:
+    assert '.section .rodata.blob,"a"' in blob_assembly("blob", "b.bin", section=".rodata.blob")
+    with pytest.raises(ValueError, match="can't be written"):
+        blob_assembly("blob", "b.bin", section='.a,"awx"')

@@ -23,7 +23,7 @@ from support.onnx_models import onnx_model
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.agent.runtime import ffi_headers
-from edgekit.build import build
+from edgekit.build import BuildResult, build
 from edgekit.bundle import Bundle
 from edgekit.cpu import this_cpu
 from edgekit.cross.link import Linker, export_objects, link_shared_library
@@ -101,10 +101,15 @@ def write_network(path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+def result(tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
     folder = tmp_path_factory.mktemp("mapped")
     request = request_for(write_network(folder / "model.onnx"))
-    return build(request, folder / "bundle", use_cache=False).bundle
+    return build(request, folder / "bundle", use_cache=False)
+
+
+@pytest.fixture(scope="module")
+def bundle(result: BuildResult) -> Bundle:
+    return result.bundle
 
 
 def library_of(bundle: Bundle) -> Path:
@@ -116,6 +121,12 @@ def test_equal_weights_are_in_the_library_once(bundle: Bundle) -> None:
 
     assert content.count(LARGE.tobytes()) == 1
     assert len(content) < LARGE.nbytes + (1 << 20)
+
+
+def test_a_build_says_how_much_of_the_library_weights_are(result: BuildResult) -> None:
+    filters = 32 * 3 * 5 * 5 * 4
+
+    assert result.weight_bytes == filters + LARGE.nbytes
 
 
 def test_a_start_copies_no_weights(bundle: Bundle) -> None:
