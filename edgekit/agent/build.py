@@ -130,6 +130,7 @@ def _compile(
             *_COMPILE,
             f'-DEDGEKIT_AGENT_VERSION="{__version__}"',
             f'-DEDGEKIT_TVM_VERSION="{TVM_VERSION}"',
+            f'-DEDGEKIT_TVM_FFI_VERSION="{TVM_FFI_VERSION}"',
             *("-isystem", str(ffi_headers())),
             f"-ffile-prefix-map={ffi_headers()}=tvm_ffi",
             *(f"src/{file.name}" for file in sorted(_SOURCE.glob("*.cc"))),

@@ -139,6 +139,17 @@ class Connection:
         with self._requests, self.lost_explained():
             return self._reversed.open(local_port, remote_port)
 
+    @contextmanager
+    def reversed(self, local_port: int) -> Iterator[int]:
+        """The same for the time of the block."""
+        port = self.reverse(local_port)
+        try:
+            yield port
+        finally:
+            if self.is_alive():
+                with self._requests, self.lost_explained():
+                    self._reversed.close(port)
+
     def close(self) -> None:
         self._closing.set()
         self._transport.close()

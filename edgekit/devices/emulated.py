@@ -3,12 +3,13 @@ way any other is. Its host key was made here, so nobody has to be trusted on fir
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgekit.device_entry import DeviceEntry
 from edgekit.devices.hostkeys import KnownHosts
 from edgekit.events import SILENT, Events
-from edgekit.twin.machine import up
+from edgekit.twin.machine import status, up
 
 if TYPE_CHECKING:
     from edgekit.board import Board
@@ -33,3 +34,11 @@ def emulated_device(
         twin=True,
     )
     return SshDevice(entry, toolchain, timeout, KnownHosts(access.known_hosts, access.known_hosts))
+
+
+def found_again(device: SshDevice) -> SshDevice:
+    """A twin where it is now: one that was started anew may have another port."""
+    access = status(device.name).access
+    if access is None:
+        return device
+    return replace(device, entry=replace(device.entry, port=access.port))

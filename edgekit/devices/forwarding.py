@@ -85,6 +85,16 @@ class ReverseForwards:
             self._local_ports[port] = local_port
             return port
 
+    def close(self, port: int) -> None:
+        """No new connections to a port over there; those that are open go on."""
+        with self._registering:
+            if self._local_ports.pop(port, None) is not None:
+                # Not cancel_port_forward: paramiko would forget about the other ports too. And
+                # without waiting: a device that hangs must keep nobody from leaving.
+                self._transport.global_request(
+                    "cancel-tcpip-forward", (_LOOPBACK, port), wait=False
+                )
+
     def _accepted(self, channel: Channel, origin: object, server: tuple[str, int]) -> None:
         # Called on the connection's own thread, which must go on.
         threading.Thread(target=self._serve, args=(channel, server[1]), daemon=True).start()

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgekit.devices.agent_messages import AgentMessages
 from edgekit.devices.crashes import signal_meaning
+from edgekit.devices.emulated import found_again
 from edgekit.devices.forwarding import LocalForward
 from edgekit.devices.hostkeys import UntrustedHostKey
 from edgekit.devices.remote_command import Finished, guarded
@@ -23,7 +24,7 @@ from edgekit.errors import DeviceError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN, show
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, TrackerClient
-from edgekit.rpc.versions import check_tvm_version
+from edgekit.rpc.versions import check_versions
 
 if TYPE_CHECKING:
     from edgekit.devices.connection import Connection
@@ -107,13 +108,14 @@ class _Server:
     def serve_once(self) -> None:
         """Until the connection or the agent ends, which raises DeviceError."""
         plan = self.plan
-        with plan.device.with_agent(events=self.events) as agent:
+        device = found_again(plan.device) if plan.device.entry.twin else plan.device
+        with device.with_agent(events=self.events) as agent, ExitStack() as closing:
             connection = agent.connection
-            tvm = agent.info().tvm
-            check_tvm_version(tvm, plan.device.name)
+            info = agent.info()
+            check_versions(info.tvm, info.tvm_ffi, device.name)
             with self._forwarded(connection) as forward:
                 serving = Serving(
-                    plan.device.name, plan.key, plan.tracker, LOOPBACK, forward.port, tvm
+                    device.name, plan.key, plan.tracker, LOOPBACK, forward.port, info.tvm
                 )
                 follow = _Follow(self, forward, serving)
                 words = [
@@ -122,7 +124,7 @@ class _Server:
                 ]
                 if plan.tracker is not None:
                     # Asked for first: what the agent registers is the port here.
-                    there = connection.reverse(plan.tracker.port)
+                    there = closing.enter_context(connection.reversed(plan.tracker.port))
                     words += ["--tracker", f"{LOOPBACK}:{there}"]
                     words += ["--custom-addr", LOOPBACK, "--custom-port", str(forward.port)]
                 with connection.command(guarded(words)) as command:

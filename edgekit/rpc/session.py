@@ -11,7 +11,7 @@ from edgekit.errors import DeviceError
 from edgekit.events import SILENT, Events
 from edgekit.rpc.protocol import Assigned, TrackerAddress, TrackerClient
 from edgekit.rpc.tracker import find_tracker
-from edgekit.rpc.versions import REMOTE_VERSION, check_tvm_version
+from edgekit.rpc.versions import REMOTE_FFI_VERSION, REMOTE_TVM_VERSION, check_versions
 from edgekit.tvm_compat import load_tvm
 from edgekit.wording import did_you_mean
 
@@ -48,7 +48,7 @@ def open_session(
     session = _first_that_takes_it(key, timeout, find_tracker(tracker), wait, priority, events)
     try:
         with _explained(session, key, timeout):
-            _check_version(session, key, events)
+            _check_versions(session, key, events)
             yield session
     finally:
         _close(session)
@@ -100,13 +100,21 @@ def _connect(assigned: Assigned, key: str, timeout: float) -> Any:
         ) from error
 
 
-def _check_version(session: Any, key: str, events: Events) -> None:
-    try:
-        ask = session.get_function(REMOTE_VERSION)
-    except AttributeError:
+def _check_versions(session: Any, key: str, events: Events) -> None:
+    tvm, ffi = (_ask(session, name) for name in (REMOTE_TVM_VERSION, REMOTE_FFI_VERSION))
+    if tvm is None:
         events.warn(f"{key} is not served by edgekit and does not say which TVM it runs")
         return
-    check_tvm_version(str(ask()), key)
+    check_versions(tvm, ffi or "unknown", key)
+
+
+def _ask(session: Any, name: str) -> str | None:
+    """What a function over there says; None where there is none of that name."""
+    try:
+        function = session.get_function(name)
+    except AttributeError:
+        return None
+    return str(function())
 
 
 def _close(session: Any) -> None:
@@ -144,7 +152,7 @@ def _still_answers(session: Any) -> bool:
     from tvm.error import InternalError, RPCError, RPCSessionTimeoutError
 
     try:
-        session.get_function(REMOTE_VERSION)
+        session.get_function(REMOTE_TVM_VERSION)
     except AttributeError:
         return True  # it says that it has no such function
     except RPCSessionTimeoutError:

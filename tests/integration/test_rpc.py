@@ -148,13 +148,16 @@ def test_an_unknown_key_is_a_sentence_and_not_an_endless_wait(served: Lab) -> No
     assert caught.value.hint == "did you mean desk?"
 
 
+@pytest.mark.parametrize(
+    ("constant", "what"), [("TVM_VERSION", "TVM 0"), ("TVM_FFI_VERSION", "tvm-ffi 0")]
+)
 def test_another_tvm_over_there_is_told_before_the_first_call(
-    served: Lab, built: Built, monkeypatch: pytest.MonkeyPatch
+    served: Lab, built: Built, monkeypatch: pytest.MonkeyPatch, constant: str, what: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("edgekit.rpc.versions.TVM_VERSION", "0.28.0")
+        patch.setattr(f"edgekit.rpc.versions.{constant}", "0.28.0")
         with (
-            pytest.raises(TvmMismatchError, match=r"this edgekit uses 0\.28\.0"),
+            pytest.raises(TvmMismatchError, match=rf"runs {what}.*this edgekit uses 0\.28\.0"),
             open_session(KEY, tracker=served.address),
         ):
             pytest.fail("the block was entered")

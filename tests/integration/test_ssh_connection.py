@@ -218,6 +218,23 @@ def test_ports_lead_both_ways_and_close_with_the_connection(server: SshServer) -
     echo.listener.close()
 
 
+def test_a_port_lent_to_the_device_for_a_while_closes_and_others_stay(server: SshServer) -> None:
+    echo = Echo()
+    with server.connect() as own:
+        kept = own.reverse(echo.port)
+        with own.reversed(echo.port) as lent:
+            assert answers(lent)
+        eventually(lambda: refuses(lent))
+        assert answers(kept)
+    echo.listener.close()
+
+
+def answers(port: int) -> bool:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"hello")
+        return client.recv(5) == b"hello"
+
+
 def refuses(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()

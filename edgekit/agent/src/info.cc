@@ -2,8 +2,6 @@
 #include <gnu/libc-version.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
-#include <tvm/ffi/c_api.h>
-
 #include <fstream>
 #include <sstream>
 
@@ -45,8 +43,6 @@ int Info(Arguments arguments) {
   const std::string folder = rest.empty() ? "." : rest[0];
   utsname system;
   uname(&system);
-  TVMFFIVersion ffi;
-  TVMFFIGetVersion(&ffi);
   struct statvfs disk;
   bool disk_known = statvfs(folder.c_str(), &disk) == 0;
   std::string features = ProcField("/proc/cpuinfo", "Features");
@@ -55,8 +51,7 @@ int Info(Arguments arguments) {
   Object answer;
   answer.Text("agent", EDGEKIT_AGENT_VERSION)
       .Text("tvm", EDGEKIT_TVM_VERSION)
-      .Text("tvm_ffi", std::to_string(ffi.major) + "." + std::to_string(ffi.minor) + "." +
-                           std::to_string(ffi.patch))
+      .Text("tvm_ffi", EDGEKIT_TVM_FFI_VERSION)
       .Text("machine", system.machine)
       .Text("kernel", system.release)
       .Text("hostname", system.nodename)

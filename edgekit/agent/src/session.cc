@@ -60,6 +60,9 @@ std::string InFolder(const std::string& folder, const std::string& name) {
     // The protocol says no version; clients of ours ask for it before anything else.
     Function::SetGlobal("edgekit.tvm_version",
                         Function::FromTyped([] { return std::string(EDGEKIT_TVM_VERSION); }), true);
+    Function::SetGlobal("edgekit.tvm_ffi_version",
+                        Function::FromTyped([] { return std::string(EDGEKIT_TVM_FFI_VERSION); }),
+                        true);
     Function::GetGlobalRequired("rpc.ServerLoop")(fd);
     code = 0;
   } catch (const std::exception& error) {
