@@ -209,7 +209,7 @@ class _Work:
 
 
 @dataclass(frozen=True)
-class _Expectation:
+class Expectation:
     """The reference inputs, and what somebody other than TVM says comes out."""
 
     oracle: OracleEntry
@@ -229,7 +229,28 @@ def _make(work: _Work, scratch: Path) -> None:
         expectation = _expect(request, model, events)
         compiled = compilation.compiled()
     library = work.folder / LIBRARY_NAME
-    linker = Linker.for_board(request.board, request.toolchain, work.compiler)
+    link_model(compiled, request, work.compiler, scratch, library, events)
+    write_bundle(
+        request,
+        work.compiler,
+        work.folder,
+        (model.inputs, model.outputs),
+        expectation,
+        _regions_of(compiled),
+        reproducible=_is_free_of(scratch, library),
+    )
+
+
+def link_model(
+    compiled: CompiledModel,
+    request: BuildRequest,
+    compiler: Compiler,
+    scratch: Path,
+    library: Path,
+    events: Events,
+) -> None:
+    """Regions through the board's compiler, then everything into one library."""
+    linker = Linker.for_board(request.board, request.toolchain, compiler)
     objects = compiled.objects
     if compiled.regions:
         regions = compile_regions(
@@ -239,9 +260,7 @@ def _make(work: _Work, scratch: Path) -> None:
         linker = replace(linker, compiler=regions.compiler)
     with events.stage("link the library") as stage:
         link_shared_library(objects, linker, scratch, library)
-        stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {work.compiler.path.name}"
-    offloaded = _regions_of(compiled)
-    _write_bundle(work, model, expectation, offloaded, _is_free_of(scratch, library))
+        stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {compiler.path.name}"
 
 
 def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[TensorSpec]) -> None:
@@ -254,7 +273,7 @@ def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[Ten
             )
 
 
-def _expect(request: BuildRequest, model: ImportedModel, events: Events) -> _Expectation:
+def _expect(request: BuildRequest, model: ImportedModel, events: Events) -> Expectation:
     from edgekit.inputs import reference_inputs
     from edgekit.oracle import oracle_for
 
@@ -265,7 +284,7 @@ def _expect(request: BuildRequest, model: ImportedModel, events: Events) -> _Exp
         stage.result = f"by {oracle.name} {oracle.version}"
     for spec in model.outputs:
         _check_agreement(spec, outputs.get(spec.name), oracle)
-    return _Expectation(OracleEntry(oracle.name, oracle.version), inputs, outputs)
+    return Expectation(OracleEntry(oracle.name, oracle.version), inputs, outputs)
 
 
 def _check_agreement(spec: TensorSpec, array: Array | None, oracle: Oracle) -> None:
@@ -300,22 +319,27 @@ def _is_free_of(scratch: Path, library: Path) -> bool:
     return os.fsencode(scratch.name) not in library.read_bytes()
 
 
-def _write_bundle(
-    work: _Work,
-    model: ImportedModel,
-    expectation: _Expectation,
+def write_bundle(
+    request: BuildRequest,
+    compiler: Compiler,
+    folder: Path,
+    ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    expectation: Expectation,
     regions: tuple[Region, ...],
+    *,
     reproducible: bool,
 ) -> None:
-    request, folder = work.request, work.folder
+    """Reference vectors and the manifest, to the library that is there; `ends` are the inputs and
+    outputs."""
+    inputs, outputs = ends
     files = [describe_file(folder, LIBRARY_NAME, "library")]
     input_entries, output_entries = [], []
-    for i, spec in enumerate(model.inputs):
+    for i, spec in enumerate(inputs):
         name = f"reference/input-{i}.npy"
         write_tensor(folder / name, expectation.inputs[spec.name])
         files.append(describe_file(folder, name, "reference-input"))
         input_entries.append(InputEntry(spec, request.preprocess.get(spec.name), name))
-    for i, spec in enumerate(model.outputs):
+    for i, spec in enumerate(outputs):
         name = f"reference/output-{i}.npy"
         write_tensor(folder / name, expectation.outputs[spec.name])
         files.append(describe_file(folder, name, "reference-output"))
@@ -331,7 +355,7 @@ def _write_bundle(
         ),
         board=BoardEntry(request.board.name, request.board.kind),
         target=request.board.target.as_json(),
-        toolchain=ToolchainEntry(request.toolchain.name, work.compiler.banner),
+        toolchain=ToolchainEntry(request.toolchain.name, compiler.banner),
         versions=Versions(installed_version("apache-tvm"), installed_version("apache-tvm-ffi")),
         oracle=expectation.oracle,
         seed=request.seed,

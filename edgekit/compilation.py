@@ -6,14 +6,14 @@ process of its own, which may be interrupted at any moment and may crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edgekit.agent.runtime import ffi_headers
-from edgekit.backends.base import Decision
+from edgekit.backends.base import Backend, Decision, Options
 from edgekit.backends.codegen import RegionFiles, write_regions
 from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.cpu import Target
@@ -23,6 +23,9 @@ from edgekit.events import Events
 from edgekit.model import Model, ModelSource, import_model
 from edgekit.tensors import TensorSpec
 from edgekit.tvm_compat import load_tvm
+
+if TYPE_CHECKING:
+    from edgekit.pipeline import Compiled
 
 
 @dataclass(frozen=True)
@@ -101,13 +104,26 @@ class CompilationHere:
             dump_ir=self._job.dump_ir,
             events=self._events,
         )
-        scratch = self._job.scratch
         with self._events.stage("write the object files"):
-            objects = export_objects(compiled.executable, self._job.target.triple, scratch)
-            objects = objects.with_sources(write_weights(compiled.weights, scratch), ffi_headers())
-            backends = selection.backends if selection else ()
-            regions = write_regions(compiled.regions, backends, scratch)
-        return CompiledModel(objects, regions, compiled.decisions)
+            return write_objects(
+                compiled,
+                self._job.target,
+                selection.backends if selection else (),
+                self._job.scratch,
+            )
+
+
+def write_objects(
+    compiled: Compiled,
+    target: Target,
+    backends: Sequence[tuple[Backend, Options]],
+    scratch: Path,
+) -> CompiledModel:
+    """What TVM made, and its weights and regions, as files in the scratch folder."""
+    objects = export_objects(compiled.executable, target.triple, scratch)
+    objects = objects.with_sources(write_weights(compiled.weights, scratch), ffi_headers())
+    regions = write_regions(compiled.regions, backends, scratch)
+    return CompiledModel(objects, regions, compiled.decisions)
 
 
 @contextmanager

@@ -83,7 +83,10 @@ def _offload_identity(request: BuildRequest) -> list[object]:
             for backend in backends
         ],
         [plan.force, plan.never, asdict(plan.rates), plan.one_layer_each],
-        sorted((symbol, verdict.pays) for symbol, verdict in plan.measured.items()),
+        sorted(
+            (symbol, record.verdict.pays, record.verdict.reason)
+            for symbol, record in plan.measured.items()
+        ),
     ]
 
 

@@ -236,8 +236,21 @@ def partition_model(
 
 def _both(early: Partition, late: Partition) -> Partition:
     """What the first left undecided, the second has decided."""
+    from edgekit.backends.partition import NO_RULE
+
     decided = {v: d for v, d in early.decision_of.items() if d.backend is not None}
-    decision_of = {**decided, **late.decision_of}
+    declined = {
+        d.node: d.reason
+        for d in early.decisions
+        if d.backend is None and d.node and d.reason != NO_RULE
+    }
+    told = {
+        variable: replace(decision, reason=declined[decision.node])
+        if decision.reason == NO_RULE and decision.node in declined
+        else decision
+        for variable, decision in late.decision_of.items()
+    }
+    decision_of = {**decided, **told}
     return replace(
         late,
         regions=(*early.regions, *late.regions),

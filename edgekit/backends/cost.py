@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from edgekit.backends.base import Region
 from edgekit.offload import Rates
+from edgekit.wording import amount, duration
 
 __all__ = ["Rates", "Verdict", "reckon"]
 
@@ -25,6 +26,6 @@ def reckon(region: Region, rates: Rates) -> Verdict:
     """
     saved = region.macs / 1e3 * (1 / rates.tvm_gmac_s - 1 / rates.library_gmac_s)
     boundary = rates.call_us + region.boundary_bytes / 1e3 / rates.copy_gb_s
-    work = f"{region.macs / 1e6:.3g} million MACs save about {saved:.3g} µs"
-    price = f"the boundary costs about {boundary:.3g} µs"
+    work = f"{amount(region.macs)} MACs save about {duration(saved / 1e6)}"
+    price = f"the boundary costs about {duration(boundary / 1e6)}"
     return Verdict(saved > boundary, f"{work}, {price}", saved - boundary)

@@ -22,6 +22,7 @@ from edgekit.backends.merging import merge_steps
 from edgekit.backends.rewrite import Claim, rewrite_block
 from edgekit.errors import UsageError
 
+NO_RULE = "no backend has a rule for it"
 NOT_OPERATORS = ("call_dps_packed", "call_tir", "call_pure_packed")
 
 
@@ -196,7 +197,7 @@ class _Block:
                 reason = "the user said never"
             else:
                 why = self._why_not.get(node.index)
-                reason = "; ".join(why) if why else "no backend has a rule for it"
+                reason = "; ".join(why) if why else NO_RULE
         shape = getattr(node.variable.ty, "shape", None)
         return Decision(
             operator=node.operator,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Backend, Options, OptionValue
-from edgekit.backends.cost import Rates, Verdict
+from edgekit.backends.cost import Rates
+from edgekit.backends.measurements import Measured, read_measurements
 from edgekit.backends.registry import backend_names, is_foreign, load_backend
 from edgekit.board import BACKENDS
 from edgekit.errors import ProfileError, UsageError
@@ -30,7 +31,8 @@ class OffloadPlan:
     force: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     rates: Rates = field(default_factory=Rates)
-    measured: Mapping[str, Verdict] = field(default_factory=dict)
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    """By region: goes before what is reckoned."""
     one_layer_each: bool = False
 
 
@@ -56,7 +58,14 @@ def plan_offload(
         force=project.force,
         never=project.never,
         rates=Rates(**{key: value for file in settings for key, value in file.rates.items()}),
+        measured=_measured(board, names),
     )
+
+
+def _measured(board: Board, names: Sequence[str]) -> Mapping[str, Measured]:
+    if not names:
+        return {}
+    return read_measurements(board.name, {name: load_backend(name).version for name in names})
 
 
 def _table(settings: OffloadSettings, backend: str) -> Mapping[str, OptionValue]:
@@ -99,7 +108,7 @@ def selection_of(plan: OffloadPlan) -> Selection:
         force=plan.force,
         never=plan.never,
         rates=plan.rates,
-        measured=plan.measured,
+        measured={symbol: record.verdict for symbol, record in plan.measured.items()},
         one_layer_each=plan.one_layer_each,
     )
 

@@ -43,8 +43,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "verbs",
-        "fingerprint build request deploy fleet rollback bench run verify doctor summary kept prebuild "
-        "export export.*",
+        "fingerprint build request partition measure deploy fleet rollback bench run verify doctor "
+        "summary kept prebuild export export.*",
     ),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
@@ -56,6 +56,7 @@ AT_HOME: dict[str, str] = {
     "rich": "progress console",
     "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* passes.* pipeline liveness macs "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
+    "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.*",
     "tvm_ffi": "devices.local_worker",
     "onnx": "frontends.onnx frontends.onnx.*",

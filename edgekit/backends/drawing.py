@@ -1,0 +1,209 @@
+"""A partition as a picture: an SVG that any browser shows, and a page around it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from itertools import pairwise
+
+from edgekit.backends.layout import Layout, Point, Size, lay_out
+from edgekit.backends.picture import Box, Group, group_chains
+from edgekit.backends.report import PartitionReport, share
+from edgekit.wording import amount, printable, size
+
+MOST_APART = 60
+"""Boxes that are drawn one by one; of more, chains are drawn as one."""
+
+_COLOURS = ("#2f7ed8", "#e07b00", "#2a9d55", "#a64dc9", "#c9304c", "#6b7a12")
+_TVM_COLOUR = "#8a8f98"
+_END_COLOUR = "#ffffff"
+_CHARACTER = 6.6
+_LINE = 15.0
+_LONGEST_LINE = 34
+_MOST_TOLD = 40
+"""Lines that one box says when the pointer is over it."""
+
+
+def draw_svg(boxes: Sequence[Box], backends: Sequence[str]) -> str:
+    groups = group_chains(boxes, MOST_APART)
+    texts = [_text(group) for group in groups]
+    sizes = [
+        Size(max(map(len, lines)) * _CHARACTER + 20, len(lines) * _LINE + 10) for lines in texts
+    ]
+    layout = lay_out(sizes, [group.reads for group in groups])
+    width, height = layout.size.width, layout.size.height
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.1f} {height:.1f}" font-family="sans-serif" font-size="12">',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#555"/></marker></defs>',
+        f'<rect width="{width:.1f}" height="{height:.1f}" fill="#fff"/>',
+        *_arrows(layout, groups),
+    ]
+    for group, lines, box_size, place in zip(groups, texts, sizes, layout.places, strict=True):
+        parts.append(_drawn(group, lines, box_size, place, backends))
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def draw_html(report: PartitionReport, svg: str) -> str:
+    """A page that needs nothing from elsewhere."""
+    coverage = report.coverage
+    facts = [
+        f"{coverage.operators_offloaded} of {coverage.operators} operators "
+        f"({share(coverage.operators_offloaded, coverage.operators)})",
+        f"{share(coverage.macs_offloaded, coverage.macs)} of {amount(coverage.macs)} MACs",
+        f"{coverage.regions} regions",
+        f"{size(coverage.crossing_bytes)} in {coverage.crossings} tensors cross their boundaries",
+    ]
+    legend = "".join(
+        f'<span class="key"><i style="background:{colour}"></i>{escape(name)}</span>'
+        for name, colour in (*zip(report.backends, _COLOURS, strict=False), ("TVM", _TVM_COLOUR))
+    )
+    rows = "\n".join(
+        f"<tr><td>{_html(d.operator)}</td><td>{_html(d.node)}</td>"
+        f"<td>{amount(d.macs) if d.macs else ''}</td><td>{_html(d.backend or 'TVM')}</td>"
+        f"<td>{_html(d.reason)}</td></tr>"
+        for d in report.decisions
+    )
+    return _PAGE.format(
+        title=_html(f"{report.model} on {report.board}"),
+        facts=_html(" · ".join(facts)),
+        legend=legend,
+        svg=svg,
+        rows=rows,
+    )
+
+
+def _text(group: Group) -> list[str]:
+    """What a box says: of one operator its name, of a chain what is in it."""
+    first, last = group.boxes[0], group.boxes[-1]
+    if len(group.boxes) == 1:
+        names = first.nodes[:1] if first.nodes else ()
+        lines = ["+".join(_short(name) for name in first.operators), *names]
+    else:
+        counts = Counter("+".join(map(_short, box.operators)) for box in group.boxes)
+        kinds = [f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common()]
+        more = [f"and {len(kinds) - 4} more"] if len(kinds) > 5 else kinds[4:]
+        noun = "operators" if first.region is None else "layers"
+        lines = [f"{len(group.boxes)} {noun}", *kinds[:4], *more]
+    if last.shape is not None:
+        lines.append(" × ".join(map(str, last.shape)) or "scalar")
+    return [_cut(printable(line)) for line in lines]
+
+
+def _drawn(
+    group: Group, lines: Sequence[str], box: Size, place: Point, backends: Sequence[str]
+) -> str:
+    first = group.boxes[0]
+    colour = _colour(first, backends)
+    ink = "#000" if first.kind != "operator" else "#fff"
+    texts = "".join(
+        f'<text x="{place.x + box.width / 2:.1f}" y="{place.y + 18 + row * _LINE:.1f}" '
+        f'text-anchor="middle" fill="{ink}"{_weight(row)}>{_html(line)}</text>'
+        for row, line in enumerate(lines)
+    )
+    return (
+        f"<g><title>{_html(_told(group))}</title>"
+        f'<rect x="{place.x:.1f}" y="{place.y:.1f}" width="{box.width:.1f}" '
+        f'height="{box.height:.1f}" rx="5" fill="{colour}" stroke="#444"/>{texts}</g>'
+    )
+
+
+def _weight(row: int) -> str:
+    return ' font-weight="bold"' if row == 0 else ' font-size="11"'
+
+
+def _told(group: Group) -> str:
+    """What one reads with the pointer over a box."""
+    first = group.boxes[0]
+    if first.kind != "operator":
+        return first.operators[0]
+    lines = [f"{first.backend or 'TVM'}: {first.reason}"]
+    if first.region:
+        lines.append(f"region {first.region}")
+    macs = sum(box.macs for box in group.boxes)
+    if macs:
+        lines.append(f"{amount(macs)} multiply-accumulates")
+    for box in group.boxes:
+        line = "+".join(box.operators) + (f"  {' '.join(box.nodes)}" if box.nodes else "")
+        if len(group.boxes) > 1 and box.reason != first.reason:
+            line += f"  ({box.reason})"
+        lines.append(line)
+    if len(lines) > _MOST_TOLD:
+        lines = [*lines[:_MOST_TOLD], f"and {len(lines) - _MOST_TOLD} more"]
+    return "\n".join(lines)
+
+
+def _arrows(layout: Layout, groups: Sequence[Group]) -> list[str]:
+    """Those that cross a region's boundary stand out."""
+    arrows = []
+    for (start, end), points in layout.routes.items():
+        crosses = groups[start].boxes[-1].region != groups[end].boxes[0].region
+        ink = 'stroke="#c9304c" stroke-width="2"' if crosses else 'stroke="#555"'
+        arrows.append(f'<path d="{_curve(points)}" fill="none" {ink} marker-end="url(#tip)"/>')
+    return arrows
+
+
+def _curve(points: Sequence[Point]) -> str:
+    words = [f"M{points[0].x:.1f} {points[0].y:.1f}"]
+    for before, after in pairwise(points):
+        middle = (before.y + after.y) / 2
+        words.append(
+            f"C{before.x:.1f} {middle:.1f} {after.x:.1f} {middle:.1f} {after.x:.1f} {after.y:.1f}"
+        )
+    return "".join(words)
+
+
+def _colour(box: Box, backends: Sequence[str]) -> str:
+    if box.kind != "operator":
+        return _END_COLOUR
+    if box.backend is None:
+        return _TVM_COLOUR
+    return _COLOURS[list(backends).index(box.backend) % len(_COLOURS)]
+
+
+def _short(operator: str) -> str:
+    return operator.removeprefix("nn.").removeprefix("image.")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 1]}…"
+
+
+def _html(text: str) -> str:
+    return escape(printable(text))
+
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+body {{ font: 14px sans-serif; margin: 1.5em; color: #222; }}
+.key {{ margin-right: 1.2em; }}
+.key i {{ display: inline-block; width: 1em; height: 1em; margin-right: .4em; }}
+.picture {{ overflow: auto; max-height: 80vh; border: 1px solid #ccc; margin: 1em 0; }}
+.picture g:hover rect {{ stroke-width: 3; }}
+table {{ border-collapse: collapse; }}
+td, th {{ text-align: left; padding: .2em .8em; border-bottom: 1px solid #ddd; }}
+td:nth-child(3) {{ text-align: right; }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+<p>{facts}</p>
+<p>{legend} Red arrows cross a region's boundary.
+Hold the pointer over a box to see why.</p>
+<div class="picture">
+{svg}</div>
+<table>
+<tr><th>operator</th><th>node</th><th>MACs</th><th>runs on</th><th>why</th></tr>
+{rows}
+</table>
+</body>
+</html>
+"""

@@ -1,0 +1,116 @@
+"""What a partition comes to, in numbers and reasons: the report of `edgekit partition`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from edgekit.backends.base import Decision, Region, Tensor
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A region measured both ways on a device, in microseconds of one inference: the medians."""
+
+    library_us: float
+    tvm_us: float
+    device: str
+
+
+@dataclass(frozen=True)
+class RegionSummary:
+    symbol: str
+    backend: str
+    layers: int
+    operators: int
+    macs: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    boundary_bytes: int
+    """Of its inputs and outputs together, in one call."""
+    calls: int
+    """Regions that compute the same from the same weights are one."""
+    reason: str
+    timing: Timing | None
+    """None where nobody measured."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the model backends run."""
+
+    operators: int
+    operators_offloaded: int
+    macs: int
+    macs_offloaded: int
+    regions: int
+    crossings: int
+    """Tensors that go into a region or come out of one."""
+    crossing_bytes: int
+    library_us: float | None
+    """Of all regions; None unless each was measured."""
+    tvm_us: float | None
+    """What the same would take in TVM's code."""
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    model: str
+    board: str
+    backends: tuple[str, ...]
+    coverage: Coverage
+    regions: tuple[RegionSummary, ...]
+    decisions: tuple[Decision, ...]
+    notes: tuple[str, ...]
+
+
+def summarise_regions(
+    regions: Sequence[Region],
+    calls: Mapping[str, int],
+    decisions: Sequence[Decision],
+    timings: Mapping[str, Timing],
+) -> tuple[RegionSummary, ...]:
+    reasons = {d.region: d.reason for d in decisions if d.region is not None}
+    return tuple(
+        RegionSummary(
+            symbol=region.symbol,
+            backend=region.backend,
+            layers=len(region.steps),
+            operators=len(region.operators),
+            macs=region.macs,
+            inputs=region.inputs,
+            outputs=region.outputs,
+            boundary_bytes=region.boundary_bytes,
+            calls=calls[region.symbol],
+            reason=reasons[region.symbol],
+            timing=timings.get(region.symbol),
+        )
+        for region in regions
+    )
+
+
+def coverage_of(decisions: Sequence[Decision], regions: Sequence[RegionSummary]) -> Coverage:
+    offloaded = [decision for decision in decisions if decision.backend is not None]
+    return Coverage(
+        operators=len(decisions),
+        operators_offloaded=len(offloaded),
+        macs=sum(decision.macs for decision in decisions),
+        macs_offloaded=sum(decision.macs for decision in offloaded),
+        regions=len(regions),
+        crossings=sum(r.calls * (len(r.inputs) + len(r.outputs)) for r in regions),
+        crossing_bytes=sum(r.calls * r.boundary_bytes for r in regions),
+        library_us=_total([(r.calls, r.timing.library_us if r.timing else None) for r in regions]),
+        tvm_us=_total([(r.calls, r.timing.tvm_us if r.timing else None) for r in regions]),
+    )
+
+
+def _total(times: Sequence[tuple[int, float | None]]) -> float | None:
+    known = [calls * time for calls, time in times if time is not None]
+    return sum(known) if known and len(known) == len(times) else None
+
+
+def share(part: int, whole: int) -> str:
+    """100 % is said only of all."""
+    if part == whole:
+        return "100 %"
+    return f"{min(part / whole * 100, 99.9):.3g} %"

@@ -1,0 +1,169 @@
+"""edgekit partition: which parts of a model would run where, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.device_options import device_for_board, device_options
+from edgekit.cli.input_options import timeout_option
+from edgekit.cli.options import (
+    Command,
+    board_option,
+    constant_option,
+    json_option,
+    model_argument,
+    offload_option,
+    pass_console,
+    shape_option,
+    toolchain_option,
+)
+from edgekit.console import Console
+from edgekit.errors import UsageError
+from edgekit.wording import amount, duration, size
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+    from edgekit.backends.report import Coverage, PartitionReport, RegionSummary
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("partition", cls=Command)
+@model_argument
+@board_option
+@toolchain_option
+@offload_option
+@click.option(
+    "--measure", is_flag=True, help="Time each region on a device both ways first, and remember it."
+)
+@device_options
+@timeout_option
+@click.option("--svg", type=_FILE, metavar="FILE", help="Draw the graph, coloured by who runs it.")
+@click.option("--html", type=_FILE, metavar="FILE", help="The same as a page with every reason.")
+@click.option(
+    "--export-json",
+    "export",
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="Write the regions' layers and weights for other tools.",
+)
+@shape_option
+@constant_option
+@json_option
+@pass_console
+def command(
+    console: Console,
+    model: Path | None,
+    board_name: str | None,
+    toolchain_name: str | None,
+    offload: tuple[str, ...] | None,
+    measure: bool,
+    device_name: str | None,
+    twin: bool,
+    timeout: float,
+    svg: Path | None,
+    html: Path | None,
+    export: Path | None,
+    shapes: Mapping[str, tuple[int, ...]],
+    constants: Mapping[str, Array],
+) -> None:
+    """Show who would run each operator of MODEL on a board, and why. Nothing is built, except with
+    --measure."""
+    from edgekit.partition import draw, export_regions, partition
+    from edgekit.request import make_request
+
+    if not measure and (device_name is not None or twin):
+        raise UsageError(
+            "a device is named, and nothing is to be measured",
+            hint="add --measure, or leave --device and --twin out",
+        )
+    request = make_request(model, board_name, toolchain_name, shapes, constants, offload=offload)
+    if measure:
+        from edgekit.measure import measure_regions
+
+        device = device_for_board(console, request.board, device_name, twin, timeout)
+        request = measure_regions(request, device, console.events)
+    found = partition(request, console.events)
+    draw(found, svg, html)
+    if export is not None:
+        for path in export_regions(found.regions, export):
+            console.events.note(f"wrote {path}")
+    console.report(found.report, lambda: _render(console, found.report))
+
+
+def _render(console: Console, report: PartitionReport) -> None:
+    for note in report.notes:
+        console.events.warn(note)
+    console.table(
+        ("operator", "node", "MACs", "runs on", "why"),
+        [
+            (
+                decision.operator,
+                decision.node or None,
+                amount(decision.macs) if decision.macs else None,
+                decision.backend or "TVM",
+                decision.reason,
+            )
+            for decision in report.decisions
+        ],
+        right=("MACs",),
+    )
+    if report.regions:
+        console.print()
+        console.heading("regions")
+        console.table(
+            ("region", "layers", "MACs", "in", "out", "bytes", "library", "TVM"),
+            [_row(region) for region in report.regions],
+            right=("layers", "MACs", "in", "out", "bytes", "library", "TVM"),
+        )
+    console.print()
+    console.fields(_facts(report.coverage, report.backends))
+
+
+def _row(region: RegionSummary) -> tuple[object, ...]:
+    times = region.timing
+    return (
+        region.symbol if region.calls == 1 else f"{region.symbol} ×{region.calls}",
+        region.layers,
+        amount(region.macs),
+        len(region.inputs),
+        len(region.outputs),
+        size(region.boundary_bytes),
+        _time(times.library_us if times else None),
+        _time(times.tvm_us if times else None),
+    )
+
+
+def _facts(coverage: Coverage, backends: tuple[str, ...]) -> list[tuple[str, object]]:
+    from edgekit.backends.report import share
+
+    facts: list[tuple[str, object]] = [
+        ("backends", ", ".join(backends) or "none: TVM compiles everything"),
+        (
+            "operators",
+            f"{coverage.operators_offloaded} of {coverage.operators} offloaded, "
+            f"{share(coverage.operators_offloaded, coverage.operators)}",
+        ),
+        (
+            "multiply-accumulates",
+            f"{amount(coverage.macs_offloaded)} of {amount(coverage.macs)}, "
+            f"{share(coverage.macs_offloaded, coverage.macs)}",
+        ),
+        ("regions", coverage.regions),
+        (
+            "boundary crossings",
+            f"{coverage.crossings} tensors, {size(coverage.crossing_bytes)}",
+        ),
+    ]
+    if coverage.library_us is not None:
+        library, tvm = _time(coverage.library_us), _time(coverage.tvm_us)
+        facts.append(("measured", f"the regions take {library}; compiled by TVM {tvm}"))
+    return facts
+
+
+def _time(microseconds: float | None) -> str | None:
+    return None if microseconds is None else duration(microseconds / 1e6)

@@ -1,0 +1,195 @@
+"""Regions timed on a device both ways: by the library, and compiled by TVM.
+
+Each way is a small bundle of its own, which goes to the device and is measured there as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from edgekit.backends.base import Region, Tensor
+from edgekit.backends.measurements import Measured, keep_measurement
+from edgekit.backends.plan import selection_of
+from edgekit.build import BuildRequest, Expectation, link_model, write_bundle
+from edgekit.bundle import LIBRARY_NAME, Bundle, OracleEntry, open_bundle
+from edgekit.compilation import CompiledModel, write_objects
+from edgekit.cross.toolchain import Compiler, find_compiler
+from edgekit.devices.base import BenchPlan
+from edgekit.errors import BuildError, UsageError
+from edgekit.events import SILENT, Events
+from edgekit.files import scratch_directory
+from edgekit.model import Model
+from edgekit.partition import decide
+from edgekit.paths import cache_dir
+from edgekit.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+    from edgekit.backends.partition import Candidate
+    from edgekit.devices.base import Device
+    from edgekit.pipeline import Compiled
+
+PLAN = BenchPlan(warmup=5, runs=20, seconds=1.0)
+
+
+def measure_regions(
+    request: BuildRequest, device: Device, events: Events = SILENT, plan: BenchPlan = PLAN
+) -> BuildRequest:
+    """Measure what was not measured yet, and give the request with what is known then.
+
+    Each result is kept at once: what is interrupted goes on where it stopped. What one backend
+    gives up is another one's to try, so this asks again until nothing new comes up.
+    """
+    if not request.offload.backends:
+        raise UsageError(
+            "no backend is named, and there is nothing to measure",
+            hint='say --offload NAMES, or backends = ["NAME"] under [offload] in edgekit.toml',
+        )
+    tried: set[str] = set()
+    while True:
+        known = {*request.offload.measured, *tried}
+        found = decide(request, events)
+        missing = {
+            candidate.claim.region.symbol: candidate
+            for candidate in found.candidates
+            if candidate.claim.region.symbol not in known
+        }
+        if not missing:
+            return request
+        measured = dict(request.offload.measured)
+        with events.stage(f"measure on {device.name}", total=len(missing)) as stage:
+            for symbol, candidate in missing.items():
+                tried.add(symbol)
+                record = _measured(request, candidate, device, plan, events)
+                if record is not None:
+                    keep_measurement(record)
+                    measured[symbol] = record
+                stage.advance(detail=symbol)
+            stage.result = f"{len(missing)} region{'s' if len(missing) > 1 else ''}"
+        request = replace(request, offload=replace(request.offload, measured=measured))
+
+
+def _measured(
+    request: BuildRequest, candidate: Candidate, device: Device, plan: BenchPlan, events: Events
+) -> Measured | None:
+    """None, and a warning, for a region that can't be built: it stays with the stated rule."""
+    from edgekit.comparison import compare
+
+    region = candidate.claim.region
+    try:
+        with scratch_directory(cache_dir()) as scratch:
+            trial = _Trial(request, candidate, find_compiler(request.toolchain), scratch)
+            library = trial.time(trial.by_library, device, plan)
+            tvm = trial.time(trial.by_tvm, device, plan)
+    except BuildError as error:
+        events.warn(f"{region.symbol} is not measured: {error.message}")
+        return None
+    agreement = compare(tvm.outputs, library.outputs, trial.outputs)
+    if not agreement.passed:
+        events.warn(f"{region.symbol}: {region.backend} and TVM compute different numbers")
+    (version,) = {
+        backend.version
+        for backend, _ in selection_of(request.offload).backends
+        if backend.name == region.backend
+    }
+    return Measured(
+        region=region.symbol,
+        board=request.board.name,
+        backend=region.backend,
+        version=version,
+        library_us=library.microseconds,
+        tvm_us=tvm.microseconds,
+        agrees=agreement.passed,
+        device=device.name,
+        when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+@dataclass(frozen=True)
+class _Timed:
+    microseconds: float
+    outputs: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One region, to be built twice."""
+
+    request: BuildRequest
+    candidate: Candidate
+    compiler: Compiler
+    scratch: Path
+
+    @property
+    def region(self) -> Region:
+        return self.candidate.claim.region
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return _specs("input", self.region.inputs)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return _specs("output", self.region.outputs)
+
+    def by_library(self, folder: Path) -> CompiledModel:
+        from edgekit.backends.extract import as_call
+
+        compiled = replace(self._compiled(as_call(self.candidate)), regions=(self.region,))
+        backends = selection_of(self.request.offload).backends
+        return write_objects(compiled, self.request.board.target, backends, folder)
+
+    def by_tvm(self, folder: Path) -> CompiledModel:
+        from edgekit.backends.extract import as_operators
+
+        compiled = self._compiled(as_operators(self.candidate))
+        return write_objects(compiled, self.request.board.target, (), folder)
+
+    def time(self, way: Callable[[Path], CompiledModel], device: Device, plan: BenchPlan) -> _Timed:
+        bundle = self._bundle(way)
+        inputs = bundle.reference_inputs()
+        with device.opened(bundle) as session:
+            outputs = session.run(inputs).outputs
+            samples = session.bench(inputs, plan)
+        return _Timed(median(samples.nanoseconds) / 1e3, outputs)
+
+    def _compiled(self, module: Any) -> Compiled:
+        from edgekit.pipeline import compile_model
+
+        model = Model(self.request.source, module, self.inputs, self.outputs, ())
+        return compile_model(model, self.request.board.target, weights_apart=True)
+
+    def _bundle(self, way: Callable[[Path], CompiledModel]) -> Bundle:
+        """For a device only: what comes out of it is compared here, with no oracle's numbers."""
+        import numpy as np
+
+        from edgekit.arrays import numpy_dtype
+        from edgekit.inputs import reference_inputs
+
+        folder = self.scratch / way.__name__
+        objects = folder / "objects"
+        objects.mkdir(parents=True)
+        made = folder / "bundle"
+        made.mkdir()
+        source = replace(self.request.source, path=Path(self.region.symbol))
+        request = replace(self.request, source=source, preprocess={})
+        link_model(way(objects), request, self.compiler, objects, made / LIBRARY_NAME, SILENT)
+        unknown = {o.name: np.zeros(o.shape, numpy_dtype(o.dtype)) for o in self.outputs}
+        expectation = Expectation(
+            OracleEntry("nobody", "0"), reference_inputs(self.inputs, request.seed), unknown
+        )
+        ends = (self.inputs, self.outputs)
+        write_bundle(request, self.compiler, made, ends, expectation, (), reproducible=False)
+        return open_bundle(made)
+
+
+def _specs(word: str, tensors: tuple[Tensor, ...]) -> tuple[TensorSpec, ...]:
+    return tuple(
+        TensorSpec(f"{word}{index}", tensor.dtype, tensor.shape)
+        for index, tensor in enumerate(tensors)
+    )
