@@ -14,25 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from edgekit.errors import EdgekitError
+from edgekit.errors import EdgekitError, ErrorReport
 from edgekit.events import Event, Events
-from edgekit.json_text import json_text
+from edgekit.json_text import json_line, json_text
 from edgekit.progress import LiveProgress, PlainProgress, Progress, QuietProgress, write_line
 from edgekit.table import GAP, Table
 from edgekit.wording import printable
 
 _BOLD, _RED, _CYAN, _RESET = "\x1b[1m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
-
-
-@dataclass(frozen=True)
-class ErrorReport:
-    """What a script gets for an error."""
-
-    type: str
-    message: str
-    hint: str | None
-    details: tuple[str, ...]
-    exit_code: int
 
 
 @dataclass(frozen=True)
@@ -80,6 +69,11 @@ class Console:
         self._document_written = True  # even if Ctrl-C leaves half of it: no second one follows
         write_line(self.stdout, text)
 
+    def json_line(self, document: object) -> None:
+        """One of many documents on stdout, each on a line of its own: for what has no end."""
+        self._document_written = True
+        write_line(self.stdout, json_line(document))
+
     def print(self, text: str = "") -> None:
         """A line of a result, on stdout."""
         write_line(self.stdout, printable(text))
@@ -125,14 +119,7 @@ class Console:
         if error.hint:
             write_line(stream, f"{self._styled('hint:', _CYAN, stream)} {printable(error.hint)}")
         if self.as_json and not self._document_written:
-            report = ErrorReport(
-                type(error).__name__,
-                error.message,
-                error.hint,
-                error.details,
-                error.exit_code if exit_code is None else exit_code,
-            )
-            self.json(ErrorDocument(report))
+            self.json(ErrorDocument(error.report(exit_code)))
 
     def close(self) -> None:
         if self._progress is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from edgekit.devices.base import Installed
 from edgekit.devices.versions import Recorded
 from edgekit.errors import VerificationError
 from edgekit.events import SILENT, Events
+from edgekit.fleet import Outcome, on_each
 from edgekit.project import DEFAULT_KEEP
 from edgekit.verify import VerifyReport, raise_if_failed, verify
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from edgekit.bundle import Bundle
     from edgekit.comparison import Widening
     from edgekit.devices.base import Device
+    from edgekit.devices.choice import Candidate
 
 SHORT_BENCH = BenchPlan(warmup=3, runs=10, seconds=1.0)
 
@@ -55,6 +58,14 @@ class DeployReport(Deployed):
     build: BuildResult
 
 
+@dataclass(frozen=True)
+class FleetReport:
+    """One build on several devices."""
+
+    build: BuildResult
+    devices: tuple[Outcome[Deployed], ...]
+
+
 def deploy(
     request: BuildRequest,
     device: Device,
@@ -73,6 +84,28 @@ def deploy(
     )
     done = deploy_bundle(built.bundle, device, plan or DeployPlan(), events)
     return DeployReport(**vars(done), build=built)
+
+
+def deploy_to_each(
+    request: BuildRequest,
+    devices: Sequence[Candidate],
+    out: Path,
+    *,
+    plan: DeployPlan | None = None,
+    use_cache: bool = True,
+    events: Events = SILENT,
+) -> FleetReport:
+    """Build once, then deploy to all of them at the same time.
+
+    Says how it came out on each; `fleet.raise_if_any_failed` makes a failure an error.
+    """
+    chosen = plan or DeployPlan()
+    built = build(request, out, use_cache=use_cache, events=events)
+
+    def work(device: Device, voice: Events) -> Deployed:
+        return deploy_bundle(built.bundle, device, chosen, voice)
+
+    return FleetReport(built, on_each(devices, work, events))
 
 
 def deploy_bundle(

@@ -5,7 +5,19 @@ The exit codes are part of the public interface (docs/exit-codes.md); add, never
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """What a script gets for an error."""
+
+    type: str
+    message: str
+    hint: str | None
+    details: tuple[str, ...]
+    exit_code: int
 
 
 class EdgekitError(Exception):
@@ -20,6 +32,15 @@ class EdgekitError(Exception):
         self.message = message
         self.hint = hint
         self.details = details
+
+    def report(self, exit_code: int | None = None) -> ErrorReport:
+        return ErrorReport(
+            type(self).__name__,
+            self.message,
+            self.hint,
+            self.details,
+            self.exit_code if exit_code is None else exit_code,
+        )
 
 
 class UsageError(EdgekitError):
@@ -88,6 +109,12 @@ class StorageError(EdgekitError):
     """The file system refused: full, read-only, no permission."""
 
     exit_code = 9
+
+
+class DevicesFailedError(EdgekitError):
+    """Of several devices, some failed; each one's own error is in the report."""
+
+    exit_code = 10
 
 
 class InterruptedByUserError(EdgekitError):

@@ -19,6 +19,11 @@ def json_text(value: object) -> str:
     return _written(plain(value), "\n")
 
 
+def json_line(value: object) -> str:
+    """The same on a single line."""
+    return _scalar(plain(value))
+
+
 def _written(value: Any, newline: str) -> str:
     """What `plain` gave; `newline` goes back to where the value's line begins."""
     inner = newline + "  "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,10 +36,13 @@ def make_request(
     project = find_project(Path.cwd())
     source = choose_model(project, model, shapes, constants)
     board = load_board(choose_board(project, board_name))
+    if toolchain_name is not None:
+        # What runs the model over there is made by the same compiler as the model.
+        board = replace(board, toolchain=toolchain_name)
     return BuildRequest(
         source=source,
         board=board,
-        toolchain=load_toolchain(toolchain_name or board.toolchain),
+        toolchain=load_toolchain(board.toolchain),
         offload=plan_offload(board, choose_offload(project, source), offload),
         preprocess=choose_preprocess(project, source),
         seed=seed,

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.cli.bench import render_bench
-from edgekit.cli.device_options import device_for_board, device_options
+from edgekit.cli.device_options import (
+    device_for_board,
+    several_devices,
+    several_devices_options,
+)
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     Command,
@@ -24,18 +28,20 @@ from edgekit.cli.options import (
 from edgekit.cli.verify import tolerance_options
 from edgekit.console import Console
 from edgekit.project import MOST_KEPT, choose_keep, find_project
-from edgekit.wording import duration
+from edgekit.wording import duration, size
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
-    from edgekit.deploy import DeployReport
+    from edgekit.build import BuildResult
+    from edgekit.deploy import Deployed, DeployReport, FleetReport
+    from edgekit.fleet import Outcome
     from edgekit.verify import VerifyReport
 
 
 @click.command("deploy", cls=Command)
 @model_argument
 @board_option
-@device_options
+@several_devices_options
 @toolchain_option
 @click.option(
     "--out",
@@ -65,7 +71,8 @@ def command(
     console: Console,
     model: Path | None,
     board_name: str | None,
-    device_name: str | None,
+    device_names: tuple[str, ...] | None,
+    every: bool,
     twin: bool,
     toolchain_name: str | None,
     out: Path | None,
@@ -82,33 +89,38 @@ def command(
 ) -> None:
     """Build MODEL, run it on the device, compare with the oracle, measure."""
     from edgekit.build import default_destination
-    from edgekit.deploy import SHORT_BENCH, DeployPlan, deploy
+    from edgekit.deploy import SHORT_BENCH, DeployPlan, deploy, deploy_to_each
+    from edgekit.fleet import raise_if_any_failed
     from edgekit.request import make_request
     from edgekit.verify import Widening
 
     request = make_request(model, board_name, toolchain_name, shapes, constants)
-    report = deploy(
-        request,
-        device_for_board(console, request.board, device_name, twin, timeout),
-        out or default_destination(request),
-        plan=DeployPlan(
-            verify=not no_verify,
-            widening=Widening(rtol, atol, steps),
-            bench=None if no_bench else SHORT_BENCH,
-            keep=choose_keep(find_project(Path.cwd()), keep),
-        ),
-        use_cache=not no_cache,
-        events=console.events,
+    plan = DeployPlan(
+        verify=not no_verify,
+        widening=Widening(rtol, atol, steps),
+        bench=None if no_bench else SHORT_BENCH,
+        keep=choose_keep(find_project(Path.cwd()), keep),
     )
+    place, use_cache, events = out or default_destination(request), not no_cache, console.events
+    several = several_devices(request.board, device_names, every, twin, timeout)
+    if several is not None:
+        fleet = deploy_to_each(
+            request, several, place, plan=plan, use_cache=use_cache, events=events
+        )
+        console.report(fleet, lambda: _render_fleet(console, fleet))
+        raise_if_any_failed(fleet.devices)
+        return
+    name = device_names[0] if device_names else None
+    device = device_for_board(console, request.board, name, twin, timeout)
+    report = deploy(request, device, place, plan=plan, use_cache=use_cache, events=events)
     console.report(report, lambda: _render(console, report))
 
 
 def _render(console: Console, report: DeployReport) -> None:
     verification, manifest = report.verification, report.build.bundle.manifest
     verdict = "not verified" if verification is None else "verified"
-    how = "from the cache" if report.build.from_cache else f"in {duration(report.build.seconds)}"
     console.heading(f"{manifest.model.name} is on {report.device}, {verdict}")
-    fields = [("bundle", f"{report.build.bundle.path} (built {how})"), *_version(report)]
+    fields = [_bundle(report.build), *_version(report)]
     if verification is not None:
         fields += [
             ("verified against", f"{verification.oracle} with the reference input"),
@@ -120,6 +132,39 @@ def _render(console: Console, report: DeployReport) -> None:
     if report.bench is not None:
         console.print()
         render_bench(console, report.bench)
+
+
+def _render_fleet(console: Console, report: FleetReport) -> None:
+    name = report.build.bundle.manifest.model.name
+    well = [outcome for outcome in report.devices if outcome.error is None]
+    console.heading(f"{name} is on {len(well)} of {len(report.devices)} devices")
+    console.fields([_bundle(report.build), ("version", report.build.bundle.digest[:12])])
+    console.table(
+        ("device", "result", "max error", "median", "p90", "sent", "took"),
+        [_row(outcome) for outcome in report.devices],
+        right=("median", "p90", "sent", "took"),
+    )
+
+
+def _row(outcome: Outcome[Deployed]) -> list[object]:
+    done, took = outcome.report, duration(outcome.seconds)
+    if done is None:
+        return [outcome.device, "FAILED", None, None, None, None, took]
+    verification, bench, installed = done.verification, done.bench, done.installed
+    return [
+        outcome.device,
+        "not verified" if verification is None else "verified",
+        None if verification is None else _error(verification),
+        None if bench is None else f"{bench.median * 1000:.4g} ms",
+        None if bench is None else f"{bench.p90 * 1000:.4g} ms",
+        None if installed is None else size(installed.sent),
+        took,
+    ]
+
+
+def _bundle(build: BuildResult) -> tuple[str, str]:
+    how = "from the cache" if build.from_cache else f"in {duration(build.seconds)}"
+    return "bundle", f"{build.bundle.path} (built {how})"
 
 
 def _version(report: DeployReport) -> list[tuple[str, str]]:

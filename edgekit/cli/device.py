@@ -196,15 +196,23 @@ def remove_command(console: Console, name: str) -> None:
     metavar="N",
     help="Keep the N models and agents used last.",
 )
+@click.option(
+    "--all", "everything", is_flag=True, help="Remove what is current there too, and the log."
+)
 @json_option
 @pass_console
-def clean_command(console: Console, name: str, keep: int) -> None:
-    """Remove what edgekit put on a device; it is sent again when it is needed."""
+def clean_command(console: Console, name: str, keep: int, everything: bool) -> None:
+    """Remove what edgekit put on a device; it is sent again when it is needed.
+
+    What is current there stays, and its record, unless --all is given.
+    """
     from edgekit.devices.visit import clean_device
 
+    if everything and keep:
+        raise UsageError("--all keeps nothing", hint="leave --keep or --all out")
     entry = _entry(name)
     with console.events.stage(f"tidy up {name}"):
-        report = clean_device(entry, keep=keep)
+        report = clean_device(entry, keep=keep, everything=everything)
 
     def render() -> None:
         console.print(

@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from edgekit.cli.options import DEVICE
+from edgekit.cli.options import DEVICE, REMOTE_DEVICE, board_option
 from edgekit.console import Console
+from edgekit.errors import UsageError
 
 if TYPE_CHECKING:
     from edgekit.board import Board
     from edgekit.bundle import Bundle
     from edgekit.devices.base import Device
+    from edgekit.devices.choice import Candidate
+    from edgekit.devices.ssh import SshDevice
 
 
 def device_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,6 +30,118 @@ def device_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--device", "device_name", type=DEVICE, metavar="NAME", help="Which one to use."
     )
     return device(twin(function))
+
+
+class _Devices(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them."""
+
+    name = "devices"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in str(value).split(","))
+        if "" in words or len(set(words)) < len(words):
+            self.fail(f"{value!r} is no list of different devices such as a,b", param, ctx)
+        return words
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",")
+        return [
+            CompletionItem(f"{before}{comma}{item.value}")
+            for item in DEVICE.shell_complete(ctx, param, last)
+        ]
+
+
+def several_devices_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives `device_names: tuple[str, ...] | None`, `every: bool` and `twin: bool`."""
+    for option in (
+        click.option(
+            "--twin", is_flag=True, help="Use the board's emulated twin; start it if need be."
+        ),
+        click.option("--all", "every", is_flag=True, help="Every known device of the board."),
+        click.option(
+            "--device",
+            "device_names",
+            type=_Devices(),
+            metavar="NAME[,NAME…]",
+            help="Which one to use, or which ones, at the same time.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def several_devices(
+    board: Board, device_names: tuple[str, ...] | None, every: bool, twin: bool, timeout: float
+) -> tuple[Candidate, ...] | None:
+    """The devices where several are asked for; None where one is."""
+    from edgekit.devices.choice import devices_for
+    from edgekit.devices.registry import known_devices
+    from edgekit.project import find_project
+
+    if every and (device_names is not None or twin):
+        raise UsageError(
+            "--all names every device, and --device or --twin only some",
+            hint="leave one of them out",
+        )
+    if twin and device_names is not None and len(device_names) > 1:
+        raise UsageError("--twin and --device name different devices", hint="leave one out")
+    if not every and (device_names is None or len(device_names) == 1):
+        return None
+    known = known_devices(find_project(Path.cwd()))
+    entries = {name: device.entry for name, device in known.items()}
+    return devices_for(board, device_names, entries, timeout)
+
+
+def remote_device_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives `device_name: str | None`, `board_name: str | None` and `twin: bool`."""
+    twin = click.option("--twin", is_flag=True, help="The board's emulated twin.")
+    device = click.option(
+        "--device", "device_name", type=REMOTE_DEVICE, metavar="NAME", help="Which device."
+    )
+    return device(board_option(twin(function)))
+
+
+def remote_device(
+    console: Console,
+    device_name: str | None,
+    board_name: str | None,
+    twin: bool,
+    timeout: float | None = None,
+) -> SshDevice:
+    """A device with files of edgekit on it: --device names it, or a board implies it."""
+    from edgekit.board import load_board
+    from edgekit.devices.choice import device_for
+    from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.devices.registry import find_device, known_devices
+    from edgekit.devices.ssh import SshDevice
+    from edgekit.project import LOCAL, choose_board, find_project
+
+    project = find_project(Path.cwd())
+    known = known_devices(project)
+    if device_name is None and not twin:
+        fitting = [d.entry for d in known.values() if board_name in (None, d.entry.board)]
+        if len(fitting) == 1:
+            device_name = fitting[0].name
+    if board_name is None and device_name is not None and device_name != LOCAL:
+        board_name = find_device(device_name, known).entry.board
+    device = device_for(
+        load_board(LOCAL if device_name == LOCAL else choose_board(project, board_name)),
+        device_name,
+        {name: device.entry for name, device in known.items()},
+        timeout or DEFAULT_TIMEOUT_SECONDS,
+        console.events,
+        twin=twin,
+    )
+    if not isinstance(device, SshDevice):
+        raise UsageError(
+            "local is this machine: nothing is deployed to it, and it has no log",
+            hint="name a device with --device; `edgekit device list` shows them",
+        )
+    return device
 
 
 def device_for_board(

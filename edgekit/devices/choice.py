@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS, LocalDevice
 from edgekit.errors import DeviceError, UsageError
 from edgekit.events import SILENT, Events
+from edgekit.project import LOCAL
 from edgekit.wording import did_you_mean
 
 if TYPE_CHECKING:
     from edgekit.board import Board
     from edgekit.device_entry import DeviceEntry
     from edgekit.devices.base import Device
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A device that a command is about, not reached for yet."""
+
+    name: str
+    reach: Callable[[Events], Device]
+    """Starts a twin where it is one, and has the agent compiled."""
+
+
+def devices_for(
+    board: Board,
+    names: Sequence[str] | None,
+    devices: Mapping[str, DeviceEntry],
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
+) -> tuple[Candidate, ...]:
+    """Several devices: those that are named, or all that are known of that board."""
+    if names is None:
+        names = [entry.name for entry in devices.values() if entry.board == board.name]
+        if not names:
+            raise _none_known(board)
+
+    def candidate(name: str) -> Candidate:
+        if name != LOCAL:
+            _named(board, name, devices)  # whoever misspells one means none of them
+        elif board.kind != LOCAL:
+            raise _not_local(board)
+        return Candidate(
+            name,
+            lambda events: _prepared(device_for(board, name, devices, timeout, events), events),
+        )
+
+    return tuple(candidate(name) for name in names)
+
+
+def _prepared(device: Device, events: Events) -> Device:
+    from edgekit.agent.build import build_agent
+    from edgekit.devices.ssh import SshDevice
+
+    if isinstance(device, SshDevice):
+        build_agent(device.toolchain, device.toolchain.triple.partition("-")[0], events=events)
+    return device
 
 
 def device_for(
@@ -36,7 +81,7 @@ def device_for(
                 f"--twin and --device {name} name two devices", hint="leave one of them out"
             )
         return _emulated(board.name, board, timeout, events)
-    if name is not None and name != "local":
+    if name is not None and name != LOCAL:
         return _reached(board, _named(board, name, known), timeout, events)
     if board.kind == "local":
         return LocalDevice(timeout)
@@ -45,19 +90,27 @@ def device_for(
             f"{board.name} is a bare-metal board, and this edgekit builds for Linux boards only",
             hint="`edgekit boards` says which is which; local is this machine",
         )
-    if name == "local":
-        raise UsageError(
-            f"local is this machine, and the build is for {board.name}", hint="say --board local"
-        )
+    if name == LOCAL:
+        raise _not_local(board)
     fitting = [entry for entry in known.values() if entry.board == board.name]
     if not fitting:
-        raise DeviceError(
-            f"no device is known that is a {board.name}",
-            hint=f"edgekit device add NAME --board {board.name} user@host makes one known; --twin "
-            "uses an emulated one",
-        )
+        raise _none_known(board)
     entry = fitting[0] if len(fitting) == 1 else _first_free(fitting, events)
     return _reached(board, entry, timeout, events)
+
+
+def _not_local(board: Board) -> UsageError:
+    return UsageError(
+        f"local is this machine, and the build is for {board.name}", hint="say --board local"
+    )
+
+
+def _none_known(board: Board) -> DeviceError:
+    return DeviceError(
+        f"no device is known that is a {board.name}",
+        hint=f"edgekit device add NAME --board {board.name} user@host makes one known; --twin "
+        "uses an emulated one",
+    )
 
 
 def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceEntry:

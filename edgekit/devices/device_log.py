@@ -72,7 +72,7 @@ class LogEntry:
     clock: str | None
     """UTC, by the device's own clock."""
     event: str
-    """deployed, rolled back, run, measured."""
+    """run, verified, measured, deployed, rolled back, tidied up."""
     failed: bool
     by: str | None
     model: str | None
@@ -86,8 +86,8 @@ class LogEntry:
 def log_line(
     event: str,
     *,
-    model: str,
-    digest: str,
+    model: str | None = None,
+    digest: str | None = None,
     seconds: float | None = None,
     message: str | None = None,
     error: EdgekitError | None = None,
@@ -98,9 +98,11 @@ def log_line(
         "event": event,
         "failed": error is not None,
         "by": clean(who()),
-        "model": clean(model),
-        "digest": digest,
     }
+    if model is not None:
+        entry["model"] = clean(model)
+    if digest is not None:
+        entry["digest"] = digest
     if seconds is not None:
         entry["seconds"] = round(seconds, 9)
     if message is not None or error is not None:

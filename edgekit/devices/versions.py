@@ -31,7 +31,7 @@ _GONE = 66
 # A record's first line is the device's own: its number, what was current before, its clock.
 # Without -T, which an old busybox lacks, mv would move the link into the folder that the old one
 # leads to.
-_STAMP = """\
+READ_STAMPS = """\
 read_stamp() {
   number=0 before=none
   read -r number before rest <"$1" || :
@@ -69,7 +69,7 @@ sweep_objects() {
 _RECORD = f"""\
 LC_ALL=C; export LC_ALL
 umask 077
-{ADD_TO_LOG}{_STAMP}{SWEEP_OBJECTS}
+{ADD_TO_LOG}{READ_STAMPS}{SWEEP_OBJECTS}
 cd "$1" || exit 1
 root=$(pwd) name=$2 digest=$3 keep=$4 record=$5 line=$6
 [ -d "models/$digest" ] || exit {_GONE}
@@ -115,7 +115,7 @@ add_to_log "$line" || :
 
 _READ = f"""\
 LC_ALL=C; export LC_ALL
-{_STAMP}
+{READ_STAMPS}
 {TO_ROOT} 2>/dev/null && cd deployments 2>/dev/null || exit 0
 for folder in *; do
   [ -d "$folder" ] || continue
@@ -141,7 +141,7 @@ cd "$1" && shift && sha256sum "$@"
 _GO_BACK = f"""\
 LC_ALL=C; export LC_ALL
 umask 077
-{ADD_TO_LOG}{_STAMP}
+{ADD_TO_LOG}{READ_STAMPS}
 cd "$1" || exit 1
 root=$(pwd)
 cd "deployments/$2" && make_current "$3" || exit 1

@@ -1,38 +1,58 @@
-"""What can be done with a device apart from running models: look at it, and tidy it up."""
+"""What can be done with a device apart from running models: look at it, at what was deployed to it
+and at its log, and tidy it up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.devices.connection import Connection, connect
+from edgekit.devices.device_log import (
+    ADD_TO_LOG,
+    LOG,
+    OLDER_LOG,
+    LogEntry,
+    log_line,
+    read_log,
+    who,
+)
 from edgekit.devices.lease import lease
 from edgekit.devices.probe import DeviceFacts, ask_device, check_place
+from edgekit.devices.version_records import Version
+from edgekit.devices.versions import READ_STAMPS, SWEEP_OBJECTS, read_versions
 from edgekit.errors import DeviceError
 
 if TYPE_CHECKING:
     from edgekit.device_entry import DeviceEntry
     from edgekit.devices.hostkeys import Ask, KnownHosts
+    from edgekit.devices.ssh import SshDevice
 
-_CLEAN = """\
+# What is current on the device is not for edgekit alone: an application may load it from there.
+_CLEAN = f"""\
 LC_ALL=C; export LC_ALL
+{ADD_TO_LOG}{READ_STAMPS}{SWEEP_OBJECTS}
 cd "$1" || exit 1
-used() { set -- $(du -sk . 2>/dev/null); echo "${1:-0}"; }
-before=$(used)
 keep=$2
+used() {{ set -- $(du -sk . 2>/dev/null); echo "${{1:-0}}"; }}
+before=$(used)
+[ "$3" != all ] || rm -rf deployments {LOG} {OLDER_LOG}
+current=$(for folder in deployments/*; do
+  [ ! -d "$folder" ] || ( cd "$folder" && current_version )
+done)
 for kind in models agents; do
-  ls -1t "$kind" 2>/dev/null | tail -n +$((keep + 1)) | while read -r name; do
+  count=0
+  ls -1t "$kind" 2>/dev/null | while read -r name; do
+    count=$((count + 1))
+    [ "$count" -gt "$keep" ] || continue
+    [ "$kind" = agents ] || case " $(echo $current) " in *" $name "*) continue;; esac
+    rm -f deployments/*/"$name".version
     rm -rf "$kind/$name"; echo "removed $kind"
   done
 done
-for object in objects/*; do
-  [ -f "$object" ] || continue
-  case "$object" in *.part) rm -f "$object"; continue;; esac
-  name=${object#objects/}; links=$(ls -ld "$object" | { read -r mode links rest; echo "$links"; })
-  [ "$links" -gt 1 ] || rm -f "$object"
-done
+sweep_objects
+[ "$3" = all ] || add_to_log "$4" || :
 echo "kilobytes $before $(used)"
 """
 
@@ -73,7 +93,7 @@ def visit(
     with connect(entry, known_hosts=known_hosts) as connection:
         facts = ask_device(connection, entry.directory)
         check_place(facts, entry.name)
-        with lease(connection, facts.root, wait=wait):
+        with lease(connection, facts.root, wait=wait, user=who()):
             yield connection, facts
 
 
@@ -113,11 +133,19 @@ def check_device(
 
 
 def clean_device(
-    entry: DeviceEntry, *, keep: int = 0, known_hosts: KnownHosts | None = None
+    entry: DeviceEntry,
+    *,
+    keep: int = 0,
+    everything: bool = False,
+    known_hosts: KnownHosts | None = None,
 ) -> CleanReport:
-    """Remove what edgekit left on a device but for the `keep` models and agents used last."""
+    """Remove what edgekit left on a device but for the `keep` models and agents used last, and for
+    what is current. With `everything` that goes too, and the log."""
     with visit(entry, wait=None, known_hosts=known_hosts) as (connection, facts):
-        done = connection.run(("sh", "-c", _CLEAN, "edgekit", facts.root, str(keep)), timeout=300)
+        line = log_line("tidied up", message=f"all but the {keep} models and agents used last")
+        words = ("sh", "-c", _CLEAN, "edgekit", facts.root)
+        extent = "all" if everything else "rest"
+        done = connection.run((*words, str(keep), extent, line), timeout=300)
         lines = done.output.splitlines()
         sizes = lines[-1].split() if lines else []
         if done.status != 0 or len(sizes) != 3 or sizes[0] != "kilobytes":
@@ -130,3 +158,17 @@ def clean_device(
         return CleanReport(
             entry.name, lines.count("removed models"), lines.count("removed agents"), freed
         )
+
+
+def versions_on(device: SshDevice) -> tuple[Version, ...]:
+    """Every version that was deployed to a device and is still there, the newest first."""
+    with connect(device.entry, known_hosts=device.known_hosts) as connection:
+        return read_versions(connection, device.entry.directory)
+
+
+def log_of(
+    device: SshDevice, lines: int, *, follow: Callable[[LogEntry], None] | None = None
+) -> tuple[LogEntry, ...]:
+    """What happened on a device; see `read_log`."""
+    with connect(device.entry, known_hosts=device.known_hosts) as connection:
+        return read_log(connection, device.entry.directory, lines, follow=follow)

@@ -1,0 +1,93 @@
+"""edgekit logs: what happened on a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.device_options import remote_device, remote_device_options
+from edgekit.cli.options import Command, json_option, pass_console
+from edgekit.console import Console
+from edgekit.wording import duration
+
+if TYPE_CHECKING:
+    from edgekit.devices.device_log import LogEntry
+
+_MOST_LINES = 10_000
+
+
+@dataclass(frozen=True)
+class LogReport:
+    device: str
+    entries: tuple[LogEntry, ...]
+
+
+@click.command("logs", cls=Command)
+@remote_device_options
+@click.option(
+    "--lines",
+    "-n",
+    type=click.IntRange(0, _MOST_LINES),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="The latest N entries.",
+)
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Go on as entries are added, until Ctrl-C. With --json, one document a line.",
+)
+@json_option
+@pass_console
+def command(
+    console: Console,
+    device_name: str | None,
+    board_name: str | None,
+    twin: bool,
+    lines: int,
+    follow: bool,
+) -> None:
+    """Show what happened on a device: deployments, rollbacks, runs and how they ended."""
+    from edgekit.devices.visit import log_of
+
+    device = remote_device(console, device_name, board_name, twin)
+    if follow:
+        log_of(device, lines, follow=lambda entry: _show(console, entry))
+        return
+    report = LogReport(device.name, log_of(device, lines))
+    console.report(report, lambda: _render(console, report))
+
+
+def _show(console: Console, entry: LogEntry) -> None:
+    if console.as_json:
+        console.json_line(entry)
+    else:
+        _render_entry(console, entry)
+
+
+def _render(console: Console, report: LogReport) -> None:
+    if not report.entries:
+        console.print(f"nothing is in the log of {report.device}")
+    for entry in report.entries:
+        _render_entry(console, entry)
+
+
+def _render_entry(console: Console, entry: LogEntry) -> None:
+    from edgekit.devices.version_records import SHOWN_DIGEST
+
+    words = [
+        entry.time or f"{entry.clock or 'unknown'} (device's clock)",
+        f"{entry.event}: FAILED" if entry.failed else entry.event,
+        entry.model,
+        entry.digest and entry.digest[:SHOWN_DIGEST],
+        None if entry.seconds is None else duration(entry.seconds),
+        entry.message,
+        entry.by and f"({entry.by})",
+    ]
+    console.print("  ".join(word for word in words if word))
+    for line in entry.last_lines:
+        console.print(f"    {line}")

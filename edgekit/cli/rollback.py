@@ -1,0 +1,82 @@
+"""edgekit rollback: the version before the current one, current again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.device_options import remote_device, remote_device_options
+from edgekit.cli.input_options import timeout_option
+from edgekit.cli.options import Command, json_option, pass_console
+from edgekit.console import Console
+from edgekit.errors import UsageError
+from edgekit.wording import duration
+
+if TYPE_CHECKING:
+    from edgekit.rollback import RollbackReport
+
+_FEWEST_CHARACTERS = 4
+
+
+def _digest(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
+    word = text.lower()
+    if set(word) - set("0123456789abcdef") or not _FEWEST_CHARACTERS <= len(word) <= 64:
+        raise UsageError(
+            f"--to {text} is not the beginning of a version's digest",
+            hint=f"give {_FEWEST_CHARACTERS} characters or more of one that `edgekit versions` "
+            "lists",
+        )
+    return word
+
+
+@click.command("rollback", cls=Command)
+@click.argument("model", metavar="[MODEL-NAME]", required=False)
+@remote_device_options
+@click.option(
+    "--to",
+    metavar="DIGEST",
+    callback=_digest,
+    help="That version, by the first characters of its digest.",
+)
+@timeout_option
+@json_option
+@pass_console
+def command(
+    console: Console,
+    model: str | None,
+    device_name: str | None,
+    board_name: str | None,
+    twin: bool,
+    to: str | None,
+    timeout: float,
+) -> None:
+    """Make the version of a model that was current before the current one again.
+
+    Its files are compared with their hashes and it is run once; if either fails, nothing changes.
+    """
+    from edgekit.rollback import rollback
+
+    device = remote_device(console, device_name, board_name, twin, timeout)
+    report = rollback(device, model, to=to, events=console.events)
+    console.report(report, lambda: _render(console, report))
+
+
+def _render(console: Console, report: RollbackReport) -> None:
+    from edgekit.devices.version_records import SHOWN_DIGEST
+
+    record = report.version.record
+    console.heading(f"{record.model} on {report.device} is back at {record.digest[:SHOWN_DIGEST]}")
+    tried = "on zeros: " + duration(report.seconds) if report.seconds is not None else None
+    console.fields(
+        [
+            ("deployed", record.deployed),
+            ("built with", f"edgekit {record.edgekit} for {record.board}"),
+            ("verified then", record.verified),
+            ("median latency then", record.median and f"{record.median * 1000:.4g} ms"),
+            ("ran now", tried),
+            ("current until now", report.before and report.before[:SHOWN_DIGEST]),
+        ]
+    )

@@ -1,0 +1,73 @@
+"""edgekit versions: what was deployed to a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.device_options import remote_device, remote_device_options
+from edgekit.cli.options import Command, json_option, pass_console
+from edgekit.console import Console
+
+if TYPE_CHECKING:
+    from edgekit.devices.version_records import Version
+
+
+@dataclass(frozen=True)
+class VersionsReport:
+    device: str
+    versions: tuple[Version, ...]
+
+
+@click.command("versions", cls=Command)
+@click.argument("model", metavar="[MODEL-NAME]", required=False)
+@remote_device_options
+@json_option
+@pass_console
+def command(
+    console: Console,
+    model: str | None,
+    device_name: str | None,
+    board_name: str | None,
+    twin: bool,
+) -> None:
+    """List the versions of models that were deployed to a device and are still there."""
+    from edgekit.devices.version_records import choose_model
+    from edgekit.devices.visit import versions_on
+
+    device = remote_device(console, device_name, board_name, twin)
+    versions = versions_on(device)
+    if model is not None:
+        wanted = choose_model(versions, model, device.name)
+        versions = tuple(version for version in versions if version.record.model == wanted)
+    report = VersionsReport(device.name, versions)
+    console.report(report, lambda: _render(console, report))
+
+
+def _render(console: Console, report: VersionsReport) -> None:
+    if not report.versions:
+        console.print(f"nothing was deployed to {report.device}")
+        return
+    console.table(
+        ("model", "version", "", "deployed", "by", "verified", "latency"),
+        [_row(version) for version in report.versions],
+        right=("latency",),
+    )
+
+
+def _row(version: Version) -> list[object]:
+    from edgekit.devices.version_records import SHOWN_DIGEST
+
+    record = version.record
+    mark = "current" if version.current else ""
+    return [
+        record.model,
+        record.digest[:SHOWN_DIGEST],
+        mark if version.there else "files are gone",
+        record.deployed,
+        f"edgekit {record.edgekit}",
+        record.verified,
+        None if record.median is None else f"{record.median * 1000:.4g} ms",
+    ]

@@ -1,0 +1,86 @@
+"""A toolchain out of a Python package, for boards whose system is older than this one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.building import write_model
+from support.twins import edgekit_json, twins_in
+
+from edgekit.agent.build import AGENT, build_agent
+from edgekit.board import board_names, load_board
+from edgekit.cross.toolchain import load_toolchain, which
+from edgekit.devices.elf import read_elf
+from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
+
+ZIG = "zig-aarch64-linux-gnu"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+OLDEST = (2, 28)
+"""Debian 10's glibc, for which the profile asks."""
+
+
+def test_every_64_bit_arm_board_has_a_spelling_that_zig_knows() -> None:
+    zig = load_toolchain(ZIG)
+    boards = [load_board(name) for name in board_names()]
+    flags = {
+        flag
+        for board in boards
+        if board.kind == "linux" and board.cpu.arch == "aarch64"
+        for flag in board.cpu.compile_flags
+    }
+
+    assert flags
+    assert not [flag for flag in flags if flag not in zig.cpu_flags]
+
+
+needs_zig = pytest.mark.skipif(which("python-zig") is None, reason="ziglang is not installed")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterator[Path]:
+    lacking = [tool.name for tool in (*TO_RUN, *TO_BUILD) if find_tool(tool.name) is None]
+    if lacking:
+        pytest.skip(f"this machine lacks {', '.join(lacking)}")
+    folder = tmp_path_factory.mktemp("zig")
+    with twins_in(twin_cache), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        yield folder
+
+
+@needs_zig
+@pytest.mark.slow
+def test_what_zig_builds_runs_on_older_systems_than_what_the_cross_compiler_builds(
+    place: Path,
+) -> None:
+    newest = {}
+    for name in (ZIG, "aarch64-linux-gnu"):
+        agent = build_agent(load_toolchain(name), "aarch64")
+        (program,) = (file.path for file in agent.files if file.path.name == AGENT)
+        newest[name] = read_elf(program).versions
+        assert read_elf(program).machine == "aarch64"
+
+    assert newest[ZIG]["GLIBC"] <= OLDEST < newest["aarch64-linux-gnu"]["GLIBC"]
+    assert "GLIBCXX" not in newest[ZIG], "Zig's own C++ library is linked in"
+
+
+@needs_zig
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["tiny.onnx", "digits.onnx"])
+def test_a_model_and_an_agent_of_zigs_making_run_on_the_twin(place: Path, model: str) -> None:
+    if model == "tiny.onnx":
+        write_model(place / model)
+    else:
+        (place / model).write_bytes(DIGITS.read_bytes())
+
+    report = edgekit_json("deploy", model, "--board", "rpi4", "--twin", "--toolchain", ZIG)
+
+    assert report["verification"]["passed"] is True
+    manifest = json.loads(next(place.rglob("manifest.json")).read_text())
+    assert manifest["toolchain"]["name"] == ZIG
+    for library in place.rglob("*.so"):
+        assert read_elf(library).versions.get("GLIBC", ()) <= OLDEST
