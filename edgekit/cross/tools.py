@@ -45,7 +45,8 @@ def _start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "LC_ALL": "C"},
+            # Compilers put objects, weights and all, where TMPDIR says: not into a small /tmp.
+            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder.resolve())},
             start_new_session=True,
         )
     except OSError as error:
