@@ -97,7 +97,7 @@ def partition(module: Any, selection: Selection) -> Partition:
     # Equal regions are one: the library's instance serves them all.
     regions = {claim.region.symbol: claim.region for claim in claims}
     return Partition(
-        module,
+        relax.transform.Normalize()(module),  # gives what was made by hand its types
         tuple(regions.values()),
         tuple(decision_of.values()),
         tuple(candidates),
