@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from edgekit.doctor import examine as examine_board
     from edgekit.errors import EdgekitError
     from edgekit.events import Events
+    from edgekit.export.application import ExportResult
+    from edgekit.export.application import export as export_bundle
     from edgekit.manifest import Manifest
     from edgekit.model import ModelSource, open_model
     from edgekit.preprocess import Preprocess
@@ -57,6 +59,7 @@ __all__ = [
     "DoctorReport",
     "EdgekitError",
     "Events",
+    "ExportResult",
     "LocalDevice",
     "Manifest",
     "ModelSource",
@@ -74,6 +77,7 @@ __all__ = [
     "build_bundle",
     "deploy_model",
     "examine_board",
+    "export_bundle",
     "find_project",
     "load_board",
     "load_samples",
@@ -99,6 +103,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "DoctorReport": ("edgekit.doctor", "DoctorReport"),
     "EdgekitError": ("edgekit.errors", "EdgekitError"),
     "Events": ("edgekit.events", "Events"),
+    "ExportResult": ("edgekit.export.application", "ExportResult"),
     "LocalDevice": ("edgekit.devices.local", "LocalDevice"),
     "Manifest": ("edgekit.manifest", "Manifest"),
     "ModelSource": ("edgekit.model", "ModelSource"),
@@ -115,6 +120,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "build_bundle": ("edgekit.build", "build"),
     "deploy_model": ("edgekit.deploy", "deploy"),
     "examine_board": ("edgekit.doctor", "examine"),
+    "export_bundle": ("edgekit.export.application", "export"),
     "find_project": ("edgekit.project", "find_project"),
     "load_board": ("edgekit.board", "load_board"),
     "load_samples": ("edgekit.samples", "load_samples"),

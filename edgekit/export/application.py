@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from edgekit.archive import write_zip
 from edgekit.board import Board, load_board
 from edgekit.bundle import LIBRARY_NAME, Bundle
 from edgekit.cpu import architecture
+from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.toolchain import Toolchain, load_toolchain
 from edgekit.devices.elf import read_elf
 from edgekit.errors import BundleError, UsageError
@@ -63,8 +63,8 @@ def export(
             folder = replacing.enter_context(replace_directory(out))
             _write_sources(folder, manifest, program)
             _write_build_files(folder, bundle, board, toolchain, program)
-            shutil.copytree(ffi_headers() / "tvm", folder / "include" / "tvm")
-            shutil.copytree(ffi_headers() / "dlpack", folder / "include" / "dlpack")
+            for headers in ("tvm", "dlpack"):
+                _copy_tree(ffi_headers() / headers, folder / "include" / headers)
             _copy_binaries(folder, bundle, runtime)
             _copy_samples(folder, bundle)
             sums = sums_of(folder)
@@ -113,9 +113,18 @@ def _check_architecture(bundle: Bundle, toolchain: Toolchain) -> str:
     return arch
 
 
+def _copy_tree(source: Path, target: Path) -> None:
+    """Its files alone; shutil.copytree hides which one the file system refused, and why."""
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            copy = target / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+
+
 def _write_sources(folder: Path, manifest: Manifest, program: str) -> None:
     source = folder / "src"
-    shutil.copytree(TEMPLATE / "src", source)
+    _copy_tree(TEMPLATE / "src", source)
     for name in ("npy.h", "npy.cc"):
         shutil.copyfile(_NPY / name, source / name)
     (source / "model.h").write_text(model_header(manifest, program), encoding="ascii")
@@ -131,8 +140,6 @@ def _write_build_files(
         "memory": f"{board.memory.ram >> 20}M",
         "compiler": toolchain.tools.cxx.split()[0],
         "install_toolchain": _how_to_get(toolchain),
-        "toolchain": toolchain.name,
-        "toolchain_settings": _toolchain_settings(board, toolchain),
         "samples": " ".join(f"sample/input-{i}.npy" for i in range(len(bundle.manifest.inputs))),
         "request": _how_to_ask(bundle, program),
         "version": __version__,
@@ -140,34 +147,12 @@ def _write_build_files(
     }
     for template, name in (
         ("CMakeLists.txt", "CMakeLists.txt"),
-        ("toolchain.cmake", "toolchain.cmake"),
         ("service.in", f"{program}.service.in"),
         ("README.md", "README.md"),
     ):
         (folder / name).write_text(filled(template, values), encoding="utf-8")
-
-
-def _toolchain_settings(board: Board, toolchain: Toolchain) -> str:
-    """Lines of CMake's language; profiles hold no characters that it would take for its own."""
-    lines = []
-    if architecture(toolchain.triple) != platform.machine():
-        lines += [
-            "set(CMAKE_SYSTEM_NAME Linux)",
-            f"set(CMAKE_SYSTEM_PROCESSOR {architecture(toolchain.triple)})",
-        ]
-    lines.append(f"set(CMAKE_CXX_COMPILER {toolchain.tools.cxx})")
-    strip = toolchain.tools.strip
-    if strip is not None and " " not in strip:
-        lines.append(f"set(CMAKE_STRIP {strip})")
-    if toolchain.sysroot is not None:
-        lines.append(f"set(CMAKE_SYSROOT {toolchain.sysroot})")
-    for variable, flags in (
-        ("CMAKE_CXX_FLAGS_INIT", (*toolchain.compile_flags, *board.cpu.compile_flags)),
-        ("CMAKE_EXE_LINKER_FLAGS_INIT", toolchain.link_flags),
-    ):
-        if flags:
-            lines.append(f'set({variable} "{" ".join(flags)}")')
-    return "\n".join(lines)
+    settings = toolchain_file(toolchain, toolchain.spelled(board.cpu.compile_flags), here=False)
+    (folder / "toolchain.cmake").write_text(settings, encoding="utf-8")
 
 
 def _how_to_get(toolchain: Toolchain) -> str:

@@ -16,7 +16,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from support.building import contents, request_for, run_edgekit, write_model
+from support.building import (
+    contents,
+    request_for,
+    run_edgekit,
+    run_with_mount,
+    tmpfs,
+    write_model,
+)
 from support.exports import built, checked
 from support.onnx_models import onnx_model
 from support.rpc_lab import eventually
@@ -218,6 +225,16 @@ def test_exporting_again_replaces_what_nobody_changed(app: Path, tmp_path: Path)
     with pytest.raises(UsageError, match=r"src/main\.cc"):
         export(bundle, tmp_path / "mine")
     assert default_destination(bundle) == Path("build/tiny-model-local-app")
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(app: Path, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    arguments = ("export", "bundle", "-o", str(full / "app"))
+    ran = run_with_mount(tmpfs("size=2m"), full, arguments, folder=app.parent)
+    assert ran.code == 9, ran.err
+    assert "could not write the application" in ran.err
+    assert ran.out.splitlines()[-1].strip() == ""
 
 
 def test_a_bundle_of_another_tvm_is_refused(app: Path, tmp_path: Path) -> None:
