@@ -37,7 +37,19 @@ class _TwinName(click.types.StringParamType):
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
+class _BoardOrTwin(_TwinName):
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        offered = [
+            *BOARD.shell_complete(ctx, param, incomplete),
+            *super().shell_complete(ctx, param, incomplete),
+        ]
+        return list({item.value: item for item in offered}.values())
+
+
 TWIN = _TwinName()
+BOARD_OR_TWIN = _BoardOrTwin()
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ def command() -> None:
 
 
 @command.command("up", short_help="Start a twin, or find it running.")
-@click.argument("word", metavar="BOARD|NAME", type=BOARD)
+@click.argument("word", metavar="BOARD|NAME", type=BOARD_OR_TWIN)
 @click.option("--name", metavar="NAME", help="What to call it; the board's name by default.")
 @click.option("--fresh", is_flag=True, help="Forget what its disk holds.")
 @click.option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,12 +94,7 @@ def check_libraries(
     there, versions = parse_libraries(done.output)
     missing = [library for library in wanted if library not in there]
     if missing:
-        raise DeviceError(
-            f"{name} lacks the libraries {', '.join(missing)}"
-            if len(missing) > 1
-            else f"{name} lacks the library {missing[0]}",
-            hint="install them over there (on Debian: apt-get install libstdc++6 libgcc-s1)",
-        )
+        raise lacks_libraries(name, missing)
     for family in ("GLIBCXX", "CXXABI"):
         newest = max((elf.versions.get(family, ()) for elf in needs), default=())
         if versions.get(family) and newest > versions[family]:
@@ -108,6 +103,15 @@ def check_libraries(
                 f"{family}_{_dotted(newest)} is needed",
                 hint="update libstdc++6 over there, or build with an older compiler",
             )
+
+
+def lacks_libraries(name: str, missing: Sequence[str]) -> DeviceError:
+    return DeviceError(
+        f"{name} lacks the libraries {', '.join(missing)}"
+        if len(missing) > 1
+        else f"{name} lacks the library {missing[0]}",
+        hint="install them over there (on Debian: apt-get install libstdc++6 libgcc-s1)",
+    )
 
 
 def missing_features(target: str, machine: str, cpuinfo: str) -> tuple[str, ...]:

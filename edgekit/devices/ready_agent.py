@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.devices.agent_messages import AgentInfo, AgentMessages, parse_info
 from edgekit.devices.crashes import signal_hint, signal_meaning
+from edgekit.devices.preflight import lacks_libraries
 from edgekit.devices.remote_command import GUARDED, CommandTimeout, Finished
 from edgekit.devices.tensors import array_from_npy, largest_npy, npy_bytes
 from edgekit.errors import DeviceError
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from edgekit.tensors import TensorSpec
 
 _SHOWN_LINES = 12
+_MISSING_LIBRARY = re.compile(r"error while loading shared libraries: ([\w.+-]{1,80}): cannot open")
+"""What glibc's loader says before the agent can say anything."""
 _BATCH_FOLDER = "sample"
 
 # One command for all of it: each one costs a slow board a tenth of a second. What lies there was
@@ -180,6 +184,10 @@ class ReadyAgent:
                 hint=signal_hint(done.signal, board),
                 details=last,
             )
+        for line in done.errors:
+            missing = _MISSING_LIBRARY.search(line)
+            if missing:
+                return lacks_libraries(name, [missing[1]])
         return DeviceError(
             f"the model ended its process on {name} with exit code {done.status} while {phase}",
             hint="the last lines that it wrote say more, if it wrote any",

@@ -28,6 +28,8 @@ SHELLS = [
 def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder with things to complete, and edgekit on the path."""
     folder = machine_without_profiles(monkeypatch, tmp_path)
+    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "twins" / "machines" / "garden").mkdir(parents=True)
     (folder / "net.onnx").touch()
     (folder / "notes.txt").touch()
     bundle = folder / "bundles" / "net-local"
@@ -98,6 +100,8 @@ def test_shells_complete_commands_options_and_names(shell: str, project: Path) -
         ("edgekit build --toolchain arm", {"arm-none-eabi"}),
         ("edgekit deploy --device k", {"kitchen"}),
         ("edgekit completion ", {"bash", "zsh", "fish"}),
+        ("edgekit twin up ", {"rpi4", "garden"}),
+        ("edgekit twin down ", {"garden"}),
     ],
 )
 def test_every_kind_of_word_is_completed(line: str, offered: set[str], project: Path) -> None:
