@@ -1,15 +1,18 @@
 """Files on a device, by what is in them: what is there is not sent again.
 
-A file is sent into objects/SHA256.part, going on where an earlier attempt was cut off. The device
-hashes it and only then gives it its name, objects/SHA256: whatever has such a name is whole.
+A file is sent into objects/SHA256.part, going on where an earlier attempt was cut off, if what the
+device has of it is right. It is hashed on its way, and its last bytes are sent only where the hash
+is right; then it gets its name, objects/SHA256: whatever has such a name is whole.
 From there it is linked into the folders that are used, one for each version.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,29 +43,35 @@ for name; do
 done"""
 
 # Whoever has the lock writes; whoever waited for it finds the file there, or goes on writing.
-# Without flock, each writes a part of its own, from the start. The hash is made of what arrives,
-# as it arrives: a disk that fills up shows in the size.
+# Without flock, each writes a part of its own, from the start. All but the last file are counted
+# off by `head`, which may read ahead: nothing of the next one is sent before this one is stored.
 _RECEIVE = """\
 LC_ALL=C; export LC_ALL
 cd "$1" || exit 1
-name=$2 mode=$3 size=$4 part=$2.part
 umask 077
-if command -v flock >/dev/null 2>&1; then
-  exec 9>>"$part" || exit 1
-  flock -n 9 || { echo wait; flock 9; }
-else
-  part=$2.$$.part; : >"$part"
-fi
-if [ -f "$name" ]; then rm -f "$part"; echo whole; exit 0; fi
-offset=$(wc -c <"$part") || exit 1
-if [ "$offset" -gt "$size" ]; then : >"$part"; offset=0; fi
-echo "from" $offset
-set -- $({ cat "$part"; tee -a "$part"; } | sha256sum)
-[ "$(wc -c <"$part")" -eq "$size" ] || exit 74
-if [ "$1" != "$name" ]; then : >"$part"; exit 65; fi
-chmod "$mode" "$part" && mv -f "$part" "$name" || exit 1
-echo stored"""
-_CUT_OFF, _DAMAGED = 74, 65
+shift
+while [ $# -gt 0 ]; do
+  name=$1 mode=$2 size=$3 part=$1.part; shift 3
+  if command -v flock >/dev/null 2>&1; then
+    exec 9>>"$part" || exit 1
+    flock -n 9 || { echo wait; flock 9; }
+  else
+    part=$name.$$.part; : >"$part"
+  fi
+  if [ -f "$name" ]; then rm -f "$part"; echo whole; continue; fi
+  offset=$(wc -c <"$part") || exit 1
+  if [ "$offset" -gt "$size" ]; then : >"$part"; offset=0; fi
+  sum=none
+  if [ "$offset" -gt 0 ]; then sum=$(sha256sum <"$part") || exit 1; fi
+  echo "from" $offset "${sum%% *}"
+  read -r how || exit 1
+  if [ "$how" != on ]; then : >"$part"; offset=0; fi
+  if [ $# -eq 0 ]; then cat >>"$part" || exit 1
+  else head -c $((size - offset)) >>"$part" || exit 1; fi
+  [ "$(wc -c <"$part")" -eq "$size" ] || { echo "it holds less than was sent" >&2; exit 1; }
+  chmod "$mode" "$part" && mv -f "$part" "$name" || exit 1
+  echo stored
+done"""
 
 _LINK = """\
 LC_ALL=C; export LC_ALL
@@ -132,7 +141,7 @@ class Store:
                 for item in missing:
                     if there[item.sha256][1] == "whole":
                         self._remove_damaged(item)
-                    sent += self._send_until_sound(item, progress, events)
+                sent = self._send(sorted(missing, key=lambda i: i.size), progress, events)
                 stage.result = progress.summary(sent)
         self._link(items, folder)
         total = sum(item.size for item in items)
@@ -155,68 +164,58 @@ class Store:
             if len(words) == 2 and words[0].isdecimal()
         }
 
-    def _send_until_sound(self, item: Item, progress: _Progress, events: Events) -> int:
-        """Send one file; a part that turns out to be damaged is sent again from the start, once."""
-        for last in (False, True):
-            sent = self._send(item, progress, events)
-            if sent is not None:
-                return sent
-            if not last:
-                events.warn(f"what {self._connection.name} had of {item.name} was damaged: again")
-        raise DeviceError(
-            f"{item.name} arrives damaged on {self._connection.name}",
-            hint="the device's disk or memory may be failing; or the file here is being changed",
-        )
+    def _send(self, items: Sequence[Item], progress: _Progress, events: Events) -> int:
+        """Send files in one command; the bytes that were sent."""
+        words = ["sh", "-c", _RECEIVE, "edgekit", self.path("objects")]
+        for item in items:
+            words += [item.sha256, "700" if item.executable else "600", str(item.size)]
+        sent = 0
+        with self._connection.command(words) as command:
+            for item in items:
+                try:
+                    sent += self._send_one(command, item, item is items[-1], progress, events)
+                except CommandEnded as error:
+                    self._fail(f"store {item.name}", command.errors() or (error.message,))
+            done = command.finish(timeout=SECONDS_WITHOUT_PROGRESS)
+        if done.status != 0:
+            self._fail(f"store {items[-1].name}", done.errors)
+        return sent
 
-    def _send(self, item: Item, progress: _Progress, events: Events) -> int | None:
-        """The bytes that were sent; None where the device's hash is not the file's."""
-        mode = "700" if item.executable else "600"
-        words = ("sh", "-c", _RECEIVE, "edgekit", self.path("objects"))
-        with self._connection.command((*words, item.sha256, mode, str(item.size))) as command:
-            answer = self._answer(command)
-            if answer == "wait":
-                events.note(f"{self._connection.name} is being sent {item.name} already: waiting")
-                answer = self._answer(command, _SECONDS_TO_HASH)
-            if answer == "whole":
-                progress.skip(item.size)
-                return 0
-            word, _, offset = answer.partition(" ")
-            if word != "from" or not offset.isdecimal() or int(offset) > item.size:
-                self._fail(f"take {item.name}", (*command.errors(), answer))
-            progress.skip(int(offset))
-            try:
-                self._feed(command, item, int(offset), progress)
-                command.end_input()
-            except CommandEnded as error:
-                self._fail(f"store {item.name}", command.errors() or (error.message,))
-            done = command.finish(silence=_SECONDS_TO_HASH)
-        if done.status == 0 and done.output.strip() == "stored":
-            return item.size - int(offset)
-        if done.status == _DAMAGED:
-            progress.skip(-item.size)
-            return None
-        why = done.errors or (("it holds fewer bytes than were sent",) if done.status == 74 else ())
-        self._fail(f"store {item.name}", why)
-        return None
-
-    def _answer(self, command: RemoteCommand, timeout: float = 60.0) -> str:
-        return command.read_line(timeout)
-
-    def _feed(self, command: RemoteCommand, item: Item, offset: int, progress: _Progress) -> None:
+    def _send_one(
+        self, command: RemoteCommand, item: Item, last: bool, progress: _Progress, events: Events
+    ) -> int:
+        name = self._connection.name
+        answer = command.read_line(_SECONDS_TO_HASH)
+        if answer == "wait":
+            events.note(f"{name} is being sent {item.name} already: waiting")
+            answer = command.read_line(_SECONDS_TO_HASH)
+        if answer == "whole":
+            progress.skip(item.size)
+            return 0
+        words = answer.split()
+        if len(words) != 3 or words[0] != "from" or not words[1].isdecimal():
+            self._fail(f"take {item.name}", (*command.errors(), answer))
         with storage_errors("read the file to send", item.source):
             stream = item.source.open("rb", buffering=0)
         with stream:
-            stream.seek(offset)
-            left = item.size - offset
-            buffer = bytearray(_BLOCK)
-            while left > 0:
-                with storage_errors("read the file to send", item.source):
-                    count = stream.readinto(memoryview(buffer)[: min(left, _BLOCK)])
-                if not count:
-                    break  # shorter than it was; the device finds that out
-                command.send(memoryview(buffer)[:count], SECONDS_WITHOUT_PROGRESS)
-                left -= count
-                progress.advance(count)
+            offset = min(int(words[1]), item.size)
+            source = _HashedSource(stream, item)
+            if offset and source.hash_of_next(offset) != words[2]:
+                events.warn(f"what {name} had of {item.name} was damaged: again")
+                offset = 0
+                source.rewind()
+            progress.skip(offset)
+            block = source.next_block()  # before the word that lets the device take what it has
+            command.send(b"on\n" if offset else b"over\n", SECONDS_WITHOUT_PROGRESS)
+            while block:
+                command.send(block, SECONDS_WITHOUT_PROGRESS)
+                progress.advance(len(block))
+                block = source.next_block()
+            if last:
+                command.end_input()
+            if command.read_line(_SECONDS_TO_HASH) != "stored":
+                self._fail(f"store {item.name}", command.errors())
+        return item.size - offset
 
     def _link(self, items: Sequence[Item], folder: str) -> None:
         pairs = [word for item in items for word in (item.sha256, item.name)]
@@ -240,6 +239,50 @@ class Store:
             hint=f"check {self.root} over there: its owner, its permissions, its file system",
             details=tuple(errors[-12:]),
         )
+
+
+class _HashedSource:
+    """A file's bytes, hashed on their way: the last of them come only where the hash is right.
+
+    SSH sees to it that what is sent is what arrives, and the size over there tells whether all of
+    it did. So a file that is changed meanwhile never becomes whole, and the device, which may be
+    slow at it, has nothing to hash.
+    """
+
+    def __init__(self, stream: FileIO, item: Item) -> None:
+        self._stream = stream
+        self._item = item
+        self._buffer = memoryview(bytearray(_BLOCK))
+        self.rewind()
+
+    def rewind(self) -> None:
+        self._stream.seek(0)
+        self._left = self._item.size
+        self._hash = hashlib.sha256()
+
+    def hash_of_next(self, size: int) -> str:
+        after = self._left - size
+        while self._left > after and self._read(self._left - after):
+            pass
+        return self._hash.hexdigest()
+
+    def next_block(self) -> memoryview:
+        """Nothing at its end; DeviceError where the end is not what it was."""
+        block = self._read(self._left)
+        if (self._left == 0 or not block) and self._hash.hexdigest() != self._item.sha256:
+            raise DeviceError(
+                f"{self._item.source} was changed while it was sent",
+                hint="do the same again when nothing writes to it any more",
+            )
+        return block
+
+    def _read(self, most: int) -> memoryview:
+        with storage_errors("read the file to send", self._item.source):
+            count = self._stream.readinto(self._buffer[: min(most, _BLOCK)])
+        block = self._buffer[:count]
+        self._hash.update(block)
+        self._left -= len(block)
+        return block
 
 
 class _Progress:

@@ -146,10 +146,42 @@ def test_a_file_that_changes_while_it_is_sent_never_gets_its_name(
     store, file = store_on(server, connection), item(tmp_path, 1000)
     file.source.write_bytes(os.urandom(1000))
 
-    with pytest.raises(DeviceError, match="arrives damaged"):
+    with pytest.raises(DeviceError, match="was changed while it was sent"):
         store.push([file], "models/x")
 
     assert file.sha256 not in objects(server)
+
+
+def test_a_file_that_changed_after_all_of_it_was_sent_never_gets_its_name(
+    server: SshServer, connection: Connection, tmp_path: Path
+) -> None:
+    store, file = store_on(server, connection), item(tmp_path, 1000)
+    changed = os.urandom(1000)
+    file.source.write_bytes(changed)
+    (server.root / "objects" / f"{file.sha256}.part").write_bytes(changed)
+
+    with pytest.raises(DeviceError, match="was changed while it was sent"):
+        store.push([file], "models/x")
+
+    assert file.sha256 not in objects(server)
+
+
+def test_many_files_of_all_sizes_arrive_in_one_command(
+    server: SshServer, connection: Connection, tmp_path: Path
+) -> None:
+    sizes = [0, 1, 4095, 4096, 4097, 70_000, 1_000_000]
+    files = [item(tmp_path, size, f"file-{size}") for size in sizes]
+    half = files[-2]
+    (server.root / "objects").mkdir(parents=True, exist_ok=True)
+    store = store_on(server, connection)
+    part = server.root / "objects" / f"{half.sha256}.part"
+    part.write_bytes(half.source.read_bytes()[:30_000])
+
+    sent = store.push(files, "models/x")
+
+    assert sent.bytes_sent == sum(sizes) - 30_000
+    for file in files:
+        assert (server.root / "models/x" / file.name).read_bytes() == file.source.read_bytes()
 
 
 def test_two_pushes_of_one_file_at_once_are_safe(server: SshServer, tmp_path: Path) -> None:

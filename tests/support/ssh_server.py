@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,7 +89,8 @@ class SshServer:
 
     def drop_connections(self) -> None:
         for session in self.sessions():
-            os.kill(session, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(session, signal.SIGKILL)
 
 
 @contextmanager
