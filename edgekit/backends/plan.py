@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from edgekit.backends.base import Backend, Options, OptionValue
 from edgekit.backends.cost import Rates
 from edgekit.backends.measurements import Measured, read_measurements
-from edgekit.backends.registry import backend_names, is_foreign, load_backend
+from edgekit.backends.registry import backend_names, load_backend
 from edgekit.board import BACKENDS
 from edgekit.errors import ProfileError, UsageError
 from edgekit.offload import OffloadSettings, ProjectOffload
@@ -84,14 +84,17 @@ def _check_tables(settings: Sequence[OffloadSettings]) -> None:
 
 
 def _check_allowed(name: str, board: Board) -> None:
-    backend = load_backend(name)
-    fits = board.cpu.arch in backend.architectures
-    if fits and (is_foreign(name) or name in board.offload.allowed):
-        return
+    if name in BACKENDS and name not in board.offload.allowed:
+        raise _not_allowed(name, board, "")
+    architectures = load_backend(name).architectures
+    if board.cpu.arch not in architectures:
+        raise _not_allowed(name, board, f", which runs on {' and '.join(architectures)}")
+
+
+def _not_allowed(name: str, board: Board, why: str) -> UsageError:
     allowed = ", ".join(board.offload.allowed) or "none"
-    raise UsageError(
-        f"{board.name} can't offload to {name}"
-        + ("" if fits else f", which runs on {' and '.join(backend.architectures)}"),
+    return UsageError(
+        f"{board.name} can't offload to {name}{why}",
         hint=f"its profile allows {allowed}; without --offload TVM compiles everything",
     )
 

@@ -24,11 +24,6 @@ def backend_names() -> tuple[str, ...]:
     return (*_OWN, *sorted(name for name in _foreign() if name not in _OWN))
 
 
-def is_foreign(name: str) -> bool:
-    """Whether another package brings it."""
-    return name not in _OWN and name in _foreign()
-
-
 def load_backend(name: str) -> Backend:
     if name in _OWN:
         backend: Backend = import_module(_OWN[name]).BACKEND
