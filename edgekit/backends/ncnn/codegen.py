@@ -26,6 +26,12 @@ def precision_of(options: Options) -> Precision:
     return "fp16" if options["weights"] == "fp16" else "fp32"
 
 
+def settings_of(options: Options) -> tuple[int, ...]:
+    """In the order of edgekit_ncnn.h: threads, then what is on or off."""
+    switches = (*(bool(options[name]) for name in _SWITCHES), options["non_finite"] == "error")
+    return (int(options["threads"]), *map(int, switches))
+
+
 def bytes_copied_in(region: Region) -> int:
     """Of a call's inputs: what ncnn can't read where it lies."""
     return sum(
@@ -34,8 +40,8 @@ def bytes_copied_in(region: Region) -> int:
 
 
 def _class(region: Region, net: Net, options: Options) -> str:
-    switches = ", ".join("true" if options[name] else "false" for name in _SWITCHES)
-    checks = "true" if options["non_finite"] == "error" else "false"
+    threads, *switches = settings_of(options)
+    settings = ", ".join([str(threads), *("true" if on else "false" for on in switches)])
     blobs = net.blobs
     names = "\n".join(
         f"    {{{text_literal(layer.name)}, {blobs[layer.makes[0]]}}},"
@@ -67,7 +73,7 @@ class Net : public edgekit::ncnn_net::Runner {{
       : Runner({{graph, sizeof(graph), {weights}, held_inputs, {len(region.inputs)}, held_outputs,
                 {len(region.outputs)}, layers, sizeof(layers) / sizeof(layers[0])}},
                // threads, {", ".join(_SWITCHES)}, only finite inputs
-               {{{options["threads"]}, {switches}, {checks}}}) {{}}
+               {{{settings}}}) {{}}
 }};
 """
 

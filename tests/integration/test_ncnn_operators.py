@@ -1,0 +1,62 @@
+"""Every operator that ncnn takes, against onnxruntime, over shapes drawn at random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from support.ncnn_cases import FAMILIES, Case
+from support.ncnn_lab import lab, offloaded
+from support.onnx_models import judged_by_onnxruntime
+
+from edgekit.model import import_model, open_model
+
+CLOSE = 2e-5
+"""Of the largest expected value: ncnn adds in another order, and approximates exponentials."""
+
+
+def check(case: Case, path: Path) -> None:
+    onnx.save(case.model(), path)
+    values = case.values()
+    names = {f"x{i}": value for i, value in enumerate(values)}
+    expected = judged_by_onnxruntime(case.model(), names)
+    model = import_model(open_model(path))
+    # What no node reads is no input of the model.
+    result = offloaded(model, [names[spec.name] for spec in model.inputs])
+    left = [reason for reason in result.left if reason.split(":")[0] not in case.stays]
+    assert not left
+    for actual, wanted in zip(result.outputs, expected, strict=True):
+        assert actual.shape == wanted.shape
+        allowed = CLOSE * max(1.0, float(np.abs(wanted).max()))
+        np.testing.assert_allclose(actual, wanted, rtol=0, atol=allowed)
+
+
+def judge(family: str, count: int, path: Path) -> None:
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=FAMILIES[family]())
+    def judged(case: Case) -> None:
+        check(case, path)
+
+    lab()
+    judged()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_operators_in_ncnn_compute_what_onnxruntime_computes(family: str, tmp_path: Path) -> None:
+    judge(family, 5, tmp_path / "case.onnx")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_operators_in_ncnn_compute_what_onnxruntime_computes(
+    family: str, tmp_path: Path
+) -> None:
+    judge(family, 80, tmp_path / "case.onnx")
