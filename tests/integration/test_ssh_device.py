@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,18 +20,21 @@ from support.local_bundles import built_bundle, with_c_library, with_patched_ker
 from support.on_device import bench_on, run_all_on, run_on
 from support.ssh_server import SshServer, ssh_server
 
+from edgekit.bench import bench
 from edgekit.bundle import Bundle
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.device_entry import DeviceEntry
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.choice import _first_free
+from edgekit.devices.connection import Connection
 from edgekit.devices.lease import lease
 from edgekit.devices.preflight import check_libraries, check_machine, required_features
 from edgekit.devices.probe import ask_device
 from edgekit.devices.ssh import SshDevice
 from edgekit.devices.visit import clean_device
-from edgekit.errors import DeviceError
+from edgekit.errors import DeviceError, UsageError
 from edgekit.events import Event, Events, StageStarted, Warned
+from edgekit.verify import verify
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,69 @@ def test_many_samples_run_in_order_with_one_connection(server: SshServer, bundle
     local = bundle.reference_outputs()["features"]
     np.testing.assert_allclose(results[1], local, rtol=1e-4, atol=1e-5)
     assert all((a != b).any() for a, b in itertools.pairwise(results))
+
+
+def logins(server: SshServer) -> int:
+    return (server.folder / "log").read_text().count("Accepted publickey")
+
+
+def test_a_device_opened_once_verifies_and_measures_with_one_connection_and_three_commands(
+    server: SshServer, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_usable(server, bundle)
+    before, commands = logins(server), []
+    command = Connection.command
+
+    def counted(self: Connection, words: Sequence[str], *, title: str = "") -> object:
+        commands.append(title or words[0])
+        return command(self, words, title=title)
+
+    monkeypatch.setattr(Connection, "command", counted)
+    with device_on(server).opened(bundle) as session:
+        report = verify(bundle, session)
+        measured = bench(bundle, session, BenchPlan(warmup=1, runs=3, seconds=0.0))
+
+    assert report.passed
+    assert measured.runs == 3
+    assert logins(server) - before == 1
+    assert len(commands) == 3, commands
+
+
+def test_a_session_tells_what_lies_on_the_device_and_what_of_it_was_sent_now(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    with ssh_server(tmp_path) as fresh:
+        fresh.connect().close()
+        with device_on(fresh).opened(bundle) as session:
+            first = session.installed
+        with device_on(fresh).opened(bundle) as session:
+            again = session.installed
+
+        files = [f for kind in ("agents", "models") for f in (fresh.root / kind).rglob("*")]
+        assert first.total == sum(file.stat().st_size for file in files if file.is_file())
+    assert (first.sent, again.sent) == (first.total, 0)
+    assert again.model == bundle.library.stat().st_size
+    assert 0 < again.agent < again.runtime
+
+
+def test_a_session_is_for_one_bundle(server: SshServer, bundle: Bundle) -> None:
+    other = replace(bundle, digest="0" * 64)
+
+    with device_on(server).opened(bundle) as session:
+        with session.opened(bundle) as same:
+            assert same is session
+        with pytest.raises(UsageError, match="was opened for"), session.opened(other):
+            pass
+
+
+def test_a_model_gone_from_the_device_is_sent_again(server: SshServer, bundle: Bundle) -> None:
+    assert_usable(server, bundle)
+    there = server.root / "models" / bundle.digest / "model.so"
+    there.unlink()
+
+    assert_usable(server, bundle)
+
+    assert there.stat().st_size == bundle.library.stat().st_size
 
 
 def test_measuring_gives_the_samples_asked_for(server: SshServer, bundle: Bundle) -> None:
