@@ -351,6 +351,28 @@ def test_the_source_comes_from_the_index_that_pip_is_configured_for(
     assert run_with(library, tmp_path) == "21"
 
 
+def test_a_machine_without_apt_is_told_how_else_to_come_by_debians_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = write_toy(tmp_path / "toy")
+    (tmp_path / "toy" / "toy-1.0.tar.gz").unlink()
+    debian = 'from = "debian"\nrelease = "bookworm"'
+    recipe.write_text(recipe.read_text().replace('from = "pypi"', debian))
+    only = tmp_path / "bin"
+    only.mkdir()
+    for tool in ("cc", "c++", "ar", "cmake", "ninja"):
+        found = which(tool)
+        assert found is not None
+        (only / tool).symlink_to(found)
+    monkeypatch.setenv("PATH", str(only))
+    monkeypatch.setattr("edgekit.twin.tools._SYSTEM_FOLDERS", ())
+
+    with pytest.raises(MissingToolError, match="no apt") as missing:
+        built(recipe)
+
+    assert "EDGEKIT_SOURCES" in str(missing.value.hint)
+
+
 def test_an_index_without_the_file_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from edgekit.cache import BuildCache
 from edgekit.cross.sources.index import find_file, local_folder, pip_config
 from edgekit.cross.sources.recipe import Archive
 from edgekit.cross.sources.web import Web, WebError, blocks
-from edgekit.errors import BuildError
+from edgekit.errors import BuildError, MissingToolError
 from edgekit.events import Events
 from edgekit.files import sha256_file, storage_errors
 from edgekit.twin.debian import download_package
-from edgekit.twin.tools import BuildTools
+from edgekit.twin.tools import BuildTools, find_tool
 from edgekit.wording import size
 
 SOURCES_VARIABLE = "EDGEKIT_SOURCES"
@@ -58,12 +58,7 @@ def _obtain(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> 
             _download(address, path, Web() if local else pip_config().web)
             return "a folder of yours" if local else urlsplit(address).hostname or address
     if archive.origin == "debian":
-        assert archive.release is not None
-        with cache.scratch() as work:
-            tools = BuildTools(log, advice=f"everything that apt said is in {log.name}")
-            package = download_package(archive.release, archive.project, work, tools)
-            with storage_errors("keep the package", path):
-                shutil.move(package, path)
+        _out_of_debian(archive, path, log, cache)
         return "Debian"
     troubles = []
     config = pip_config()
@@ -80,6 +75,28 @@ def _obtain(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> 
         f" {SOURCES_VARIABLE}",
         details=tuple(troubles),
     )
+
+
+def _out_of_debian(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> None:
+    assert archive.release is not None
+    if any(find_tool(tool) is None for tool in ("apt-get", "dpkg-deb", "setpriv")):
+        raise MissingToolError(
+            f"{archive.file} is a package of Debian's, and this machine has no apt to fetch it",
+            hint=f"name a folder that has it in {SOURCES_VARIABLE}, or build the library yourself"
+            " (docs/libraries.md tells how it is named)",
+        )
+    with cache.scratch() as work:
+        tools = BuildTools(log, advice=f"everything that apt said is in {log.name}")
+        package = download_package(archive.release, archive.project, work, tools)
+        # apt writes the colon of an epoch as %3a.
+        if unquote(package.name) != archive.file:
+            raise BuildError(
+                f"the release {archive.release} has {package.name}, and {archive.file} is pinned",
+                hint=f"name a folder that has the pinned one in {SOURCES_VARIABLE}, or update"
+                " edgekit",
+            )
+        with storage_errors("keep the package", path):
+            shutil.move(package, path)
 
 
 def _named_places(archive: Archive) -> Iterator[str]:
