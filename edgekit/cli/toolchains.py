@@ -40,6 +40,8 @@ def _fields(toolchain: Toolchain) -> Sequence[tuple[str, object]]:
         ("minimum version", toolchain.minimum_version),
         ("compile flags", " ".join(toolchain.compile_flags) or None),
         ("link flags", " ".join(toolchain.link_flags) or None),
+        ("CPUs by other names", len(toolchain.cpu_flags) or None),
+        ("OpenMP", toolchain.openmp),
         ("sysroot", toolchain.sysroot),
         ("install", toolchain.install.command()),
         ("notes", toolchain.install.notes),

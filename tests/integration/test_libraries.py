@@ -310,6 +310,12 @@ def served(folder: Path, content_type: str) -> Iterator[str]:
         def __init__(self, *arguments: object, **options: object) -> None:
             super().__init__(*arguments, directory=str(folder), **options)  # type: ignore[arg-type]
 
+        def do_GET(self) -> None:
+            if self.headers.get("Authorization") == "Basic dXNlcjpzZWNyZXQ=":  # user:secret
+                super().do_GET()
+            else:
+                self.send_error(401)
+
         def guess_type(self, path: object) -> str:
             return content_type if str(path).endswith("index.html") else "application/gzip"
 
@@ -336,14 +342,15 @@ def test_the_source_comes_from_the_index_that_pip_is_configured_for(
     (site / "simple" / "toy").mkdir(parents=True)
     (site / "files").mkdir()
     (tmp_path / "toy" / "toy-1.0.tar.gz").rename(site / "files" / "toy-1.0.tar.gz")
-    link = {"filename": "toy-1.0.tar.gz", "url": "../../files/toy-1.0.tar.gz"}
-    page = {
-        "html": '<a href="../../files/toy-1.0.tar.gz#sha256=00">toy-1.0.tar.gz</a>',
-        "json": json.dumps({"files": [link]}),
-    }
-    (site / "simple" / "toy" / "index.html").write_text(page[form])
     kinds = {"html": "text/html", "json": "application/vnd.pypi.simple.v1+json"}
     with served(site, kinds[form]) as index:
+        root = index.replace("user:secret@", "").removesuffix("/simple")
+        link = {"filename": "toy-1.0.tar.gz", "url": f"{root}/files/toy-1.0.tar.gz"}
+        page = {
+            "html": '<a href="../../files/toy-1.0.tar.gz#sha256=00">toy-1.0.tar.gz</a>',
+            "json": json.dumps({"files": [link]}),
+        }
+        (site / "simple" / "toy" / "index.html").write_text(page[form])
         monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
         monkeypatch.setenv("PIP_INDEX_URL", index)
         library, _ = built(recipe)

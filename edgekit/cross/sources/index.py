@@ -94,7 +94,7 @@ def find_file(config: PipConfig, project: str, file: str) -> Iterator[str]:
             continue
         if file in links:
             found = True
-            yield links[file]
+            yield _with_credentials_of(index, links[file])
     if not found:
         raise BuildError(
             f"the package index has no {file}"
@@ -177,6 +177,13 @@ def _pip(*arguments: str) -> str:
             f"pip does not run: {error}",
             hint=f"{sys.executable} -m ensurepip --upgrade puts it right",
         ) from error
+
+
+def _with_credentials_of(index: str, address: str) -> str:
+    """A file on the index's own host is asked for as the index was."""
+    ours, theirs = urlsplit(index), urlsplit(address)
+    same = (ours.scheme, ours.hostname, ours.port) == (theirs.scheme, theirs.hostname, theirs.port)
+    return theirs._replace(netloc=ours.netloc).geturl() if same else address
 
 
 def _is_true(text: str) -> bool:
