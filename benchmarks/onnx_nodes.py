@@ -2,6 +2,7 @@
 
     python benchmarks/onnx_nodes.py                     # all of them; writes docs/onnx-operators.md
     python benchmarks/onnx_nodes.py --filter '^test_lstm' --verbose
+    python benchmarks/onnx_nodes.py --offload ncnn      # with all that ncnn takes in ncnn
 
 Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled, run
 and compared with the outputs that come with it. The verdicts: right; refused (edgekit said why it
@@ -9,6 +10,10 @@ can't, in a typed error); wrong; crash (anything else, a dying process or a time
 
 Inputs that only decide shapes (axes, shapes, pads, counts; edgekit/frontends/onnx/parameters.py
 lists them) are bound as constants, which is what real models do.
+
+With `--offload` every region that a backend takes is offloaded, whether or not that pays, and its
+C++ is compiled: some seconds a case. A region that says it does not compute with NaN or infinity
+counts as refused. docs/onnx-operators.md stays as it is.
 
 Exit code 1 if any case is wrong or crashes, or fewer than 1150 of all of them are right.
 """
@@ -54,6 +59,8 @@ class Verdict:
     verdict: str
     reason: str = ""
     seconds: float = 0.0
+    regions: int = 0
+    """How many of them backends ran."""
 
 
 def operator_of(case: Any) -> str:
@@ -84,20 +91,23 @@ def load_cases(pattern: str) -> list[Any]:
     return [case for case in cases if re.search(pattern, case.name)]
 
 
-def judge(case: Any) -> tuple[str, str]:
-    """Import, compile, run and compare one case: the verdict and the reason."""
+def judge(case: Any, backends: Sequence[str] = ()) -> tuple[str, str, int]:
+    """Import, compile, run and compare one case: the verdict, the reason, how many regions."""
     from edgekit.errors import ModelError, UnsupportedModelError
 
+    regions: list[str] = []
     try:
-        return _run(case)
+        return (*_run(case, backends, regions), len(regions))
     except (ModelError, UnsupportedModelError) as error:
-        return "refused", " ".join((error.message, *error.details))
+        return "refused", " ".join((error.message, *error.details)), 0
     except Exception as error:  # noqa: BLE001 -- whatever it is, it is the finding
         lines = str(error).strip().splitlines() or [""]
-        return "crash", f"{type(error).__name__}: {lines[-1][:300]}"
+        if regions and "NaN or infinity" in str(error):
+            return "refused", "its inputs hold NaN or infinity", len(regions)
+        return "crash", f"{type(error).__name__}: {lines[-1][:300]}", len(regions)
 
 
-def _run(case: Any) -> tuple[str, str]:
+def _run(case: Any, backends: Sequence[str], regions: list[str]) -> tuple[str, str]:
     import tvm
 
     from edgekit.events import SILENT
@@ -118,7 +128,7 @@ def _run(case: Any) -> tuple[str, str]:
         tvm.runtime.tensor(np.ascontiguousarray(inputs[spec.name]).reshape(spec.shape))
         for spec in model.inputs
     ]
-    results = compile_and_run(model, arguments)
+    results = compile_and_run(model, arguments, backends, regions)
     for spec, actual, wanted in zip(model.outputs, results, expected, strict=True):
         problem = difference(actual, as_array(wanted))
         if problem:
@@ -155,18 +165,55 @@ def parameters(model: Any, inputs: dict[str, Any]) -> list[str]:
     return sorted(found)
 
 
-def compile_and_run(model: Any, arguments: Sequence[Any]) -> list[np.ndarray]:
+def compile_and_run(
+    model: Any, arguments: Sequence[Any], backends: Sequence[str], regions: list[str]
+) -> list[np.ndarray]:
+    """`regions` gets the names of those that backends run."""
     import tvm
     from tvm import relax
 
+    from edgekit.backends.plan import OffloadPlan, selection_of
     from edgekit.board import load_board
+    from edgekit.offload import Rates
     from edgekit.pipeline import compile_model
 
-    compiled = compile_model(model, load_board("local").target)
-    results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*arguments)
+    board = load_board("local")
+    whatever_it_costs = Rates(call_us=-1e12)
+    plan = OffloadPlan(tuple(backends), rates=whatever_it_costs)
+    selection = selection_of(plan) if backends else None
+    compiled = compile_model(model, board.target, offload=selection)
+    regions += [region.symbol for region in compiled.regions]
+    with tempfile.TemporaryDirectory() as folder:
+        if selection is not None and compiled.regions:
+            load_regions(compiled.regions, selection.backends, Path(folder))
+        results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*arguments)
     if len(model.outputs) == 1:
         results = [results]
     return [result.numpy() for result in results]
+
+
+def load_regions(regions: Sequence[Any], backends: Any, folder: Path) -> None:
+    """Compile what backends wrote, and let this process's TVM call it."""
+    import tvm_ffi
+
+    from edgekit.backends.codegen import write_regions
+    from edgekit.backends.compile import compile_regions
+    from edgekit.board import load_board
+    from edgekit.cross.link import Linker
+    from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+    from edgekit.cross.tools import run_tool
+    from edgekit.events import SILENT
+
+    board = load_board("local")
+    toolchain = load_toolchain(board.toolchain)
+    files = write_regions(regions, backends, folder)
+    linker = Linker.for_board(board, toolchain, find_cxx_compiler(toolchain))
+    made = compile_regions(files, board, toolchain, linker, folder, SILENT)
+    command = (*made.compiler.command, "-shared", "-o", "regions.so", *made.names, *made.libraries)
+    run_tool(command, folder=folder, doing="link the regions")
+    library = tvm_ffi.load_module(str(folder / "regions.so"))
+    for region in regions:
+        tvm_ffi.register_global_func(region.symbol, library[region.symbol], override=True)
 
 
 def difference(actual: np.ndarray, expected: np.ndarray) -> str:
@@ -192,7 +239,7 @@ def difference(actual: np.ndarray, expected: np.ndarray) -> str:
     )
 
 
-def work(cases: Sequence[Any], pipe: Connection) -> None:
+def work(cases: Sequence[Any], backends: Sequence[str], pipe: Connection) -> None:
     """A worker: takes numbers of cases, hands back verdicts."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
@@ -203,7 +250,7 @@ def work(cases: Sequence[Any], pipe: Connection) -> None:
         number = pipe.recv()
         if number is None:
             return
-        pipe.send(judge(cases[number]))
+        pipe.send(judge(cases[number], backends))
 
 
 @dataclass
@@ -215,7 +262,10 @@ class Worker:
 
 
 def run_all(
-    cases: Sequence[Any], jobs: int, on_verdict: Callable[[Verdict], None]
+    cases: Sequence[Any],
+    jobs: int,
+    backends: Sequence[str],
+    on_verdict: Callable[[Verdict], None],
 ) -> list[Verdict]:
     """All cases over a few forked workers; one that dies or hangs costs only its own case."""
     from edgekit.tvm_compat import load_tvm
@@ -227,7 +277,7 @@ def run_all(
     context = multiprocessing.get_context("fork")
     waiting = deque(range(len(cases)))
     verdicts: dict[int, Verdict] = {}
-    workers = [_hire(context, cases) for _ in range(min(jobs, max(1, len(cases))))]
+    workers = [_hire(context, cases, backends) for _ in range(min(jobs, max(1, len(cases))))]
     while len(verdicts) < len(cases):
         for worker in workers:
             if worker.case is None and waiting:
@@ -242,38 +292,41 @@ def run_all(
             if outcome is None:
                 continue
             case = cases[worker.case]
-            verdict = Verdict(case.name, operator_of(case), *outcome, round(seconds, 3))
+            word, reason, regions = outcome
+            verdict = Verdict(
+                case.name, operator_of(case), word, reason, round(seconds, 3), regions
+            )
             verdicts[worker.case] = verdict
             on_verdict(verdict)
             worker.case = None
             if not worker.process.is_alive():
-                workers[position] = _hire(context, cases)
+                workers[position] = _hire(context, cases, backends)
     for worker in workers:
         worker.pipe.send(None)
         worker.process.join(timeout=5)
     return [verdicts[number] for number in range(len(cases))]
 
 
-def _hire(context: Any, cases: Sequence[Any]) -> Worker:
+def _hire(context: Any, cases: Sequence[Any], backends: Sequence[str]) -> Worker:
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(cases, theirs), daemon=True)
+    process = context.Process(target=work, args=(cases, backends, theirs), daemon=True)
     process.start()
     theirs.close()
     return Worker(process, ours)
 
 
-def _outcome(worker: Worker, ready: bool, seconds: float) -> tuple[str, str] | None:
+def _outcome(worker: Worker, ready: bool, seconds: float) -> tuple[str, str, int] | None:
     if ready:
         try:
-            verdict, reason = worker.pipe.recv()
-            return verdict, reason
+            verdict, reason, regions = worker.pipe.recv()
+            return verdict, reason, regions
         except (EOFError, ConnectionResetError):
             worker.process.join(timeout=5)
-            return "crash", f"the process died with exit code {worker.process.exitcode}"
+            return "crash", f"the process died with exit code {worker.process.exitcode}", 0
     if seconds > SECONDS_A_CASE:
         worker.process.kill()
         worker.process.join(timeout=5)
-        return "crash", f"still running after {SECONDS_A_CASE} s"
+        return "crash", f"still running after {SECONDS_A_CASE} s", 0
     return None
 
 
@@ -336,6 +389,7 @@ def parse_arguments() -> argparse.Namespace:
         help=f"every {SAMPLE_STEP}th case, and those that were wrong once",
     )
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
+    parser.add_argument("--offload", default="", help="backends, in the order of preference")
     parser.add_argument("--json", type=Path, help="write every verdict to this file")
     parser.add_argument("--no-docs", action="store_true", help=f"leave {DOCS.name} as it is")
     parser.add_argument("--expectations", type=Path, help="write the lists tests compare with")
@@ -355,7 +409,8 @@ def main() -> int:
             for number, case in enumerate(cases)
             if number % SAMPLE_STEP == 0 or re.search(FORMERLY_WRONG, case.name)
         ]
-    whole = not (options.filter or options.sample)
+    backends = tuple(name for name in options.offload.split(",") if name)
+    whole = not (options.filter or options.sample or backends)
     started, counts = time.perf_counter(), Counter[str]()
 
     def show(verdict: Verdict) -> None:
@@ -366,7 +421,7 @@ def main() -> int:
             end = "\r" if sys.stderr.isatty() else "\n"
             print(f"{counts.total()}/{len(cases)} {dict(counts)}", end=end, file=sys.stderr)
 
-    verdicts = run_all(cases, options.jobs, show)
+    verdicts = run_all(cases, options.jobs, backends, show)
     seconds = time.perf_counter() - started
     if options.json:
         options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
@@ -375,6 +430,9 @@ def main() -> int:
     if whole and not options.no_docs:
         DOCS.write_text(markdown(verdicts, onnx.__version__))
     print(f"{len(cases)} cases in {seconds:.0f} s: {dict(counts)}")
+    if backends:
+        offloaded = sum(1 for item in verdicts if item.regions)
+        print(f"{offloaded} of them with a region in {' or '.join(backends)}")
     bad = counts["wrong"] + counts["crash"]
     return 1 if bad or (whole and counts["right"] < ENOUGH_RIGHT) else 0
 
