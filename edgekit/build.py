@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -249,7 +250,8 @@ def link_model(
     library: Path,
     events: Events,
 ) -> None:
-    """Regions through the board's compiler, then everything into one library."""
+    """Regions through the board's compiler, then everything into one library, with those that it
+    loads beside it."""
     linker = Linker.for_board(request.board, request.toolchain, compiler)
     objects = compiled.objects
     if compiled.regions:
@@ -258,6 +260,9 @@ def link_model(
         )
         objects = objects.with_libraries(regions.names, regions.libraries)
         linker = replace(linker, compiler=regions.compiler)
+        with storage_errors("write the libraries", library):
+            for path in regions.beside:
+                shutil.copyfile(path, library.with_name(path.name))
     with events.stage("link the library") as stage:
         link_shared_library(objects, linker, scratch, library)
         stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {compiler.path.name}"
@@ -329,10 +334,12 @@ def write_bundle(
     *,
     reproducible: bool,
 ) -> None:
-    """Reference vectors and the manifest, to the library that is there; `ends` are the inputs and
-    outputs."""
+    """Reference vectors and the manifest, to the libraries that are there; `ends` are the inputs
+    and outputs."""
     inputs, outputs = ends
+    others = sorted(path.name for path in folder.iterdir() if path.name != LIBRARY_NAME)
     files = [describe_file(folder, LIBRARY_NAME, "library")]
+    files += [describe_file(folder, name, "shared-library") for name in others]
     input_entries, output_entries = [], []
     for i, spec in enumerate(inputs):
         name = f"reference/input-{i}.npy"

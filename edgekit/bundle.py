@@ -79,6 +79,17 @@ class Bundle:
         (entry,) = (file for file in self.manifest.files if file.role == "library")
         return self.path / entry.path
 
+    @property
+    def code(self) -> tuple[FileEntry, ...]:
+        """What a device needs to run the model: its library, then those that this one loads."""
+        roles = ("library", "shared-library")
+        return tuple(
+            sorted(
+                (file for file in self.manifest.files if file.role in roles),
+                key=lambda file: (roles.index(file.role), file.path),
+            )
+        )
+
     def reference_inputs(self) -> dict[str, Array]:
         """The inputs that the expected outputs were computed from, by name."""
         return {

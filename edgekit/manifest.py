@@ -24,8 +24,13 @@ MANIFEST_NAME = "manifest.json"
 MANIFEST_LIMIT = 16 << 20
 """Bytes. No real manifest comes near; a hostile one may not fill the memory."""
 
-FileRole = Literal["library", "reference-input", "reference-output"]
-FILE_ROLES: tuple[FileRole, ...] = ("library", "reference-input", "reference-output")
+FileRole = Literal["library", "shared-library", "reference-input", "reference-output"]
+FILE_ROLES: tuple[FileRole, ...] = (
+    "library",
+    "shared-library",
+    "reference-input",
+    "reference-output",
+)
 
 
 @dataclass(frozen=True)
@@ -293,6 +298,9 @@ def _check_references(manifest: Manifest) -> None:
         roles[file.path] = file.role
     if list(roles.values()).count("library") != 1:
         raise _inconsistent("must name one library")
+    # The library looks for these beside itself.
+    if any(role == "shared-library" and "/" in path for path, role in roles.items()):
+        raise _inconsistent("names a shared library that is not beside the model's")
     wanted: list[tuple[str, FileRole]] = [(i.reference, "reference-input") for i in manifest.inputs]
     wanted += [(output.reference, "reference-output") for output in manifest.outputs]
     for path, role in wanted:

@@ -31,6 +31,8 @@ class CompiledRegions:
     """Object files in the scratch folder."""
     libraries: tuple[str, ...]
     """What they are linked with, in order."""
+    beside: tuple[Path, ...]
+    """Shared libraries that the model's own finds beside itself."""
     compiler: Compiler
     """Which has to do the linking: it knows where C++'s own library is."""
 
@@ -83,4 +85,7 @@ def compile_regions(
                 objects.append(made)
             stage.advance()
     linked = tuple(str(word) for library in libraries.values() for word in library.link)
-    return CompiledRegions(tuple(objects), linked, compiler)
+    beside = tuple(path for library in libraries.values() for path in library.run_time)
+    if beside:
+        linked = (*linked, "-Wl,-rpath,$ORIGIN")
+    return CompiledRegions(tuple(objects), linked, beside, compiler)

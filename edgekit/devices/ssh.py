@@ -17,7 +17,7 @@ from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.preflight import check_libraries, check_machine
 from edgekit.devices.probe import Processor, ask_device
 from edgekit.devices.ready_agent import ReadyAgent
-from edgekit.devices.ssh_session import LIBRARY, SshSession, library_entry
+from edgekit.devices.ssh_session import LIBRARY, SshSession, name_there
 from edgekit.devices.transfer import Item, Store
 from edgekit.errors import DeviceError
 from edgekit.events import SILENT, Events
@@ -46,9 +46,11 @@ class SshDevice:
 
     @contextmanager
     def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SshSession]:
-        library = library_entry(bundle)
-        item = Item(bundle.library, LIBRARY, library.sha256, library.size)
-        model = _Folder("the model", f"models/{bundle.digest}", (item,))
+        items = [
+            Item(bundle.path / file.path, name_there(file), file.sha256, file.size)
+            for file in bundle.code
+        ]
+        model = _Folder("the model", f"models/{bundle.digest}", tuple(items))
         with self._reached(events, model) as place:
             check_machine(bundle, place.leased.cpu, self.name)
             sent = place.have(model, events=events)
@@ -56,7 +58,7 @@ class SshDevice:
                 place.ready_agent,
                 bundle,
                 f"{place.leased.root}/{model.path}/{LIBRARY}",
-                replace(_installed(place.agent), model=item.size, sent=sent),
+                replace(_installed(place.agent), model=sum(item.size for item in items), sent=sent),
                 events,
             )
 
@@ -137,7 +139,9 @@ class _Place:
             return 0
         facts = self.leased.facts or ask_device(self.connection, self.directory)
         store = Store(self.connection, facts)
-        ours = frozenset(file.path.name for file in self.agent.files)
+        ours = frozenset(
+            item.name for folder in (_agent_folder(self.agent), *folders) for item in folder.items
+        )
         code = [item.source for f in missing for item in f.items if _is_code(item.name)]
         check_libraries(code, facts, self.connection, ours)
         return sum(

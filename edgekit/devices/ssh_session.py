@@ -105,7 +105,7 @@ class SshSession:
             manifest.model.name,
             self.bundle.digest,
             manifest.board.name,
-            [ModelFile(LIBRARY, library_entry(self.bundle).sha256)],
+            [ModelFile(name_there(file), file.sha256) for file in self.bundle.code],
             verified=verified,
             median=median,
             inputs=[ModelInput(i.spec.dtype, i.spec.shape) for i in manifest.inputs],
@@ -189,9 +189,9 @@ def _in_batches(samples: Iterator[list[Array]]) -> Iterator[list[list[Array]]]:
         yield batch
 
 
-def library_entry(bundle: Bundle) -> FileEntry:
-    (entry,) = (file for file in bundle.manifest.files if file.role == "library")
-    return entry
+def name_there(file: FileEntry) -> str:
+    """What a file of a bundle's code is called in the model's folder on a device."""
+    return LIBRARY if file.role == "library" else file.path
 
 
 def verified_or_not(verified: bool) -> str:

@@ -178,7 +178,9 @@ def _copy_binaries(folder: Path, bundle: Bundle, runtime: Mapping[str, Path]) ->
     licences.mkdir()
     for name, path in runtime.items():
         shutil.copyfile(path, (libraries if name in LIBRARIES else licences) / name)
-    shutil.copyfile(bundle.library, libraries / LIBRARY_NAME)
+    for file in bundle.code:
+        name = LIBRARY_NAME if file.role == "library" else file.path
+        shutil.copyfile(bundle.path / file.path, libraries / name)
 
 
 def _copy_samples(folder: Path, bundle: Bundle) -> None:
