@@ -230,11 +230,12 @@ def _make(work: _Work, scratch: Path) -> None:
         expectation = _expect(request, model, events)
         compiled = compilation.compiled()
     library = work.folder / LIBRARY_NAME
-    link_model(compiled, request, work.compiler, scratch, library, events)
+    libraries = link_model(compiled, request, work.compiler, scratch, library, events)
     write_bundle(
         request,
         work.compiler,
         work.folder,
+        libraries,
         (model.inputs, model.outputs),
         expectation,
         _regions_of(compiled),
@@ -249,11 +250,12 @@ def link_model(
     scratch: Path,
     library: Path,
     events: Events,
-) -> None:
+) -> tuple[str, ...]:
     """Regions through the board's compiler, then everything into one library, with those that it
-    loads beside it."""
+    loads beside it. Gives the names of all these files, its own first."""
     linker = Linker.for_board(request.board, request.toolchain, compiler)
     objects = compiled.objects
+    beside: tuple[str, ...] = ()
     if compiled.regions:
         regions = compile_regions(
             compiled.regions, request.board, request.toolchain, linker, scratch, events
@@ -263,9 +265,11 @@ def link_model(
         with storage_errors("write the libraries", library):
             for path in regions.beside:
                 shutil.copyfile(path, library.with_name(path.name))
+        beside = tuple(path.name for path in regions.beside)
     with events.stage("link the library") as stage:
         link_shared_library(objects, linker, scratch, library)
         stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {compiler.path.name}"
+    return library.name, *beside
 
 
 def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[TensorSpec]) -> None:
@@ -328,17 +332,18 @@ def write_bundle(
     request: BuildRequest,
     compiler: Compiler,
     folder: Path,
+    libraries: Sequence[str],
     ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
     expectation: Expectation,
     regions: tuple[Region, ...],
     *,
     reproducible: bool,
 ) -> None:
-    """Reference vectors and the manifest, to the libraries that are there; `ends` are the inputs
-    and outputs."""
+    """Reference vectors and the manifest, to the libraries that `link_model` put there; `ends` are
+    the inputs and outputs."""
     inputs, outputs = ends
-    others = sorted(path.name for path in folder.iterdir() if path.name != LIBRARY_NAME)
-    files = [describe_file(folder, LIBRARY_NAME, "library")]
+    library, *others = libraries
+    files = [describe_file(folder, library, "library")]
     files += [describe_file(folder, name, "shared-library") for name in others]
     input_entries, output_entries = [], []
     for i, spec in enumerate(inputs):

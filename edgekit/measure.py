@@ -178,13 +178,17 @@ class _Trial:
         made.mkdir()
         source = replace(self.request.source, path=Path(self.region.symbol))
         request = replace(self.request, source=source, preprocess={})
-        link_model(way(objects), request, self.compiler, objects, made / LIBRARY_NAME, SILENT)
+        libraries = link_model(
+            way(objects), request, self.compiler, objects, made / LIBRARY_NAME, SILENT
+        )
         unknown = {o.name: np.zeros(o.shape, numpy_dtype(o.dtype)) for o in self.outputs}
         expectation = Expectation(
             OracleEntry("nobody", "0"), reference_inputs(self.inputs, request.seed), unknown
         )
         ends = (self.inputs, self.outputs)
-        write_bundle(request, self.compiler, made, ends, expectation, (), reproducible=False)
+        write_bundle(
+            request, self.compiler, made, libraries, ends, expectation, (), reproducible=False
+        )
         return open_bundle(made)
 
 
