@@ -59,6 +59,7 @@ def test_the_wheel_holds_the_package_and_its_profiles(built: Built) -> None:
     assert "edgekit/twin/guest/systemd/sshd.service" in names
     assert "edgekit/boards/local.toml" in profiles_in_checkout("boards") <= names
     assert "edgekit/toolchains/host.toml" in profiles_in_checkout("toolchains") <= names
+    assert "edgekit/libraries/ncnn.toml" in profiles_in_checkout("libraries") <= names
 
 
 def test_the_wheel_holds_nothing_else(built: Built) -> None:
@@ -81,6 +82,7 @@ def test_the_source_distribution_can_be_tested_and_set_up(built: Built) -> None:
         "pyproject.toml",
         "scripts/setup",
         "boards/local.toml",
+        "libraries/ncnn.toml",
         "toolchains/host.toml",
         "tests/integration/test_wheel.py",
     } <= names
@@ -183,6 +185,9 @@ def test_an_installed_wheel_does_the_whole_walk(
     assert {Path(name).stem for name in profiles_in_checkout("boards")} <= set(
         boards.stdout.split()
     )
+
+    libraries = installed.edgekit("toolchains", "build", "local", "--library", "nccn")
+    assert "did you mean ncnn?" in libraries.stderr
 
     doctor = installed.edgekit("doctor")
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
