@@ -18,6 +18,17 @@ MOST_ELEMENTS = 2**31 - 1
 
 Shape = tuple[int, ...]
 
+_ORDERS_3D = ("whc", "hwc", "wch", "cwh", "hcw", "chw")
+_ORDERS_4D = (
+    *("whdc", "hwdc", "wdhc", "dwhc", "hdwc", "dhwc", "whcd", "hwcd"),
+    *("wchd", "cwhd", "hcwd", "chwd", "wdch", "dwch", "wcdh", "cwdh"),
+    *("dcwh", "cdwh", "hdcw", "dhcw", "hcdw", "chdw", "dchw", "cdhw"),
+)
+ORDERS = {1: ("w",), 2: ("wh", "hw"), 3: _ORDERS_3D, 4: _ORDERS_4D}
+"""ncnn's numbers of permutations: the axes of the result, from the innermost."""
+AXES = {1: "w", 2: "hw", 3: "chw", 4: "cdhw"}
+"""ncnn's names of the axes, by how many there are, from the outermost."""
+
 
 def held(shape: Sequence[int]) -> Shape:
     """A tensor's shape in ncnn, from the outermost axis to the innermost."""

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Region, Setting, Step
-from edgekit.backends.ncnn.layout import Shape, held
+from edgekit.backends.ncnn.layout import AXES, Shape, held
 from edgekit.backends.ncnn.params import Precision, encode_settings, encode_weights
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
 
 _MAGIC = 7767517
-_AXES = {1: ("w",), 2: ("h", "w"), 3: ("c", "h", "w"), 4: ("c", "d", "h", "w")}
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Net:
 
 def extents(shape: Shape) -> dict[str, Setting]:
     """A shape in the words of Reshape and MemoryData."""
-    return dict(zip(_AXES[len(shape)], shape, strict=True))
+    return dict(zip(AXES[len(shape)], shape, strict=True))
 
 
 def net_of(region: Region) -> Net:

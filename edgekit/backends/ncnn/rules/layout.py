@@ -8,19 +8,9 @@ from tvm.relax.dpl import is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
-from edgekit.backends.ncnn.layout import checked, held, held_axis, leading
+from edgekit.backends.ncnn.layout import AXES, ORDERS, checked, held, held_axis, leading
 from edgekit.backends.ncnn.net import extents
 from edgekit.backends.ncnn.rules.common import OUT, held_shape, integers, number
-
-_ORDERS_3D = ("whc", "hwc", "wch", "cwh", "hcw", "chw")
-_ORDERS_4D = (
-    *("whdc", "hwdc", "wdhc", "dwhc", "hdwc", "dhwc", "whcd", "hwcd"),
-    *("wchd", "cwhd", "hcwd", "chwd", "wdch", "dwch", "wcdh", "cwdh"),
-    *("dcwh", "cdwh", "hdcw", "dhcw", "hcdw", "chdw", "dchw", "cdhw"),
-)
-_ORDERS = {1: ("w",), 2: ("wh", "hw"), 3: _ORDERS_3D, 4: _ORDERS_4D}
-"""ncnn's numbers of permutations: the axes of the result, from the innermost."""
-_AXES = {1: "w", 2: "hw", 3: "chw", 4: "cdhw"}
 
 
 def rules() -> list[Rule]:
@@ -59,10 +49,10 @@ def _permute(match: Match) -> Layer:
     full = tuple(reversed(range(len(shape)))) if axes is None else integers(axes)
     order = [axis % len(shape) - leading(shape) for axis in full]
     kept = [axis for axis in order if axis >= 0]
-    names = _AXES[len(own)]
+    names = AXES[len(own)]
     innermost_first = "".join(names[axis] for axis in reversed(kept))
     settings: dict[str, Setting] = {
-        "order_type": _ORDERS[len(own)].index(innermost_first),
+        "order_type": ORDERS[len(own)].index(innermost_first),
         "makes": tuple(own[axis] for axis in kept),
     }
     return Layer("Permute", ("input",), settings)
