@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.backends.registry import backend_names, load_backend
 from edgekit.board import Board
 from edgekit.cross.sources import (
     BuiltLibrary,
@@ -26,7 +27,8 @@ class PrebuiltLibrary:
     name: str
     version: str
     digest: str
-    license: str
+    license: str | None
+    """Where its recipe says so."""
     size: int
     """Bytes, of what is linked with and of what goes to the board."""
     seconds: float
@@ -55,26 +57,40 @@ def prebuild(
 ) -> Prebuilt:
     """Build a board's libraries, or those of them that are named."""
     recipes = {recipe.name: recipe for recipe in libraries_for(board)}
+    known = tuple(
+        name
+        for name in board.offload.allowed
+        if name in recipes or (name not in recipe_names() and name in backend_names())
+    )
     for name in names:
-        if name not in recipes:
-            listed = ", ".join(recipes) or "none"
+        if name not in known:
+            listed = ", ".join(known) or "none"
             raise UsageError(
                 f"{board.name} has no use for a library called {name!r}",
-                hint=did_you_mean(name, tuple(recipes), f"what it may offload to: {listed}"),
+                hint=did_you_mean(name, known, f"what it may offload to: {listed}"),
             )
-    wanted = [recipes[name] for name in dict.fromkeys(names)] if names else recipes.values()
-    built = tuple(_build(recipe, board, toolchain, events) for recipe in wanted)
-    return Prebuilt(board.name, toolchain.name, built)
+    wanted = tuple(dict.fromkeys(names)) if names else known
+    built = (_build(name, recipes.get(name), board, toolchain, events) for name in wanted)
+    return Prebuilt(board.name, toolchain.name, tuple(one for one in built if one is not None))
 
 
-def _build(recipe: Recipe, board: Board, toolchain: Toolchain, events: Events) -> PrebuiltLibrary:
+def _build(
+    name: str, recipe: Recipe | None, board: Board, toolchain: Toolchain, events: Events
+) -> PrebuiltLibrary | None:
+    """None where a backend, of another package, needs no library."""
     began = time.perf_counter()
-    library = build_library(recipe, board, toolchain, events)
+    if recipe is not None:
+        library = build_library(recipe, board, toolchain, events)
+    else:
+        found = load_backend(name).library(board, toolchain, events)
+        if found is None:
+            return None
+        library = found
     return PrebuiltLibrary(
         name=library.name,
         version=library.version,
         digest=library.digest,
-        license=recipe.license,
+        license=recipe.license if recipe else None,
         size=_size(library),
         seconds=round(time.perf_counter() - began, 1),
         from_cache=library.from_cache,
