@@ -15,7 +15,8 @@ from edgekit.twin.tools import find_tool
 from edgekit.wording import duration
 
 _BETWEEN_SECONDS = 0.1
-_GREETING_SECONDS = 1.0
+_GREETING_SECONDS, _PATIENT_GREETING_SECONDS = 1.0, 15.0
+_SECONDS_TO_BOOT = 20.0
 _LOGIN_SECONDS = 60.0
 _CONSOLE_LINES = 12
 
@@ -35,8 +36,11 @@ def wait_until_ready(
     second.
     """
     ends_at = time.monotonic() + limit_s
+    # Asked too soon, a system that boots never answers that question. But each one starts a server:
+    # asked too often, an overloaded system gets to no answer.
+    patient_from = time.monotonic() + (0 if known_to_work else _SECONDS_TO_BOOT)
     with events.stage(f"start {access.name}") as stage:
-        while not _greets(access):
+        while not _greets(access, time.monotonic() >= patient_from):
             if process is None or qemu.wait_until_gone(process, _BETWEEN_SECONDS):
                 raise _failure(f"the twin {access.name} stopped while it was starting", folder)
             if time.monotonic() > ends_at:
@@ -73,10 +77,11 @@ def run_over_ssh(access: Access, command: str, *, limit_s: float) -> None:
         )
 
 
-def _greets(access: Access) -> bool:
+def _greets(access: Access, patient: bool) -> bool:
     """Whether sshd says hello. QEMU accepts connections long before anybody listens behind it."""
     try:
-        with socket.create_connection((access.host, access.port), _GREETING_SECONDS) as connection:
+        seconds = _PATIENT_GREETING_SECONDS if patient else _GREETING_SECONDS
+        with socket.create_connection((access.host, access.port), seconds) as connection:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False
