@@ -132,6 +132,9 @@ def build(
         with storage_errors("put the bundle in place", out):
             replacing.close()
     bundle = open_bundle(out)
+    if request.offload.backends and not bundle.manifest.regions:
+        names = ", ".join(request.offload.backends)
+        events.warn(f"nothing went to {names}; edgekit partition says why")
     zipped = out.resolve().with_name(out.resolve().name + ".zip")
     if archive:
         write_archive(bundle.path, bundle.manifest, zipped)
@@ -317,6 +320,8 @@ def _regions_of(compiled: CompiledModel) -> tuple[Region, ...]:
             name=symbol,
             backend=decisions[0].backend or "",
             operators=tuple(decision.operator for decision in decisions),
+            macs=sum(decision.macs for decision in decisions),
+            model_macs=sum(decision.macs for decision in compiled.decisions),
             reason=decisions[0].reason,
         )
         for symbol, decisions in members.items()

@@ -92,6 +92,10 @@ class Region:
     name: str
     backend: str
     operators: tuple[str, ...]
+    macs: int
+    """Multiply-accumulates."""
+    model_macs: int
+    """Of the whole model, to compare with."""
     reason: str
 
 
@@ -250,6 +254,8 @@ def _read_region(reader: Reader) -> Region:
         name=reader.text("name"),
         backend=reader.text("backend"),
         operators=reader.texts("operators"),
+        macs=reader.count("macs"),
+        model_macs=reader.count("model_macs"),
         reason=reader.text("reason"),
     )
     reader.close()

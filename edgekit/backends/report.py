@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgekit.backends.base import Decision, Region, Tensor
+from edgekit.manifest import Region as ManifestRegion
+from edgekit.wording import amount
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,20 @@ def coverage_of(decisions: Sequence[Decision], regions: Sequence[RegionSummary])
 def _total(times: Sequence[tuple[int, float | None]]) -> float | None:
     known = [calls * time for calls, time in times if time is not None]
     return sum(known) if known and len(known) == len(times) else None
+
+
+def offload_in_words(regions: Sequence[ManifestRegion]) -> str:
+    """`ncnn 98.2 % of 702 M MACs in 3 regions`, for each backend of a bundle."""
+    by_backend: dict[str, list[ManifestRegion]] = {}
+    for region in regions:
+        by_backend.setdefault(region.backend, []).append(region)
+    told = []
+    for backend, own in by_backend.items():
+        whole = own[0].model_macs
+        count = f"{len(own)} region{'s' if len(own) > 1 else ''}"
+        part = share(sum(region.macs for region in own), whole)
+        told.append(f"{backend} {part} of {amount(whole)} MACs in {count}")
+    return "; ".join(told)
 
 
 def share(part: int, whole: int) -> str:

@@ -98,6 +98,10 @@ def _render(console: Console, result: BuildResult) -> None:
         ("expected outputs", f"by {manifest.oracle.name} {manifest.oracle.version}"),
         ("reproducible", "yes" if manifest.reproducible else manifest.reproducible_note),
     ]
+    if manifest.regions:
+        from edgekit.backends.report import offload_in_words
+
+        pairs.append(("offloaded", offload_in_words(manifest.regions)))
     if result.archive is not None:
         pairs.insert(1, ("archive", str(result.archive)))
     console.fields(pairs)

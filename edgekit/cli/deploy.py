@@ -21,6 +21,7 @@ from edgekit.cli.options import (
     constant_option,
     json_option,
     model_argument,
+    offload_option,
     pass_console,
     shape_option,
     toolchain_option,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 @board_option
 @several_devices_options
 @toolchain_option
+@offload_option
 @click.option(
     "--out",
     "-o",
@@ -75,6 +77,7 @@ def command(
     every: bool,
     twin: bool,
     toolchain_name: str | None,
+    offload: tuple[str, ...] | None,
     out: Path | None,
     no_cache: bool,
     no_verify: bool,
@@ -94,7 +97,7 @@ def command(
     from edgekit.request import make_request
     from edgekit.verify import Widening
 
-    request = make_request(model, board_name, toolchain_name, shapes, constants)
+    request = make_request(model, board_name, toolchain_name, shapes, constants, offload=offload)
     plan = DeployPlan(
         verify=not no_verify,
         widening=Widening(rtol, atol, steps),
@@ -121,6 +124,10 @@ def _render(console: Console, report: DeployReport) -> None:
     verdict = "not verified" if verification is None else "verified"
     console.heading(f"{manifest.model.name} is on {report.device}, {verdict}")
     fields = [_bundle(report.build), *_version(report)]
+    if manifest.regions:
+        from edgekit.backends.report import offload_in_words
+
+        fields.append(("offloaded", offload_in_words(manifest.regions)))
     if verification is not None:
         fields += [
             ("verified against", f"{verification.oracle} with the reference input"),
