@@ -61,6 +61,7 @@ def measure_regions(
         }
         if not missing:
             return request
+        _prepare_libraries(request, {c.claim.region.backend for c in missing.values()}, events)
         measured = dict(request.offload.measured)
         with events.stage(f"measure on {device.name}", total=len(missing)) as stage:
             for symbol, candidate in missing.items():
@@ -72,6 +73,13 @@ def measure_regions(
                 stage.advance(detail=symbol)
             stage.result = f"{len(missing)} region{'s' if len(missing) > 1 else ''}"
         request = replace(request, offload=replace(request.offload, measured=measured))
+
+
+def _prepare_libraries(request: BuildRequest, backends: set[str], events: Events) -> None:
+    """Before anything is timed: making one takes minutes, and shows how far it is."""
+    for backend, _ in selection_of(request.offload).backends:
+        if backend.name in backends:
+            backend.library(request.board, request.toolchain, events)
 
 
 def _measured(

@@ -14,11 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 from support.building import CHECKOUT, Ran, run_edgekit
-from support.offloading import install_example_backend, named_network
+from support.offloading import install_example_backend, named_network, two_region_network
 
 from edgekit.backends import registry
 from edgekit.backends.report import Coverage, PartitionReport
+from edgekit.build import BuildRequest
+from edgekit.bundle import Bundle
+from edgekit.devices.base import BenchPlan
+from edgekit.devices.local import LocalDevice
 from edgekit.errors import EdgekitError
+from edgekit.events import SILENT, Events
 
 REGION = ["nn.conv2d", "add", "nn.batch_norm", "nn.relu", "nn.conv2d", "nn.batch_norm", "nn.relu"]
 STAYS = ["mean", "reshape", "matmul", "nn.softmax"]
@@ -251,6 +256,38 @@ def test_what_was_measured_decides_from_then_on_and_is_not_measured_again(lab: L
     report = lab.planned(("loops",))
     assert owned(report, "loops") == REGION
     assert (report.coverage.library_us, report.coverage.tvm_us) == (1.0, 1000.0)
+
+
+class _Interrupted(LocalDevice):
+    """This machine, where somebody presses Ctrl-C when a bundle too many is opened."""
+
+    opened_before = 0
+
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Any:
+        if _Interrupted.opened_before == 2:
+            raise KeyboardInterrupt
+        _Interrupted.opened_before += 1
+        return super().opened(bundle, events=events)
+
+
+def test_what_was_measured_before_ctrl_c_is_kept_and_the_rest_goes_on(lab: Lab) -> None:
+    from edgekit.measure import measure_regions
+    from edgekit.request import make_request
+
+    model = two_region_network(lab.folder / "two.onnx")
+    brief = BenchPlan(warmup=1, runs=3, seconds=0)
+
+    def request() -> BuildRequest:
+        return make_request(model, "local", None, {}, {}, offload=("loops",))
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_regions(request(), _Interrupted(60.0), plan=brief)
+    kept = request().offload.measured
+    assert len(kept) == 1
+    measured = measure_regions(request(), LocalDevice(60.0), plan=brief).offload.measured
+    assert len(measured) == 2
+    assert measured == request().offload.measured
+    assert kept.items() <= measured.items()
 
 
 def test_a_device_without_a_measurement_is_a_mistake(lab: Lab) -> None:

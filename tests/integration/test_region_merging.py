@@ -182,3 +182,28 @@ def test_what_a_partitioned_model_computes_is_what_numpy_computes(
         values.append({**UNARY, **BINARY}[name](*(values[read] for read in reads)))
     for index, result in zip(drawn.results, results, strict=True):
         np.testing.assert_array_equal(result.numpy(), values[index])
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(drawn=graphs())
+def test_a_region_taken_out_of_its_model_computes_the_same_both_ways(drawn: Drawn) -> None:
+    """What `--measure` compares: the operators alone, and the call of the library."""
+    import tvm
+    from tvm import relax
+
+    from edgekit.backends.extract import as_call, as_operators
+
+    random = np.random.default_rng(0)
+    for candidate in partitioned(drawn).candidates:
+        region = candidate.claim.region
+        serve(region)
+        inputs = [random.standard_normal(t.shape).astype("float32") for t in region.inputs]
+        expected = run_in_numpy(region, inputs)
+        for module in (as_operators(candidate), as_call(candidate)):
+            module = relax.transform.Normalize()(module)
+            relax.analysis.well_formed(module)
+            machine = relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())
+            result = machine["main"](*(tvm.runtime.tensor(value) for value in inputs))
+            found = [result] if len(expected) == 1 else list(result)
+            for ours, theirs in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(ours.numpy(), theirs)

@@ -51,6 +51,27 @@ def named_network(path: Path) -> Path:
     return path
 
 
+def two_region_network(path: Path) -> Path:
+    """Convolution, batch norm and ReLU, before and after a sigmoid."""
+    random = np.random.default_rng(1)
+    weights: dict[str, np.ndarray] = {}
+    nodes = []
+    for number, (source, last) in enumerate((("x", "middle"), ("squeezed", "y"))):
+        parts = [f"{part}{number}" for part in ("gamma", "beta", "mean", "variance")]
+        weights.update({part: random.uniform(0.5, 2, 4) for part in parts})
+        weights[f"w{number}"] = random.standard_normal((4, 4, 3, 3))
+        convolved, normed = f"convolved{number}", f"normed{number}"
+        nodes += [
+            helper.make_node("Conv", [source, f"w{number}"], [convolved]),
+            helper.make_node("BatchNormalization", [convolved, *parts], [normed]),
+            helper.make_node("Relu", [normed], [last]),
+        ]
+    nodes.insert(3, helper.make_node("Sigmoid", ["middle"], ["squeezed"]))
+    floats = {name: value.astype("float32") for name, value in weights.items()}
+    onnx.save(onnx_model(nodes, {"x": [1, 4, 12, 12]}, ["y"], floats), path)
+    return path
+
+
 def install_example_backend(folder: Path) -> Path:
     """The package under examples/backend, installed as any other: what to put on PYTHONPATH."""
     source = folder / "source"
