@@ -3,8 +3,8 @@
     python benchmarks/transfer.py                    to an SSH server of its own on loopback
     python benchmarks/transfer.py --device kitchen   to a known device
 
-Every file is new to the other side each time. edgekit's time holds the hashing over there; the
-hash itself is in the bundle already. scp checks nothing. Connecting is part of every time.
+Every file is new to the other side each time. edgekit's time holds the look at the device before a
+transfer and the hashing on the way; scp does neither. Connecting is part of every time.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ sweep_objects() {
 
 # Kept are the current version, those that can be gone back to from it, then the newest. Numbers
 # tell which is newer, not times: the device's clock may be anywhere, and so may be that of the
-# next machine that deploys.
+# next machine that deploys. What a version that is current already, or one that leaves none over,
+# does not need is not started: every program takes a slow board its time.
 _RECORD = f"""\
 LC_ALL=C; export LC_ALL
 umask 077
@@ -73,18 +74,22 @@ umask 077
 cd "$1" || exit 1
 root=$(pwd) name=$2 digest=$3 keep=$4 record=$5 line=$6
 [ -d "models/$digest" ] || exit {_GONE}
-mkdir -p "deployments/$name" && cd "deployments/$name" || exit 1
-was=$(current_version) last=0
+[ -d "deployments/$name" ] || mkdir -p "deployments/$name"
+cd "deployments/$name" || exit 1
+was=$(current_version) last=0 versions=1
 for file in *.version; do
   [ -f "$file" ] || continue
+  [ "$file" = "$digest.version" ] || versions=$((versions + 1))
   read_stamp "$file"
   [ "$number" -le "$last" ] || last=$number
 done
 before=$was
 if [ "$was" = "$digest" ] && [ -f "$digest.version" ]; then read_stamp "$digest.version"; fi
 printf '%s %s %s\\n%s\\n' $((last + 1)) "$before" "$(date +%s)" "$record" >record.new &&
-  [ -s record.new ] && mv -f record.new "$digest.version" && make_current "$digest" || exit 1
+  [ -s record.new ] && mv -f record.new "$digest.version" || exit 1
+[ "$was" = "$digest" ] || make_current "$digest" || exit 1
 echo "before $was"
+if [ "$versions" -le "$keep" ]; then cd "$root"; add_to_log "$line" || :; exit 0; fi
 kept=" $digest " count=1
 while [ "$count" -lt "$keep" ] && [ -f "$before.version" ]; do
   case "$kept" in *" $before "*) break;; esac
