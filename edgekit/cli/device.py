@@ -22,7 +22,7 @@ from edgekit.wording import size
 
 if TYPE_CHECKING:
     from edgekit.device_entry import DeviceEntry
-    from edgekit.devices.hostkeys import Ask, NewHostKey
+    from edgekit.devices.hostkeys import Ask, KnownHosts, NewHostKey
     from edgekit.devices.visit import CheckReport
 
 _fingerprint_option = click.option(
@@ -155,7 +155,7 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
     from edgekit.devices.hostkeys import check_fingerprint
     from edgekit.devices.visit import check_device
 
-    entry = _entry(name)
+    entry, known_hosts = _reached(console, name)
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
     with console.events.stage(f"check {name}"):
         report = check_device(
@@ -163,6 +163,7 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
             arch=load_board(entry.board).cpu.arch,
             ask=_asker(console),
             fingerprint=expected,
+            known_hosts=known_hosts,
         )
 
     def render() -> None:
@@ -210,9 +211,9 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
 
     if everything and keep:
         raise UsageError("--all keeps nothing", hint="leave --keep or --all out")
-    entry = _entry(name)
+    entry, known_hosts = _reached(console, name)
     with console.events.stage(f"tidy up {name}"):
-        report = clean_device(entry, keep=keep, everything=everything)
+        report = clean_device(entry, keep=keep, everything=everything, known_hosts=known_hosts)
 
     def render() -> None:
         console.print(
@@ -223,11 +224,21 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
     console.report(report, render)
 
 
-def _entry(name: str) -> DeviceEntry:
+def _reached(console: Console, name: str) -> tuple[DeviceEntry, KnownHosts | None]:
+    """Where a device is, and who vouches for its host key; a twin is started."""
+    from edgekit.board import load_board
+    from edgekit.devices.choice import device_for
     from edgekit.devices.registry import find_device, known_devices
+    from edgekit.devices.ssh import SshDevice
     from edgekit.project import find_project
 
-    return find_device(name, known_devices(find_project(Path.cwd()))).entry
+    entry = find_device(name, known_devices(find_project(Path.cwd()))).entry
+    if not entry.twin:
+        return entry, None
+    board = load_board(entry.board)
+    device = device_for(board, name, {name: entry}, events=console.events)
+    assert isinstance(device, SshDevice)
+    return device.entry, device.known_hosts
 
 
 def _asker(console: Console) -> Ask | None:
