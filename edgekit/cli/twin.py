@@ -79,10 +79,20 @@ def command() -> None:
     type=click.Choice(INITS),
     help="What its kernel starts: busybox, the quicker one, or systemd, to try services on.",
 )
+@click.option(
+    "--icount/--no-icount",
+    default=None,
+    help="Have its clock count instructions, on one core.  [default: as it was]",
+)
 @json_option
 @pass_console
 def up_command(
-    console: Console, word: str, name: str | None, fresh: bool, init: Init | None
+    console: Console,
+    word: str,
+    name: str | None,
+    fresh: bool,
+    init: Init | None,
+    icount: bool | None,
 ) -> None:
     """Start a board's twin and wait until it answers. A second start finds it running."""
     from edgekit.board import load_board
@@ -90,7 +100,14 @@ def up_command(
 
     known = {twin.name: twin.board for twin in all_twins()}
     board = word if name else known.get(word) or word
-    started = up(name or word, load_board(board), fresh=fresh, init=init, events=console.events)
+    started = up(
+        name or word,
+        load_board(board),
+        fresh=fresh,
+        init=init,
+        icount=icount,
+        events=console.events,
+    )
 
     def render() -> None:
         state = "runs already" if started.already_running else f"up in {duration(started.seconds)}"
@@ -101,6 +118,7 @@ def up_command(
                 ("board", started.board),
                 ("init", started.init),
                 ("emulates", f"{hardware.cpu}, {hardware.cores} cores, {size(hardware.memory)}"),
+                ("clock", "counts instructions" if hardware.icount else "the host's"),
                 ("shell", f"edgekit twin ssh {started.name}"),
                 ("address", f"{started.access.user}@{started.access.host}:{started.access.port}"),
                 ("key", started.access.key),

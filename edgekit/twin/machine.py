@@ -86,17 +86,19 @@ def up(
     *,
     fresh: bool = False,
     init: Init | None = None,
+    icount: bool | None = None,
     recipe: Recipe | None = None,
     limit_s: float = _READY_SECONDS,
     events: Events = SILENT,
 ) -> Started:
     """Have a twin of that name that answers; `fresh` forgets what its disk holds, and is needed to
-    have another `init` on it.
+    have another `init` on it. With `icount` its clock counts instructions; None leaves that as it
+    was.
 
     Does nothing but wait for the answer where it runs already.
     """
     began = time.monotonic()
-    hardware = hardware_of(board)
+    plain = hardware_of(board)
     require_tools(TO_RUN, "a twin")
     folder = twin_folder(name)
     with _locked(folder, events):
@@ -112,7 +114,15 @@ def up(
                 f"the twin {name} has {has} as its init, not {init}",
                 hint="choose another --name, or give it a new disk with --fresh",
             )
+        counted = state is not None and state.hardware.icount
+        wanted = counted if icount is None else icount
         process = None if fresh else _take_over(folder, state)
+        if process is not None and counted != wanted:
+            raise UsageError(
+                f"the twin {name} runs {'with' if counted else 'without'} --icount",
+                hint=f"stop it first: edgekit twin down {name}",
+            )
+        hardware = counting_instructions(plain) if wanted else plain
         already = state is not None and process is not None
         if state is None or process is None:
             _end_any(folder)
@@ -121,7 +131,7 @@ def up(
             process = _process_of(folder)
         access = write_access(folder, name, state.port)
         try:
-            wait_until_ready(access, folder, process, limit_s, events)
+            wait_until_ready(access, folder, process, limit_s, events, known_to_work=already)
         except BaseException:
             if process is not None and not already:
                 _end(process)
@@ -213,6 +223,11 @@ def hardware_of(board: Board) -> Hardware:
         )
     cores = max(1, min(board.cpu.cores, os.cpu_count() or 1))
     return Hardware(twin.machine, twin.cpu, cores, twin.memory or _DEFAULT_MEMORY)
+
+
+def counting_instructions(hardware: Hardware) -> Hardware:
+    """QEMU counts those of one core only."""
+    return replace(hardware, cores=1, icount=True)
 
 
 @dataclass(frozen=True)

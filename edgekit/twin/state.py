@@ -33,6 +33,8 @@ class Hardware:
     cores: int
     memory: int
     """Bytes."""
+    icount: bool = False
+    """Its clock counts instructions: what it measures does not depend on the host."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def parse_state(data: bytes, name: str) -> TwinState:
                 cpu=_text(hardware, "cpu"),
                 cores=_number(hardware, "cores", _MOST_CORES),
                 memory=_number(hardware, "memory", _LARGEST_MEMORY),
+                icount="icount" in hardware and _flag(hardware, "icount"),
             ),
             image=_text(document, "image"),
             port=_number(document, "port", 65535),

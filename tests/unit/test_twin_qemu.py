@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from edgekit.board import load_board
 from edgekit.errors import UsageError
 from edgekit.twin import qmp
 from edgekit.twin.image import Image
-from edgekit.twin.machine import hardware_of, twin_folder
+from edgekit.twin.machine import counting_instructions, hardware_of, twin_folder
 from edgekit.twin.ports import choose_port, is_free
 from edgekit.twin.qemu import command_line
 from edgekit.twin.state import Hardware, TwinState
@@ -40,6 +41,16 @@ def test_the_twin_is_reached_on_loopback_alone_and_reaches_nothing() -> None:
     assert "restrict=on" in network
     assert command[command.index("-cpu") + 1] == "cortex-a72"
     assert command[command.index("-m") + 1] == "1024M"
+
+
+def test_a_clock_that_counts_instructions_has_one_core_to_count() -> None:
+    counting = counting_instructions(STATE.hardware)
+    command = command_line(replace(STATE, hardware=counting), Image("0", Path("/i")), Path("/t"))
+
+    assert command[command.index("-smp") + 1] == "1"
+    assert command[command.index("-icount") + 1] == "shift=0,sleep=on"
+    assert command[command.index("-accel") + 1] == "tcg,thread=single"
+    assert "-icount" not in command_line(STATE, Image("0", Path("/i")), Path("/t"))
 
 
 def test_a_comma_in_a_folders_name_ends_no_option() -> None:

@@ -46,6 +46,12 @@ def test_a_state_from_before_there_were_two_inits_is_busyboxs() -> None:
     assert state.init == "busybox"
 
 
+def test_a_state_from_before_clocks_could_count_instructions_has_the_hosts() -> None:
+    hardware = {key: value for key, value in DOCUMENT["hardware"].items() if key != "icount"}
+    state = parse_state(json.dumps(DOCUMENT | {"hardware": hardware}).encode(), "kitchen")
+    assert not state.hardware.icount
+
+
 def test_no_state_is_no_twin(tmp_path: Path) -> None:
     assert read_state(tmp_path / "kitchen") is None
 
