@@ -167,6 +167,11 @@ class Runner {
  private:
   static constexpr int kMostTensors = 64;
   static constexpr int kNoMemory = -100;
+#if defined(__x86_64__)
+  static constexpr uintptr_t kAlignment = 64;  // of the widest vectors
+#else
+  static constexpr uintptr_t kAlignment = 16;
+#endif
 
   // 0 follows TVM's own number, as everything on a device does; without one, ncnn's.
   static int threads(int wanted) {
@@ -195,7 +200,7 @@ class Runner {
           std::string(held.name) +
           " holds NaN or infinity, with which ncnn does not compute as the model says (the option "
           "non_finite lets them through)");
-    const bool aligned = reinterpret_cast<uintptr_t>(data) % NCNN_MALLOC_ALIGN == 0;
+    const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
     if (aligned && (shape.dims < 3 || shape.cstep == plane)) {
       ncnn::Mat wrapped = shape;
       wrapped.refcount = users;

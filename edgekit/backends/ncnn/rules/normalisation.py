@@ -56,7 +56,16 @@ def _rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, int]:
     first = len(shape) - len(axes)
     if not axes or tuple(sorted(axes)) != tuple(range(first, len(shape))):
         raise Refused("it is not over the last axes")
-    return math.prod(shape[:first]), math.prod(shape[first:])
+    size = math.prod(shape[first:])
+    _require_several(size)
+    return math.prod(shape[:first]), size
+
+
+def _require_several(size: int) -> None:
+    """ncnn scales and shifts, where the model subtracts the mean first: of a single element that
+    leaves rounding errors a few hundred times as large."""
+    if size == 1:
+        raise Refused("it normalises single elements")
 
 
 def _written_out() -> Rule:
@@ -85,6 +94,7 @@ def _take_written_out(match: Match) -> Layer:
         raise Refused("it is not over all axes behind the channels")
     groups, epsilon = shape[1], scalar(match, "epsilon")
     whole = math.prod(shape[2:])
+    _require_several(whole)
     affine = {name: match.weights(name) for name in ("gamma", "beta")}
     if all(_is_by(array, (groups,), rank) for array in affine.values()):
         settings: dict[str, Setting] = {"channels": groups, "eps": epsilon}

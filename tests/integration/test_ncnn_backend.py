@@ -1,0 +1,298 @@
+"""What the ncnn backend promises beyond its operators: one region, few copies, clear errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from support.building import request_for
+from support.ncnn_lab import EVERYTHING_PAYS, RegionRunner, aligned, lab, ncnn_selection, offloaded
+from support.onnx_models import judged_by_onnxruntime, onnx_model
+from support.source import ROOT
+
+from benchmarks.networks import NETWORKS
+from edgekit.backends.base import Region
+from edgekit.backends.ncnn.codegen import bytes_copied_in, generate
+from edgekit.backends.ncnn.net import net_of
+from edgekit.backends.partition import Partition
+from edgekit.backends.plan import OffloadPlan, selection_of
+from edgekit.build import build
+from edgekit.bundle import open_bundle
+from edgekit.devices.local import LocalDevice
+from edgekit.model import Model, import_model, open_model
+from edgekit.pipeline import partition_model
+from edgekit.verify import verify
+
+
+def imported(model: onnx.ModelProto, folder: Path) -> Model:
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    return import_model(open_model(path))
+
+
+def node(operator: str, inputs: list[str], output: str, **attributes: object) -> onnx.NodeProto:
+    return helper.make_node(operator, inputs, [output], name=f"/{output}", **attributes)
+
+
+def small_network(size: int = 8) -> onnx.ModelProto:
+    random = np.random.default_rng(0)
+    weights = {
+        "first": random.standard_normal((16, 3, 3, 3)).astype("float32"),
+        "second": random.standard_normal((10, 16)).astype("float32"),
+    }
+    nodes = [
+        node("Conv", ["image", "first"], "features", pads=[1] * 4),
+        node("Relu", ["features"], "positive"),
+        node("GlobalAveragePool", ["positive"], "pooled"),
+        node("Flatten", ["pooled"], "flat"),
+        node("Gemm", ["flat", "second"], "scores", transB=1),
+    ]
+    return onnx_model(nodes, {"image": [1, 3, size, size]}, ["scores"], weights)
+
+
+def image(size: int = 8) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((1, 3, size, size)).astype("float32")
+
+
+def only_region(model: Model, **options: object) -> tuple[Region, RegionRunner]:
+    selection = ncnn_selection(threads=1, **options)
+    (region,) = partition_model(model, selection).regions
+    return region, RegionRunner(region, selection.backends[0][1])
+
+
+def partitioned(model: onnx.ModelProto, folder: Path) -> Partition:
+    return partition_model(imported(model, folder), selection_of(OffloadPlan(("ncnn",))))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AlexNet", "MobileNetV2", "ResNet-18", "SqueezeNet"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("ResNet-50", "YOLOv8n")),
+    ],
+)
+def test_a_network_is_one_region_with_all_of_its_macs(name: str, tmp_path: Path) -> None:
+    found = partitioned(NETWORKS[name](), tmp_path)
+
+    assert len(found.regions) == 1
+    assert [d.operator for d in found.decisions if d.backend != "ncnn"] == []
+    (region,) = found.regions
+    forced = 3 * 227 * 227 * 4 if name == "AlexNet" else 0
+    assert bytes_copied_in(region) == forced
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["MobileNetV2", "SqueezeNet", "ResNet-18"])
+def test_a_network_in_ncnn_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
+    network = NETWORKS[name]()
+    given = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype("float32")
+    (expected,) = judged_by_onnxruntime(network, {"image": given})
+
+    (actual,) = offloaded(imported(network, tmp_path), [given]).outputs
+
+    scale = float(np.abs(expected).max())
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=5e-5 * scale)
+
+
+@pytest.mark.parametrize(("size", "copied"), [(8, 0), (7, 3 * 7 * 7 * 4)])
+def test_an_image_is_read_in_place_where_its_planes_are_whole_vectors(
+    size: int, copied: int, tmp_path: Path
+) -> None:
+    _, run = only_region(imported(small_network(size), tmp_path))
+    run(image(size))
+    before = run.copied
+    run(image(size))
+
+    scores = 10 * 4
+    assert run.copied - before in (copied, copied + scores)
+
+
+def test_a_layer_that_works_in_place_leaves_the_input_alone(tmp_path: Path) -> None:
+    model = onnx_model([node("Relu", ["x"], "y")], {"x": [1, 4, 8, 8]}, ["y"], {})
+    _, run = only_region(imported(model, tmp_path))
+    given = aligned(np.full((1, 4, 8, 8), -1, np.float32))
+
+    (result,) = run(given)
+
+    assert run.copied <= result.nbytes
+    assert (result == 0).all()
+    assert (given == -1).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_an_error_that_names_the_tensor(value: float, tmp_path: Path) -> None:
+    _, run = only_region(imported(small_network(), tmp_path))
+    given = image()
+    given[0, 1, 2, 3] = value
+
+    with pytest.raises(RuntimeError, match=r"image.* holds NaN or infinity.*non_finite"):
+        run(given)
+
+
+def test_nan_and_infinity_get_through_where_the_user_wants_that(tmp_path: Path) -> None:
+    _, run = only_region(imported(small_network(), tmp_path), non_finite="pass")
+    given = image()
+    given[0, 0, 0, 0] = np.inf
+
+    run(given)
+
+
+@pytest.mark.parametrize("change", [lambda blob: blob[:-4], lambda blob: b""])
+def test_weights_that_are_cut_off_are_an_error(
+    change: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    region, _ = only_region(imported(small_network(), tmp_path))
+    blob = net_of(region).weights("fp32")
+
+    with pytest.raises(RuntimeError, match="could not read the weights"):
+        RegionRunner(region, ncnn_selection().backends[0][1], weights=change(blob))
+
+
+def test_weights_that_are_left_over_are_an_error(tmp_path: Path) -> None:
+    region, _ = only_region(imported(small_network(), tmp_path))
+    blob = net_of(region).weights("fp32") + bytes(8)
+
+    with pytest.raises(RuntimeError, match="8 bytes more than the layers read"):
+        RegionRunner(region, ncnn_selection().backends[0][1], weights=blob)
+
+
+def test_64_threads_may_call_one_region(tmp_path: Path) -> None:
+    _, run = only_region(imported(small_network(), tmp_path))
+    images = [image() * factor for factor in range(64)]
+    expected = [run(value)[0] for value in images]
+
+    with ThreadPoolExecutor(64) as pool:
+        for _ in range(5):
+            results = list(pool.map(lambda value: run(value)[0], images))
+            assert all(map(np.array_equal, results, expected))
+
+
+OUT_OF_MEMORY = """
+import resource, sys
+import numpy as np
+sys.path[:0] = sys.argv[1:3]
+from pathlib import Path
+from test_ncnn_backend import imported, node, only_region
+from support.onnx_models import onnx_model
+
+weights = {"w": np.ones((256, 3, 1, 1), np.float32)}
+nodes = [
+    node("Conv", ["image", "w"], "wide"),
+    node("Sigmoid", ["wide"], "bent"),
+    node("GlobalAveragePool", ["bent"], "pooled"),
+]
+model = onnx_model(nodes, {"image": [1, 3, 1024, 1024]}, ["pooled"], weights)
+_, run = only_region(imported(model, Path(sys.argv[3])))
+given = np.zeros((1, 3, 1024, 1024), np.float32)
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (200 << 20), resource.RLIM_INFINITY))
+try:
+    run(given)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_no_memory_inside_ncnn_is_an_error_with_the_layers_name(tmp_path: Path) -> None:
+    """256 planes of a million floats are a gibibyte, and there are 200 MiB."""
+    lab()
+    tests = ROOT / "tests"
+    process = subprocess.run(
+        [
+            *(sys.executable, "-c", OUT_OF_MEMORY),
+            *(str(tests / "integration"), str(tests), str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert "/wide" in process.stdout
+    assert "no memory" in process.stdout
+
+
+def test_weights_in_float16_take_half_the_room_and_stay_close(tmp_path: Path) -> None:
+    model = imported(small_network(), tmp_path)
+    region, exact = only_region(model)
+    _, rounded = only_region(model, weights="fp16")
+    options = ncnn_selection().backends[0][1]
+
+    (full,) = exact(image())
+    (half,) = rounded(image())
+
+    sizes = [
+        len(generate(region, {**options, "weights": kind}).blobs["weights"])
+        for kind in ("fp32", "fp16")
+    ]
+    assert sizes[1] < 0.52 * sizes[0]
+    assert 0 < np.abs(full - half).max() < 2e-3 * np.abs(full).max()
+
+
+def refusal(model: onnx.ModelProto, folder: Path) -> str:
+    found = partition_model(imported(model, folder), ncnn_selection())
+    (reason,) = {d.reason for d in found.decisions if d.backend is None}
+    return reason
+
+
+def test_a_batch_of_two_is_refused_where_channels_matter(tmp_path: Path) -> None:
+    weights = {"w": np.ones((4, 3, 1, 1), np.float32)}
+    model = onnx_model([node("Conv", ["x", "w"], "y")], {"x": [2, 3, 4, 4]}, ["y"], weights)
+
+    assert refusal(model, tmp_path) == "ncnn: its batch is 2, and ncnn's is always 1"
+
+
+def test_five_axes_behind_the_batch_are_refused(tmp_path: Path) -> None:
+    model = onnx_model([node("Relu", ["x"], "y")], {"x": [1, 2, 2, 2, 2, 2]}, ["y"], {})
+
+    assert "holds 4 axes" in refusal(model, tmp_path)
+
+
+def built(folder: Path) -> Path:
+    """The generated C++ itself, through a whole build."""
+    path = folder / "model.onnx"
+    onnx.save(small_network(), path)
+    plan = OffloadPlan(("ncnn",), rates=EVERYTHING_PAYS)
+    request = dataclasses.replace(request_for(path), offload=plan)
+    build(request, folder / "bundle")
+    return folder / "bundle"
+
+
+def test_a_built_bundle_computes_what_onnxruntime_computes(tmp_path: Path) -> None:
+    lab()
+    bundle = open_bundle(built(tmp_path))
+
+    report = verify(bundle, LocalDevice())
+
+    assert report.passed
+
+
+def test_two_models_with_the_same_region_live_in_one_process(tmp_path: Path) -> None:
+    import tvm
+    from tvm import relax
+
+    lab()
+    libraries = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        libraries.append(built(tmp_path / name) / "model.so")
+    given = tvm.runtime.tensor(image())
+
+    machines = [
+        relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+        for library in libraries
+    ]
+    first, second = (machine["main"](given).numpy() for machine in machines)
+
+    assert np.array_equal(first, second)
+    (expected,) = judged_by_onnxruntime(small_network(), {"image": image()})
+    np.testing.assert_allclose(first, expected, atol=2e-5)
