@@ -34,7 +34,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.parametrize("release", [name for name, _ in RELEASES])
 def test_every_release_starts_with_no_unit_that_failed(release: str) -> None:
-    started = up(release, RPI4, recipe=systemd_recipe(release))
+    started = up(release, RPI4, recipe=systemd_recipe(release), limit_s=900)
     assert on_twin(started.access, "cat /proc/1/comm") == "systemd\n"
     state = on_twin(started.access, "sudo systemctl is-system-running --wait || true")
     failed = on_twin(started.access, "sudo systemctl --failed --plain --no-legend")

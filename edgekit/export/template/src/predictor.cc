@@ -7,6 +7,8 @@
 #include <new>
 #include <stdexcept>
 
+extern "C" int TVMBackendParallelLaunch(int (*)(int, void*, void*), void*, int);
+
 namespace app {
 
 using tvm::ffi::Any;
@@ -81,6 +83,8 @@ Predictor::Predictor(const std::string& library)
                                                                            : library)),
       machine_(Member(library_, "vm_load_executable")().cast<Module>()),
       main_(Member(machine_, "main")) {
+  // The model finds TVM's runtime in this process. Some linkers would leave it out: nothing calls it.
+  [[maybe_unused]] auto volatile runtime = &TVMBackendParallelLaunch;
   Member(machine_, "vm_initialization")(static_cast<int>(kDLCPU), 0, kPooledAllocator);
 }
 
