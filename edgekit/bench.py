@@ -219,13 +219,19 @@ def _deviation(values: Sequence[float], mean: float) -> float:
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
+def is_busy(measured: BenchSamples) -> bool:
+    """Whether others used the cores that the model was about to use."""
+    host = measured.host_before
+    free = max(host.cores - measured.threads, 0)
+    return host.load_average is not None and host.load_average > free + _NOISY_LOAD
+
+
 def _notes(measured: BenchSamples, median: float, p90: float) -> tuple[str, ...]:
     notes = []
     host = measured.host_before
-    free = max(host.cores - measured.threads, 0)
     if measured.threads > host.cores:
         notes.append(f"{measured.threads} threads shared {host.cores} cores")
-    if host.load_average is not None and host.load_average > free + _NOISY_LOAD:
+    if is_busy(measured):
         notes.append(
             f"the machine was busy: load average {host.load_average:.1f} on {host.cores} cores "
             f"before the model's {measured.threads} began"

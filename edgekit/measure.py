@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.backends.base import Region, Tensor
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.plan import selection_of
+from edgekit.bench import is_busy
 from edgekit.build import BuildRequest, Expectation, link_model, write_bundle
 from edgekit.bundle import LIBRARY_NAME, Bundle, OracleEntry, open_bundle
 from edgekit.compilation import CompiledModel, write_objects
@@ -34,13 +35,18 @@ if TYPE_CHECKING:
     from edgekit.devices.base import Device
     from edgekit.pipeline import Compiled
 
-PLAN = BenchPlan(warmup=5, runs=20, seconds=1.0)
+PLAN = BenchPlan(warmup=3, runs=10, seconds=1.0)
 
 
 def measure_regions(
-    request: BuildRequest, device: Device, events: Events = SILENT, plan: BenchPlan = PLAN
+    request: BuildRequest,
+    device: Device,
+    events: Events = SILENT,
+    *,
+    plan: BenchPlan = PLAN,
+    again: bool = False,
 ) -> BuildRequest:
-    """Measure what was not measured yet, and give the request with what is known then.
+    """Measure what was not measured yet, or all `again`; gives the request with what is known then.
 
     Each result is kept at once: what is interrupted goes on where it stopped. What one backend
     gives up is another one's to try, so this asks again until nothing new comes up.
@@ -52,7 +58,7 @@ def measure_regions(
         )
     tried: set[str] = set()
     while True:
-        known = {*request.offload.measured, *tried}
+        known = tried if again else {*request.offload.measured, *tried}
         found = decide(request, events)
         missing = {
             candidate.claim.region.symbol: candidate
@@ -97,6 +103,11 @@ def _measured(
     except BuildError as error:
         events.warn(f"{region.symbol} is not measured: {error.message}")
         return None
+    if library.was_busy or tvm.was_busy:
+        events.warn(
+            f"{device.name} was busy while {region.symbol} was measured: measure --again when it "
+            "is not"
+        )
     agreement = compare(tvm.outputs, library.outputs, trial.outputs)
     if not agreement.passed:
         events.warn(f"{region.symbol}: {region.backend} and TVM compute different numbers")
@@ -121,6 +132,8 @@ def _measured(
 @dataclass(frozen=True)
 class _Timed:
     microseconds: float
+    was_busy: bool
+    """Whether others took so much of the machine that the time says little."""
     outputs: dict[str, Array]
 
 
@@ -164,7 +177,7 @@ class _Trial:
         with device.opened(bundle) as session:
             outputs = session.run(inputs).outputs
             samples = session.bench(inputs, plan)
-        return _Timed(median(samples.nanoseconds) / 1e3, outputs)
+        return _Timed(median(samples.nanoseconds) / 1e3, is_busy(samples), outputs)
 
     def _compiled(self, module: Any) -> Compiled:
         from edgekit.pipeline import compile_model

@@ -40,6 +40,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--measure", is_flag=True, help="Time each region on a device both ways first, and remember it."
 )
+@click.option("--again", is_flag=True, help="Measure what was measured before as well.")
 @device_options
 @timeout_option
 @click.option("--svg", type=_FILE, metavar="FILE", help="Draw the graph, coloured by who runs it.")
@@ -62,6 +63,7 @@ def command(
     toolchain_name: str | None,
     offload: tuple[str, ...] | None,
     measure: bool,
+    again: bool,
     device_name: str | None,
     twin: bool,
     timeout: float,
@@ -76,17 +78,17 @@ def command(
     from edgekit.partition import draw, export_regions, partition
     from edgekit.request import make_request
 
-    if not measure and (device_name is not None or twin):
+    if not measure and (device_name is not None or twin or again):
         raise UsageError(
-            "a device is named, and nothing is to be measured",
-            hint="add --measure, or leave --device and --twin out",
+            "nothing is to be measured, and --device, --twin or --again says how",
+            hint="add --measure, or leave them out",
         )
     request = make_request(model, board_name, toolchain_name, shapes, constants, offload=offload)
     if measure:
         from edgekit.measure import measure_regions
 
         device = device_for_board(console, request.board, device_name, twin, timeout)
-        request = measure_regions(request, device, console.events)
+        request = measure_regions(request, device, console.events, again=again)
     found = partition(request, console.events)
     draw(found, svg, html)
     if export is not None:

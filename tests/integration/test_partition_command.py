@@ -250,6 +250,10 @@ def test_what_was_measured_decides_from_then_on_and_is_not_measured_again(lab: L
     before = file.stat().st_mtime_ns
     lab.partition("--measure")
     assert file.stat().st_mtime_ns == before
+    lab.partition("--measure", "--again")
+    (new,) = json.loads(file.read_text())["regions"]
+    assert file.stat().st_mtime_ns > before
+    assert new["region"] == record["region"]
 
     changed = {**record, "library_us": 1.0, "tvm_us": 1000.0}
     file.write_text(json.dumps({"format": 1, "regions": [changed]}))
@@ -292,7 +296,7 @@ def test_what_was_measured_before_ctrl_c_is_kept_and_the_rest_goes_on(lab: Lab) 
 
 def test_a_device_without_a_measurement_is_a_mistake(lab: Lab) -> None:
     ran = lab.run("partition", "net.onnx", "--board", "local", "--device", "local", code=2)
-    assert "nothing is to be measured" in ran.err
+    assert "error: nothing is to be measured" in ran.err
 
 
 def test_the_example_backend_builds_and_its_numbers_are_the_oracle_s(lab: Lab) -> None:
