@@ -37,7 +37,6 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             board.kind,
             board.target.as_json(),
             board.cpu.compile_flags,
-            asdict(board.offload),
         ],
         "toolchain": [
             toolchain.name,

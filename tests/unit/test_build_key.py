@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.backends.measurements import Measured
+from edgekit.backends.plan import OffloadPlan
 from edgekit.board import load_board
 from edgekit.build import BuildRequest
 from edgekit.cross.toolchain import Compiler, load_toolchain
 from edgekit.fingerprint import build_key, package_digest
 from edgekit.model import ModelFormat, ModelSource
+from edgekit.offload import Rates
 from edgekit.preprocess import Preprocess
 
 COMPILER = Compiler(Path("/usr/bin/cc"), (), "12.2.0", "cc (Debian) 12.2.0")
@@ -52,9 +55,6 @@ DECIDES: dict[str, Change] = {
         r, board=replace(r.board, cpu=replace(r.board.cpu, compile_flags=("-mcpu=x",)))
     ),
     "board's kind": _board(kind="baremetal"),
-    "offloads": lambda r: replace(
-        r, board=replace(r.board, offload=replace(r.board.offload, default=("acl",)))
-    ),
     "triple": _toolchain(triple="arm-linux-gnueabihf"),
     "tools": lambda r: replace(
         r, toolchain=replace(r.toolchain, tools=replace(r.toolchain.tools, cc="clang"))
@@ -65,7 +65,23 @@ DECIDES: dict[str, Change] = {
     "seed": lambda r: replace(r, seed=1),
     "preprocessing": lambda r: replace(r, preprocess={"image": Preprocess("NCHW")}),
 }
+OFFLOAD: dict[str, dict[str, object]] = {
+    "no backend": {"backends": ()},
+    "an option": {"options": {"ncnn": {"winograd": False}}},
+    "force": {"force": ("nn.conv2d",)},
+    "never": {"never": ("nn.softmax",)},
+    "rates": {"rates": Rates(call_us=1.0)},
+    "regions of one layer": {"one_layer_each": True},
+    "a measurement": {
+        "measured": {
+            "r": Measured("r", "rpi4", "ncnn", "1", 1.0, 2.0, True, "kitchen", "2026-01-01T00:00Z")
+        }
+    },
+}
 DOES_NOT: dict[str, Change] = {
+    "backends that a board could have": lambda r: replace(
+        r, board=replace(r.board, offload=replace(r.board.offload, default=("acl",)))
+    ),
     "where the model lies": _source(path=Path("/elsewhere/net.onnx")),
     "board's title": _board(title="Another"),
     "board's file": _board(origin=Path("/elsewhere/rpi4.toml")),
@@ -82,6 +98,17 @@ DOES_NOT: dict[str, Change] = {
 @pytest.mark.parametrize("change", DECIDES.values(), ids=DECIDES.keys())
 def test_what_decides_the_bytes_changes_the_key(request_: BuildRequest, change: Change) -> None:
     assert build_key(change(request_), COMPILER) != build_key(request_, COMPILER)
+
+
+@pytest.mark.parametrize("change", OFFLOAD.values(), ids=OFFLOAD.keys())
+def test_what_is_offloaded_and_why_changes_the_key(
+    request_: BuildRequest, change: dict[str, object]
+) -> None:
+    plan = OffloadPlan(("ncnn",))
+    changed = replace(plan, **change)  # type: ignore[arg-type]
+    assert build_key(replace(request_, offload=plan), COMPILER) != build_key(
+        replace(request_, offload=changed), COMPILER
+    )
 
 
 @pytest.mark.parametrize("change", DOES_NOT.values(), ids=DOES_NOT.keys())
