@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -235,7 +236,10 @@ def normalisations(draw: Draw) -> Case:
     case = Case([draw(SHAPE)], seed=draw(SEED))
     shape = case.inputs[0]
     kinds = ["LayerNormalization", "Softmax", "BatchNormalization"]
-    kind = draw(st.sampled_from((*kinds, "InstanceNormalization") if len(shape) > 2 else kinds))
+    if math.prod(shape[2:]) > 1:
+        # Of single elements onnxruntime itself makes more than rounding errors.
+        kinds.append("InstanceNormalization")
+    kind = draw(st.sampled_from(kinds))
     if kind == "Softmax":
         case.node(kind, ["x0"], axis=draw(st.integers(1, len(shape) - 1)))
     elif kind == "LayerNormalization":
