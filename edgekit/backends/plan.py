@@ -41,9 +41,10 @@ def plan_offload(
 ) -> OffloadPlan:
     """What was asked for goes before what the project says, and that before the board's profile;
     rates and options name by name. UsageError for a backend that the board can't have."""
-    names = next(
-        given for given in (asked, project.backends, board.offload.default) if given is not None
-    )
+    names = asked if asked is not None else project.backends
+    if names is None:
+        # A profile may be ahead of the edgekit that reads it.
+        names = tuple(name for name in board.offload.default if name in backend_names())
     settings = (board.offload.settings, project.settings)
     for name in names:
         _check_allowed(name, board)

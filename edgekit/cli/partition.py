@@ -153,7 +153,9 @@ def _facts(coverage: Coverage, backends: tuple[str, ...]) -> list[tuple[str, obj
         (
             "multiply-accumulates",
             f"{amount(coverage.macs_offloaded)} of {amount(coverage.macs)}, "
-            f"{share(coverage.macs_offloaded, coverage.macs)}",
+            f"{share(coverage.macs_offloaded, coverage.macs)}"
+            if coverage.macs
+            else "none in this model",
         ),
         ("regions", coverage.regions),
         (

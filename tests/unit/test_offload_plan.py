@@ -68,6 +68,13 @@ def test_nothing_is_offloaded_unless_somebody_says_so(board: Board) -> None:
     assert plan_offload(board, ProjectOffload()).backends == ()
 
 
+def test_a_default_of_the_board_that_this_edgekit_lacks_is_passed_over(board: Board) -> None:
+    ahead = replace(board, offload=replace(board.offload, default=("cmsis-nn", "anywhere")))
+    assert plan_offload(ahead, ProjectOffload()).backends == ("anywhere",)
+    with pytest.raises(EdgekitError):
+        plan_offload(ahead, ProjectOffload(), ("cmsis-nn",))
+
+
 def test_the_command_line_goes_before_the_project_and_that_before_the_board(board: Board) -> None:
     by_board = replace(board, offload=replace(board.offload, default=("anywhere",)))
     project = ProjectOffload(backends=("anywhere",))
