@@ -207,3 +207,23 @@ def test_a_region_taken_out_of_its_model_computes_the_same_both_ways(drawn: Draw
             found = [result] if len(expected) == 1 else list(result)
             for ours, theirs in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(ours.numpy(), theirs)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(drawn=graphs())
+def test_a_picture_shows_every_operator_once_and_every_arrow(drawn: Drawn) -> None:
+    from edgekit.backends.picture import boxes_of, group_chains
+
+    boxes = boxes_of(partitioned(drawn))
+    operators = [box.operators for box in boxes if box.kind == "operator"]
+    assert sorted(operators) == sorted((name,) for name, _ in drawn.operators)
+    assert sum(box.kind == "output" for box in boxes) == len(drawn.results)
+    assert all(read < index for index, box in enumerate(boxes) for read in box.reads)
+
+    groups = group_chains(boxes, most_apart=0)
+    place = {id(box): n for n, group in enumerate(groups) for box in group.boxes}
+    assert len(place) == len(boxes) == sum(len(group.boxes) for group in groups)
+    for number, group in enumerate(groups):
+        outside = {place[id(boxes[read])] for box in group.boxes for read in box.reads} - {number}
+        assert set(group.reads) == outside
+        assert len({(box.kind, box.backend, box.region) for box in group.boxes}) == 1
