@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from support.rpc_lab import eventually
 from support.toy_library import write_toy
 
 from edgekit.board import load_board
@@ -259,7 +260,7 @@ def test_a_missing_cmake_is_named_with_both_ways_to_get_it(
 SLOW = """\
 cmake_minimum_required(VERSION 3.16)
 project(toy NONE)
-add_custom_target(slow ALL COMMAND ${CMAKE_COMMAND} -E touch ${MARK} COMMAND sleep 7.25)
+add_custom_target(slow ALL COMMAND ${CMAKE_COMMAND} -E touch ${MARK} COMMAND sleep 61.25)
 """
 PROGRAM = """\
 import sys
@@ -269,6 +270,15 @@ from edgekit.cross.sources import build_library, load_recipe
 from edgekit.cross.toolchain import load_toolchain
 build_library(load_recipe(Path(sys.argv[1])), load_board("local"), load_toolchain("host"))
 """
+
+
+def running(*command: str) -> bool:
+    wanted = "\0".join(command).encode() + b"\0"
+    found = False
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            found = found or process.read_bytes() == wanted
+    return found
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -294,6 +304,7 @@ def test_a_build_that_is_ended_in_the_middle_leaves_no_library_and_is_made_good(
         child.kill()
         child.wait()
 
+    eventually(lambda: not running("sleep", "61.25"))
     assert not is_there(recipe)
     root = libraries_cache().root
     if how == signal.SIGINT:

@@ -24,6 +24,7 @@ _DECISIVE = re.compile(r"(CC|CXX|C|CXX|CPP|LD|ASM)(FLAGS)?|CMAKE_.*|NINJA_STATUS
 """Variables that would change what is built behind the cache's back."""
 _PROGRESS = re.compile(r"\[(\d+)/(\d+)\] ")
 _LAST_LINES = 30
+_TIME_TO_END = 10
 _MEMORY_OF_A_JOB = 1 << 30
 _JOBS_VARIABLE = "CMAKE_BUILD_PARALLEL_LEVEL"
 
@@ -64,7 +65,7 @@ class Steps:
     ) -> None:
         """Run a command to do what `doing` says ("compile ncnn"); BuildError where it fails.
 
-        It has a process group of its own, which goes with us however we go.
+        It ends with us, however we end, and so does what it started.
         """
         self._log.write(f"$ {' '.join(command)}\n".encode())
         self._log.flush()
@@ -90,9 +91,10 @@ class Steps:
             raise MissingToolError(
                 f"{command[0]} is not here any more", hint="install it again, then try again"
             )
-        # Ends it when we are killed, which no handler of ours could do.
+        # Ends it when we are killed, which no handler of ours could do. Asked, and not killed:
+        # ninja's compilers have process groups of their own, and only ninja knows them.
         leash = shutil.which("setpriv")
-        prefix = (leash, "--pdeathsig", "KILL") if leash else ()
+        prefix = (leash, "--pdeathsig", "TERM") if leash else ()
         return subprocess.Popen(
             [*prefix, str(program), *command[1:]],
             cwd=self._folder,
@@ -130,6 +132,11 @@ def _environment(outer: Mapping[str, str]) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask first: ninja ends its compilers, and is the only one who knows them."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_TIME_TO_END)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
