@@ -31,6 +31,8 @@ from edgekit.model import Model, import_model, open_model
 from edgekit.pipeline import partition_model
 from edgekit.verify import verify
 
+PLAN = OffloadPlan(("ncnn",), rates=EVERYTHING_PAYS)
+
 
 def imported(model: onnx.ModelProto, folder: Path) -> Model:
     path = folder / "model.onnx"
@@ -221,6 +223,29 @@ def test_no_memory_inside_ncnn_is_an_error_with_the_layers_name(tmp_path: Path) 
     assert "no memory" in process.stdout
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"packing": False},
+        {"winograd": False, "sgemm": False},
+        {"light_mode": False},
+        {"fp16_storage": True, "fp16_arithmetic": True},
+    ],
+    ids=str,
+)
+def test_options_change_how_a_region_computes_and_not_what(
+    options: dict[str, bool], tmp_path: Path
+) -> None:
+    network = small_network()
+    (expected,) = judged_by_onnxruntime(network, {"image": image()})
+    _, run = only_region(imported(network, tmp_path), **options)
+
+    (actual,) = run(image())
+
+    close = 1e-2 if "fp16_storage" in options else 2e-5
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=close)
+
+
 def test_weights_in_float16_take_half_the_room_and_stay_close(tmp_path: Path) -> None:
     model = imported(small_network(), tmp_path)
     region, exact = only_region(model)
@@ -257,12 +282,11 @@ def test_five_axes_behind_the_batch_are_refused(tmp_path: Path) -> None:
     assert "holds 4 axes" in refusal(model, tmp_path)
 
 
-def built(folder: Path) -> Path:
+def built(folder: Path, size: int = 8) -> Path:
     """The generated C++ itself, through a whole build."""
     path = folder / "model.onnx"
-    onnx.save(small_network(), path)
-    plan = OffloadPlan(("ncnn",), rates=EVERYTHING_PAYS)
-    request = dataclasses.replace(request_for(path), offload=plan)
+    onnx.save(small_network(size), path)
+    request = dataclasses.replace(request_for(path), offload=PLAN)
     build(request, folder / "bundle")
     return folder / "bundle"
 
@@ -287,12 +311,27 @@ def test_two_models_with_the_same_region_live_in_one_process(tmp_path: Path) -> 
         libraries.append(built(tmp_path / name) / "model.so")
     given = tvm.runtime.tensor(image())
 
-    machines = [
-        relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
-        for library in libraries
-    ]
+    modules = [tvm.runtime.load_module(str(library)) for library in libraries]
+    machines = [relax.VirtualMachine(module, tvm.cpu()) for module in modules]
     first, second = (machine["main"](given).numpy() for machine in machines)
 
     assert np.array_equal(first, second)
     (expected,) = judged_by_onnxruntime(small_network(), {"image": image()})
     np.testing.assert_allclose(first, expected, atol=2e-5)
+
+
+def test_a_library_says_what_its_region_copied_in_a_call(tmp_path: Path) -> None:
+    import tvm
+    from tvm import relax
+
+    lab()
+    module = tvm.runtime.load_module(str(built(tmp_path, size=7) / "model.so"))
+    model = import_model(open_model(tmp_path / "model.onnx"))
+    (region,) = partition_model(model, selection_of(PLAN)).regions
+    machine = relax.VirtualMachine(module, tvm.cpu())
+    for _ in range(3):
+        machine["main"](tvm.runtime.tensor(image(7)))
+
+    copied = module.get_function(f"{region.symbol}_copied", True)()
+
+    assert copied in (3 * 7 * 7 * 4, 3 * 7 * 7 * 4 + 10 * 4)

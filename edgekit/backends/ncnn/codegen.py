@@ -19,7 +19,8 @@ def generate(region: Region, options: Options) -> GeneratedRegion:
     weights = net.weights(precision_of(options))
     blobs = {"weights": weights} if weights else {}
     source = region_source(region, ("edgekit_ncnn.h",), _class(region, net, options), "Net", blobs)
-    return GeneratedRegion(region.symbol, region.backend, source, blobs)
+    counter = f"\nEDGEKIT_NCNN_COPIED({region.symbol}, Net)\n"
+    return GeneratedRegion(region.symbol, region.backend, source + counter, blobs)
 
 
 def precision_of(options: Options) -> Precision:

@@ -160,7 +160,7 @@ class Runner {
     copied_.fetch_add(copied, std::memory_order_relaxed);
   }
 
-  // In all calls so far: what was copied at the boundary although a tensor could be used in place.
+  // Bytes of inputs and outputs that were copied in all calls so far, and how many those were.
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   uint64_t copied() const { return copied_.load(std::memory_order_relaxed); }
 
@@ -281,3 +281,15 @@ class Runner {
 
 }  // namespace ncnn_net
 }  // namespace edgekit
+
+// Beside the region a function that says how many bytes a call copied at the boundary, on average.
+#define EDGEKIT_NCNN_COPIED(symbol, Region)                                                   \
+  extern "C" __attribute__((visibility("default"))) int __tvm_ffi_##symbol##_copied(          \
+      void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {                                  \
+    const Region& region = edgekit::instance_of<Region>();                                    \
+    const uint64_t calls = region.calls();                                                    \
+    result->type_index = kTVMFFIInt;                                                          \
+    result->zero_padding = 0;                                                                 \
+    result->v_int64 = calls ? static_cast<int64_t>(region.copied() / calls) : 0;              \
+    return 0;                                                                                 \
+  }

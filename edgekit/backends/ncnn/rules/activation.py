@@ -2,187 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tvm.relax.dpl import is_const, is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
-from edgekit.backends.ncnn.rules.common import OUT, held_shape, number, scalar
-
-Settings = Mapping[str, float]
-Parts = Mapping[str, Any]
+from edgekit.backends.ncnn.rules.common import OUT, held_shape
+from edgekit.backends.plain.rules.curves import CURVES, Curve
 
 
 @dataclass(frozen=True)
-class Curve:
-    """An activation function, wherever its input comes from."""
+class Kind:
+    """What ncnn has for a curve."""
 
-    name: str
-    kind: str
-    """ncnn's layer for it."""
-    write: Callable[[Any], tuple[Any, Parts]]
-    """From its input's pattern to its own, and the parts that `read` asks for."""
-    read: Callable[[Match], Settings]
+    layer: str
     fused: int = 0
     """Its number where another layer computes it along; 0 if none can."""
+    settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
-def _call(name: str, *arguments: Any) -> Any:
-    return is_op(f"relax.{name}")(*arguments)
+KINDS = {
+    "mish": Kind("Mish", 5),
+    "hard_swish": Kind("HardSwish", 6),
+    "hard_swish_6": Kind("HardSwish", 6),
+    "swish": Kind("Swish"),
+    "softplus": Kind("Softplus"),
+    "elu": Kind("ELU"),
+    "hard_sigmoid": Kind("HardSigmoid"),
+    "nn.relu": Kind("ReLU", 1),
+    "nn.leakyrelu": Kind("ReLU", 2),
+    "clip": Kind("Clip", 3),
+    "sigmoid": Kind("Sigmoid", 4),
+    "tanh": Kind("TanH"),
+    "nn.gelu": Kind("GELU", settings={"fast_gelu": 0}),
+    "nn.gelu_tanh": Kind("GELU", settings={"fast_gelu": 1}),
+    "erf": Kind("Erf"),
+}
 
-
-def _either_way(name: str, first: Any, second: Any) -> Any:
-    return _call(name, first, second) | _call(name, second, first)
-
-
-def _nothing(match: Match) -> Settings:
-    return {}
-
-
-def _simple(name: str) -> Callable[[Any], tuple[Any, Parts]]:
-    def write(value: Any) -> tuple[Any, Parts]:
-        call = _call(name, value)
-        return call, {name: call}
-
-    return write
-
-
-def _leaky(match: Match) -> Settings:
-    return {"slope": float(match.attrs("nn.leakyrelu").alpha)}
-
-
-def _write_clip(value: Any) -> tuple[Any, Parts]:
-    call = _call("clip", value, wildcard(), wildcard())
-    return call, {"clip": call}
-
-
-def _bounds(match: Match, part: str = "clip") -> tuple[float, float]:
-    _, low, high = match.arguments(part)
-    return number(low), number(high)
-
-
-def _clip(match: Match) -> Settings:
-    low, high = _bounds(match)
-    return {"min": low, "max": high}
-
-
-def _require_bounds(match: Match, low: float, high: float) -> None:
-    if _bounds(match) != (low, high):
-        raise Refused(f"it clips to {_bounds(match)}, and ncnn's layer to {(low, high)}")
-
-
-def _write_line(value: Any) -> tuple[Any, Parts]:
-    """clip(value * slope + offset)"""
-    slope, offset = is_const(), is_const()
-    line = _either_way("add", _either_way("multiply", value, slope), offset)
-    clip = _call("clip", line, wildcard(), wildcard())
-    return clip, {"clip": clip, "slope": slope, "offset": offset}
-
-
-def _line(match: Match) -> Settings:
-    _require_bounds(match, 0.0, 1.0)
-    return _sloping(scalar(match, "slope"), scalar(match, "offset"))
-
-
-def _sloping(slope: float, offset: float) -> Settings:
-    if slope <= 0:
-        raise Refused("its slope is not positive")
-    return {"alpha": slope, "beta": offset}
-
-
-def _write_hard_swish(value: Any) -> tuple[Any, Parts]:
-    clip, parts = _write_line(value)
-    call = _either_way("multiply", value, clip)
-    return call, {**parts, "hard_swish": call}
-
-
-def _write_hard_swish_in_thirds(value: Any) -> tuple[Any, Parts]:
-    """value * clip(value + 3, 0, 6) / 6, the division at either place."""
-    offset, divisor = is_const(), is_const()
-    shifted = _either_way("add", value, offset)
-    clip = _call("clip", shifted, wildcard(), wildcard())
-    late = _call("divide", _either_way("multiply", value, clip), divisor)
-    early = _either_way("multiply", value, _call("divide", clip, divisor))
-    call = late | early
-    return call, {"clip": clip, "offset": offset, "divisor": divisor, "hard_swish_6": call}
-
-
-def _hard_swish_in_thirds(match: Match) -> Settings:
-    divisor = scalar(match, "divisor")
-    _require_bounds(match, 0.0, divisor)
-    return _sloping(1 / divisor, scalar(match, "offset") / divisor)
-
-
-def _write_swish(value: Any) -> tuple[Any, Parts]:
-    call = _either_way("multiply", value, _call("sigmoid", value)) | _call("nn.silu", value)
-    return call, {"swish": call}
-
-
-def _write_softplus(value: Any) -> tuple[Any, Parts]:
-    """max(value, 0) + log(1 + exp(-|value|)), as edgekit's importers write it."""
-    zero, one = is_const(), is_const()
-    small = _call("exp", _call("negative", _call("abs", value)))
-    folded = _call("log", _either_way("add", one, small))
-    call = _either_way("add", _either_way("maximum", value, zero), folded)
-    return call, {"zero": zero, "one": one, "softplus": call}
-
-
-def _softplus(match: Match) -> Settings:
-    if scalar(match, "zero") != 0 or scalar(match, "one") != 1:
-        raise Refused("its constants are not those of softplus")
-    return {}
-
-
-def _write_mish(value: Any) -> tuple[Any, Parts]:
-    softplus, parts = _write_softplus(value)
-    call = _either_way("multiply", value, _call("tanh", softplus))
-    return call, {**parts, "mish": call}
-
-
-def _write_elu(value: Any) -> tuple[Any, Parts]:
-    alpha, one, zero = is_const(), is_const(), is_const()
-    curve = _either_way("multiply", alpha, _call("subtract", _call("exp", value), one))
-    call = _call("where", _call("less", value, zero), curve, value)
-    return call, {"alpha": alpha, "one": one, "zero": zero, "elu": call}
-
-
-def _elu(match: Match) -> Settings:
-    _softplus(match)
-    return {"alpha": scalar(match, "alpha")}
-
-
-def _gelu(match: Match) -> Settings:
-    return {"fast_gelu": 1 if match.has("nn.gelu_tanh") else 0}
-
-
-CURVES = (
-    Curve("mish", "Mish", _write_mish, _softplus, 5),
-    Curve("hard_swish", "HardSwish", _write_hard_swish, _line, 6),
-    Curve("hard_swish_6", "HardSwish", _write_hard_swish_in_thirds, _hard_swish_in_thirds, 6),
-    Curve("swish", "Swish", _write_swish, _nothing),
-    Curve("softplus", "Softplus", _write_softplus, _softplus),
-    Curve("elu", "ELU", _write_elu, _elu),
-    Curve("hard_sigmoid", "HardSigmoid", _write_line, _line),
-    Curve("nn.relu", "ReLU", _simple("nn.relu"), _nothing, 1),
-    Curve("nn.leakyrelu", "ReLU", _simple("nn.leakyrelu"), _leaky, 2),
-    Curve("clip", "Clip", _write_clip, _clip, 3),
-    Curve("sigmoid", "Sigmoid", _simple("sigmoid"), _nothing, 4),
-    Curve("tanh", "TanH", _simple("tanh"), _nothing),
-    Curve("nn.gelu", "GELU", _simple("nn.gelu"), _gelu),
-    Curve("nn.gelu_tanh", "GELU", _simple("nn.gelu_tanh"), _gelu),
-    Curve("erf", "Erf", _simple("erf"), _nothing),
-)
-
-FUSED = tuple(curve for curve in CURVES if curve.fused)
+FUSED = tuple(curve for curve in CURVES if KINDS[curve.name].fused)
 
 
 def fused_settings(curve: Curve, match: Match) -> Mapping[str, Setting]:
     """What a layer that computes the curve along is told."""
     values = tuple(float(value) for value in curve.read(match).values())
-    settings: dict[str, Setting] = {"activation_type": curve.fused}
+    settings: dict[str, Setting] = {"activation_type": KINDS[curve.name].fused}
     if values:
         settings["activation_params"] = values
     return settings
@@ -199,7 +64,8 @@ def _rule(curve: Curve) -> Rule:
     def take(match: Match) -> Layer:
         held_shape(match, "input")
         held_shape(match, OUT)
-        return Layer(curve.kind, ("input",), curve.read(match))
+        kind = KINDS[curve.name]
+        return Layer(kind.layer, ("input",), {**curve.read(match), **kind.settings})
 
     return Rule(curve.name, pattern, {**parts, "input": value, OUT: pattern}, take)
 

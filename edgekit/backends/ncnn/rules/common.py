@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Refused
 from edgekit.backends.ncnn.layout import Shape, held
+from edgekit.backends.rule_tools import OUT, integers, number, per_channel, positive, scalar
 
 if TYPE_CHECKING:
     from edgekit.backends.match import Match
 
-OUT = "out"
-"""Every rule calls the operator whose result others read this."""
+__all__ = [
+    "OUT",
+    "held_shape",
+    "integers",
+    "number",
+    "per_channel",
+    "positive",
+    "require_batch_of_one",
+    "scalar",
+]
 
 
 def held_shape(match: Match, part: str) -> Shape:
@@ -24,41 +33,3 @@ def held_shape(match: Match, part: str) -> Shape:
 def require_batch_of_one(shape: Sequence[int]) -> None:
     if not shape or shape[0] != 1:
         raise Refused(f"its batch is {shape[0] if shape else 'missing'}, and ncnn's is always 1")
-
-
-def scalar(match: Match, part: str) -> float:
-    """A constant with one element."""
-    array = match.array(part)
-    if array is None or array.size != 1:
-        raise Refused(f"its {part} is not one number")
-    return float(array.reshape(-1)[0])
-
-
-def integers(values: Any) -> tuple[int, ...]:
-    """Out of an attribute or a tuple of numbers, whichever form Relax gives it."""
-    fields = getattr(values, "fields", getattr(values, "values", values))
-    return tuple(int(getattr(value, "value", value)) for value in fields)
-
-
-def number(value: Any) -> float:
-    """Out of a number among an operator's arguments."""
-    return float(getattr(value, "value", value))
-
-
-def positive(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    return tuple(axis + rank if axis < 0 else axis for axis in axes)
-
-
-def per_channel(match: Match, part: str, channels: int, behind: int) -> Any:
-    """A constant with one number a channel, whose axis has `behind` axes behind it; flat."""
-    import numpy as np
-
-    array = match.weights(part)
-    shape = array.shape
-    place = len(shape) - 1 - behind
-    if array.size == 1:
-        return np.full(channels, array.reshape(-1)[0], np.float32)
-    others = [extent for axis, extent in enumerate(shape) if axis != place]
-    if place < 0 or shape[place] != channels or any(extent != 1 for extent in others):
-        raise Refused(f"its {part} has the shape {list(shape)}, not one number a channel")
-    return array.reshape(channels)

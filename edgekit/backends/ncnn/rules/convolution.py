@@ -9,7 +9,7 @@ from tvm.relax.dpl import is_const, is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
-from edgekit.backends.ncnn.rules.activation import FUSED, Curve, fused_settings
+from edgekit.backends.ncnn.rules.activation import FUSED, fused_settings
 from edgekit.backends.ncnn.rules.common import (
     OUT,
     held_shape,
@@ -17,6 +17,8 @@ from edgekit.backends.ncnn.rules.common import (
     per_channel,
     require_batch_of_one,
 )
+from edgekit.backends.plain.rules.curves import Curve
+from edgekit.backends.rule_tools import output_channels_first
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -85,7 +87,7 @@ def _taker(operator: str) -> Callable[[Match], Layer]:
         groups = int(attrs.groups)
         weight = match.weights("weight")
         if transposed:
-            weight = _output_first(weight, groups)
+            weight = output_channels_first(weight, groups)
         channels, rank = output[1], len(shape) - 2
         settings: dict[str, Setting] = {
             "num_output": channels,
@@ -133,12 +135,3 @@ def _window(attrs: Any, kernel: tuple[int, ...]) -> dict[str, Setting]:
             after: padding[rank + axis],
         }
     return settings
-
-
-def _output_first(weight: Array, groups: int) -> Array:
-    """Input channels by output channels, as a transposed convolution has them, turned group by
-    group: ncnn wants the output's first."""
-    inputs, outputs, *kernel = weight.shape
-    apart = weight.reshape(groups, inputs // groups, outputs, *kernel)
-    turned: Array = apart.swapaxes(1, 2).reshape(groups * outputs, inputs // groups, *kernel)
-    return turned
