@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from support.ncnn_arm import ArmRegion, start_arm
 from support.ncnn_cases import FAMILIES, Case
-from support.ncnn_lab import lab, offloaded
+from support.ncnn_lab import RegionRunner, Runs, lab, offloaded
 from support.onnx_models import judged_by_onnxruntime
 
+from edgekit.backends.base import Options, Region
 from edgekit.model import import_model, open_model
+
+Start = Callable[[Region, Options], Runs]
 
 CLOSE = 2e-5
 """Of the largest expected value: ncnn adds in another order, and approximates exponentials."""
 
 
-def check(case: Case, path: Path) -> None:
+def check(case: Case, path: Path, start: Start) -> None:
     onnx.save(case.model(), path)
     values = case.values()
     names = {f"x{i}": value for i, value in enumerate(values)}
     expected = judged_by_onnxruntime(case.model(), names)
     model = import_model(open_model(path))
     # What no node reads is no input of the model.
-    result = offloaded(model, [names[spec.name] for spec in model.inputs])
+    result = offloaded(model, [names[spec.name] for spec in model.inputs], start)
     left = [reason for reason in result.left if reason.split(":")[0] not in case.stays]
     assert not left
     for actual, wanted in zip(result.outputs, expected, strict=True):
@@ -34,7 +40,7 @@ def check(case: Case, path: Path) -> None:
         np.testing.assert_allclose(actual, wanted, rtol=0, atol=allowed)
 
 
-def judge(family: str, count: int, path: Path) -> None:
+def judge(family: str, count: int, path: Path, start: Start = RegionRunner) -> None:
     @settings(
         max_examples=count,
         derandomize=True,
@@ -43,14 +49,14 @@ def judge(family: str, count: int, path: Path) -> None:
     )
     @given(case=FAMILIES[family]())
     def judged(case: Case) -> None:
-        check(case, path)
+        check(case, path, start)
 
-    lab()
     judged()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_operators_in_ncnn_compute_what_onnxruntime_computes(family: str, tmp_path: Path) -> None:
+    lab()
     judge(family, 5, tmp_path / "case.onnx")
 
 
@@ -59,4 +65,18 @@ def test_operators_in_ncnn_compute_what_onnxruntime_computes(family: str, tmp_pa
 def test_many_operators_in_ncnn_compute_what_onnxruntime_computes(
     family: str, tmp_path: Path
 ) -> None:
+    lab()
     judge(family, 80, tmp_path / "case.onnx")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_operators_in_ncnn_on_an_arm_cpu_compute_what_onnxruntime_computes(
+    family: str, tmp_path: Path
+) -> None:
+    """Other vector code than this machine's, under emulation."""
+    machine = start_arm()
+    try:
+        judge(family, 30, tmp_path / "case.onnx", partial(ArmRegion, machine))
+    finally:
+        machine.close()

@@ -10,10 +10,11 @@ from __future__ import annotations
 import ctypes
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pytest
@@ -119,9 +120,13 @@ def lab() -> Lab:
     loaded = ctypes.CDLL(str(out))
     loaded.lab_problem.restype = ctypes.c_char_p
     loaded.lab_copied.restype = ctypes.c_uint64
+    return Lab(loaded, layer_types(library))
+
+
+def layer_types(library: BuiltLibrary) -> dict[str, int]:
+    """ncnn's numbers of its layers, by name."""
     enum = (library.include[0] / "ncnn" / "layer_type_enum.h").read_text(encoding="ascii")
-    types = {name: int(number) for name, number in re.findall(r"(\w+) = (\d+)", enum)}
-    return Lab(loaded, types)
+    return {name: int(number) for name, number in re.findall(r"(\w+) = (\d+)", enum)}
 
 
 class RegionRunner:
@@ -219,7 +224,23 @@ class Offloaded:
     copied: int
 
 
-def offloaded(model: Model, inputs: Sequence[np.ndarray], **options: object) -> Offloaded:
+class Runs(Protocol):
+    """A region wherever it runs."""
+
+    region: Region
+
+    @property
+    def copied(self) -> int: ...
+
+    def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]: ...
+
+
+def offloaded(
+    model: Model,
+    inputs: Sequence[np.ndarray],
+    start: Callable[[Region, Options], Runs] = RegionRunner,
+    **options: object,
+) -> Offloaded:
     """The model with everything in ncnn that ncnn takes, and TVM for the rest."""
     import tvm
     import tvm_ffi
@@ -232,7 +253,7 @@ def offloaded(model: Model, inputs: Sequence[np.ndarray], **options: object) -> 
     }
     for symbol, runner in runners.items():
 
-        def call(*tensors: object, runner: RegionRunner = runner) -> None:
+        def call(*tensors: object, runner: Runs = runner) -> None:
             count = len(runner.region.inputs)
             made = runner(*(tensor.numpy() for tensor in tensors[:count]))
             for tensor, value in zip(tensors[count:], made, strict=True):
