@@ -18,13 +18,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def place(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterator[Path]:
     lacking = [tool.name for tool in (*TO_RUN, *TO_BUILD) if find_tool(tool.name) is None]
     if lacking:
         pytest.skip(f"this machine lacks {', '.join(lacking)}")
     folder = tmp_path_factory.mktemp("pi")
     write_model(folder / "tiny.onnx")
-    with twins_in(folder / "cache"), pytest.MonkeyPatch.context() as patch:
+    with twins_in(twin_cache), pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("HOME", str(folder))
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import signal
-import subprocess
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,6 @@ from edgekit.board import load_board
 from edgekit.build import build
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.session import SessionLost, open_session
-from edgekit.twin.access import Access
 from edgekit.twin.machine import pause, resume, status, up
 from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
@@ -41,7 +38,7 @@ TWIN = "served"
 
 @dataclass(frozen=True)
 class Served:
-    """A twin that serves, as a device that the user added."""
+    """A twin that serves."""
 
     tracker: TrackerAddress
     server: Process
@@ -53,14 +50,16 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("rpc")
-    with twins_in(folder / "cache"):
+    with twins_in(twin_cache):
         environment = environment_in(folder)
-        access = up(TWIN, load_board("rpi4")).access
+        up(TWIN, load_board("rpi4"))
         model = write_model(folder / "model.onnx")
         bundle = build(request_for(model, "rpi4"), folder / "bundle", use_cache=False).bundle
-        _add_device(access, environment)
+        devices = folder / "config" / "edgekit" / "devices.toml"
+        devices.parent.mkdir(parents=True)
+        devices.write_text(f'schema = 1\n[devices.{TWIN}]\nboard = "rpi4"\ntwin = true\n')
         port = free_port()
         tracker = Process(
             edgekit_command("rpc", "tracker", "--port", str(port), "--json"),
@@ -69,7 +68,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         )
         try:
             server = Process(
-                edgekit_command("rpc", "serve", "--device", "pi", "--json"),
+                edgekit_command("rpc", "serve", "--device", TWIN, "--json"),
                 environment,
                 folder / "serve.log",
             )
@@ -79,27 +78,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 server.end()
         finally:
             tracker.end()
-
-
-def _add_device(access: Access, environment: dict[str, str]) -> None:
-    key = base64.b64decode(access.host_key.split()[1])
-    digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
-    subprocess.run(
-        edgekit_command(
-            *("device", "add", "pi", f"{access.user}@{access.host}:{access.port}"),
-            *(
-                "--board",
-                "rpi4",
-                "--key",
-                str(access.key),
-                "--fingerprint",
-                f"SHA256:{digest}",
-            ),
-        ),
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        check=True,
-    )
 
 
 def assert_right_numbers(served: Served) -> None:
@@ -136,7 +114,7 @@ def test_a_board_that_stops_in_a_session_is_told_within_seconds_and_comes_back(
         pause(TWIN)
         session.upload(str(served.library))
     # The session may hear of the broken connection a moment before the server says so.
-    eventually(lambda: "pi stopped answering" in served.server.errors())
+    eventually(lambda: f"{TWIN} stopped answering" in served.server.errors())
 
     resume(TWIN)
 
@@ -160,3 +138,18 @@ def test_a_board_that_loses_its_power_in_a_session_serves_again_after_its_start(
 
     eventually(served.is_free)
     assert_right_numbers(served)
+
+
+def test_a_board_that_comes_back_on_another_port_is_found_again(served: Served) -> None:
+    eventually(served.is_free)
+    before = status(TWIN)
+    assert before.access is not None
+    assert before.pid is not None
+    os.kill(before.pid, signal.SIGKILL)
+    eventually(lambda: not served.is_free())
+    with socket.create_server(("127.0.0.1", before.access.port)):
+        moved = up(TWIN, load_board("rpi4")).access
+        assert moved.port != before.access.port
+
+        eventually(served.is_free)
+        assert_right_numbers(served)

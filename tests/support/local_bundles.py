@@ -1,8 +1,8 @@
-"""Bundles for this machine: built for real, and with a library that misbehaves for real."""
+"""Bundles built for real, for this machine or another, and with a library that misbehaves for
+real."""
 
 from __future__ import annotations
 
-import platform
 import shutil
 import subprocess
 from dataclasses import replace
@@ -12,6 +12,7 @@ import pytest
 
 from edgekit.build import build
 from edgekit.bundle import Bundle, describe_file, open_bundle, write_manifest
+from edgekit.devices.elf import read_elf
 from support.building import request_for, write_model
 
 _TRAP = {"x86_64": b"\x0f\x0b", "aarch64": b"\x00\x00\x00\x00"}
@@ -36,11 +37,11 @@ def copied(bundle: Bundle, folder: Path) -> Path:
     return folder
 
 
-def with_c_library(bundle: Bundle, folder: Path, source: str) -> Bundle:
+def with_c_library(bundle: Bundle, folder: Path, source: str, compiler: str = "gcc") -> Bundle:
     """The same bundle with a library that the C compiler makes of `source`."""
     copied(bundle, folder)
     subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-x", "c", "-o", str(folder / "model.so"), "-"],
+        [compiler, "-shared", "-fPIC", "-x", "c", "-o", str(folder / "model.so"), "-"],
         input=source,
         text=True,
         check=True,
@@ -51,9 +52,10 @@ def with_c_library(bundle: Bundle, folder: Path, source: str) -> Bundle:
 def with_patched_kernels(bundle: Bundle, folder: Path, *, forever: bool = False) -> Bundle:
     """The same bundle, its compiled operators made to trap, or to loop, on their first
     instruction."""
-    patch = (_FOREVER if forever else _TRAP).get(platform.machine())
+    machine = read_elf(bundle.library).machine
+    patch = (_FOREVER if forever else _TRAP).get(machine)
     if patch is None:
-        pytest.skip(f"no instruction to patch in is known for {platform.machine()}")
+        pytest.skip(f"no instruction to patch in is known for {machine}")
     library = copied(bundle, folder) / "model.so"
     data = bytearray(library.read_bytes())
     for address in _operator_addresses(library):

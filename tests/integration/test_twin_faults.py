@@ -1,0 +1,394 @@
+"""What can go wrong with a board, done to an emulated one: each time the user gets one sentence and
+a hint, and the board can be used again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.building import request_for, write_model
+from support.local_bundles import copied, resealed, with_c_library, with_patched_kernels
+from support.on_device import bench_on, run_on
+from support.rpc_lab import eventually
+from support.twins import edgekit_command, on_twin, twins_in
+
+from edgekit.board import load_board
+from edgekit.build import build
+from edgekit.bundle import Bundle
+from edgekit.cross.toolchain import load_toolchain, which
+from edgekit.devices.base import BenchPlan
+from edgekit.devices.emulated import emulated_device
+from edgekit.devices.ssh import SshDevice
+from edgekit.devices.visit import clean_device
+from edgekit.errors import DeviceError
+from edgekit.events import SILENT, Event, Events, StageEnded, StageProgress
+from edgekit.twin.access import Access
+from edgekit.twin.machine import status, up
+from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
+
+BOARD = load_board("rpi4")
+TOOLCHAIN = load_toolchain(BOARD.toolchain)
+NAME = "rpi4"
+CROSS_COMPILER = "aarch64-linux-gnu-gcc"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)),
+        reason="QEMU or the tools that build its image are not installed",
+    ),
+    pytest.mark.skipif(which(CROSS_COMPILER) is None, reason=f"needs {CROSS_COMPILER}"),
+]
+
+
+@dataclass(frozen=True)
+class Lab:
+    folder: Path
+    model: Path
+    bundle: Bundle
+    access: Access
+
+    def device(self, timeout: float = 120) -> SshDevice:
+        """As --twin finds it: started again where it does not run."""
+        return emulated_device(NAME, BOARD, TOOLCHAIN, timeout)
+
+    def on_board(self, command: str) -> str:
+        return on_twin(self.access, command)
+
+    def drop_connections(self) -> None:
+        """Every sshd over there that serves one, that of this command too."""
+        command = "sudo pkill -KILL -f '^sshd(-session)?: edgekit'"
+        subprocess.run(
+            self.access.command(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+        )
+
+    def pull_the_plug(self) -> None:
+        pid = status(NAME).pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    def failure(
+        self, bundle: Bundle, device: SshDevice | None = None, events: Events = SILENT
+    ) -> DeviceError:
+        with pytest.raises(DeviceError) as caught:
+            run_on(device or self.device(), bundle, events=events)
+        assert_told_well(caught.value)
+        return caught.value
+
+    def assert_usable(self) -> None:
+        outputs = run_on(self.device(), self.bundle).outputs
+        for name, expected in self.bundle.reference_outputs().items():
+            np.testing.assert_allclose(outputs[name], expected, rtol=1e-4, atol=1e-5)
+        assert "edgekit-agent" not in self.on_board("ps -A -o comm=")
+
+
+def assert_told_well(error: DeviceError) -> None:
+    """One sentence, and what to do."""
+    assert "\n" not in error.message
+    assert len(error.message) < 200
+    assert error.hint
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("faults")
+    with twins_in(twin_cache):
+        model = write_model(folder / "model.onnx")
+        bundle = build(request_for(model, BOARD.name), folder / "bundle", use_cache=False).bundle
+        lab = Lab(folder, model, bundle, up(NAME, BOARD).access)
+        lab.assert_usable()
+        yield lab
+
+
+def large(bundle: Bundle, folder: Path, size: int = 6 << 20) -> Bundle:
+    """The same, with a library that takes seconds to send."""
+    copied(bundle, folder)
+    with (folder / "model.so").open("ab") as library:
+        library.write(os.urandom(size))
+    return resealed(bundle, folder)
+
+
+class When(Events):
+    """Does something once, in the middle of a stage."""
+
+    def __init__(self, title: str, done: int, action: Callable[[], None]) -> None:
+        super().__init__(self._listen)
+        self._title, self._done, self._action = title, done, action
+        self.happened = False
+
+    def _listen(self, event: Event) -> None:
+        started = isinstance(event, StageProgress) and event.title.startswith(self._title)
+        if started and event.done >= self._done and not self.happened:  # type: ignore[union-attr]
+            self.happened = True
+            self._action()
+
+
+class Sent(Events):
+    """How many bytes were sent, in the words that the user sees."""
+
+    def __init__(self) -> None:
+        super().__init__(self._listen)
+        self.results: list[str] = []
+
+    def _listen(self, event: Event) -> None:
+        if isinstance(event, StageEnded) and event.title.startswith("send the model"):
+            self.results.append(event.result)
+
+
+def in_background(lab: Lab, bundle: Bundle) -> tuple[threading.Thread, list[BaseException]]:
+    """A run that does not end by itself, once it has begun over there."""
+    failures: list[BaseException] = []
+    device = lab.device()
+
+    def run() -> None:
+        try:
+            run_on(device, bundle)
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    eventually(lambda: "edgekit-agent" in lab.on_board("ps -A -o comm="))
+    return thread, failures
+
+
+def the_failure(thread: threading.Thread, failures: list[BaseException]) -> DeviceError:
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    (error,) = failures
+    assert isinstance(error, DeviceError)
+    assert_told_well(error)
+    return error
+
+
+def test_a_full_disk_is_told_before_anything_is_sent(lab: Lab) -> None:
+    bundle = large(lab.bundle, lab.folder / "full")
+    lab.on_board(
+        "free=$(df -k --output=avail /home | tail -n 1);"
+        " sudo fallocate -l $((free - 1024))K /var/ballast"
+    )
+    try:
+        error = lab.failure(bundle)
+    finally:
+        lab.on_board("sudo rm -f /var/ballast")
+
+    assert error.message.startswith("rpi4 has 1")
+    assert "free in /home/edgekit" in error.message
+    assert "are needed" in error.message
+    lab.assert_usable()
+
+
+def test_a_file_system_that_turned_read_only_is_told(lab: Lab) -> None:
+    lab.on_board("sync; sudo mount -o remount,ro /")
+    try:
+        error = lab.failure(lab.bundle)
+    finally:
+        lab.on_board("sudo mount -o remount,rw /")
+
+    assert "read-only" in error.message
+    lab.assert_usable()
+
+
+def test_a_connection_that_drops_in_a_transfer_goes_on_where_it_was(lab: Lab) -> None:
+    bundle = large(lab.bundle, lab.folder / "dropped")
+    events = When("send the model", 2 << 20, lab.drop_connections)
+
+    error = lab.failure(bundle, events=events)
+
+    assert events.happened
+    assert "connection to rpi4 was lost" in error.message
+    assert "what was sent so far is kept" in str(error.hint)
+    again = Sent()
+    run_on(lab.device(), bundle, events=again)
+    (result,) = again.results
+    assert 0 < float(result.split(" MiB")[0]) < 5
+    lab.assert_usable()
+
+
+def test_power_lost_in_a_transfer_costs_nothing_but_a_start(lab: Lab) -> None:
+    bundle = large(lab.bundle, lab.folder / "unplugged")
+
+    error = lab.failure(bundle, events=When("send the model", 2 << 20, lab.pull_the_plug))
+
+    assert "connection to rpi4 was lost" in error.message
+    run_on(lab.device(), bundle)
+    lab.assert_usable()
+
+
+def test_power_lost_right_after_a_transfer_leaves_no_broken_files(lab: Lab) -> None:
+    bundle = large(lab.bundle, lab.folder / "renamed")
+    run_on(lab.device(), bundle)
+
+    lab.pull_the_plug()
+
+    run_on(lab.device(), bundle)
+    lab.assert_usable()
+    there = lab.on_board(
+        "cd ~/.local/share/edgekit/objects && for f in *; do sha256sum <$f; echo $f; done"
+    ).split("\n")
+    assert [line.split()[0] for line in there[:-1:2]] == there[1::2]
+
+
+def test_power_lost_while_measuring_is_told(lab: Lab) -> None:
+    plan = BenchPlan(warmup=0, runs=10, seconds=60)
+    device = lab.device()
+
+    with pytest.raises(DeviceError, match="connection to rpi4 was lost") as caught:
+        bench_on(device, lab.bundle, plan, When("measure on", 1, lab.pull_the_plug))
+
+    assert_told_well(caught.value)
+    lab.assert_usable()
+
+
+def test_an_agent_that_is_killed_is_told(lab: Lab) -> None:
+    looping = with_patched_kernels(lab.bundle, lab.folder / "killed", forever=True)
+    thread, failures = in_background(lab, looping)
+
+    lab.on_board("sudo pkill -KILL -x edgekit-agent")
+
+    assert "crashed on rpi4 while running: SIGKILL" in the_failure(thread, failures).message
+    lab.assert_usable()
+
+
+def test_a_connection_that_drops_in_a_run_ends_the_run(lab: Lab) -> None:
+    looping = with_patched_kernels(lab.bundle, lab.folder / "cut", forever=True)
+    thread, failures = in_background(lab, looping)
+
+    lab.drop_connections()
+
+    assert "connection to rpi4 was lost" in the_failure(thread, failures).message
+    eventually(lambda: "edgekit-agent" not in lab.on_board("ps -A -o comm="))
+    lab.assert_usable()
+
+
+def test_a_model_that_crashes_is_told_with_its_signal(lab: Lab) -> None:
+    error = lab.failure(with_patched_kernels(lab.bundle, lab.folder / "trap"))
+
+    assert "crashed on rpi4 while running: SIGILL" in error.message
+    assert "--board rpi4" in str(error.hint)
+    lab.assert_usable()
+
+
+def test_a_model_that_never_ends_is_ended(lab: Lab) -> None:
+    looping = with_patched_kernels(lab.bundle, lab.folder / "loop", forever=True)
+
+    error = lab.failure(looping, lab.device(timeout=4))
+
+    assert "the model on rpi4 gave no sign of life for 4 s while running" in error.message
+    assert "--timeout" in str(error.hint)
+    lab.assert_usable()
+
+
+def test_two_deployments_at_once_both_succeed(lab: Lab) -> None:
+    processes = [
+        subprocess.Popen(
+            edgekit_command(
+                *("deploy", str(lab.model), "--board", "rpi4", "--twin", "--no-bench"),
+                *("--out", str(lab.folder / f"deployed-{number}")),
+            ),
+            cwd=lab.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    lab.assert_usable()
+
+
+def test_a_clock_in_the_past_disturbs_nothing(lab: Lab) -> None:
+    bundle = large(lab.bundle, lab.folder / "old", size=1000)
+    lab.on_board("sudo date -s '1999-12-31 23:59:50'")
+    try:
+        run_on(lab.device(), bundle)
+        bench_on(lab.device(), bundle, BenchPlan(1, 2, 0))
+    finally:
+        lab.on_board(f"sudo date -s @{int(time.time())}")
+
+    lab.assert_usable()
+
+
+def test_a_wrong_user_is_told(lab: Lab) -> None:
+    device = lab.device()
+    stranger = replace(device, entry=replace(device.entry, user="pi"))
+
+    error = lab.failure(lab.bundle, stranger)
+
+    assert error.message.startswith("127.0.0.1 does not let pi in")
+    lab.assert_usable()
+
+
+def test_a_changed_host_key_stops_everything_with_both_fingerprints(lab: Lab) -> None:
+    device = lab.device()
+    other = lab.folder / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    key = " ".join(other.with_suffix(".pub").read_text().split()[:2])
+    lab.access.known_hosts.write_text(f"[127.0.0.1]:{device.entry.port} {key}\n")
+
+    error = lab.failure(lab.bundle, device)
+
+    assert "is not the one that is known" in error.message
+    assert error.message.count("SHA256:") == 2
+    lab.assert_usable()
+
+
+def test_a_bundle_for_a_cpu_with_more_instructions_is_refused(lab: Lab) -> None:
+    request = request_for(lab.model, "rpi5")
+    bundle = build(request, lab.folder / "rpi5", use_cache=False).bundle
+
+    error = lab.failure(bundle)
+
+    assert "built for rpi5, whose CPU has" in error.message
+    assert "asimddp" in error.message
+    assert "that of rpi4 has not" in error.message
+    lab.assert_usable()
+
+
+def test_a_library_that_the_board_lacks_is_told(lab: Lab) -> None:
+    device = lab.device()
+    clean_device(device.entry, known_hosts=device.known_hosts)
+    lab.on_board("sudo mv /usr/lib/aarch64-linux-gnu/libstdc++.so.6 /var/hidden")
+    try:
+        error = lab.failure(lab.bundle)
+    finally:
+        lab.on_board("sudo mv /var/hidden /usr/lib/aarch64-linux-gnu/libstdc++.so.6")
+
+    assert error.message == "rpi4 lacks the library libstdc++.so.6"
+    assert "apt-get install libstdc++6" in str(error.hint)
+    lab.assert_usable()
+
+
+def test_a_library_that_goes_missing_later_is_told(lab: Lab) -> None:
+    lab.on_board("sudo mv /usr/lib/aarch64-linux-gnu/libstdc++.so.6 /var/hidden")
+    try:
+        error = lab.failure(lab.bundle)
+    finally:
+        lab.on_board("sudo mv /var/hidden /usr/lib/aarch64-linux-gnu/libstdc++.so.6")
+
+    assert error.message == "rpi4 lacks the library libstdc++.so.6"
+    lab.assert_usable()
+
+
+def test_a_model_that_needs_a_newer_glibc_is_refused(lab: Lab) -> None:
+    source = '#include <stdio.h>\nvoid f(void) { puts(""); }'
+    needy = with_c_library(lab.bundle, lab.folder / "needy", source, CROSS_COMPILER)
+    library = needy.library.read_bytes()
+    assert b"GLIBC_2.17" in library
+    needy.library.write_bytes(library.replace(b"GLIBC_2.17", b"GLIBC_2.99"))
+
+    error = lab.failure(resealed(needy, needy.path))
+
+    assert "model.so needs glibc 2.99, and rpi4 has 2." in error.message
+    lab.assert_usable()
