@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +17,7 @@ from support.ncnn_arm import ArmRegion, start_arm
 from support.ncnn_cases import FAMILIES, Case
 from support.ncnn_lab import RegionRunner, Runs, lab, offloaded
 from support.onnx_models import judged_by_onnxruntime
+from support.source import ROOT
 
 from edgekit.backends.base import Options, Region
 from edgekit.model import import_model, open_model
@@ -80,3 +84,24 @@ def test_operators_in_ncnn_on_an_arm_cpu_compute_what_onnxruntime_computes(
         judge(family, 30, tmp_path / "case.onnx", partial(ArmRegion, machine))
     finally:
         machine.close()
+
+
+NODE_CASES = (
+    "^test_(relu|leakyrelu_default|maxpool_2d_ceil|averagepool_2d_pads|"
+    "gemm_all_attributes|softmax_axis_1|transpose_all_permutations_3|add_bcast)$"
+)
+
+
+@pytest.mark.slow
+def test_node_cases_of_onnx_are_right_with_ncnn_in_them(tmp_path: Path) -> None:
+    """A few of those that `benchmarks/onnx_nodes.py --offload ncnn` runs, with C++ compiled for
+    each."""
+    lab()
+    script, out = ROOT / "benchmarks" / "onnx_nodes.py", tmp_path / "verdicts.json"
+    command = [sys.executable, str(script), "--offload", "ncnn", "--filter", NODE_CASES]
+    subprocess.run([*command, "--jobs", "2", "--json", str(out)], check=True, cwd=tmp_path)
+
+    found = json.loads(out.read_text())
+    assert len(found) == 8
+    assert {item["verdict"] for item in found} == {"right"}
+    assert all(item["regions"] for item in found)
