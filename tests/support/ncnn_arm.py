@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import struct
 import subprocess
@@ -74,7 +75,9 @@ def _program() -> tuple[Path, str, dict[str, int]]:
         pytest.skip(error.message)
     if emulator is None or library is None:
         pytest.skip(f"needs qemu-user, and edgekit toolchains build {BOARD}")
-    folder = Path(tempfile.mkdtemp(prefix="edgekit-ncnn-arm-"))
+    made = tempfile.TemporaryDirectory(prefix="edgekit-ncnn-arm-")
+    atexit.register(made.cleanup)
+    folder = Path(made.name)
     includes = (INCLUDE, BACKEND.include, ffi_headers(), *library.include)
     command = (
         *compiler.command,

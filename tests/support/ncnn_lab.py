@@ -7,6 +7,7 @@ only in where the numbers stand.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import re
 import tempfile
@@ -106,7 +107,9 @@ def lab() -> Lab:
     if library is None:
         pytest.skip("ncnn is not built for this machine: edgekit toolchains build local")
     compiler = find_cxx_compiler(load_toolchain(load_board("local").toolchain))
-    folder = Path(tempfile.mkdtemp(prefix="edgekit-ncnn-lab-"))
+    made = tempfile.TemporaryDirectory(prefix="edgekit-ncnn-lab-")
+    atexit.register(made.cleanup)
+    folder = Path(made.name)
     out = folder / "lab.so"
     includes = (INCLUDE, BACKEND.include, ffi_headers(), *library.include)
     command = (
