@@ -1,0 +1,42 @@
+"""oneDNN regions at once, without a C++ compiler for each: region_lab.py with oneDNN's header."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgekit.backends.base import Options, Region
+from edgekit.backends.onednn import settings_of
+from edgekit.backends.plain.program import program_of
+from edgekit.model import Model
+from support.region_lab import LabRegion, Offloaded, compiled_lab, run_offloaded, selection_for
+
+
+class OneDnnRegion(LabRegion):
+    def __init__(self, region: Region, options: Options, weights: bytes | None = None) -> None:
+        super().__init__(region, compiled_lab("onednn"))
+        program = program_of(region)
+        blob = program.weights if weights is None else weights
+        room = np.zeros(len(blob) + 64, np.uint8)
+        start = -room.ctypes.data % 64
+        room[start : start + len(blob)] = np.frombuffer(blob, np.uint8)
+        self._weights = room
+        lines = [line.encode("ascii", "replace") for line in program.lines]
+        self._lines = (ctypes.c_char_p * len(lines))(*lines)
+        threads, *switches = settings_of(options)
+        self.check(
+            self.lab.lab_new(
+                *(self._lines, ctypes.c_size_t(len(lines))),
+                *(ctypes.c_void_p(room.ctypes.data + start), ctypes.c_size_t(len(blob))),
+                *(int(threads), *(ctypes.c_bool(word == "true") for word in switches)),
+                ctypes.byref(self.runner),
+            )
+        )
+
+
+def offloaded(model: Model, inputs: Sequence[np.ndarray], **options: object) -> Offloaded:
+    """The model with everything in oneDNN that oneDNN takes, and TVM for the rest."""
+    selection = selection_for("onednn", threads=1, **options)
+    return run_offloaded(model, inputs, selection, OneDnnRegion)

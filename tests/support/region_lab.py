@@ -1,0 +1,171 @@
+"""Regions at once, without a C++ compiler for each: what a backend's header does, on numpy arrays.
+
+One small library is compiled for all tests of a backend. `run_offloaded` lets a model's regions run
+in it while TVM runs the rest in this process; real builds, which the few tests of generated C++
+make, differ only in where the numbers stand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.agent.runtime import ffi_headers
+from edgekit.backends.base import Options, Region
+from edgekit.backends.partition import Selection
+from edgekit.backends.plan import options_of
+from edgekit.backends.registry import load_backend
+from edgekit.backends.source import INCLUDE
+from edgekit.board import load_board
+from edgekit.cross.sources import BuiltLibrary, built_in_recipe, find_library
+from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.tools import run_tool
+from edgekit.model import Model
+from edgekit.offload import Rates
+from edgekit.pipeline import compile_model
+
+EVERYTHING_PAYS = Rates(call_us=-1e12)
+"""A region is worth its boundary, whatever it saves."""
+
+
+class _Tensor(ctypes.Structure):
+    """DLPack's, as far as the headers read it."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint8 * 4),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+@lru_cache
+def library_here(backend: str) -> BuiltLibrary:
+    """Skips the test where it is not there yet: to make it may take minutes."""
+    board = load_board("local")
+    library = find_library(built_in_recipe(backend), board, load_toolchain(board.toolchain))
+    if library is None:
+        pytest.skip(f"{backend} is not built for this machine: edgekit toolchains build local")
+    return library
+
+
+@lru_cache
+def compiled_lab(backend: str) -> ctypes.CDLL:
+    """BACKEND_lab.cc, which stands beside this file."""
+    library = library_here(backend)
+    compiler = find_cxx_compiler(load_toolchain(load_board("local").toolchain))
+    folder = Path(tempfile.mkdtemp(prefix=f"edgekit-{backend}-lab-"))
+    out = folder / "lab.so"
+    own = load_backend(backend).include
+    includes = (INCLUDE, *([own] if own else ()), ffi_headers(), *library.include)
+    command = (
+        *compiler.command,
+        *("-std=c++17", "-O2", "-fPIC", "-shared", "-o", str(out)),
+        *(word for path in includes for word in ("-I", str(path))),
+        str(Path(__file__).with_name(f"{backend}_lab.cc")),
+        *library.link,
+        *(f"-Wl,-rpath,{file.parent}" for file in library.run_time),
+    )
+    run_tool(command, folder=folder, doing="compile the lab")
+    loaded = ctypes.CDLL(str(out))
+    loaded.lab_problem.restype = ctypes.c_char_p
+    return loaded
+
+
+class LabRegion:
+    """One region in a lab. What sets `runner`, by the lab's `lab_new`, is the backend's own."""
+
+    def __init__(self, region: Region, lab: ctypes.CDLL) -> None:
+        self.region = region
+        self.lab = lab
+        self.runner = ctypes.c_void_p()
+
+    def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]:
+        outputs = [np.full(tensor.shape, 7e33, np.float32) for tensor in self.region.outputs]
+        given = [aligned(value) for value in inputs]
+        self.check(self.lab.lab_run(self.runner, tensors(given), tensors(outputs)))
+        return outputs
+
+    def check(self, status: int) -> None:
+        if status != 0:
+            raise RuntimeError(self.lab.lab_problem().decode())
+
+    def __del__(self) -> None:
+        if getattr(self, "runner", None):
+            self.lab.lab_free(self.runner)
+
+
+def aligned(values: np.ndarray) -> np.ndarray:
+    """Where TVM would have it: at a multiple of 64 bytes; not copied if it is there."""
+    if values.ctypes.data % 64 == 0 and values.flags.c_contiguous:
+        return values
+    room = np.empty(values.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    copy = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    return copy
+
+
+def tensors(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+    kept = [_Tensor(data=array.ctypes.data) for array in arrays]
+    pointers = (ctypes.c_void_p * len(kept))(*(ctypes.addressof(tensor) for tensor in kept))
+    pointers.kept = kept
+    return pointers
+
+
+def selection_for(backend: str, **options: object) -> Selection:
+    loaded = load_backend(backend)
+    return Selection(((loaded, options_of(loaded, options)),), rates=EVERYTHING_PAYS)
+
+
+@dataclass(frozen=True)
+class Offloaded:
+    outputs: list[np.ndarray]
+    regions: tuple[Region, ...]
+    left: tuple[str, ...]
+    """Operators that stayed in TVM, with the reason."""
+    runners: tuple[LabRegion, ...]
+
+
+def run_offloaded(
+    model: Model,
+    inputs: Sequence[np.ndarray],
+    selection: Selection,
+    make: Callable[[Region, Options], LabRegion],
+) -> Offloaded:
+    """The model with everything in the backend that it takes, and TVM for the rest."""
+    import tvm
+    import tvm_ffi
+    from tvm import relax
+
+    compiled = compile_model(model, load_board("local").target, offload=selection)
+    options = selection.backends[0][1]
+    runners = {region.symbol: make(region, options) for region in compiled.regions}
+    for symbol, runner in runners.items():
+
+        def call(*given: object, runner: LabRegion = runner) -> None:
+            count = len(runner.region.inputs)
+            made = runner(*(tensor.numpy() for tensor in given[:count]))
+            for tensor, value in zip(given[count:], made, strict=True):
+                tensor.copyfrom(value)
+
+        tvm_ffi.register_global_func(symbol, call, override=True)
+    arguments = [tvm.runtime.tensor(np.ascontiguousarray(value)) for value in inputs]
+    results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*arguments)
+    results = [results] if len(model.outputs) == 1 else list(results)
+    return Offloaded(
+        [result.numpy() for result in results],
+        compiled.regions,
+        tuple(f"{d.operator}: {d.reason}" for d in compiled.decisions if d.backend is None),
+        tuple(runners.values()),
+    )
