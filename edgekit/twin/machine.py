@@ -32,7 +32,9 @@ Condition = Literal["running", "paused", "stopped", "died", "damaged", "stray"]
 
 _DEFAULT_MEMORY = 1 << 30
 _READY_SECONDS = 180.0
-_POWER_OFF_SECONDS = 20.0
+_ASK_SECONDS = 20.0
+_POWER_OFF_SECONDS = 60.0
+"""Of a system that has said it will."""
 _QUIT_SECONDS = 5.0
 _PORT_TRIES = 5
 
@@ -312,7 +314,7 @@ def _power_off(process: qemu.Process, folder: Path, state: TwinState) -> bool:
     try:
         _resume(folder)
         access = access_of(folder, state.name, state.port)
-        run_over_ssh(access, "sudo /usr/sbin/poweroff", limit_s=_POWER_OFF_SECONDS)
+        run_over_ssh(access, "sudo /usr/sbin/poweroff", limit_s=_ASK_SECONDS)
     except EdgekitError:
         patience = _QUIT_SECONDS  # it heard nothing, or was gone before it could answer
     return qemu.wait_until_gone(process, patience)
