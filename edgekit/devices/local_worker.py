@@ -33,6 +33,7 @@ _SECONDS_BETWEEN_PROGRESS = 0.2
 
 def main(parent: int, runtime_library: str) -> None:
     _die_with(parent)
+    _let_idle_threads_sleep()
     requests, responses = _take_over_stdio()
     worker = _Worker(responses, _load_runtime(runtime_library))
     while True:
@@ -205,6 +206,13 @@ def _take_over_stdio() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(2, 1)
     os.close(nothing)
     return os.fdopen(requests, "rb", buffering=0), os.fdopen(responses, "wb")
+
+
+def _let_idle_threads_sleep() -> None:
+    """As the agent on a board does: OpenMP's threads else look for work 300,000 times before they
+    sleep. It reads these when the model's library is loaded."""
+    if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+        os.environ.update(OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="1000")
 
 
 def _die_with(parent: int) -> None:

@@ -59,6 +59,15 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
+// A library that a model offloads to shares its work by OpenMP, whose threads look for more of it
+// 300,000 times before they sleep: on a board that does anything else, a call takes many times as
+// long. OpenMP reads these when the model's library is loaded.
+void LetIdleThreadsSleep() {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  setenv("GOMP_SPINCOUNT", "1000", 1);
+}
+
 int Fail(const std::string& kind, const std::string& message, int code) {
   Say(Object().Text("error", message).Text("kind", kind));
   std::fprintf(stderr, "edgekit-agent: %s\n", message.c_str());
@@ -66,6 +75,7 @@ int Fail(const std::string& kind, const std::string& message, int code) {
 }
 
 int Main(int argc, char** argv) {
+  LetIdleThreadsSleep();
   const std::string command = argc > 1 ? argv[1] : "";
   Arguments arguments(argc - (argc > 1 ? 2 : 1), argv + (argc > 1 ? 2 : 1));
   try {

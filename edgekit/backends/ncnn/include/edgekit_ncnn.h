@@ -8,7 +8,9 @@
 #include <ncnn/datareader.h>
 #include <ncnn/layer_type.h>
 #include <ncnn/net.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -173,13 +175,22 @@ class Runner {
   static constexpr uintptr_t kAlignment = 16;
 #endif
 
-  // 0 follows TVM's own number, as everything on a device does; without one, ncnn's.
+  // 0 follows TVM's own number, as everything on a device does; without one, the big cores. More
+  // threads than this process may use cores would wait for each other.
   static int threads(int wanted) {
     if (wanted == 0) {
       const char* tvm = std::getenv("TVM_NUM_THREADS");
       if (tvm != nullptr) wanted = std::atoi(tvm);
     }
-    return wanted > 0 ? wanted : ncnn::get_physical_big_cpu_count();
+    if (wanted <= 0) wanted = ncnn::get_physical_big_cpu_count();
+    return std::max(1, std::min(wanted, usable_cores()));
+  }
+
+  static int usable_cores() {
+    cpu_set_t cores;
+    // A machine of more cores than the set holds is none that this could limit.
+    if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return CPU_SETSIZE;
+    return CPU_COUNT(&cores);
   }
 
   bool keeps_fp32() const { return !settings_.fp16_storage; }

@@ -128,6 +128,15 @@ int Describe() {
   return 0;
 }
 
+// Libraries that a model offloads to may share their work by OpenMP, whose threads look for more of
+// it for milliseconds before they sleep: too long where anything else runs. It reads these when the
+// model is loaded.
+void LetIdleThreadsSleep() {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  setenv("GOMP_SPINCOUNT", "1000", 1);
+}
+
 int Fail(const std::string& message, int code) {
   std::fprintf(stderr, "%s: %s\n", model::kProgram, message.c_str());
   return code;
@@ -136,6 +145,7 @@ int Fail(const std::string& message, int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  LetIdleThreadsSleep();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // the journal is to have each line at once
   Options options;
   try {
