@@ -31,6 +31,7 @@ def make_request(
     constants: Mapping[str, Array],
     seed: int = 0,
     offload: tuple[str, ...] | None = None,
+    one_layer_each: bool = False,
 ) -> BuildRequest:
     """What was given goes before what the project file says."""
     project = find_project(Path.cwd())
@@ -39,11 +40,12 @@ def make_request(
     if toolchain_name is not None:
         # What runs the model over there is made by the same compiler as the model.
         board = replace(board, toolchain=toolchain_name)
+    plan = plan_offload(board, choose_offload(project, source), offload)
     return BuildRequest(
         source=source,
         board=board,
         toolchain=load_toolchain(board.toolchain),
-        offload=plan_offload(board, choose_offload(project, source), offload),
+        offload=replace(plan, one_layer_each=one_layer_each),
         preprocess=choose_preprocess(project, source),
         seed=seed,
     )

@@ -15,6 +15,7 @@ from edgekit.cli.options import (
     json_option,
     model_argument,
     offload_option,
+    one_layer_option,
     pass_console,
     shape_option,
     toolchain_option,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @board_option
 @toolchain_option
 @offload_option
+@one_layer_option
 @click.option(
     "--out",
     "-o",
@@ -61,6 +63,7 @@ def command(
     board_name: str | None,
     toolchain_name: str | None,
     offload: tuple[str, ...] | None,
+    one_layer_each: bool,
     out: Path | None,
     archive: bool,
     shapes: Mapping[str, tuple[int, ...]],
@@ -73,7 +76,9 @@ def command(
     from edgekit.build import build, default_destination
     from edgekit.request import make_request
 
-    request = make_request(model, board_name, toolchain_name, shapes, constants, seed, offload)
+    request = make_request(
+        model, board_name, toolchain_name, shapes, constants, seed, offload, one_layer_each
+    )
     result = build(
         request,
         out or default_destination(request),

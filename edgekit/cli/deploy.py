@@ -22,6 +22,7 @@ from edgekit.cli.options import (
     json_option,
     model_argument,
     offload_option,
+    one_layer_option,
     pass_console,
     shape_option,
     toolchain_option,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 @several_devices_options
 @toolchain_option
 @offload_option
+@one_layer_option
 @click.option(
     "--out",
     "-o",
@@ -78,6 +80,7 @@ def command(
     twin: bool,
     toolchain_name: str | None,
     offload: tuple[str, ...] | None,
+    one_layer_each: bool,
     out: Path | None,
     no_cache: bool,
     no_verify: bool,
@@ -97,7 +100,15 @@ def command(
     from edgekit.request import make_request
     from edgekit.verify import Widening
 
-    request = make_request(model, board_name, toolchain_name, shapes, constants, offload=offload)
+    request = make_request(
+        model,
+        board_name,
+        toolchain_name,
+        shapes,
+        constants,
+        offload=offload,
+        one_layer_each=one_layer_each,
+    )
     plan = DeployPlan(
         verify=not no_verify,
         widening=Widening(rtol, atol, steps),

@@ -295,6 +295,9 @@ offload_option: Decorator = click.option(
 )
 """Gives `offload: tuple[str, ...] | None`."""
 
+one_layer_option: Decorator = click.option("--one-layer-each", is_flag=True, hidden=True)
+"""Gives `one_layer_each: bool`: no region of more than one layer, to measure what merging gains."""
+
 
 def parse_shape_option(text: str) -> tuple[str, tuple[int, ...]]:
     """`name=1,3,224,224` to the name and the shape. The name may hold an equals sign."""

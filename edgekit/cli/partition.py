@@ -17,6 +17,7 @@ from edgekit.cli.options import (
     json_option,
     model_argument,
     offload_option,
+    one_layer_option,
     pass_console,
     shape_option,
     toolchain_option,
@@ -37,6 +38,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @board_option
 @toolchain_option
 @offload_option
+@one_layer_option
 @click.option(
     "--measure", is_flag=True, help="Time each region on a device both ways first, and remember it."
 )
@@ -62,6 +64,7 @@ def command(
     board_name: str | None,
     toolchain_name: str | None,
     offload: tuple[str, ...] | None,
+    one_layer_each: bool,
     measure: bool,
     again: bool,
     device_name: str | None,
@@ -83,7 +86,15 @@ def command(
             "nothing is to be measured, and --device, --twin or --again says how",
             hint="add --measure, or leave them out",
         )
-    request = make_request(model, board_name, toolchain_name, shapes, constants, offload=offload)
+    request = make_request(
+        model,
+        board_name,
+        toolchain_name,
+        shapes,
+        constants,
+        offload=offload,
+        one_layer_each=one_layer_each,
+    )
     if measure:
         from edgekit.measure import measure_regions
 

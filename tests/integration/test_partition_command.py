@@ -227,6 +227,13 @@ def test_a_folder_of_weights_says_the_same(lab: Lab) -> None:
             assert hashlib.sha256(array.tobytes()).hexdigest() == same["weights"][name]["sha256"]
 
 
+def test_one_layer_each_merges_nothing(lab: Lab) -> None:
+    merged, alone = lab.partition(), lab.partition("--one-layer-each")
+
+    assert max(region["layers"] for region in merged["regions"]) > 1
+    assert {region["layers"] for region in alone["regions"]} == {1}
+
+
 def test_an_export_replaces_no_folder_that_is_something_else(tmp_path: Path) -> None:
     from edgekit.backends.region_export import export_regions
 
