@@ -84,7 +84,11 @@ def _help(command: click.Command) -> list[str]:
 
 
 def _options(command: click.Command) -> list[click.Option]:
-    return [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    return [
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.hidden
+    ]
 
 
 def _arguments(command: click.Command) -> list[click.Argument]:
