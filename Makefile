@@ -7,7 +7,7 @@ WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
 export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-local test test-slow test-all lint format coverage bench node-tests \
+.PHONY: help setup libraries demo demo-local test test-slow test-all lint format coverage bench node-tests \
         model-tests model-table test-pythons dist clean distclean
 
 help: ## Show this list
@@ -29,6 +29,10 @@ test-slow: setup ## Run the tests that take more than half a minute each
 	$(PYTEST) -m slow
 
 test-all: test test-slow node-tests model-tests ## Run every test there is
+
+libraries: setup ## Build what boards offload to; without it, tests of that skip, and say so
+	$(BIN)/edgekit toolchains build local
+	$(BIN)/edgekit toolchains build rpi4
 
 lint: setup ## Check style and types
 	$(BIN)/ruff check
