@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pytest
@@ -82,6 +83,14 @@ def compiled_lab(backend: str) -> ctypes.CDLL:
     return loaded
 
 
+class Runs(Protocol):
+    """A region, wherever it runs."""
+
+    region: Region
+
+    def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]: ...
+
+
 class LabRegion:
     """One region in a lab. What sets `runner`, by the lab's `lab_new`, is the backend's own."""
 
@@ -134,14 +143,14 @@ class Offloaded:
     regions: tuple[Region, ...]
     left: tuple[str, ...]
     """Operators that stayed in TVM, with the reason."""
-    runners: tuple[LabRegion, ...]
+    runners: tuple[Runs, ...]
 
 
 def run_offloaded(
     model: Model,
     inputs: Sequence[np.ndarray],
     selection: Selection,
-    make: Callable[[Region, Options], LabRegion],
+    make: Callable[[Region, Options], Runs],
 ) -> Offloaded:
     """The model with everything in the backend that it takes, and TVM for the rest."""
     import tvm
@@ -153,7 +162,7 @@ def run_offloaded(
     runners = {region.symbol: make(region, options) for region in compiled.regions}
     for symbol, runner in runners.items():
 
-        def call(*given: object, runner: LabRegion = runner) -> None:
+        def call(*given: object, runner: Runs = runner) -> None:
             count = len(runner.region.inputs)
             made = runner(*(tensor.numpy() for tensor in given[:count]))
             for tensor, value in zip(given[count:], made, strict=True):

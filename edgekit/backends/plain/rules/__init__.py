@@ -27,8 +27,6 @@ def all_rules(takes: Takes) -> tuple[Rule, ...]:
 
 def _checked(rule: Rule, check: Check) -> Rule:
     def take(match: Match) -> Layer:
-        layer = rule.take(match)
-        check(match, layer)
-        return layer
+        return check(match, rule.take(match))
 
     return replace(rule, take=take)

@@ -11,7 +11,7 @@ from edgekit.backends.base import Layer, Refused
 if TYPE_CHECKING:
     from edgekit.backends.match import Match
 
-Check = Callable[["Match", Layer], None]
+Check = Callable[["Match", Layer], Layer]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Takes:
     others: frozenset[str]
     """Kinds of layers beside those."""
     check: Check | None = None
-    """Raises Refused where this layer is none of the library's after all."""
+    """The layer as this library wants it; raises Refused where it has none like that."""
 
     def checked_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """A tensor's shape as the library holds it; a number is an axis of one."""

@@ -1,0 +1,75 @@
+"""Arm Compute Library: a region's layers become its function objects, which run on NEON.
+
+rules.py says what it takes of the rules for plain tensors; include/edgekit_acl.h runs what
+program.py wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.backends.base import GeneratedRegion, Option, Options, Region
+
+if TYPE_CHECKING:
+    from edgekit.backends.base import Rule
+    from edgekit.board import Board
+    from edgekit.cross.sources import BuiltLibrary
+    from edgekit.cross.toolchain import Toolchain
+    from edgekit.events import Events
+
+_OPTIONS = {
+    "threads": Option(0, "threads of a region; 0 takes as many as the rest of the model"),
+    "non_finite": Option("error", "NaN and infinity in a region's inputs", ("error", "pass")),
+}
+
+
+@dataclass(frozen=True)
+class Acl:
+    name: str = "acl"
+    title: str = "Arm Compute Library"
+    architectures: tuple[str, ...] = ("aarch64",)
+    before_folding: bool = False
+    include: Path = Path(__file__).parent / "include"
+
+    @property
+    def version(self) -> str:
+        from edgekit.cross.sources import built_in_recipe
+
+        return built_in_recipe(self.name).version
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        return _OPTIONS
+
+    def rules(self, options: Options) -> Sequence[Rule]:
+        from edgekit.backends.acl.rules import all_rules
+
+        return all_rules()
+
+    def generate(self, region: Region, options: Options) -> GeneratedRegion:
+        from edgekit.backends.plain.codegen import generate_program
+
+        settings = ", ".join(settings_of(options))
+        return generate_program(region, "edgekit_acl.h", "edgekit::acl::Runner", f"{{{settings}}}")
+
+    def identity(self, board: Board, toolchain: Toolchain) -> str:
+        from edgekit.cross.sources import built_in_recipe, library_identity
+
+        return library_identity(built_in_recipe(self.name), board, toolchain)
+
+    def library(self, board: Board, toolchain: Toolchain, events: Events) -> BuiltLibrary:
+        from edgekit.cross.sources import build_library, built_in_recipe
+
+        return build_library(built_in_recipe(self.name), board, toolchain, events=events)
+
+
+def settings_of(options: Options) -> tuple[str, ...]:
+    """In the order of edgekit_acl.h, as C++ has them."""
+    only_finite = "true" if options["non_finite"] == "error" else "false"
+    return (str(int(options["threads"])), only_finite)
+
+
+BACKEND = Acl()
