@@ -21,6 +21,12 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
+def milliseconds(seconds: float) -> str:
+    """0.01968 ms, 14.25 ms, 11510 ms: latencies in one unit, so that they can be compared."""
+    value = seconds * 1000
+    return f"{value:.4g} ms" if value < 9999.5 else f"{value:.0f} ms"
+
+
 def size(count: int) -> str:
     """1 B, 14.2 KiB, 3.4 MiB."""
     if count < 1024:

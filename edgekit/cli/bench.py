@@ -17,7 +17,7 @@ from edgekit.cli.input_options import (
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
 from edgekit.console import Console
 from edgekit.errors import UsageError
-from edgekit.wording import size
+from edgekit.wording import milliseconds, size
 
 if TYPE_CHECKING:
     from edgekit.bench import BenchSummary, Profile
@@ -136,7 +136,7 @@ def render_bench(console: Console, report: BenchSummary) -> None:
     memory = report.memory
     console.fields(
         [
-            *((name, f"{value * 1000:.4g} ms") for name, value in rows),
+            *((name, milliseconds(value)) for name, value in rows),
             ("throughput", f"{_per_second(report.throughput)} inferences/s"),
             ("runs", f"{report.runs} after {report.warmup} to warm up"),
             ("threads", report.threads),
@@ -153,12 +153,12 @@ def render_bench(console: Console, report: BenchSummary) -> None:
 def _render_profile(console: Console, profile: Profile) -> None:
     console.print()
     console.print(
-        f"{profile.seconds * 1000:.4g} ms in kernels, medians of {profile.inferences} inferences "
+        f"{milliseconds(profile.seconds)} in kernels, medians of {profile.inferences} inferences "
         "that were profiled:"
     )
     shown, rest = profile.kernels[:_SHOWN_KERNELS], profile.kernels[_SHOWN_KERNELS:]
     rows = [
-        (kernel.name, f"{kernel.calls:.4g}", _milliseconds(kernel.seconds), _percent(kernel.share))
+        (kernel.name, f"{kernel.calls:.4g}", milliseconds(kernel.seconds), _percent(kernel.share))
         for kernel in shown
     ]
     if rest:
@@ -166,15 +166,11 @@ def _render_profile(console: Console, profile: Profile) -> None:
             (
                 f"{len(rest)} more",
                 f"{sum(kernel.calls for kernel in rest):.4g}",
-                _milliseconds(sum(kernel.seconds for kernel in rest)),
+                milliseconds(sum(kernel.seconds for kernel in rest)),
                 _percent(sum(kernel.share for kernel in rest)),
             )
         )
     console.table(("kernel", "calls", "time", "share"), rows, right=("calls", "time", "share"))
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.4g} ms"
 
 
 def _percent(share: float) -> str:

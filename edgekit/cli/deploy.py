@@ -30,7 +30,7 @@ from edgekit.cli.options import (
 from edgekit.cli.verify import tolerance_options
 from edgekit.console import Console
 from edgekit.project import MOST_KEPT, choose_keep, find_project
-from edgekit.wording import duration, size
+from edgekit.wording import duration, milliseconds, size
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -145,7 +145,7 @@ def _render(console: Console, report: DeployReport) -> None:
             ("max error", _error(verification)),
         ]
     if report.bench is not None:
-        fields.append(("median latency", f"{report.bench.median * 1000:.4g} ms"))
+        fields.append(("median latency", milliseconds(report.bench.median)))
     console.fields(fields)
     if report.bench is not None:
         console.print()
@@ -173,8 +173,8 @@ def _row(outcome: Outcome[Deployed]) -> list[object]:
         outcome.device,
         "not verified" if verification is None else "verified",
         None if verification is None else _error(verification),
-        None if bench is None else f"{bench.median * 1000:.4g} ms",
-        None if bench is None else f"{bench.p90 * 1000:.4g} ms",
+        None if bench is None else milliseconds(bench.median),
+        None if bench is None else milliseconds(bench.p90),
         None if installed is None else size(installed.sent),
         took,
     ]

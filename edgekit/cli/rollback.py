@@ -11,7 +11,7 @@ from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import Command, json_option, pass_console
 from edgekit.console import Console
 from edgekit.errors import UsageError
-from edgekit.wording import duration
+from edgekit.wording import duration, milliseconds
 
 if TYPE_CHECKING:
     from edgekit.rollback import RollbackReport
@@ -75,7 +75,7 @@ def _render(console: Console, report: RollbackReport) -> None:
             ("deployed", record.deployed),
             ("built with", f"edgekit {record.edgekit} for {record.board}"),
             ("verified then", record.verified),
-            ("median latency then", record.median and f"{record.median * 1000:.4g} ms"),
+            ("median latency then", record.median and milliseconds(record.median)),
             ("ran now", tried),
             ("current until now", report.before and report.before[:SHOWN_DIGEST]),
         ]

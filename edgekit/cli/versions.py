@@ -10,6 +10,7 @@ import click
 from edgekit.cli.device_options import remote_device, remote_device_options
 from edgekit.cli.options import Command, json_option, pass_console
 from edgekit.console import Console
+from edgekit.wording import milliseconds
 
 if TYPE_CHECKING:
     from edgekit.devices.version_records import Version
@@ -69,5 +70,5 @@ def _row(version: Version) -> list[object]:
         record.deployed,
         f"edgekit {record.edgekit}",
         record.verified,
-        None if record.median is None else f"{record.median * 1000:.4g} ms",
+        None if record.median is None else milliseconds(record.median),
     ]

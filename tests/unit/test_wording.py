@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.wording import amount, did_you_mean, duration, printable, size
+from edgekit.wording import amount, did_you_mean, duration, milliseconds, printable, size
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,20 @@ from edgekit.wording import amount, did_you_mean, duration, printable, size
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.00001968, "0.01968 ms"),
+        (0.01425, "14.25 ms"),
+        (9.9994, "9999 ms"),
+        (9.9998, "10000 ms"),
+        (11.51, "11510 ms"),
+    ],
+)
+def test_latencies_stay_in_milliseconds_without_powers_of_ten(seconds: float, text: str) -> None:
+    assert milliseconds(seconds) == text
 
 
 @pytest.mark.parametrize(
