@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from edgekit.cli.options import DEVICE, REMOTE_DEVICE, board_option
 from edgekit.console import Console
-from edgekit.errors import UsageError
+from edgekit.errors import DeviceError, EdgekitError, UsageError
 
 if TYPE_CHECKING:
     from edgekit.board import Board
@@ -126,6 +126,8 @@ def remote_device(
         fitting = [d.entry for d in known.values() if board_name in (None, d.entry.board)]
         if len(fitting) == 1:
             device_name = fitting[0].name
+        elif board_name is None and (project is None or project.board is None):
+            raise _no_device_is_meant([entry.name for entry in fitting])
     if board_name is None and device_name is not None and device_name != LOCAL:
         board_name = find_device(device_name, known).entry.board
     device = device_for(
@@ -142,6 +144,19 @@ def remote_device(
             hint="name a device with --device; `edgekit device list` shows them",
         )
     return device
+
+
+def _no_device_is_meant(known: list[str]) -> EdgekitError:
+    if known:
+        return UsageError(
+            f"several devices are known: {', '.join(known)}",
+            hint="say which with --device NAME, or --board NAME for the first free one of a board",
+        )
+    return DeviceError(
+        "no device is known",
+        hint="edgekit device add NAME --board BOARD user@host makes one known; --board BOARD "
+        "--twin is an emulated one",
+    )
 
 
 def device_for_board(

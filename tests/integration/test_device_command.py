@@ -167,6 +167,21 @@ def test_a_board_that_the_device_is_not_is_refused(home: Path, server: SshServer
     assert "machine, and a rpi4 is an aarch64 one" in ran.err
 
 
+def test_a_command_for_devices_says_what_is_missing_where_none_is_named(home: Path) -> None:
+    none = edgekit(home, "versions")
+    assert none.code == 8
+    assert "no device is known" in none.err and "device add" in none.err and "--twin" in none.err
+
+    (home / "config" / "edgekit").mkdir(parents=True)
+    (home / "config" / "edgekit" / "devices.toml").write_text(
+        'schema = 1\n[devices.attic]\nboard = "rpi4"\nhost = "192.0.2.1"\n'
+        '[devices.barn]\nboard = "rpi5"\nhost = "192.0.2.2"\n'
+    )
+    several = edgekit(home, "logs")
+    assert several.code == 2
+    assert "attic, barn" in several.err and "--device" in several.err
+
+
 def test_names_of_devices_are_completed(home: Path, server: SshServer) -> None:
     added(home, server, "desk")
     added(home, server, "hall")
