@@ -56,6 +56,7 @@ __all__ = [
     "copy_bundle",
     "describe_file",
     "foreign_file",
+    "looks_like_a_bundle",
     "open_bundle",
     "write_archive",
     "write_manifest",
@@ -103,6 +104,12 @@ class Bundle:
             entry.spec.name: _read_tensor(self.path / entry.reference, entry.spec)
             for entry in self.manifest.outputs
         }
+
+
+def looks_like_a_bundle(path: Path) -> bool:
+    """Where a model file may be meant as well: those are no folders, and PyTorch's archives are
+    called otherwise."""
+    return path.suffix.lower() == ".zip" or path.is_dir()
 
 
 def open_bundle(path: Path) -> Bundle:

@@ -17,6 +17,7 @@ from edgekit.cli.options import (
     shape_option,
 )
 from edgekit.console import Console
+from edgekit.errors import UsageError
 from edgekit.tensors import OpenTensorSpec, Quantization
 from edgekit.wording import amount, size
 
@@ -39,13 +40,25 @@ def command(
 ) -> None:
     """Show what is in MODEL and whether it can be built.
 
+    A bundle's folder or .zip in place of MODEL is shown as well, with what it offloads.
+
     A model that can't be built is described all the same, and the exit code is 0: the last line
     and the key "buildable" of --json say it. Peak activations are the most bytes of tensors that
     are alive at the same time, without weights.
     """
+    from edgekit.bundle import looks_like_a_bundle
+    from edgekit.cli.show_bundle import show_bundle
     from edgekit.project import choose_model, find_project
     from edgekit.summary import summarise
 
+    if model is not None and looks_like_a_bundle(model):
+        if shapes or constants:
+            raise UsageError(
+                f"{model} is a bundle, whose shapes and constants are fixed",
+                hint="leave out --shape and --constant, or name the model file",
+            )
+        show_bundle(console, model)
+        return
     source = choose_model(find_project(Path.cwd()), model, shapes, constants)
     summary = summarise(source, console.events)
     console.report(summary, lambda: _render(console, summary))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from support.building import request_for, write_model
 from support.profiles import machine_without_profiles
 from support.tflite_models import Op, T, tflite_bytes
 
+from edgekit.build import build
+from edgekit.bundle import Region, write_manifest
 from edgekit.cli.program import run_command_line
 
 Extents = list[int | str]
@@ -268,3 +272,18 @@ def test_a_mistake_in_the_project_file_is_shown_with_its_line(
 
     assert "edgekit.toml:2: modle" in found["error"]["message"]
     assert "did you mean model?" in found["error"]["message"]
+
+
+def test_a_bundle_is_shown_with_its_regions(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = build(request_for(write_model(work / "tiny.onnx")), work / "bundle").bundle
+    region = Region("edgekit_ncnn_1", "ncnn", ("nn.conv2d", "add"), 6912, 6912, "it pays")
+    write_manifest(work / "bundle", replace(bundle.manifest, regions=(region,)))
+
+    (shown,) = inspect(capsys, "bundle")["regions"]
+    assert shown["name"] == "edgekit_ncnn_1"
+    assert shown["reason"] == "it pays"
+
+    assert run_command_line(["inspect", "bundle"]) == 0
+    assert "ncnn 100 % of 6.91 k MACs in 1 region" in capsys.readouterr().out
+    error = inspect(capsys, "bundle", "--shape", "image=1,3,8,8", code=2)["error"]
+    assert "is a bundle, whose shapes" in error["message"]
