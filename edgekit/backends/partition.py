@@ -17,6 +17,7 @@ from tvm import relax
 from edgekit.backends.base import Backend, Decision, Options, Region, Rule, Tensor
 from edgekit.backends.cost import Rates, Verdict, reckon
 from edgekit.backends.graph import Graph, Node
+from edgekit.backends.match import known_shape
 from edgekit.backends.matching import Placed, match_rules
 from edgekit.backends.merging import merge_steps
 from edgekit.backends.rewrite import Claim, rewrite_block
@@ -198,11 +199,10 @@ class _Block:
             else:
                 why = self._why_not.get(node.index)
                 reason = "; ".join(why) if why else NO_RULE
-        shape = getattr(node.variable.ty, "shape", None)
         return Decision(
             operator=node.operator,
             node=node.model_node,
-            shape=tuple(int(e) for e in shape) if shape is not None else (),
+            shape=known_shape(node.variable.ty) or (),
             macs=node.macs,
             backend=region.backend if region else None,
             region=region.symbol if region else None,
