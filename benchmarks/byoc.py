@@ -1,0 +1,256 @@
+"""Networks whose layers ncnn runs: edgekit against ncnn alone, against one layer a region, against
+onnxruntime and TVM.
+
+    pip install ncnn==1.0.20261020     # its own Python package: the one to be as fast as
+    python -m benchmarks.byoc          # --quick, --filter NAME, --json
+
+Each contender is a process that has the network loaded, on one thread. They take turns, in another
+order every round; a ratio is of two times of one round, and the table has the median of the ratios
+with the lowest and the highest. Times are medians of what the rounds had as medians.
+
+The ncnn in edgekit's library is compiled for this machine's CPU. That of the Python package, of the
+same version, has code for several kinds of CPU and chooses when it starts. It gets the network as
+edgekit converts it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from benchmarks.contenders import (
+    Bundled,
+    NcnnAlone,
+    OnnxRuntime,
+    Process,
+    Runtime,
+    Turn,
+    loaded,
+)
+from benchmarks.model_zoo import MODELS, RETINAFACE, fetch
+from benchmarks.models import machine
+from benchmarks.ncnn_alone import write
+from benchmarks.networks import NETWORKS
+from edgekit.backends.base import Region
+from edgekit.backends.plan import OffloadPlan
+from edgekit.build import BuildRequest, build
+from edgekit.events import SILENT
+from edgekit.offload import Rates
+from edgekit.partition import decide
+from edgekit.request import make_request
+
+RETINA = "RetinaFace"
+NAMES = ("MobileNetV2", "ResNet-18", "SqueezeNet", "AlexNet", RETINA, "YOLOv8n")
+OURS, NCNN, LAYERS, ORT, TVM = "edgekit", "ncnn", "one layer each", "onnxruntime", "TVM"
+MOST_OF_NCNN = 1.03
+MOST_DIFFERENCE = 1e-3
+"""Of the largest output: all of them are to have computed the same thing."""
+EVERYTHING_PAYS = Rates(call_us=-1e12)
+
+
+@dataclass(frozen=True)
+class Plan:
+    rounds: int
+    seconds: float
+    """Of a contender's turn; one call at least."""
+    slow_builds: bool
+    """TVM alone, and one layer a region, whose regions are compiled one by one."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    milliseconds: float
+    cpu_milliseconds: float
+    edgekit_over_this: float
+    """Below 1, edgekit is faster."""
+    rounds: tuple[float, float]
+    """The lowest and the highest ratio."""
+    cpu_edgekit_over_this: float
+    difference: float
+    """From onnxruntime's outputs, of the largest."""
+
+
+@dataclass(frozen=True)
+class Row:
+    network: str
+    regions: int
+    regions_of_one_layer: int
+    bytes_copied: int
+    """At the boundaries, in a call."""
+    bytes_copied_of_one_layer: int | None
+    contenders: tuple[Contender, ...]
+    missed: tuple[str, ...]
+    """Bars, in words."""
+
+
+def measure(name: str, plan: Plan, folder: Path) -> Row:
+    model, shapes = source_of(name, folder)
+    tvm = make_request(model, "local", None, shapes, {}, offload=())
+    whole = replace(tvm, offload=OffloadPlan(("ncnn",), rates=EVERYTHING_PAYS))
+    alone = replace(tvm, offload=replace(whole.offload, one_layer_each=True))
+    regions, layers = decide(whole, SILENT).regions, decide(alone, SILENT).regions
+    runtimes: dict[str, Runtime] = {
+        OURS: bundled(whole, regions, folder / "edgekit"),
+        ORT: OnnxRuntime(model),
+    }
+    if len(regions) == 1:
+        runtimes[NCNN] = NcnnAlone(write(regions[0], folder))
+    if plan.slow_builds:
+        runtimes[LAYERS] = bundled(alone, layers, folder / "layers")
+        runtimes[TVM] = bundled(tvm, (), folder / "tvm")
+    given = np.random.default_rng(0).uniform(-1, 1, shape_of(model, shapes)).astype("float32")
+    with loaded(runtimes, given) as processes:
+        differences = compare(processes)
+        turns = take_turns(processes, plan)
+        copied = {who: process.copied() for who, process in processes.items()}
+    contenders = tuple(summarise(who, turns, differences[who]) for who in runtimes)
+    return Row(
+        name,
+        len(regions),
+        len(layers),
+        copied[OURS],
+        copied.get(LAYERS),
+        contenders,
+        missed_by(contenders),
+    )
+
+
+def source_of(name: str, folder: Path) -> tuple[Path, Mapping[str, tuple[int, ...]]]:
+    if name == RETINA:
+        (model,) = (model for model in MODELS if model.package is RETINAFACE)
+        return fetch(model), model.shapes
+    path = folder / "network.onnx"
+    onnx.save(NETWORKS[name](), path)
+    return path, {}
+
+
+def shape_of(model: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Of the only input."""
+    (entry,) = onnx.load(model).graph.input
+    extents = tuple(axis.dim_value for axis in entry.type.tensor_type.shape.dim)
+    return shapes.get(entry.name, extents)
+
+
+def bundled(request: BuildRequest, regions: Sequence[Region], folder: Path) -> Bundled:
+    library = build(request, folder).bundle.library
+    return Bundled(library, tuple(region.symbol for region in regions))
+
+
+def compare(processes: Mapping[str, Process]) -> dict[str, float]:
+    """The largest difference of each from onnxruntime; RuntimeError where it is no rounding."""
+    expected = processes[ORT].outputs()
+    differences = {}
+    for who, process in processes.items():
+        found = process.outputs()
+        differences[who] = max(difference(found, wanted) for wanted in expected)
+        if not differences[who] < MOST_DIFFERENCE:
+            raise RuntimeError(f"{who} computes something else: {differences[who]:.2g}")
+    return differences
+
+
+def difference(found: Sequence[np.ndarray], wanted: np.ndarray) -> float:
+    """From the output that is meant: a region has its outputs in an order of its own."""
+    return min(
+        float(np.abs(one.reshape(wanted.shape) - wanted).max() / np.abs(wanted).max())
+        for one in found
+        if one.size == wanted.size
+    )
+
+
+def take_turns(processes: Mapping[str, Process], plan: Plan) -> dict[str, list[Turn]]:
+    turns: dict[str, list[Turn]] = {who: [] for who in processes}
+    order, chance = list(processes), random.Random(0)
+    for _ in range(plan.rounds):
+        chance.shuffle(order)
+        for who in order:
+            turns[who].append(processes[who].turn(plan.seconds))
+    return turns
+
+
+def summarise(who: str, turns: Mapping[str, Sequence[Turn]], difference: float) -> Contender:
+    pairs = list(zip(turns[OURS], turns[who], strict=True))
+    ratios = [ours.wall / theirs.wall for ours, theirs in pairs]
+    return Contender(
+        name=who,
+        milliseconds=1e3 * statistics.median(turn.wall for turn in turns[who]),
+        cpu_milliseconds=1e3 * statistics.median(turn.cpu for turn in turns[who]),
+        edgekit_over_this=statistics.median(ratios),
+        rounds=(min(ratios), max(ratios)),
+        cpu_edgekit_over_this=statistics.median(ours.cpu / theirs.cpu for ours, theirs in pairs),
+        difference=difference,
+    )
+
+
+def missed_by(contenders: Sequence[Contender]) -> tuple[str, ...]:
+    found = {contender.name: contender.edgekit_over_this for contender in contenders}
+    missed = []
+    if found.get(NCNN, 0) > MOST_OF_NCNN:
+        missed.append(f"takes {found[NCNN]:.3f} of ncnn's time; at most {MOST_OF_NCNN}")
+    if found.get(LAYERS, 0) >= 1:
+        missed.append(f"takes {found[LAYERS]:.3f} of the time of one layer a region")
+    return tuple(missed)
+
+
+def show(row: Row) -> None:
+    regions = f"{row.regions} {'region' if row.regions == 1 else 'regions'}"
+    print(f"\n{row.network}: {regions}, {row.bytes_copied} bytes copied in a call")
+    if row.bytes_copied_of_one_layer is not None:
+        layers = f"{row.regions_of_one_layer} regions, {row.bytes_copied_of_one_layer} bytes"
+        print(f"with one layer each: {layers}")
+    print()
+    print("| | ms | CPU ms | edgekit / this | rounds | by CPU time | from onnxruntime |")
+    print("|---|---|---|---|---|---|---|")
+    for one in row.contenders:
+        low, high = one.rounds
+        ratios = f"{one.edgekit_over_this:.3f} | {low:.3f} to {high:.3f}"
+        times = f"{one.milliseconds:.4g} | {one.cpu_milliseconds:.4g}"
+        cpu = f"{one.cpu_edgekit_over_this:.3f}"
+        print(f"| {one.name} | {times} | {ratios} | {cpu} | {one.difference:.1e} |")
+    for missed in row.missed:
+        print(f"MISSED: edgekit {missed}")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="ncnn inside edgekit, and others")
+    parser.add_argument("--filter", default="", help="only networks whose name contains this")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer rounds; neither TVM alone nor one layer each, which take long to build",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    options = parser.parse_args()
+    if find_spec("ncnn") is None:
+        print("needs ncnn's own Python package: pip install ncnn==1.0.20261020", file=sys.stderr)
+        return 2
+    plan = Plan(3, 0.4, slow_builds=False) if options.quick else Plan(7, 0.5, slow_builds=True)
+    rows = []
+    for name in NAMES:
+        if options.filter.lower() not in name.lower():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(measure(name, plan, Path(folder)))
+        if not options.json:
+            show(rows[-1])
+    if options.json:
+        print(json.dumps({"machine": machine(), "networks": [asdict(row) for row in rows]}))
+    else:
+        print(f"\nMeasured on {machine()}.")
+    return int(any(row.missed for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
