@@ -42,6 +42,19 @@ def _tidy(target: Any) -> list[Any]:
     return [relax.transform.CanonicalizeBindings(), FoldConstants(keep=_KEPT_FOR_BACKENDS)]
 
 
+def _channels_first(target: Any) -> list[Any]:
+    from tvm import relax
+
+    from edgekit.passes.channels_first import ChannelsFirst
+
+    return [
+        relax.transform.CanonicalizeBindings(),
+        ChannelsFirst(),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.DeadCodeElimination(),
+    ]
+
+
 def _fold(target: Any) -> list[Any]:
     from tvm import relax
 
@@ -133,6 +146,10 @@ _KEPT_FOR_BACKENDS = frozenset({"relax.dequantize"})
 
 TIDY = Phase("tidy", "what depends on constants alone is one", _tidy)
 
+CHANNELS_FIRST = Phase(
+    "channels first", "images lie as the libraries of backends want them", _channels_first
+)
+
 FOLD = Phase("fold", "batch norm is part of the convolution before it", _fold)
 
 SIMPLIFY = Phase("simplify", "batch norm and constants folded, dead code gone", _simplify)
@@ -188,7 +205,9 @@ def compile_model(
     if offload is not None:
         with events.stage("partition") as stage:
             partition = partition_model(model, offload, dump)
-            module, regions = partition.module, partition.regions
+            regions = partition.regions
+            if regions:
+                module = partition.module  # else as it came, not as libraries would have it
             decisions = partition.decisions
             stage.result = _coverage(decisions, len(regions))
     with events.stage("compile", total=len(PHASES) + 1) as stage, tvm_target:
@@ -220,7 +239,7 @@ def partition_model(
 
     load_tvm()
     early, late = offload.split()
-    module = _apply(TIDY, model.module, None)
+    module = _apply(CHANNELS_FIRST, _apply(TIDY, model.module, None), None)
     first: Partition | None = None
     if early.backends:
         first = partition(module, early)

@@ -10,8 +10,9 @@ import tvm
 from tvm import relax
 
 from edgekit.backends.base import Tensor
-from edgekit.frontends.naming import named_after
+from edgekit.backends.quantised import between_quantisations
 from edgekit.macs import ShapeDependsOnDataError, macs_of_call
+from edgekit.node_names import named_after
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Graph:
             for producer in node.reads:
                 self.readers[producer].add(node.index)
         self.nodes = _named_by_readers(nodes, self.readers)
+        self.quantised = between_quantisations(nodes, values)
+        """Nodes whose floats stand for integers."""
         self._tensors: dict[Any, Tensor] = {}
         self._variables: dict[str, Any] = {}
 

@@ -13,6 +13,7 @@ from tvm.relax import dpl
 from edgekit.backends.base import Refused, Rule, Step, Tensor
 from edgekit.backends.graph import Graph, items_of
 from edgekit.backends.match import Match, known_shape
+from edgekit.backends.quantised import DEQUANTIZE, QUANTIZE, REASON
 from edgekit.errors import BuildError
 
 _INNER = (dpl.pattern.CallPattern, dpl.pattern.TuplePattern, dpl.pattern.TupleGetItemPattern)
@@ -53,6 +54,7 @@ def match_rules(
             if covered is None or not covered <= free or covered & taken:
                 continue
             try:
+                _require_whole_arithmetic(graph, covered)
                 step = _step(graph, rule, parts, node.index, covered)
             except Refused as refused:
                 refusals.setdefault(node.index, refused.reason)
@@ -86,6 +88,13 @@ def _covered(graph: Graph, parts: Mapping[Any, Any]) -> set[int] | None:
         if graph.leaves_block(index) or not graph.readers[index] <= covered:
             return None
     return covered
+
+
+def _require_whole_arithmetic(graph: Graph, covered: AbstractSet[int]) -> None:
+    """A rule that takes the quantisation along computes in integers, and knows how it rounds."""
+    operators = {graph.nodes[index].operator for index in covered}
+    if covered & graph.quantised and not operators & {QUANTIZE, DEQUANTIZE}:
+        raise Refused(REASON)
 
 
 def _step(

@@ -6,20 +6,11 @@ computes is called `NODE__NUMBER`; backends/graph.py reads it.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tvm import relax
 
-_LONGEST_LABEL = 200
-"""Characters of a name; a file may hold any."""
-_NAMED = re.compile(r"(?P<node>.+)__[0-9]+", re.DOTALL)
-
-
-def named_after(variable_name: str) -> str:
-    """The node that a variable came from; empty where it is not known."""
-    named = _NAMED.fullmatch(variable_name)
-    return named["node"] if named else ""
+from edgekit.node_names import named_after, numbered
 
 
 class NamingBuilder(relax.BlockBuilder):  # type: ignore[misc]
@@ -43,4 +34,4 @@ class NamingBuilder(relax.BlockBuilder):  # type: ignore[misc]
         if not node:
             return ""
         self._count += 1
-        return f"{node[:_LONGEST_LABEL]}__{self._count}"
+        return numbered(node, self._count)

@@ -55,10 +55,12 @@ def test_a_tflite_operator_is_called_after_what_it_computes(tmp_path: Path) -> N
     ]  # fmt: skip
     source = write_model(tmp_path, tflite_bytes(tensors, operators, ["x"], ["y"]))
     assert nodes_of(source) == [
+        ("permute_dims", "features"),
         ("nn.conv2d", "features"),
         ("add", "features"),
         ("nn.relu", "features"),
         ("sigmoid", "y"),
+        ("permute_dims", "y"),
     ]
 
 

@@ -18,7 +18,7 @@ from support.source import PACKAGE, ROOT, Import, Module, is_third_party, module
 MODULES = modules()
 
 ROOMS: tuple[tuple[str, str], ...] = (
-    ("words", "errors events version tensors sizes wording json_text interrupts"),
+    ("words", "errors events version tensors sizes wording json_text interrupts node_names"),
     ("ground", "arrays files paths toml_source cache metrics tvm_compat python_child"),
     (
         "profiles",
@@ -34,9 +34,9 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("agent", "agent agent.*"),
     ("devices", "devices devices.*"),
     ("rpc", "rpc rpc.*"),
-    ("passes", "passes passes.*"),
+    ("passes", "macs passes passes.*"),
     ("importers", "frontends frontends.* oracle"),
-    ("backends", "macs cross.link backends backends.*"),
+    ("backends", "cross.link backends backends.*"),
     (
         "compiler",
         "pipeline liveness compilation compile_*",

@@ -1,0 +1,60 @@
+"""Floats inside quantised arithmetic: they stand for integers, and no float library may round them.
+
+A quantised model arrives as dequantize, float operator, quantize (or with casts in their place).
+What TVM makes of it is right to the last step; a library that adds in another order, or rounds
+elsewhere, would be off by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from edgekit.tvm_compat import constant_array
+
+if TYPE_CHECKING:
+    from edgekit.backends.graph import Node
+
+QUANTIZE, DEQUANTIZE = "quantize", "dequantize"
+REASON = (
+    "it is part of quantised arithmetic, where a float library's rounding would change what is "
+    "stored"
+)
+_STORED = ("int8", "uint8", "int16")
+
+
+def between_quantisations(nodes: Sequence[Node], bound: Mapping[Any, Any]) -> frozenset[int]:
+    """The nodes of a block that compute floats out of stored integers for other stored integers."""
+    if not any(node.operator == QUANTIZE for node in nodes):
+        return frozenset()  # its casts are those of a model that takes or gives images
+    loads = {node.index for node in nodes if _loads(node, bound)}
+    stores = {node.index for node in nodes if _stores(node)}
+    ends = loads | stores | {node.index for node in nodes if node.operator == DEQUANTIZE}
+    after: set[int] = set()
+    for node in nodes:
+        if node.index not in ends and not (after | loads).isdisjoint(node.reads):
+            after.add(node.index)
+    before: set[int] = set()
+    for node in reversed(nodes):
+        if node.index in stores or node.index in before:
+            before.update(set(node.reads) - ends)
+    return frozenset(after & before)
+
+
+def _loads(node: Node, bound: Mapping[Any, Any]) -> bool:
+    if node.operator == "astype":
+        return str(node.value.args[0].ty.dtype) in _STORED
+    return node.operator == DEQUANTIZE and not _is_constant(node.value.args[0], bound)
+
+
+def _stores(node: Node) -> bool:
+    if node.operator == "astype":
+        return str(node.variable.ty.dtype) in _STORED
+    return node.operator == QUANTIZE
+
+
+def _is_constant(stored: Any, bound: Mapping[Any, Any]) -> bool:
+    """Weights are dequantised too, in models that compute in floats as well."""
+    while stored in bound:
+        stored = bound[stored]
+    return constant_array(stored) is not None
