@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from edgekit.devices.choice import Candidate
 
 SHORT_BENCH = BenchPlan(warmup=3, runs=10, seconds=1.0)
+_LONGEST_SHORT_BENCH = 15.0
+"""Seconds. A model that takes long is run less often: `edgekit bench` measures it at leisure."""
+_FEWEST_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -122,10 +125,23 @@ def deploy_bundle(
                 session.log_failure("verified", error)
                 raise
         if plan.bench is not None:
-            measured = bench(bundle, session, plan.bench, events).summary()
+            measuring = brief(plan.bench, verification)
+            measured = bench(bundle, session, measuring, events).summary()
         version = session.make_current(
             verified=verification is not None,
             median=measured.median if measured is not None else None,
             keep=plan.keep,
         )
     return Deployed(device.name, session.installed, version, verification, measured)
+
+
+def brief(plan: BenchPlan, verification: VerifyReport | None) -> BenchPlan:
+    """The plan, with fewer runs where the verification's took so long that it would not be
+    short."""
+    if verification is None or plan != SHORT_BENCH:
+        return plan
+    once = max((sample.seconds for sample in verification.samples), default=0.0)
+    if once * (plan.warmup + plan.runs) <= _LONGEST_SHORT_BENCH:
+        return plan
+    runs = max(int(_LONGEST_SHORT_BENCH / once) - 1, _FEWEST_RUNS)
+    return replace(plan, warmup=1, runs=min(runs, plan.runs), seconds=0.0)
