@@ -252,7 +252,7 @@ def offloaded(
     selection = ncnn_selection(threads=1, **options)
     compiled = compile_model(model, load_board("local").target, offload=selection)
     runners = {
-        region.symbol: RegionRunner(region, selection.backends[0][1]) for region in compiled.regions
+        region.symbol: start(region, selection.backends[0][1]) for region in compiled.regions
     }
     for symbol, runner in runners.items():
 
