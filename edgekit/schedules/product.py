@@ -1,0 +1,111 @@
+"""Convolutions and matrix products over packed weights.
+
+A tile of pixels and channels is summed up in registers (tiles.py says how large), and what follows
+the product (a bias, a ReLU, a residual) is done to it before it is written. Where the weights fit
+into the near cache they are read again for each tile, so that the image is read once; where they
+don't, each panel is read once and the image again. Padding is copied a few lines at a time, into
+the cache.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvm import s_tir
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+from edgekit.schedules.blocks import (
+    Block,
+    blocks_of,
+    extent_of,
+    inline_into_last,
+    largest_divisor,
+    run_parallel,
+    vectorize_panel,
+    vectorize_innermost,
+)
+from edgekit.schedules.machine import Machine
+from edgekit.schedules.packed import CONVOLUTION, DENSE, PAD
+from edgekit.schedules.tiles import choose_pixels
+
+_UNROLLED_SUMS = 4
+_LINES_AT_ONCE = 8
+"""Of what these read, padding included, the kernel's height less one is copied twice."""
+
+
+def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
+    blocks = blocks_of(schedule) or []
+    product = next((block for block in blocks if block.name in (CONVOLUTION, DENSE)), None)
+    if product is None:
+        return False
+    pads = [block for block in blocks if block.name == PAD]
+    if not inline_into_last(schedule, blocks, [product, *pads]):
+        return False
+    last = blocks[-1].handle
+    if blocks[-1] is product:
+        last = schedule.cache_write(product.handle, 0, "local")
+    weight = schedule.get(product.handle).reads[1].source
+    width = int(weight.shape[-1])
+    heavy = math.prod(int(extent) for extent in weight.shape) * 4 > machine.near_bytes
+
+    *outer, y, x, channels = _lines_and_pixels(schedule, last)
+    tile = choose_pixels(extent_of(schedule, y), extent_of(schedule, x), width, machine)
+    y, line = schedule.split(y, [None, tile.lines])
+    x, pixel = schedule.split(x, [None, tile.pixels])
+    panel, lane = schedule.split(channels, [None, width])
+    if heavy:
+        schedule.reorder(*outer, panel, y, x, line, pixel, lane)
+        around = run_parallel(schedule, [*outer, panel], product.work, machine)
+        inner = x
+    else:
+        lines_at_once = largest_divisor(
+            extent_of(schedule, y), max(_LINES_AT_ONCE // tile.lines, 1)
+        )
+        bands, y = schedule.split(y, [None, lines_at_once])
+        schedule.reorder(*outer, bands, y, x, panel, line, pixel, lane)
+        around = run_parallel(schedule, [*outer, bands], product.work, machine)
+        inner = panel
+    _sum_up(schedule, product, inner, machine)
+    for pad in pads:
+        copy_padding(schedule, pad, None if heavy else around, machine)
+    vectorize_panel(schedule, lane, machine)
+    schedule.unroll(pixel)
+    schedule.unroll(line)
+    return True
+
+
+def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
+    """The loops of a result, with at least lines, pixels and channels."""
+    loops = list(schedule.get_loops(last))
+    while len(loops) < 3:
+        loops.insert(0, schedule.add_unit_loop(loops[0]))
+    return loops
+
+
+def copy_padding(
+    schedule: s_tir.Schedule, pad: Block, around: LoopRV | None, machine: Machine
+) -> None:
+    if around is not None:
+        schedule.compute_at(pad.handle, around, preserve_unit_loops=True)
+    *lines, channels = schedule.get_loops(pad.handle)[-len(pad.spatial) :]
+    if around is None:
+        run_parallel(schedule, lines[:-1], pad.work, machine)
+    vectorize_innermost(schedule, channels, machine)
+
+
+def _sum_up(
+    schedule: s_tir.Schedule, product: Block, inner: LoopRV, machine: Machine
+) -> None:
+    """The sum of one tile, in registers, below the loop `inner`."""
+    schedule.compute_at(product.handle, inner, preserve_unit_loops=True)
+    schedule.set_scope(product.handle, 0, "local")
+    loops = schedule.get_loops(product.handle)[-len(product.spatial) - len(product.reduced) :]
+    *tile, lane = loops[: len(product.spatial)]
+    *window, depth = loops[len(product.spatial) :]
+    together = largest_divisor(extent_of(schedule, depth), _UNROLLED_SUMS)
+    depth, unrolled = schedule.split(depth, [None, together])
+    schedule.reorder(*window, depth, unrolled, *tile, lane)
+    vectorize_panel(schedule, lane, machine)
+    for loop in (*tile, unrolled):
+        schedule.unroll(loop)
+    schedule.decompose_reduction(product.handle, (*window, depth)[0])
