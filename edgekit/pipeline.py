@@ -80,6 +80,23 @@ def _simplify(target: Any) -> list[Any]:
     ]
 
 
+def _lay_out(target: Any) -> list[Any]:
+    from tvm import relax
+
+    from edgekit.passes.channels_last import ChannelsLast
+    from edgekit.passes.fold_constants import FoldConstants
+    from edgekit.passes.pack_weights import PackWeights
+    from edgekit.schedules.machine import machine_of
+
+    return [
+        ChannelsLast(),
+        FoldConstants(),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.DeadCodeElimination(),
+        PackWeights(machine_of(target)),
+    ]
+
+
 def _legalize(target: Any) -> list[Any]:
     from tvm import relax
 
@@ -101,6 +118,13 @@ def _fuse(target: Any) -> list[Any]:
         relax.transform.FuseTIR(),
         relax.transform.DeadCodeElimination(),
     ]
+
+
+def _schedule(target: Any) -> list[Any]:
+    from edgekit.schedules.apply import ScheduleKernels
+    from edgekit.schedules.machine import machine_of
+
+    return [ScheduleKernels(machine_of(target))]
 
 
 def _lower(target: Any) -> list[Any]:
@@ -142,8 +166,10 @@ FUSE = Phase("fuse", "neighbouring loop nests are one function", _fuse)
 PHASES: tuple[Phase, ...] = (
     Phase("quantize", "what is left of a quantised TFLite model computes in integers", _quantize),
     SIMPLIFY,
+    Phase("layout", "channels lie last, and weights as the kernels read them", _lay_out),
     Phase("legalize", "every operator is a loop nest", _legalize),
     FUSE,
+    Phase("schedule", "each kernel's loops are in the order that suits the CPU", _schedule),
     Phase("lower", "calls write into buffers", _lower),
     Phase("plan", "buffers are planned and freed; the VM's own form", _plan),
 )

@@ -27,7 +27,15 @@ _UNARY = frozenset(
     for name in (
         *("abs", "ceil", "clip", "cos", "erf", "exp", "floor", "log", "negative", "round", "rsqrt"),
         *("sigmoid", "sign", "sin", "sqrt", "square", "tanh", "astype", "isnan", "isinf"),
-        *("nn.relu", "nn.leakyrelu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.selu", "nn.softplus"),
+        *(
+            "nn.relu",
+            "nn.leakyrelu",
+            "nn.gelu",
+            "nn.gelu_tanh",
+            "nn.silu",
+            "nn.selu",
+            "nn.softplus",
+        ),
         *("nn.dropout",),
     )
 )

@@ -22,7 +22,7 @@ from edgekit.schedules.packed import (
     depthwise,
     pack_columns,
 )
-from edgekit.schedules.tiles import choose_tile
+from edgekit.schedules.tiles import Tile, choose_tile
 from edgekit.tvm_compat import constant_array
 
 _FUSES_WHAT_FOLLOWS = {"op_pattern": 4}
@@ -59,12 +59,20 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
             return self._kernel(
                 lambda d, w: depthwise(d, w, window), data, kernel, "depthwise_convolution"
             )
-        _, height, width, _ = shape_of(call)
-        columns = channels // groups
-        tile = choose_tile(height, width, columns, self._machine, whole=groups > 1)
+
+        def tile_of(lines: int, pixels: int) -> Tile:
+            columns, depth = channels // groups, math.prod(weight.shape[:3])
+            whole = groups > 1
+            return choose_tile(lines, pixels, columns, depth, self._machine, whole=whole)
+
+        _, lines, pixels, _ = shape_of(call)
+        tile = tile_of(1, lines) if pixels == 1 else tile_of(lines, pixels)
         packed = relax.const(pack_columns(weight, tile.channels))
         return self._kernel(
-            lambda d, w: convolution(d, w, window, groups, channels), data, packed, "convolution"
+            lambda d, w: convolution(d, w, window, groups, channels, tile_of),
+            data,
+            packed,
+            "convolution",
         )
 
     def _dense(self, call: Any) -> Any:
@@ -75,10 +83,13 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         if len(shape_of(data)) < 2 or str(data.ty.dtype) != "float32" or 0 in shape_of(call):
             return call
         columns = weight.shape[1]
+
+        def tile_of(lines: int, pixels: int) -> Tile:
+            return choose_tile(lines, pixels, columns, len(weight), self._machine)
+
         *lines, pixels, _ = shape_of(data)
-        tile = choose_tile(math.prod(lines), pixels, columns, self._machine)
-        packed = relax.const(pack_columns(weight, tile.channels))
-        return self._kernel(lambda d, w: dense(d, w, columns), data, packed, "dense")
+        packed = relax.const(pack_columns(weight, tile_of(math.prod(lines), pixels).channels))
+        return self._kernel(lambda d, w: dense(d, w, columns, tile_of), data, packed, "dense")
 
     def _kernel(self, compute: Any, data: Any, weight: Any, name: str) -> Any:
         return self.builder_.call_te(

@@ -85,8 +85,10 @@ def vectorize_innermost(schedule: s_tir.Schedule, loop: LoopRV, machine: Machine
     if extent == 1:
         return
     if extent > 2 * machine.lanes:
-        width = machine.lanes if extent % machine.lanes == 0 else largest_divisor(
-            extent, 2 * machine.lanes
+        width = (
+            machine.lanes
+            if extent % machine.lanes == 0
+            else largest_divisor(extent, 2 * machine.lanes)
         )
         if width < machine.lanes // 2:
             width = machine.lanes

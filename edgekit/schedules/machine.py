@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from edgekit.cpu import Cpu
+from edgekit.cpu import architecture
 
 # By the feature: the widest vectors of float32, and how many registers hold them. AVX-512
 # doubled both.
@@ -24,10 +25,14 @@ class Machine:
     """What is read again from the cache next to the core, rather than from one that is shared."""
 
 
-def machine_of(cpu: Cpu) -> Machine:
-    if cpu.arch != "x86_64":
-        return Machine(_ARM_LANES, _ARM_REGISTERS, cpu.cores)
+def machine_of(target: Any) -> Machine:
+    """Of TVM's target: LLVM knows what each CPU has."""
+    from tvm.target.codegen import target_has_features
+
+    cores = int(target.attrs.get("num-cores", 1))
+    if architecture(str(target.attrs.get("mtriple", "x86_64"))) != "x86_64":
+        return Machine(_ARM_LANES, _ARM_REGISTERS, cores)
     for feature, lanes, registers in _X86:
-        if feature in cpu.features:
-            return Machine(lanes, registers, cpu.cores)
-    return Machine(_X86_LANES, _X86_REGISTERS, cpu.cores)
+        if target_has_features(feature, target):
+            return Machine(lanes, registers, cores)
+    return Machine(_X86_LANES, _X86_REGISTERS, cores)

@@ -6,17 +6,23 @@ of numbers from beginning to end. They are packed when the model is compiled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tvm import te, tirx
 
+from edgekit.schedules.tiles import Tile
+
 PAD, CONVOLUTION, DEPTHWISE, DENSE, CROP = (
     f"edgekit_{name}" for name in ("pad", "convolution", "depthwise", "dense", "crop")
 )
 """Names of blocks."""
+
+TileOf = Callable[[int, int], Tile]
+"""From lines and pixels to the register tile that they are computed in."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +45,20 @@ def pack_columns(weight: np.ndarray, width: int) -> np.ndarray:
 
 
 def convolution(
-    data: Any, weight: Any, window: Window, groups: int, channels: int
+    data: Any, weight: Any, window: Window, groups: int, channels: int, tile_of: TileOf
 ) -> Any:
     """`data` (N, H, W, C), `weight` (O / tile, KH, KW, C / groups, tile)."""
-    batch, height, width, _ = (int(extent) for extent in data.shape)
+    batch = int(data.shape[0])
     panels, rows, columns, inputs, tile = (int(extent) for extent in weight.shape)
-    padded = _pad(data, window.padding)
     (down, right), (skip_y, skip_x) = window.strides, window.dilation
-    out_height = _extent(height + window.padding[0] + window.padding[2], rows, down, skip_y)
-    out_width = _extent(width + window.padding[1] + window.padding[3], columns, right, skip_x)
+    out_height, out_width = output_size(data.shape, (rows, columns), window)
+    # Where lines are a single pixel, the image lies on its side.
+    lying = out_width == 1 < out_height
+    pixels = tile_of(*((1, out_height) if lying else (out_height, out_width))).pixels
+    more_y = -out_height % pixels if lying else 0
+    more_x = 0 if lying else -out_width % pixels
+    top, left, bottom, end = window.padding
+    padded = _pad(data, (top, left, bottom + more_y * down, end + more_x * right))
     ky = te.reduce_axis((0, rows), "ky")
     kx = te.reduce_axis((0, columns), "kx")
     ci = te.reduce_axis((0, inputs), "ci")
@@ -59,18 +70,19 @@ def convolution(
         panel, lane = tirx.floordiv(o, tile), tirx.floormod(o, tile)
         return te.sum(value * weight[panel, ky, kx, ci, lane], axis=[ky, kx, ci])
 
-    shape = (batch, out_height, out_width, panels * tile)
-    return _crop(te.compute(shape, element, name=CONVOLUTION), channels)
+    shape = (batch, out_height + more_y, out_width + more_x, panels * tile)
+    return _crop(
+        te.compute(shape, element, name=CONVOLUTION), (batch, out_height, out_width, channels)
+    )
 
 
 def depthwise(data: Any, weight: Any, window: Window) -> Any:
     """`data` (N, H, W, C), `weight` (KH, KW, C): every channel with its own kernel."""
-    batch, height, width, channels = (int(extent) for extent in data.shape)
+    batch, channels = int(data.shape[0]), int(data.shape[3])
     rows, columns, _ = (int(extent) for extent in weight.shape)
     padded = _pad(data, window.padding)
     (down, right), (skip_y, skip_x) = window.strides, window.dilation
-    out_height = _extent(height + window.padding[0] + window.padding[2], rows, down, skip_y)
-    out_width = _extent(width + window.padding[1] + window.padding[3], columns, right, skip_x)
+    out_height, out_width = output_size(data.shape, (rows, columns), window)
     ky = te.reduce_axis((0, rows), "ky")
     kx = te.reduce_axis((0, columns), "kx")
 
@@ -81,10 +93,18 @@ def depthwise(data: Any, weight: Any, window: Window) -> Any:
     return te.compute((batch, out_height, out_width, channels), element, name=DEPTHWISE)
 
 
-def dense(data: Any, weight: Any, columns: int) -> Any:
+def dense(data: Any, weight: Any, columns: int, tile_of: TileOf) -> Any:
     """`data` (…, K), `weight` (columns / tile, K, tile)."""
-    *leading, depth = (int(extent) for extent in data.shape)
+    *lines, pixels, depth = (int(extent) for extent in data.shape)
     panels, _, tile = (int(extent) for extent in weight.shape)
+    given = data
+    more = -pixels % tile_of(math.prod(lines), pixels).pixels
+    if more:
+        data = te.compute(
+            (*lines, pixels + more, depth),
+            lambda *i: tirx.if_then_else(i[-2] < pixels, given[i], tirx.const(0, data.dtype)),
+            name=PAD,
+        )
     k = te.reduce_axis((0, depth), "k")
 
     def element(*indices: Any) -> Any:
@@ -92,7 +112,8 @@ def dense(data: Any, weight: Any, columns: int) -> Any:
         panel, lane = tirx.floordiv(o, tile), tirx.floormod(o, tile)
         return te.sum(data[(*row, k)] * weight[panel, k, lane], axis=k)
 
-    return _crop(te.compute((*leading, panels * tile), element, name=DENSE), columns)
+    product = te.compute((*lines, pixels + more, panels * tile), element, name=DENSE)
+    return _crop(product, (*lines, pixels, columns))
 
 
 def _pad(data: Any, padding: Sequence[int]) -> Any:
@@ -110,13 +131,21 @@ def _pad(data: Any, padding: Sequence[int]) -> Any:
     return te.compute(shape, element, name=PAD)
 
 
-def _crop(computed: Any, columns: int) -> Any:
-    """Without what the last panel has too much."""
-    *leading, width = (int(extent) for extent in computed.shape)
-    if width == columns:
+def _crop(computed: Any, shape: tuple[int, ...]) -> Any:
+    """Without what the last panel, and the last tile of a line, have too much."""
+    if tuple(int(extent) for extent in computed.shape) == shape:
         return computed
-    return te.compute((*leading, columns), lambda *i: computed[i], name=CROP)
+    return te.compute(shape, lambda *i: computed[i], name=CROP)
 
 
-def _extent(padded: int, kernel: int, stride: int, dilation: int) -> int:
-    return (padded - (kernel - 1) * dilation - 1) // stride + 1
+def output_size(data: Sequence[Any], kernel: tuple[int, int], window: Window) -> tuple[int, int]:
+    """Lines and pixels of what a convolution gives for `data` (N, H, W, C)."""
+    top, left, bottom, right = window.padding
+    padded = (int(data[1]) + top + bottom, int(data[2]) + left + right)
+    lines, pixels = (
+        (extent - (size - 1) * dilation - 1) // stride + 1
+        for extent, size, stride, dilation in zip(
+            padded, kernel, window.strides, window.dilation, strict=True
+        )
+    )
+    return lines, pixels

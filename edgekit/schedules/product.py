@@ -49,7 +49,10 @@ def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
     heavy = math.prod(int(extent) for extent in weight.shape) * 4 > machine.near_bytes
 
     *outer, y, x, channels = _lines_and_pixels(schedule, last)
-    tile = choose_pixels(extent_of(schedule, y), extent_of(schedule, x), width, machine)
+    lines, pixels = (1, *product.spatial)[-3:-1]
+    if pixels == 1:
+        (y, x), (lines, pixels) = (x, y), (pixels, lines)
+    tile = choose_pixels(lines, pixels, width, math.prod(product.reduced), machine)
     y, line = schedule.split(y, [None, tile.lines])
     x, pixel = schedule.split(x, [None, tile.pixels])
     panel, lane = schedule.split(channels, [None, width])
@@ -93,9 +96,7 @@ def copy_padding(
     vectorize_innermost(schedule, channels, machine)
 
 
-def _sum_up(
-    schedule: s_tir.Schedule, product: Block, inner: LoopRV, machine: Machine
-) -> None:
+def _sum_up(schedule: s_tir.Schedule, product: Block, inner: LoopRV, machine: Machine) -> None:
     """The sum of one tile, in registers, below the loop `inner`."""
     schedule.compute_at(product.handle, inner, preserve_unit_loops=True)
     schedule.set_scope(product.handle, 0, "local")
