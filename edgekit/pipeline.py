@@ -123,7 +123,9 @@ def _fuse(target: Any) -> list[Any]:
 def _schedule(target: Any) -> list[Any]:
     from edgekit.schedules.apply import ScheduleKernels
     from edgekit.schedules.machine import machine_of
+    from edgekit.schedules.vector_math import use_vector_math
 
+    use_vector_math()
     return [ScheduleKernels(machine_of(target))]
 
 

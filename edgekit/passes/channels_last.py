@@ -118,6 +118,29 @@ def _convolution(self: _ChannelsLast, call: Any) -> Any | None:
     return self.first(convolution)
 
 
+def _transposed(self: _ChannelsLast, call: Any) -> Any | None:
+    weight = constant_array(call.args[1])
+    attrs = call.attrs
+    if weight is None or weight.dtype != np.float32 or int(attrs.groups) != 1:
+        return None
+    if (str(attrs.data_layout), str(attrs.kernel_layout)) != ("NCHW", "IOHW"):
+        return None
+    if str(attrs.out_layout) not in ("", "NCHW"):
+        return None
+    transposed = relax.op.nn.conv2d_transpose(
+        self.last(call.args[0]),
+        call.args[1],
+        strides=list(attrs.strides),
+        padding=list(attrs.padding),
+        output_padding=list(attrs.output_padding),
+        dilation=list(attrs.dilation),
+        data_layout="NHWC",
+        kernel_layout="IOHW",
+        out_layout="NHWC",
+    )
+    return self.first(transposed)
+
+
 def _unary(self: _ChannelsLast, call: Any) -> Any | None:
     data = self.known_last(call.args[0])
     if data is None:
@@ -246,6 +269,7 @@ def _reshape(self: _ChannelsLast, call: Any) -> Any | None:
 
 _RULES: dict[str, Callable[[_ChannelsLast, Any], Any | None]] = {
     "relax.nn.conv2d": _convolution,
+    "relax.nn.conv2d_transpose": _transposed,
     **dict.fromkeys(_UNARY, _unary),
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_POOLS, _pool),

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from edgekit.macs import shape_of
+from edgekit.passes.channels_last import TO_LAST
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.packed import (
     Window,
@@ -40,6 +41,8 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         name = str(getattr(call.op, "name", ""))
         if name == "relax.nn.conv2d":
             return self._convolution(call)
+        if name == "relax.nn.conv2d_transpose":
+            return self._transposed(call)
         if name == "relax.matmul":
             return self._dense(call)
         return call
@@ -49,31 +52,68 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         weight = constant_array(call.args[1])
         if weight is None or (str(attrs.data_layout), str(attrs.kernel_layout)) != ("NHWC", "HWIO"):
             return call
+        data, channels_first = self._as_it_lies(call.args[0])
         window = Window(
-            _pair(attrs.strides), tuple(int(edge) for edge in attrs.padding), _pair(attrs.dilation)
+            _pair(attrs.strides),
+            _edges(attrs.padding),
+            _pair(attrs.dilation),
+            channels_first=channels_first,
         )
         groups, channels = int(attrs.groups), weight.shape[3]
-        data = call.args[0]
-        if groups == channels == shape_of(data)[3] and groups > 1:
+        if groups == channels == shape_of(call.args[0])[3] and groups > 1:
             kernel = relax.const(np.ascontiguousarray(weight[:, :, 0, :]))
             return self._kernel(
                 lambda d, w: depthwise(d, w, window), data, kernel, "depthwise_convolution"
             )
+        return self._product(data, weight, window, groups, shape_of(call))
+
+    def _transposed(self, call: Any) -> Any:
+        """A convolution over the input with zeros between its pixels, kernel turned round."""
+        attrs = call.attrs
+        weight = constant_array(call.args[1])
+        if weight is None or str(attrs.data_layout) != "NHWC":
+            return call
+        dilation = _pair(attrs.dilation)
+        turned = weight[:, :, ::-1, ::-1].transpose(2, 3, 0, 1)
+        reach = [(taps - 1) * d for taps, d in zip(turned.shape[:2], dilation, strict=True)]
+        top, left, bottom, right = _edges(attrs.padding)
+        more_y, more_x = _pair(attrs.output_padding)
+        padding = (
+            *(reach[0] - top, reach[1] - left),
+            *(reach[0] - bottom + more_y, reach[1] - right + more_x),
+        )
+        window = Window((1, 1), padding, dilation, spread=_pair(attrs.strides))
+        return self._product(call.args[0], turned, window, 1, shape_of(call))
+
+    def _product(
+        self, data: Any, weight: np.ndarray, window: Window, groups: int, shape: tuple[int, ...]
+    ) -> Any:
+        _, lines, pixels, channels = shape
 
         def tile_of(lines: int, pixels: int) -> Tile:
             columns, depth = channels // groups, math.prod(weight.shape[:3])
             whole = groups > 1
             return choose_tile(lines, pixels, columns, depth, self._machine, whole=whole)
 
-        _, lines, pixels, _ = shape_of(call)
         tile = tile_of(1, lines) if pixels == 1 else tile_of(lines, pixels)
-        packed = relax.const(pack_columns(weight, tile.channels))
         return self._kernel(
             lambda d, w: convolution(d, w, window, groups, channels, tile_of),
             data,
-            packed,
+            relax.const(pack_columns(weight, tile.channels)),
             "convolution",
         )
+
+    def _as_it_lies(self, data: Any) -> tuple[Any, bool]:
+        """What a `permute_dims` to channels last reads, where that is the network's own input: the
+        kernel copies it anyway."""
+        value = self.lookup_binding(data) if isinstance(data, relax.Var) else None
+        if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.permute_dims":
+            axes = value.attrs.axes
+            if axes is not None and tuple(int(axis) for axis in axes) == TO_LAST:
+                source = value.args[0]
+                if isinstance(source, relax.Var) and self.lookup_binding(source) is None:
+                    return source, True
+        return data, False
 
     def _dense(self, call: Any) -> Any:
         weight = constant_array(call.args[1])
@@ -95,6 +135,11 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         return self.builder_.call_te(
             compute, data, weight, primfunc_name_hint=name, primfunc_attrs=_FUSES_WHAT_FOLLOWS
         )
+
+
+def _edges(values: Any) -> tuple[int, int, int, int]:
+    top, left, bottom, right = (int(value) for value in values)
+    return top, left, bottom, right
 
 
 def _pair(values: Any) -> tuple[int, int]:

@@ -24,13 +24,24 @@ RULES: tuple[tuple[str, Rule], ...] = (
 RULE_ATTRIBUTE = "edgekit.schedule"
 
 
+NO_RULE = "none"
+
+
 def schedule_function(function: Any, machine: Machine) -> Any:
-    """The function with its loops in another order, and the name of the rule as an attribute."""
+    """The function with its loops in another order, and the name of the rule as an attribute.
+
+    A rule that can't do what it meant to leaves the function to the next one: any order of loops
+    is right, and one that TVM can't prove right is not taken.
+    """
     for name, rule in RULES:
         schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
-        if rule(schedule, machine):
+        try:
+            taken = rule(schedule, machine)
+        except s_tir.ScheduleError:
+            continue
+        if taken:
             return schedule.mod["main"].with_attr(RULE_ATTRIBUTE, name)
-    return function
+    return function.with_attr(RULE_ATTRIBUTE, NO_RULE)
 
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.ScheduleKernels")

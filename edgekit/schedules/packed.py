@@ -7,8 +7,8 @@ of numbers from beginning to end. They are packed when the model is compiled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,11 @@ class Window:
     padding: tuple[int, int, int, int]
     """Top, left, bottom, right."""
     dilation: tuple[int, int]
+    spread: tuple[int, int] = (1, 1)
+    """So far apart stand the lines and pixels of the input, with zeros between them: a transposed
+    convolution's strides."""
+    channels_first: bool = False
+    """The input is (N, C, H, W): the first of a network."""
 
 
 def pack_columns(weight: np.ndarray, width: int) -> np.ndarray:
@@ -48,17 +53,18 @@ def convolution(
     data: Any, weight: Any, window: Window, groups: int, channels: int, tile_of: TileOf
 ) -> Any:
     """`data` (N, H, W, C), `weight` (O / tile, KH, KW, C / groups, tile)."""
-    batch = int(data.shape[0])
+    batch, height, width, _ = size = _size(data, window)
     panels, rows, columns, inputs, tile = (int(extent) for extent in weight.shape)
     (down, right), (skip_y, skip_x) = window.strides, window.dilation
-    out_height, out_width = output_size(data.shape, (rows, columns), window)
+    out_height, out_width = output_size((height, width), (rows, columns), window)
     # Where lines are a single pixel, the image lies on its side.
     lying = out_width == 1 < out_height
     pixels = tile_of(*((1, out_height) if lying else (out_height, out_width))).pixels
     more_y = -out_height % pixels if lying else 0
     more_x = 0 if lying else -out_width % pixels
     top, left, bottom, end = window.padding
-    padded = _pad(data, (top, left, bottom + more_y * down, end + more_x * right))
+    longer = (top, left, bottom + more_y * down, end + more_x * right)
+    padded = _copied(data, size, replace(window, padding=longer))
     ky = te.reduce_axis((0, rows), "ky")
     kx = te.reduce_axis((0, columns), "kx")
     ci = te.reduce_axis((0, inputs), "ci")
@@ -78,11 +84,11 @@ def convolution(
 
 def depthwise(data: Any, weight: Any, window: Window) -> Any:
     """`data` (N, H, W, C), `weight` (KH, KW, C): every channel with its own kernel."""
-    batch, channels = int(data.shape[0]), int(data.shape[3])
+    batch, height, width, channels = size = _size(data, window)
     rows, columns, _ = (int(extent) for extent in weight.shape)
-    padded = _pad(data, window.padding)
+    padded = _copied(data, size, window)
     (down, right), (skip_y, skip_x) = window.strides, window.dilation
-    out_height, out_width = output_size(data.shape, (rows, columns), window)
+    out_height, out_width = output_size((height, width), (rows, columns), window)
     ky = te.reduce_axis((0, rows), "ky")
     kx = te.reduce_axis((0, columns), "kx")
 
@@ -116,18 +122,37 @@ def dense(data: Any, weight: Any, columns: int, tile_of: TileOf) -> Any:
     return _crop(product, (*lines, pixels, columns))
 
 
-def _pad(data: Any, padding: Sequence[int]) -> Any:
-    top, left, bottom, right = padding
-    if not any(padding):
+def _size(data: Any, window: Window) -> tuple[int, int, int, int]:
+    """(N, H, W, C), however it lies."""
+    n, second, third, fourth = (int(extent) for extent in data.shape)
+    return (n, third, fourth, second) if window.channels_first else (n, second, third, fourth)
+
+
+def _copied(data: Any, size: tuple[int, int, int, int], window: Window) -> Any:
+    """The input channels last, with its padding, and zeros between its pixels; itself, where it
+    is so already."""
+    (down, right), (top, left, bottom, end) = window.spread, window.padding
+    if not any(window.padding) and window.spread == (1, 1) and not window.channels_first:
         return data
-    batch, height, width, channels = (int(extent) for extent in data.shape)
+    batch, height, width, channels = size
+    lines, pixels = (height - 1) * down + 1, (width - 1) * right + 1
 
     def element(n: Any, y: Any, x: Any, c: Any) -> Any:
-        inside = tirx.all(y >= top, y < top + height, x >= left, x < left + width)
-        zero = tirx.const(0, data.dtype)
-        return tirx.if_then_else(inside, data[n, y - top, x - left, c], zero)
+        y, x = y - top, x - left
+        line, pixel = tirx.floordiv(y, down), tirx.floordiv(x, right)
+        value = data[(n, c, line, pixel) if window.channels_first else (n, line, pixel, c)]
+        there = []
+        if top or bottom:
+            there += [y >= 0, y < lines]
+        if left or end:
+            there += [x >= 0, x < pixels]
+        there += [tirx.floormod(y, down) == 0] if down > 1 else []
+        there += [tirx.floormod(x, right) == 0] if right > 1 else []
+        if not there:
+            return value
+        return tirx.if_then_else(tirx.all(*there), value, tirx.const(0, data.dtype))
 
-    shape = (batch, top + height + bottom, left + width + right, channels)
+    shape = (batch, top + lines + bottom, left + pixels + end, channels)
     return te.compute(shape, element, name=PAD)
 
 
@@ -138,14 +163,19 @@ def _crop(computed: Any, shape: tuple[int, ...]) -> Any:
     return te.compute(shape, lambda *i: computed[i], name=CROP)
 
 
-def output_size(data: Sequence[Any], kernel: tuple[int, int], window: Window) -> tuple[int, int]:
-    """Lines and pixels of what a convolution gives for `data` (N, H, W, C)."""
+def output_size(size: tuple[int, int], kernel: tuple[int, int], window: Window) -> tuple[int, int]:
+    """Lines and pixels of what a convolution gives for so many."""
     top, left, bottom, right = window.padding
-    padded = (int(data[1]) + top + bottom, int(data[2]) + left + right)
     lines, pixels = (
-        (extent - (size - 1) * dilation - 1) // stride + 1
-        for extent, size, stride, dilation in zip(
-            padded, kernel, window.strides, window.dilation, strict=True
+        ((extent - 1) * spread + 1 + around - (taps - 1) * dilation - 1) // stride + 1
+        for extent, spread, around, taps, dilation, stride in zip(
+            size,
+            window.spread,
+            (top + bottom, left + right),
+            kernel,
+            window.dilation,
+            window.strides,
+            strict=True,
         )
     )
     return lines, pixels

@@ -21,8 +21,8 @@ from edgekit.schedules.blocks import (
     inline_into_last,
     largest_divisor,
     run_parallel,
-    vectorize_panel,
     vectorize_innermost,
+    vectorize_panel,
 )
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.packed import CONVOLUTION, DENSE, PAD
