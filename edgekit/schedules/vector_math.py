@@ -7,7 +7,7 @@ right to a few parts in ten million, with the same infinities, zeros and NaN.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from tvm import tirx
@@ -38,8 +38,12 @@ _ERF_BELOW = (
 )
 
 
+@lru_cache(maxsize=1)
 def use_vector_math() -> None:
-    """From now on, in this process: LLVM is given these instead of calls of the C library."""
+    """From now on, in this process: LLVM is given these instead of calls of the C library.
+
+    Once only: TVM refuses a second rule of the same level.
+    """
     for name, formula in _FORMULAS.items():
         tirx.register_intrin_lowering(name, "llvm", f=partial(_lowered, formula), level=_LEVEL)
 
