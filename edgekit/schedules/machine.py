@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgekit.cpu import architecture
+from edgekit.errors import BuildError
 
 # By the feature: the widest vectors of float32, and how many registers hold them. AVX-512
 # doubled both.
@@ -27,10 +28,16 @@ class Machine:
 
 def machine_of(target: Any) -> Machine:
     """Of TVM's target: LLVM knows what each CPU has."""
-    from tvm.target.codegen import target_has_features
+    from tvm.target.codegen import llvm_get_targets, target_has_features
 
     cores = int(target.attrs.get("num-cores", 1))
-    if architecture(str(target.attrs.get("mtriple", "x86_64"))) != "x86_64":
+    triple = str(target.attrs.get("mtriple", "x86_64"))
+    if architecture(triple) not in llvm_get_targets():
+        # Asked how wide its vectors are, TVM would crash.
+        raise BuildError(
+            f"LLVM makes no code for {triple}", hint="correct the triple in the board's profile"
+        )
+    if architecture(triple) != "x86_64":
         return Machine(_ARM_LANES, _ARM_REGISTERS, cores)
     for feature, lanes, registers in _X86:
         if target_has_features(feature, target):
