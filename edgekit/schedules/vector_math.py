@@ -44,14 +44,19 @@ def use_vector_math() -> None:
 
     Once only: TVM refuses a second rule of the same level.
     """
-    for name, formula in _FORMULAS.items():
-        tirx.register_intrin_lowering(name, "llvm", f=partial(_lowered, formula), level=_LEVEL)
+    for name in _FORMULAS:
+        tirx.register_intrin_lowering(name, "llvm", f=partial(_lowered, name), level=_LEVEL)
 
 
-def _lowered(formula: Callable[[Any], Any], call: Any) -> Any:
-    if not str(call.ty).startswith("float32"):
-        return call
-    return _bound(call.args[0], formula)
+def _lowered(name: str, call: Any) -> Any:
+    dtype = str(call.ty)
+    (value,) = call.args
+    if dtype.startswith("float32"):
+        return _bound(value, _FORMULAS[name])
+    if dtype.startswith("float64"):
+        return _IN_DOUBLE[name](value)
+    wide = "float32" + dtype.lstrip("bfloat0123456789")
+    return tirx.Cast(dtype, _bound(tirx.Cast(wide, value), _FORMULAS[name]))
 
 
 def exponential(x: Any) -> Any:
@@ -99,6 +104,25 @@ _FORMULAS: dict[str, Callable[[Any], Any]] = {
     "tirx.tanh": hyperbolic_tangent,
     "tirx.erf": error_function,
 }
+
+
+def _double_exponential(x: Any) -> Any:
+    return tirx.call_llvm_pure_intrin(str(x.ty), "llvm.exp", x)
+
+
+def _double_tangent(x: Any) -> Any:
+    """Whichever power of e is below one."""
+    falling, rising = _double_exponential(-2.0 * x), _double_exponential(2.0 * x)
+    return tirx.Select(x >= 0.0, (1.0 - falling) / (1.0 + falling), (rising - 1.0) / (rising + 1.0))
+
+
+_IN_DOUBLE: dict[str, Callable[[Any], Any]] = {
+    "tirx.exp": _double_exponential,
+    "tirx.sigmoid": lambda x: 1.0 / (1.0 + _double_exponential(-x)),
+    "tirx.tanh": _double_tangent,
+    "tirx.erf": lambda x: tirx.call_pure_extern(str(x.ty), "erf", x),
+}
+"""As TVM does it."""
 
 
 def _scaled(value: Any, exponent: Any) -> Any:
