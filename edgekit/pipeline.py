@@ -6,7 +6,7 @@ fuses nothing at all on a CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,6 +184,8 @@ class Compiled:
     executable: Any
     kernels: tuple[str, ...]
     """The fused functions, in the order they were made."""
+    rules: tuple[tuple[str, str], ...]
+    """Of each kernel that has a schedule: its name and the rule that gave it."""
     weights: tuple[Weight, ...]
     """What the executable lacks: the library that it becomes must have them."""
     regions: tuple[Region, ...]
@@ -227,17 +229,28 @@ def compile_model(
         weights: tuple[Weight, ...] = ()
         if weights_apart:
             module, weights = _take_weights(module)
-        kernels = tuple(
-            variable.name_hint
+        functions = {
+            variable.name_hint: function
             for variable, function in module.functions_items()
             if isinstance(function, tvm.tirx.PrimFunc)
-        )
+        }
+        kernels = tuple(functions)
         executable = _guarded(
             "code generation", lambda: tvm.relax.build(module, tvm_target, relax_pipeline=None)
         )
         stage.advance(detail="code generation")
         stage.result = f"{len(kernels)} kernels"
-    return Compiled(executable, kernels, weights, regions, decisions)
+    return Compiled(executable, kernels, _rules_of(functions), weights, regions, decisions)
+
+
+def _rules_of(functions: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    from edgekit.schedules.apply import RULE_ATTRIBUTE
+
+    return tuple(
+        (name, str(function.attrs[RULE_ATTRIBUTE]))
+        for name, function in functions.items()
+        if function.attrs is not None and RULE_ATTRIBUTE in function.attrs
+    )
 
 
 def partition_model(

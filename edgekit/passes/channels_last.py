@@ -177,11 +177,27 @@ def _pool(self: _ChannelsLast, call: Any) -> Any | None:
     data = self.known_last(call.args[0])
     if data is None or str(call.attrs.layout) != "NCHW":
         return None
-    given = {name: getattr(call.attrs, name) for name in call.attrs.keys()}  # noqa: SIM118
-    operator = getattr(relax.op.nn, str(call.op.name).rpartition(".")[2])
-    given["layout"] = given["out_layout"] = "NHWC"
-    given.pop("span", None)
-    return self.first(operator(data, **given))
+    name, attrs = str(call.op.name).rpartition(".")[2], call.attrs
+    if name == "adaptive_avg_pool2d":
+        sizes = None if attrs.output_size is None else _integers(attrs.output_size)
+        return self.first(relax.op.nn.adaptive_avg_pool2d(data, sizes, "NHWC", "NHWC"))
+    return self.first(
+        getattr(relax.op.nn, name)(
+            data,
+            _integers(attrs.pool_size),
+            _integers(attrs.strides),
+            _integers(attrs.padding),
+            _integers(attrs.dilation),
+            bool(attrs.ceil_mode),
+            bool(attrs.count_include_pad),
+            "NHWC",
+            "NHWC",
+        )
+    )
+
+
+def _integers(values: Any) -> list[int]:
+    return [int(value) for value in values]
 
 
 def _reduction(self: _ChannelsLast, call: Any) -> Any | None:

@@ -91,7 +91,7 @@ def copy_padding(
     if around is not None:
         schedule.compute_at(pad.handle, around, preserve_unit_loops=True)
     *lines, channels = schedule.get_loops(pad.handle)[-len(pad.spatial) :]
-    if around is None:
+    if around is None and len(lines) > 1:
         run_parallel(schedule, lines[:-1], pad.work, machine)
     vectorize_innermost(schedule, channels, machine)
 

@@ -55,8 +55,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
 AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "progress console",
-    "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* schedules.* passes.* pipeline liveness "
-    "macs "
+    "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* schedules.* passes.* pipeline "
+    "liveness macs "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.*",
