@@ -50,8 +50,14 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
     def _convolution(self, call: Any) -> Any:
         attrs = call.attrs
         weight = constant_array(call.args[1])
-        if weight is None or (str(attrs.data_layout), str(attrs.kernel_layout)) != ("NHWC", "HWIO"):
+        layout = str(attrs.kernel_layout)
+        if weight is None or str(attrs.data_layout) != "NHWC" or sorted(layout) != sorted("HWIO"):
             return call
+        if weight.dtype != np.float32 or str(call.args[0].ty.dtype) != "float32":
+            return call
+        if 0 in shape_of(call) or str(attrs.out_layout) not in ("", "NHWC"):
+            return call
+        weight = weight.transpose([layout.index(axis) for axis in "HWIO"])
         data, channels_first = self._as_it_lies(call.args[0])
         window = Window(
             _pair(attrs.strides),

@@ -12,10 +12,12 @@ from edgekit.schedules.depthwise import schedule_depthwise
 from edgekit.schedules.generic import schedule_generic
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.product import schedule_product
+from edgekit.schedules.scalar import schedule_scalar
 
 Rule = Callable[[s_tir.Schedule, Machine], bool]
 
 RULES: tuple[tuple[str, Rule], ...] = (
+    ("scalar", schedule_scalar),
     ("product", schedule_product),
     ("depthwise", schedule_depthwise),
     ("generic", schedule_generic),

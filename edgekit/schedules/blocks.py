@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm import s_tir, tirx
+import tvm_ffi
+from tvm import ir, s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from edgekit.schedules.machine import Machine
@@ -31,8 +32,9 @@ class Block:
 
 
 def blocks_of(schedule: s_tir.Schedule) -> list[Block] | None:
-    """A kernel's blocks in the order in which they run; None where a loop's extent is not known,
-    or where a loop is neither over results nor over a sum, or in another order than that."""
+    """A kernel's blocks in the order in which they run; None where a loop's extent is not known
+    or none at all, or where a loop is neither over results nor over a sum, or in another order
+    than that."""
     found = []
     for handle in schedule.get_child_blocks(schedule.get_sblock("root")):
         block = schedule.get(handle)
@@ -40,7 +42,7 @@ def blocks_of(schedule: s_tir.Schedule) -> list[Block] | None:
         reduced: list[int] = []
         for variable in block.iter_vars:
             extent = getattr(variable.dom.extent, "value", None)
-            if extent is None:
+            if not extent:
                 return None
             if variable.iter_type == tirx.IterVar.DataPar and not reduced:
                 spatial.append(int(extent))
@@ -55,18 +57,41 @@ def blocks_of(schedule: s_tir.Schedule) -> list[Block] | None:
     return found
 
 
+def called_in(schedule: s_tir.Schedule, block: Block) -> set[str]:
+    """The functions that a block calls: `tirx.exp`."""
+    called: set[str] = set()
+    tvm_ffi.structural_walk(
+        schedule.get(block.handle).body,
+        (ir.Call, lambda call: called.add(str(getattr(call.op, "name", "")))),
+    )
+    return called
+
+
+def after(schedule: s_tir.Schedule, blocks: Sequence[Block], first: Block) -> list[Block]:
+    """The blocks that read what `first` computes, and what these compute, and so on."""
+    names = {first.name}
+    found = []
+    for block in blocks:
+        producers = {schedule.get(p).name_hint for p in schedule.get_producers(block.handle)}
+        if block is not first and names & producers:
+            names.add(block.name)
+            found.append(block)
+    return found
+
+
 def inline_into_last(
-    schedule: s_tir.Schedule, blocks: Sequence[Block], kept: Sequence[Block]
-) -> bool:
-    """Make everything but `kept` and the last block part of what reads it; False where a block is
-    no plain element-wise step."""
-    for block in blocks[:-1]:
-        if block in kept:
-            continue
-        if block.reduced:
-            return False
+    schedule: s_tir.Schedule, blocks: Sequence[Block], product: Block
+) -> list[Block] | None:
+    """Make one step of what follows a product; None where it is more than element-wise steps.
+
+    Gives the blocks that prepare something else which that step reads: they stay as they are.
+    """
+    following = after(schedule, blocks, product)
+    if any(block.reduced for block in following) or blocks[-1] not in (product, *following):
+        return None
+    for block in following[:-1]:
         schedule.compute_inline(block.handle)
-    return True
+    return [block for block in blocks if block is not product and block not in following]
 
 
 def run_parallel(

@@ -17,6 +17,7 @@ from edgekit.schedules.blocks import (
     run_parallel,
     vectorize_panel,
 )
+from edgekit.schedules.generic import order_loops
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.packed import DEPTHWISE, PAD
 from edgekit.schedules.product import copy_padding
@@ -30,8 +31,8 @@ def schedule_depthwise(schedule: s_tir.Schedule, machine: Machine) -> bool:
     product = next((block for block in blocks if block.name == DEPTHWISE), None)
     if product is None:
         return False
-    pads = [block for block in blocks if block.name == PAD]
-    if not inline_into_last(schedule, blocks, [product, *pads]):
+    others = inline_into_last(schedule, blocks, product)
+    if others is None:
         return False
     last = blocks[-1].handle
     if blocks[-1] is product:
@@ -52,8 +53,11 @@ def schedule_depthwise(schedule: s_tir.Schedule, machine: Machine) -> bool:
     for loop in (kx, one, line, neighbour, pixel):
         schedule.unroll(loop)
     schedule.decompose_reduction(product.handle, ky)
-    for pad in pads:
-        copy_padding(schedule, pad, around, machine)
+    for block in others:
+        if block.name == PAD:
+            copy_padding(schedule, block, around, machine)
+        else:
+            order_loops(schedule, block, machine)
     return True
 
 

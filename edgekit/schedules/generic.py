@@ -9,13 +9,13 @@ added up.
 
 from __future__ import annotations
 
-import tvm_ffi
-from tvm import ir, s_tir
+from tvm import s_tir
 from tvm.s_tir import ScheduleError
 
 from edgekit.schedules.blocks import (
     Block,
     blocks_of,
+    called_in,
     extent_of,
     largest_divisor,
     run_parallel,
@@ -36,7 +36,7 @@ def schedule_generic(schedule: s_tir.Schedule, machine: Machine) -> bool:
         if not block.reduced and _is_worth_repeating(schedule, block, blocks):
             _inline(schedule, block)
     for block in blocks_of(schedule) or []:
-        _order_loops(schedule, block, machine)
+        order_loops(schedule, block, machine)
     return True
 
 
@@ -57,15 +57,11 @@ def _is_worth_repeating(schedule: s_tir.Schedule, block: Block, blocks: list[Blo
 
 
 def _is_dear(schedule: s_tir.Schedule, block: Block) -> bool:
-    called: set[str] = set()
-    tvm_ffi.structural_walk(
-        schedule.get(block.handle).body,
-        (ir.Call, lambda call: called.add(str(getattr(call.op, "name", "")))),
-    )
-    return not called.isdisjoint(_DEAR)
+    return not called_in(schedule, block).isdisjoint(_DEAR)
 
 
-def _order_loops(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None:
+def order_loops(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None:
+    """Results, sums, the last axis of the results; cores share the first, vectors do the last."""
     loops = list(schedule.get_loops(block.handle))
     results, sums = loops[: len(block.spatial)], loops[len(block.spatial) :]
     if not results:

@@ -24,6 +24,7 @@ from edgekit.schedules.blocks import (
     vectorize_innermost,
     vectorize_panel,
 )
+from edgekit.schedules.generic import order_loops
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.packed import CONVOLUTION, DENSE, PAD
 from edgekit.schedules.tiles import choose_pixels
@@ -38,8 +39,8 @@ def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
     product = next((block for block in blocks if block.name in (CONVOLUTION, DENSE)), None)
     if product is None:
         return False
-    pads = [block for block in blocks if block.name == PAD]
-    if not inline_into_last(schedule, blocks, [product, *pads]):
+    others = inline_into_last(schedule, blocks, product)
+    if others is None:
         return False
     last = blocks[-1].handle
     if blocks[-1] is product:
@@ -48,6 +49,8 @@ def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
     width = int(weight.shape[-1])
     heavy = math.prod(int(extent) for extent in weight.shape) * 4 > machine.near_bytes
 
+    wanted = tuple(extent_of(schedule, loop) for loop in schedule.get_loops(last))
+    cut = wanted != product.spatial
     *outer, y, x, channels = _lines_and_pixels(schedule, last)
     lines, pixels = (1, *product.spatial)[-3:-1]
     if pixels == 1:
@@ -68,12 +71,18 @@ def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
         schedule.reorder(*outer, bands, y, x, panel, line, pixel, lane)
         around = run_parallel(schedule, [*outer, bands], product.work, machine)
         inner = panel
+    if cut:
+        _stage(schedule, product, last, inner, machine)
     _sum_up(schedule, product, inner, machine)
-    for pad in pads:
-        copy_padding(schedule, pad, None if heavy else around, machine)
-    vectorize_panel(schedule, lane, machine)
-    schedule.unroll(pixel)
-    schedule.unroll(line)
+    for block in others:
+        if block.name == PAD:
+            copy_padding(schedule, block, None if heavy else around, machine)
+        else:
+            order_loops(schedule, block, machine)
+    if not cut:
+        vectorize_panel(schedule, lane, machine)
+        schedule.unroll(pixel)
+        schedule.unroll(line)
     return True
 
 
@@ -83,6 +92,22 @@ def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
     while len(loops) < 3:
         loops.insert(0, schedule.add_unit_loop(loops[0]))
     return loops
+
+
+def _stage(
+    schedule: s_tir.Schedule, product: Block, last: SBlockRV, inner: LoopRV, machine: Machine
+) -> None:
+    """A tile that has too much goes from the registers to memory, and what is wanted of it from
+    there: asking for each number in a register whether it is wanted would take them apart."""
+    made = schedule.get(product.handle).writes[0].source
+    reads = [region.source for region in schedule.get(last).reads]
+    (place,) = (i for i, source in enumerate(reads) if source.same_as(made))
+    stage = schedule.cache_read(last, place, "global")
+    schedule.compute_at(stage, inner, preserve_unit_loops=True)
+    *tile, lane = schedule.get_loops(stage)[-len(product.spatial) :]
+    vectorize_panel(schedule, lane, machine)
+    for loop in tile:
+        schedule.unroll(loop)
 
 
 def copy_padding(
