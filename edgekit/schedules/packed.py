@@ -115,8 +115,9 @@ def dense(data: Any, weight: Any, columns: int, tile_of: TileOf) -> Any:
 
     def element(*indices: Any) -> Any:
         *row, o = indices
+        number = (*row, k)
         panel, lane = tirx.floordiv(o, tile), tirx.floormod(o, tile)
-        return te.sum(data[(*row, k)] * weight[panel, k, lane], axis=k)
+        return te.sum(data[number] * weight[panel, k, lane], axis=k)
 
     product = te.compute((*lines, pixels + more, panels * tile), element, name=DENSE)
     return _crop(product, (*lines, pixels, columns))

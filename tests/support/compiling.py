@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from support.onnx_models import judged_by_onnxruntime, onnx_model
-from support.relax_modules import relax_of
 
 from edgekit.cpu import Target, this_cpu
 from edgekit.model import Model, ModelSource
 from edgekit.pipeline import Compiled, compile_model
 from edgekit.tvm_compat import load_tvm
+from support.onnx_models import judged_by_onnxruntime, onnx_model
+from support.relax_modules import relax_of
 
 if TYPE_CHECKING:
     import onnx

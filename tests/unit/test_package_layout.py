@@ -60,7 +60,7 @@ AT_HOME: dict[str, str] = {
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.*",
-    "tvm_ffi": "devices.local_worker schedules.generic",
+    "tvm_ffi": "devices.local_worker schedules.*",
     "onnx": "frontends.onnx frontends.onnx.*",
     "onnxruntime": "oracle",
     "tflite": "frontends.tflite frontends.tflite.*",
