@@ -9,6 +9,7 @@ added up.
 
 from __future__ import annotations
 
+import tvm_ffi
 from tvm import s_tir
 from tvm.s_tir import ScheduleError
 
@@ -23,6 +24,8 @@ from edgekit.schedules.blocks import (
 )
 from edgekit.schedules.machine import Machine
 
+_SMALL = 60
+"""Nodes of an expression that is written down once for each reader."""
 _DEAR = frozenset(
     f"tirx.{name}" for name in ("exp", "tanh", "erf", "log", "pow", "sigmoid", "sqrt", "rsqrt")
 )
@@ -52,8 +55,26 @@ def _is_worth_repeating(schedule: s_tir.Schedule, block: Block, blocks: list[Blo
     """Whether computing an element where it is read costs no more than keeping it."""
     names = [schedule.get(reader).name_hint for reader in schedule.get_consumers(block.handle)]
     readers = [other for other in blocks if other.name in names]
-    once = len(readers) == 1 and readers[0].work <= block.work
-    return once or not _is_dear(schedule, block)
+    dear = _is_dear(schedule, block)
+    if dear and any(_is_dear(schedule, reader) for reader in readers):
+        # One such function of another takes TVM long to simplify, and gains nothing.
+        return False
+    if len(readers) == 1 and readers[0].work <= block.work:
+        return True
+    return _size(schedule, block) <= _SMALL and not dear
+
+
+def _size(schedule: s_tir.Schedule, block: Block) -> int:
+    """Of a block's expression, with all that became part of it: what is read twice and reads twice
+    doubles from step to step."""
+    count = 0
+
+    def more(node: object) -> None:
+        nonlocal count
+        count += 1
+
+    tvm_ffi.structural_walk(schedule.get(block.handle).body, more)
+    return count
 
 
 def _is_dear(schedule: s_tir.Schedule, block: Block) -> bool:

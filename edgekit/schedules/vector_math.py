@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from tvm import tirx
+import tvm_ffi
+from tvm import ir, tirx
 
 _LEVEL = 20
 """TVM's own rules have 10."""
@@ -52,50 +53,53 @@ def _lowered(name: str, call: Any) -> Any:
     dtype = str(call.ty)
     (value,) = call.args
     if dtype.startswith("float32"):
+        if _is_of_another(value):
+            return _PLAIN[name](value)
         return _bound(value, _FORMULAS[name])
     if dtype.startswith("float64"):
-        return _IN_DOUBLE[name](value)
+        return _PLAIN[name](value)
     wide = "float32" + dtype.lstrip("bfloat0123456789")
     return tirx.Cast(dtype, _bound(tirx.Cast(wide, value), _FORMULAS[name]))
+
+
+def _is_of_another(value: Any) -> bool:
+    """Whether one of these functions is called inside: TVM simplifies what is bound several times
+    for each binding around it, and several of them never end."""
+    called: set[str] = set()
+    tvm_ffi.structural_walk(
+        value, (ir.Call, lambda call: called.add(str(getattr(call.op, "name", ""))))
+    )
+    return not called.isdisjoint(_FORMULAS)
 
 
 def exponential(x: Any) -> Any:
     """2^n * e^r, where r is at most half of ln 2. 2^n is made of the bits of n, in two factors,
     since one would end before the denormals begin."""
     clipped = _clipped(x, _EXP_LOW, _EXP_HIGH)
+    n = tirx.floor(clipped * _LOG2_E + 0.5)
     return _bound(
-        tirx.floor(clipped * _LOG2_E + 0.5),
-        lambda n: _bound(
-            clipped - n * _LN2_HIGH - n * _LN2_LOW,
-            lambda r: tirx.Select(x != x, x, _scaled(_polynomial(_EXP, r) * r * r + r + 1.0, n)),
-        ),
+        clipped - n * _LN2_HIGH - n * _LN2_LOW,
+        lambda r: tirx.Select(x != x, x, _scaled(_polynomial(_EXP, r) * r * r + r + 1.0, n)),
     )
 
 
 def sigmoid(x: Any) -> Any:
-    return 1.0 / (1.0 + _bound(-x, exponential))
+    return 1.0 / (1.0 + exponential(-x))
 
 
 def hyperbolic_tangent(x: Any) -> Any:
     """Where e^2x - 1 would lose digits, a polynomial of its own."""
-
-    def of_size(size: Any) -> Any:
-        small = _bound(x * x, lambda z: _polynomial(_TANH, z) * z) * x + x
-        return _bound(
-            1.0 - 2.0 / (_bound(size + size, exponential) + 1.0),
-            lambda large: tirx.Select(
-                size < _TANH_SMALL, small, tirx.Select(x < 0.0, -large, large)
-            ),
-        )
-
-    return _bound(tirx.Select(x < 0.0, -x, x), of_size)
+    size = tirx.Select(x < 0.0, -x, x)
+    small = _polynomial(_TANH, x * x) * (x * x) * x + x
+    return _bound(
+        1.0 - 2.0 / (exponential(size + size) + 1.0),
+        lambda large: tirx.Select(size < _TANH_SMALL, small, tirx.Select(x < 0.0, -large, large)),
+    )
 
 
 def error_function(x: Any) -> Any:
-    def quotient(y: Any) -> Any:
-        return _bound(y * y, lambda z: y * _polynomial(_ERF_ABOVE, z) / _polynomial(_ERF_BELOW, z))
-
-    return _bound(_clipped(x, -_ERF_LARGE, _ERF_LARGE), quotient)
+    y = _clipped(x, -_ERF_LARGE, _ERF_LARGE)
+    return y * _polynomial(_ERF_ABOVE, y * y) / _polynomial(_ERF_BELOW, y * y)
 
 
 _FORMULAS: dict[str, Callable[[Any], Any]] = {
@@ -106,33 +110,33 @@ _FORMULAS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _double_exponential(x: Any) -> Any:
+def _plain_exponential(x: Any) -> Any:
     return tirx.call_llvm_pure_intrin(str(x.ty), "llvm.exp", x)
 
 
-def _double_tangent(x: Any) -> Any:
+def _plain_tangent(x: Any) -> Any:
     """Whichever power of e is below one."""
-    falling, rising = _double_exponential(-2.0 * x), _double_exponential(2.0 * x)
+    falling, rising = _plain_exponential(-2.0 * x), _plain_exponential(2.0 * x)
     return tirx.Select(x >= 0.0, (1.0 - falling) / (1.0 + falling), (rising - 1.0) / (rising + 1.0))
 
 
-_IN_DOUBLE: dict[str, Callable[[Any], Any]] = {
-    "tirx.exp": _double_exponential,
-    "tirx.sigmoid": lambda x: 1.0 / (1.0 + _double_exponential(-x)),
-    "tirx.tanh": _double_tangent,
-    "tirx.erf": lambda x: tirx.call_pure_extern(str(x.ty), "erf", x),
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "tirx.exp": _plain_exponential,
+    "tirx.sigmoid": lambda x: 1.0 / (1.0 + _plain_exponential(-x)),
+    "tirx.tanh": _plain_tangent,
+    "tirx.erf": lambda x: (
+        tirx.call_pure_extern("float64", "erf", x)
+        if str(x.ty) == "float64"
+        else _bound(x, error_function)
+    ),
 }
-"""As TVM does it."""
+"""As TVM does it: slower, and one inside the other is no trouble."""
 
 
 def _scaled(value: Any, exponent: Any) -> Any:
-    integer = str(exponent.ty).replace("float", "int")
-
-    def product(whole: Any) -> Any:
-        half = whole >> 1
-        return value * _power_of_two(half) * _power_of_two(whole - half)
-
-    return _bound(tirx.Cast(integer, exponent), product)
+    whole = tirx.Cast(str(exponent.ty).replace("float", "int"), exponent)
+    half = whole >> 1
+    return value * _power_of_two(half) * _power_of_two(whole - half)
 
 
 def _power_of_two(exponent: Any) -> Any:
