@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from support.compiling import check_against_onnxruntime, random_array
+from support.compiling import check_against_onnxruntime, compiled_from, random_array
 from support.onnx_models import onnx_model
 
 from edgekit.cpu import Target
@@ -190,6 +190,15 @@ def of(cpu: str) -> Target:
 @pytest.mark.parametrize("case", [PLAIN, DEPTHWISE, replace(PLAIN, kernel=(1, 1), size=(7, 7))])
 def test_older_processors_get_the_same_numbers(case: Case, cpu: str) -> None:
     check(case, of(cpu))
+
+
+@pytest.mark.parametrize("case", [PLAIN, DEPTHWISE, replace(PLAIN, kernel=(1, 1), groups=2)])
+def test_arm_processors_get_the_same_rules(case: Case) -> None:
+    target = Target("llvm", "aarch64-linux-gnu", "cortex-a72", ("+neon",), 4)
+
+    there = compiled_from(network(case)[0], target)
+
+    assert {rule for _, rule in there.rules} == check(case)
 
 
 @settings(max_examples=6)
