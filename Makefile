@@ -49,6 +49,7 @@ coverage: setup ## Run the tests and say which lines none of them reached
 bench: setup ## Print the figures that the docs quote
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python -m benchmarks.load
+	$(BIN)/python -m benchmarks.cpu
 
 node-tests: setup ## Run every operator test that the onnx package ships; writes docs/onnx-operators.md
 	$(BIN)/python benchmarks/onnx_nodes.py

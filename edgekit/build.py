@@ -49,7 +49,7 @@ from edgekit.errors import BuildError, ProjectError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import replace_directory, storage_errors
 from edgekit.fingerprint import build_key, installed_version
-from edgekit.manifest import SCHEMA_VERSION, Region
+from edgekit.manifest import SCHEMA_VERSION, Kernel, Region
 from edgekit.model import ModelSource
 from edgekit.preprocess import Preprocess
 from edgekit.reuse import Order, make, reuse_or_make
@@ -241,7 +241,7 @@ def _make(work: _Work, scratch: Path) -> None:
         libraries,
         (model.inputs, model.outputs),
         expectation,
-        _regions_of(compiled),
+        (_regions_of(compiled), tuple(Kernel(name, rule) for name, rule in compiled.rules)),
         reproducible=_is_free_of(scratch, library),
     )
 
@@ -340,13 +340,14 @@ def write_bundle(
     libraries: Sequence[str],
     ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
     expectation: Expectation,
-    regions: tuple[Region, ...],
+    insides: tuple[tuple[Region, ...], tuple[Kernel, ...]],
     *,
     reproducible: bool,
 ) -> None:
     """Reference vectors and the manifest, to the libraries that `link_model` put there; `ends` are
-    the inputs and outputs."""
+    the inputs and outputs, `insides` who computes what."""
     inputs, outputs = ends
+    regions, kernels = insides
     library, *others = libraries
     files = [describe_file(folder, library, "library")]
     files += [describe_file(folder, name, "shared-library") for name in others]
@@ -379,6 +380,7 @@ def write_bundle(
         inputs=tuple(input_entries),
         outputs=tuple(output_entries),
         regions=regions,
+        kernels=kernels,
         files=tuple(files),
         reproducible=reproducible,
         reproducible_note=_REPRODUCIBLE if reproducible else _NOT_REPRODUCIBLE,

@@ -55,6 +55,8 @@ class CompiledModel:
     regions: tuple[RegionFiles, ...]
     decisions: tuple[Decision, ...]
     """Who runs each operator; empty where no backend was asked."""
+    rules: tuple[tuple[str, str], ...]
+    """Of each kernel: its name and the rule that gave its schedule."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def write_objects(
     objects = export_objects(compiled.executable, target.triple, scratch)
     objects = objects.with_sources(write_weights(compiled.weights, scratch), ffi_headers())
     regions = write_regions(compiled.regions, backends, scratch)
-    return CompiledModel(objects, regions, compiled.decisions)
+    return CompiledModel(objects, regions, compiled.decisions, compiled.rules)
 
 
 @contextmanager

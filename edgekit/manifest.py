@@ -100,6 +100,14 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """A function of the library, and the rule of docs/schedules.md that gave its schedule."""
+
+    name: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class FileEntry:
     path: str
     sha256: str
@@ -122,6 +130,7 @@ class Manifest:
     inputs: tuple[InputEntry, ...]
     outputs: tuple[OutputEntry, ...]
     regions: tuple[Region, ...]
+    kernels: tuple[Kernel, ...]
     files: tuple[FileEntry, ...]
     reproducible: bool
     reproducible_note: str
@@ -191,6 +200,7 @@ def _read_manifest(reader: Reader) -> Manifest:
         inputs=tuple(_read_input(item) for item in reader.children("inputs")),
         outputs=tuple(_read_output(item) for item in reader.children("outputs")),
         regions=tuple(_read_region(item) for item in reader.children("regions")),
+        kernels=tuple(_read_kernel(item) for item in reader.children("kernels")),
         files=tuple(_read_file(item) for item in reader.children("files")),
         reproducible=reader.flag("reproducible"),
         reproducible_note=reader.text("reproducible_note"),
@@ -258,6 +268,12 @@ def _read_region(reader: Reader) -> Region:
         model_macs=reader.count("model_macs"),
         reason=reader.text("reason"),
     )
+    reader.close()
+    return entry
+
+
+def _read_kernel(reader: Reader) -> Kernel:
+    entry = Kernel(reader.text("name"), reader.text("rule"))
     reader.close()
     return entry
 

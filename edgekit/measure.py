@@ -208,7 +208,7 @@ class _Trial:
         )
         ends = (self.inputs, self.outputs)
         write_bundle(
-            request, self.compiler, made, libraries, ends, expectation, (), reproducible=False
+            request, self.compiler, made, libraries, ends, expectation, ((), ()), reproducible=False
         )
         return open_bundle(made)
 

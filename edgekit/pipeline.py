@@ -6,7 +6,7 @@ fuses nothing at all on a CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,6 +93,23 @@ def _simplify(target: Any) -> list[Any]:
     ]
 
 
+def _lay_out(target: Any) -> list[Any]:
+    from tvm import relax
+
+    from edgekit.passes.channels_last import ChannelsLast
+    from edgekit.passes.fold_constants import FoldConstants
+    from edgekit.passes.pack_weights import PackWeights
+    from edgekit.schedules.machine import machine_of
+
+    return [
+        ChannelsLast(),
+        FoldConstants(),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.DeadCodeElimination(),
+        PackWeights(machine_of(target)),
+    ]
+
+
 def _legalize(target: Any) -> list[Any]:
     from tvm import relax
 
@@ -114,6 +131,15 @@ def _fuse(target: Any) -> list[Any]:
         relax.transform.FuseTIR(),
         relax.transform.DeadCodeElimination(),
     ]
+
+
+def _schedule(target: Any) -> list[Any]:
+    from edgekit.schedules.apply import ScheduleKernels
+    from edgekit.schedules.machine import machine_of
+    from edgekit.schedules.vector_math import use_vector_math
+
+    use_vector_math()
+    return [ScheduleKernels(machine_of(target))]
 
 
 def _lower(target: Any) -> list[Any]:
@@ -159,8 +185,10 @@ FUSE = Phase("fuse", "neighbouring loop nests are one function", _fuse)
 PHASES: tuple[Phase, ...] = (
     Phase("quantize", "what is left of a quantised TFLite model computes in integers", _quantize),
     SIMPLIFY,
+    Phase("layout", "channels lie last, and weights as the kernels read them", _lay_out),
     Phase("legalize", "every operator is a loop nest", _legalize),
     FUSE,
+    Phase("schedule", "each kernel's loops are in the order that suits the CPU", _schedule),
     Phase("lower", "calls write into buffers", _lower),
     Phase("plan", "buffers are planned and freed; the VM's own form", _plan),
 )
@@ -173,6 +201,8 @@ class Compiled:
     executable: Any
     kernels: tuple[str, ...]
     """The fused functions, in the order they were made."""
+    rules: tuple[tuple[str, str], ...]
+    """Of each kernel that has a schedule: its name and the rule that gave it."""
     weights: tuple[Weight, ...]
     """What the executable lacks: the library that it becomes must have them."""
     regions: tuple[Region, ...]
@@ -218,17 +248,28 @@ def compile_model(
         weights: tuple[Weight, ...] = ()
         if weights_apart:
             module, weights = _take_weights(module)
-        kernels = tuple(
-            variable.name_hint
+        functions = {
+            variable.name_hint: function
             for variable, function in module.functions_items()
             if isinstance(function, tvm.tirx.PrimFunc)
-        )
+        }
+        kernels = tuple(functions)
         executable = _guarded(
             "code generation", lambda: tvm.relax.build(module, tvm_target, relax_pipeline=None)
         )
         stage.advance(detail="code generation")
         stage.result = f"{len(kernels)} kernels"
-    return Compiled(executable, kernels, weights, regions, decisions)
+    return Compiled(executable, kernels, _rules_of(functions), weights, regions, decisions)
+
+
+def _rules_of(functions: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    from edgekit.schedules.apply import RULE_ATTRIBUTE
+
+    return tuple(
+        (name, str(function.attrs[RULE_ATTRIBUTE]))
+        for name, function in functions.items()
+        if function.attrs is not None and RULE_ATTRIBUTE in function.attrs
+    )
 
 
 def partition_model(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,6 +104,10 @@ def _render(console: Console, result: BuildResult) -> None:
         ("expected outputs", f"by {manifest.oracle.name} {manifest.oracle.version}"),
         ("reproducible", "yes" if manifest.reproducible else manifest.reproducible_note),
     ]
+    if manifest.kernels:
+        counts = Counter(kernel.rule for kernel in manifest.kernels).most_common()
+        rules = ", ".join(f"{count} {rule}" for rule, count in counts)
+        pairs.append(("kernels", f"{len(manifest.kernels)} ({rules})"))
     if manifest.regions:
         from edgekit.backends.report import offload_in_words
 

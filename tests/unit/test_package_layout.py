@@ -34,6 +34,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("agent", "agent agent.*"),
     ("devices", "devices devices.*"),
     ("rpc", "rpc rpc.*"),
+    ("schedules", "schedules schedules.*"),
     ("passes", "macs passes passes.*"),
     ("importers", "frontends frontends.* oracle"),
     ("backends", "cross.link backends backends.*"),
@@ -54,11 +55,12 @@ ROOMS: tuple[tuple[str, str], ...] = (
 AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "progress console",
-    "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* passes.* pipeline liveness macs "
+    "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* schedules.* passes.* pipeline "
+    "liveness macs "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.*",
-    "tvm_ffi": "devices.local_worker",
+    "tvm_ffi": "devices.local_worker schedules.*",
     "onnx": "frontends.onnx frontends.onnx.*",
     "onnxruntime": "oracle",
     "tflite": "frontends.tflite frontends.tflite.*",

@@ -1,0 +1,45 @@
+"""What a schedule has to know of a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from edgekit.cpu import architecture
+from edgekit.errors import BuildError
+
+# By the feature: the widest vectors of float32, and how many registers hold them. AVX-512
+# doubled both.
+_X86 = (("avx512f", 16, 32), ("avx", 8, 16))
+_X86_LANES, _X86_REGISTERS = 4, 16
+_ARM_LANES, _ARM_REGISTERS = 4, 32
+
+
+@dataclass(frozen=True)
+class Machine:
+    lanes: int
+    """float32 in a vector."""
+    registers: int
+    """Vectors that fit in registers."""
+    cores: int
+    near_bytes: int = 1 << 19
+    """What is read again from the cache next to the core, rather than from one that is shared."""
+
+
+def machine_of(target: Any) -> Machine:
+    """Of TVM's target: LLVM knows what each CPU has."""
+    from tvm.target.codegen import llvm_get_targets, target_has_features
+
+    cores = int(target.attrs.get("num-cores", 1))
+    triple = str(target.attrs.get("mtriple", "x86_64"))
+    if architecture(triple) not in llvm_get_targets():
+        # Asked how wide its vectors are, TVM would crash.
+        raise BuildError(
+            f"LLVM makes no code for {triple}", hint="correct the triple in the board's profile"
+        )
+    if architecture(triple) != "x86_64":
+        return Machine(_ARM_LANES, _ARM_REGISTERS, cores)
+    for feature, lanes, registers in _X86:
+        if target_has_features(feature, target):
+            return Machine(lanes, registers, cores)
+    return Machine(_X86_LANES, _X86_REGISTERS, cores)

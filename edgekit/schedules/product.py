@@ -1,0 +1,137 @@
+"""Convolutions and matrix products over packed weights.
+
+A tile of pixels and channels is summed up in registers (tiles.py says how large), and what follows
+the product (a bias, a ReLU, a residual) is done to it before it is written. Where the weights fit
+into the near cache they are read again for each tile, so that the image is read once; where they
+don't, each panel is read once and the image again. Padding is copied a few lines at a time, into
+the cache.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvm import s_tir
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+from edgekit.schedules.blocks import (
+    Block,
+    blocks_of,
+    extent_of,
+    inline_into_last,
+    largest_divisor,
+    run_parallel,
+    vectorize_innermost,
+    vectorize_panel,
+)
+from edgekit.schedules.generic import order_loops
+from edgekit.schedules.machine import Machine
+from edgekit.schedules.packed import CONVOLUTION, DENSE, PAD
+from edgekit.schedules.tiles import choose_pixels
+
+_UNROLLED_SUMS = 4
+_LINES_AT_ONCE = 8
+"""Of what these read, padding included, the kernel's height less one is copied twice."""
+
+
+def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
+    blocks = blocks_of(schedule) or []
+    product = next((block for block in blocks if block.name in (CONVOLUTION, DENSE)), None)
+    if product is None:
+        return False
+    others = inline_into_last(schedule, blocks, product)
+    if others is None:
+        return False
+    last = blocks[-1].handle
+    if blocks[-1] is product:
+        last = schedule.cache_write(product.handle, 0, "local")
+    weight = schedule.get(product.handle).reads[1].source
+    width = int(weight.shape[-1])
+    heavy = math.prod(int(extent) for extent in weight.shape) * 4 > machine.near_bytes
+
+    wanted = tuple(extent_of(schedule, loop) for loop in schedule.get_loops(last))
+    cut = wanted != product.spatial
+    *outer, y, x, channels = _lines_and_pixels(schedule, last)
+    lines, pixels = (1, *product.spatial)[-3:-1]
+    if pixels == 1:
+        (y, x), (lines, pixels) = (x, y), (pixels, lines)
+    tile = choose_pixels(lines, pixels, width, math.prod(product.reduced), machine)
+    y, line = schedule.split(y, [None, tile.lines])
+    x, pixel = schedule.split(x, [None, tile.pixels])
+    panel, lane = schedule.split(channels, [None, width])
+    if heavy:
+        schedule.reorder(*outer, panel, y, x, line, pixel, lane)
+        around = run_parallel(schedule, [*outer, panel], product.work, machine)
+        inner = x
+    else:
+        lines_at_once = largest_divisor(
+            extent_of(schedule, y), max(_LINES_AT_ONCE // tile.lines, 1)
+        )
+        bands, y = schedule.split(y, [None, lines_at_once])
+        schedule.reorder(*outer, bands, y, x, panel, line, pixel, lane)
+        around = run_parallel(schedule, [*outer, bands], product.work, machine)
+        inner = panel
+    if cut:
+        _stage(schedule, product, last, inner, machine)
+    _sum_up(schedule, product, inner, machine)
+    for block in others:
+        if block.name == PAD:
+            copy_padding(schedule, block, None if heavy else around, machine)
+        else:
+            order_loops(schedule, block, machine)
+    if not cut:
+        vectorize_panel(schedule, lane, machine)
+        schedule.unroll(pixel)
+        schedule.unroll(line)
+    return True
+
+
+def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
+    """The loops of a result, with at least lines, pixels and channels."""
+    loops = list(schedule.get_loops(last))
+    while len(loops) < 3:
+        loops.insert(0, schedule.add_unit_loop(loops[0]))
+    return loops
+
+
+def _stage(
+    schedule: s_tir.Schedule, product: Block, last: SBlockRV, inner: LoopRV, machine: Machine
+) -> None:
+    """A tile that has too much goes from the registers to memory, and what is wanted of it from
+    there: asking for each number in a register whether it is wanted would take them apart."""
+    made = schedule.get(product.handle).writes[0].source
+    reads = [region.source for region in schedule.get(last).reads]
+    (place,) = (i for i, source in enumerate(reads) if source.same_as(made))
+    stage = schedule.cache_read(last, place, "global")
+    schedule.compute_at(stage, inner, preserve_unit_loops=True)
+    *tile, lane = schedule.get_loops(stage)[-len(product.spatial) :]
+    vectorize_panel(schedule, lane, machine)
+    for loop in tile:
+        schedule.unroll(loop)
+
+
+def copy_padding(
+    schedule: s_tir.Schedule, pad: Block, around: LoopRV | None, machine: Machine
+) -> None:
+    if around is not None:
+        schedule.compute_at(pad.handle, around, preserve_unit_loops=True)
+    *lines, channels = schedule.get_loops(pad.handle)[-len(pad.spatial) :]
+    if around is None and len(lines) > 1:
+        run_parallel(schedule, lines[:-1], pad.work, machine)
+    vectorize_innermost(schedule, channels, machine)
+
+
+def _sum_up(schedule: s_tir.Schedule, product: Block, inner: LoopRV, machine: Machine) -> None:
+    """The sum of one tile, in registers, below the loop `inner`."""
+    schedule.compute_at(product.handle, inner, preserve_unit_loops=True)
+    schedule.set_scope(product.handle, 0, "local")
+    loops = schedule.get_loops(product.handle)[-len(product.spatial) - len(product.reduced) :]
+    *tile, lane = loops[: len(product.spatial)]
+    *window, depth = loops[len(product.spatial) :]
+    together = largest_divisor(extent_of(schedule, depth), _UNROLLED_SUMS)
+    depth, unrolled = schedule.split(depth, [None, together])
+    schedule.reorder(*window, depth, unrolled, *tile, lane)
+    vectorize_panel(schedule, lane, machine)
+    for loop in (*tile, unrolled):
+        schedule.unroll(loop)
+    schedule.decompose_reduction(product.handle, (*window, depth)[0])

@@ -1,0 +1,75 @@
+"""Models through edgekit's whole compiler in this process, and their results beside a judge's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgekit.cpu import Target, this_cpu
+from edgekit.model import Model, ModelSource
+from edgekit.pipeline import Compiled, compile_model
+from edgekit.tvm_compat import load_tvm
+from support.onnx_models import judged_by_onnxruntime, onnx_model
+from support.relax_modules import relax_of
+
+if TYPE_CHECKING:
+    import onnx
+
+NEAR = 2e-5
+"""Of the largest element: what single precision loses in sums of another order."""
+
+
+def compiled_from(model: onnx.ModelProto, target: Target | None = None) -> Compiled:
+    source = ModelSource(Path("test.onnx"), "onnx", "0" * 64)
+    return compile_model(Model(source, relax_of(model), (), (), ()), target or this_cpu()[1])
+
+
+def results_of(compiled: Compiled, feeds: Sequence[np.ndarray]) -> list[np.ndarray]:
+    tvm = load_tvm()
+    machine = tvm.relax.VirtualMachine(compiled.executable, tvm.cpu())
+    found = machine["main"](*[tvm.runtime.tensor(feed) for feed in feeds])
+    tensors = [found] if hasattr(found, "numpy") else list(found)
+    return [tensor.numpy() for tensor in tensors]
+
+
+def check_against_onnxruntime(
+    model: onnx.ModelProto,
+    feeds: Mapping[str, np.ndarray],
+    *,
+    target: Target | None = None,
+    near: float = NEAR,
+) -> Compiled:
+    """Compile, run and compare; gives what was compiled."""
+    compiled = compiled_from(model, target)
+    names = [value.name for value in model.graph.input]
+    found = results_of(compiled, [feeds[name] for name in names])
+    expected = judged_by_onnxruntime(model, feeds)
+    for mine, judge in zip(found, expected, strict=True):
+        assert mine.shape == judge.shape
+        assert mine.dtype == judge.dtype
+        finite = judge[np.isfinite(judge)]
+        largest = float(np.abs(finite).max()) if finite.size else 0.0
+        np.testing.assert_allclose(mine, judge, rtol=near, atol=near * largest + 1e-7)
+    return compiled
+
+
+def one_node_model(
+    operator: str,
+    shape: Sequence[int],
+    constants: Sequence[np.ndarray | None] = (),
+    **attributes: object,
+) -> onnx.ModelProto:
+    """One operator of an input `x`; None among the constants stands for an operand left out."""
+    from onnx import helper
+
+    weights = {f"c{i}": array for i, array in enumerate(constants) if array is not None}
+    names = ["" if array is None else f"c{i}" for i, array in enumerate(constants)]
+    node = helper.make_node(operator, ["x", *names], ["y"], **attributes)
+    return onnx_model([node], {"x": shape}, ["y"], weights)
+
+
+def random_array(shape: Sequence[int], seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(tuple(shape)).astype("float32")
