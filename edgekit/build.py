@@ -110,7 +110,7 @@ def build(
     """
     started = time.perf_counter()
     _check_board(request.board)
-    _check_toolchain(request.board, request.toolchain)
+    check_toolchain(request.board, request.toolchain)
     check_destination(out)
     compiler = find_compiler(request.toolchain)
     compiling = compiling_apart if isolated else compiling_here
@@ -189,7 +189,8 @@ def _check_board(board: Board) -> None:
         )
 
 
-def _check_toolchain(board: Board, toolchain: Toolchain) -> None:
+def check_toolchain(board: Board, toolchain: Toolchain) -> None:
+    """UsageError where its code is for another CPU than the board's."""
     made, needed = architecture(toolchain.triple), architecture(board.target.triple)
     if made != needed:
         raise UsageError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.backends.plan import plan_offload
 from edgekit.board import load_board
-from edgekit.build import BuildRequest
+from edgekit.build import BuildRequest, check_toolchain
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.project import (
     choose_board,
@@ -38,6 +38,7 @@ def make_request(
     source = choose_model(project, model, shapes, constants)
     board = load_board(choose_board(project, board_name))
     if toolchain_name is not None:
+        check_toolchain(board, load_toolchain(toolchain_name))
         # What runs the model over there is made by the same compiler as the model.
         board = replace(board, toolchain=toolchain_name)
     plan = plan_offload(board, choose_offload(project, source), offload)

@@ -96,7 +96,7 @@ def test_from_a_model_file_to_a_deployed_verified_and_measured_bundle(
     assert "can be built: yes" in edgekit("inspect photos.onnx")
 
     said = edgekit("deploy photos.onnx --board local")
-    assert "photos runs on local, verified" in said
+    assert "photos is on local, verified" in said
     assert "verified against  onnxruntime" in said
     assert "median latency" in said
 

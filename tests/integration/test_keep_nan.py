@@ -55,4 +55,5 @@ def test_nan_is_what_onnxruntime_makes_of_it(
 
     np.testing.assert_array_equal(found, judged_by_onnxruntime(model, {"x": ODD})[0])
     assert np.isnan(found).sum() == 2
-    assert len(kernels) == 1, "it is part of the convolution's loop nest"
+    computing = [kernel for kernel in kernels if "transpose" not in kernel]
+    assert len(computing) == 1, "it is part of the convolution's loop nest"

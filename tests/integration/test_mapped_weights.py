@@ -117,10 +117,9 @@ def library_of(bundle: Bundle) -> Path:
 
 
 def test_equal_weights_are_in_the_library_once(bundle: Bundle) -> None:
-    content = library_of(bundle).read_bytes()
+    size = library_of(bundle).stat().st_size
 
-    assert content.count(LARGE.tobytes()) == 1
-    assert len(content) < LARGE.nbytes + (1 << 20)
+    assert LARGE.nbytes < size < LARGE.nbytes + (1 << 20)
 
 
 def test_a_build_says_how_much_of_the_library_weights_are(result: BuildResult) -> None:
