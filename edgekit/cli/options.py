@@ -295,7 +295,12 @@ offload_option: Decorator = click.option(
 )
 """Gives `offload: tuple[str, ...] | None`."""
 
-one_layer_option: Decorator = click.option("--one-layer-each", is_flag=True, hidden=True)
+one_layer_option: Decorator = click.option(
+    "--one-layer-each",
+    is_flag=True,
+    hidden=True,
+    help="Every layer a region of its own: what merging gains is measured against that.",
+)
 """Gives `one_layer_each: bool`: no region of more than one layer, to measure what merging gains."""
 
 
