@@ -7,11 +7,11 @@ WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
 export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup libraries demo demo-local test test-slow test-all lint format coverage bench node-tests \
+.PHONY: help setup libraries demo demo-local test test-slow test-all lint format coverage bench operator-tests node-tests \
         model-tests model-table test-pythons dist clean distclean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install everything needed into .venv (the other targets do this by themselves)
 	@scripts/setup
@@ -28,7 +28,7 @@ test: setup ## Run the tests
 test-slow: setup ## Run the tests that take more than half a minute each
 	$(PYTEST) -m slow
 
-test-all: test test-slow node-tests model-tests ## Run every test there is
+test-all: test test-slow operator-tests node-tests model-tests ## Run every test there is
 
 libraries: setup ## Build what boards offload to; without it, tests of that skip, and say so
 	$(BIN)/edgekit toolchains build local
@@ -50,6 +50,9 @@ bench: setup ## Print the figures that the docs quote
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python -m benchmarks.load
 	$(BIN)/python -m benchmarks.cpu
+
+operator-tests: setup ## Run hundreds of random cases of each backend's operators
+	$(PYTEST) -m operators -n $(WORKERS)
 
 node-tests: setup ## Run every operator test that the onnx package ships; writes docs/onnx-operators.md
 	$(BIN)/python benchmarks/onnx_nodes.py

@@ -79,7 +79,7 @@ def test_operators_in_acl_compute_what_onnxruntime_computes(family: str, tmp_pat
     judge(family, 4, tmp_path / "case.onnx")
 
 
-@pytest.mark.slow
+@pytest.mark.operators
 @pytest.mark.parametrize("family", TAKEN)
 def test_many_operators_in_acl_compute_what_onnxruntime_computes(
     family: str, tmp_path: Path

@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper
 from support.building import (
     command_line,
     environment,
     names_in,
     processes_with,
     run_edgekit,
-    write_model,
 )
+from support.onnx_models import onnx_model
 
 from edgekit.bundle import open_bundle
 from edgekit.cache import BuildCache
@@ -52,8 +55,21 @@ class Building:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    write_model(tmp_path / "tiny.onnx")
+    onnx.save(slow_to_compile(), tmp_path / "deep.onnx")
     return tmp_path
+
+
+def slow_to_compile() -> onnx.ModelProto:
+    """Many convolutions, no two alike: the compiler is at work for long enough to be met at it."""
+    nodes, weights, channels = [], {}, 3
+    for layer in range(12):
+        weights[f"w{layer}"] = np.full((channels + 3, channels, 3, 3), 0.01, np.float32)
+        nodes += [
+            helper.make_node("Conv", [f"x{layer}", f"w{layer}"], [f"c{layer}"], pads=[1] * 4),
+            helper.make_node("Relu", [f"c{layer}"], [f"x{layer + 1}"]),
+        ]
+        channels += 3
+    return onnx_model(nodes, {"x0": [1, 3, 8, 8]}, ["x12"], weights)
 
 
 @contextmanager
@@ -87,7 +103,7 @@ def compiler_runs(folder: Path) -> Callable[[], bool]:
 def test_an_interrupted_build_leaves_nothing(
     folder: Path, moment: str, number: signal.Signals
 ) -> None:
-    arguments = ["tiny.onnx", "--board", "local", "-o", "out/b", "--dump-ir", "ir"]
+    arguments = ["deep.onnx", "--board", "local", "-o", "out/b", "--dump-ir", "ir"]
     with building(folder, *arguments) as started:
         wait_until(scratch_exists if moment == "starting" else compiler_runs(folder))
         os.kill(started.process.pid, number)
@@ -95,7 +111,7 @@ def test_an_interrupted_build_leaves_nothing(
     assert code == 128 + number, err
     assert out == ""
     assert "Traceback" not in err
-    assert names_in(folder) <= {"tiny.onnx", "cache", "ir"}
+    assert names_in(folder) <= {"deep.onnx", "cache", "ir"}
     cache = BuildCache()
     assert cache.entries() == ()
     assert names_in(cache.root / "work") == names_in(cache.root / "entries") == set()
@@ -103,7 +119,7 @@ def test_an_interrupted_build_leaves_nothing(
 
 
 def test_an_interrupted_build_keeps_the_bundle_it_was_to_replace(folder: Path) -> None:
-    arguments = ["tiny.onnx", "--board", "local", "-o", "b"]
+    arguments = ["deep.onnx", "--board", "local", "-o", "b"]
     assert run_edgekit("build", *arguments, folder=folder).code == 0
     before = open_bundle(folder / "b").digest
     with building(folder, *arguments, "--seed", "1", "--dump-ir", "ir") as started:
@@ -111,11 +127,11 @@ def test_an_interrupted_build_keeps_the_bundle_it_was_to_replace(folder: Path) -
         os.kill(started.process.pid, signal.SIGINT)
         assert started.wait()[0] == 130
     assert open_bundle(folder / "b").digest == before
-    assert names_in(folder) == {"tiny.onnx", "cache", "ir", "b"}
+    assert names_in(folder) == {"deep.onnx", "cache", "ir", "b"}
 
 
 def test_what_a_killed_build_leaves_is_cleaned_by_the_next(folder: Path) -> None:
-    arguments = ["tiny.onnx", "--board", "local", "-o", "b"]
+    arguments = ["deep.onnx", "--board", "local", "-o", "b"]
     with building(folder, *arguments, "--dump-ir", "ir") as started:
         wait_until(compiler_runs(folder))
         os.kill(started.process.pid, signal.SIGKILL)
@@ -127,7 +143,7 @@ def test_what_a_killed_build_leaves_is_cleaned_by_the_next(folder: Path) -> None
     ran = run_edgekit("build", *arguments, folder=folder)
     assert ran.code == 0, ran.err
     assert open_bundle(folder / "b")
-    assert names_in(folder) == {"tiny.onnx", "cache", "ir", "b"}
+    assert names_in(folder) == {"deep.onnx", "cache", "ir", "b"}
     assert not scratch_exists()
     assert len(names_in(BuildCache().root / "entries")) == 1
 
@@ -135,7 +151,7 @@ def test_what_a_killed_build_leaves_is_cleaned_by_the_next(folder: Path) -> None
 def test_of_two_builds_at_once_one_compiles_and_the_other_takes_its_result(
     folder: Path,
 ) -> None:
-    common = ["tiny.onnx", "--board", "local", "-v", "-o"]
+    common = ["deep.onnx", "--board", "local", "-v", "-o"]
     with (
         building(folder, *common, "one") as first,
         building(folder, *common, "two") as second,
@@ -154,7 +170,7 @@ def test_of_two_builds_at_once_one_compiles_and_the_other_takes_its_result(
 def test_a_build_that_waits_for_another_says_so_and_goes_on_when_that_one_dies(
     folder: Path,
 ) -> None:
-    common = ["tiny.onnx", "--board", "local", "-v"]
+    common = ["deep.onnx", "--board", "local", "-v"]
     with building(folder, *common, "-o", "one", "--dump-ir", "ir") as first:
         wait_until(compiler_runs(folder))
         os.kill(first.process.pid, signal.SIGSTOP)  # holds the lock as long as we like
@@ -176,9 +192,9 @@ def _waits_for_lock(pid: int) -> bool:
 
 
 def test_two_builds_into_one_folder_leave_one_whole_bundle(folder: Path) -> None:
-    common = ["tiny.onnx", "--board", "local", "-o", "b", "--no-cache", "--seed"]
+    common = ["deep.onnx", "--board", "local", "-o", "b", "--no-cache", "--seed"]
     with building(folder, *common, "1") as first, building(folder, *common, "2") as second:
         assert first.wait()[0] == 0
         assert second.wait()[0] == 0
     assert open_bundle(folder / "b").manifest.seed in (1, 2)
-    assert names_in(folder) == {"tiny.onnx", "b"}
+    assert names_in(folder) == {"deep.onnx", "b"}

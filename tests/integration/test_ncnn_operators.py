@@ -64,7 +64,7 @@ def test_operators_in_ncnn_compute_what_onnxruntime_computes(family: str, tmp_pa
     judge(family, 5, tmp_path / "case.onnx")
 
 
-@pytest.mark.slow
+@pytest.mark.operators
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_operators_in_ncnn_compute_what_onnxruntime_computes(
     family: str, tmp_path: Path
@@ -73,7 +73,7 @@ def test_many_operators_in_ncnn_compute_what_onnxruntime_computes(
     judge(family, 80, tmp_path / "case.onnx")
 
 
-@pytest.mark.slow
+@pytest.mark.operators
 @pytest.mark.parametrize("family", FAMILIES)
 def test_operators_in_ncnn_on_an_arm_cpu_compute_what_onnxruntime_computes(
     family: str, tmp_path: Path

@@ -63,7 +63,7 @@ def test_operators_in_onednn_compute_what_onnxruntime_computes(family: str, tmp_
     judge(family, 5, tmp_path / "case.onnx")
 
 
-@pytest.mark.slow
+@pytest.mark.operators
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_operators_in_onednn_compute_what_onnxruntime_computes(
     family: str, tmp_path: Path
