@@ -49,6 +49,7 @@ from edgekit.errors import BuildError, ProjectError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import replace_directory, storage_errors
 from edgekit.fingerprint import build_key, installed_version
+from edgekit.interrupts import interrupts_deferred
 from edgekit.manifest import SCHEMA_VERSION, Kernel, Region
 from edgekit.model import ModelSource
 from edgekit.preprocess import Preprocess
@@ -287,8 +288,10 @@ def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[Ten
 
 
 def _expect(request: BuildRequest, model: ImportedModel, events: Events) -> Expectation:
-    from edgekit.inputs import reference_inputs
-    from edgekit.oracle import oracle_for
+    # Packages in C may lose the exception that Ctrl-C is, while they are imported.
+    with interrupts_deferred():
+        from edgekit.inputs import reference_inputs
+        from edgekit.oracle import oracle_for
 
     inputs = reference_inputs(model.inputs, request.seed)
     with events.stage("compute the expected outputs") as stage:
