@@ -288,7 +288,7 @@ def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[Ten
 
 
 def _expect(request: BuildRequest, model: ImportedModel, events: Events) -> Expectation:
-    # Packages in C may lose the exception that Ctrl-C is, while they are imported.
+    # numpy's modules in C may lose the exception that Ctrl-C is, while they are imported.
     with interrupts_deferred():
         from edgekit.inputs import reference_inputs
         from edgekit.oracle import oracle_for

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import PCG64
 
 from edgekit.arrays import Array, numpy_dtype
 from edgekit.errors import UnsupportedModelError
@@ -49,7 +50,7 @@ def _random_bits(spec: TensorSpec, seed: int) -> npt.NDArray[np.uint64]:
     # Raw bits of a named generator: numpy promises their stability, but not that of the methods
     # of Generator, and two builds must give the same bytes. The name is part of the seed so that
     # inputs of one shape differ, whatever their order.
-    source = np.random.PCG64([seed & 0xFFFFFFFFFFFFFFFF, zlib.crc32(spec.name.encode())])
+    source = PCG64([seed & 0xFFFFFFFFFFFFFFFF, zlib.crc32(spec.name.encode())])
     return np.asarray(source.random_raw(spec.elements), dtype=np.uint64)
 
 
