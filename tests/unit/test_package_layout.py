@@ -42,6 +42,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "compiler",
         "pipeline liveness compilation compile_*",
     ),
+    ("bare metal", "aot aot.*"),
     (
         "verbs",
         "fingerprint build request partition measure deploy fleet rollback bench run verify doctor "
@@ -59,7 +60,8 @@ AT_HOME: dict[str, str] = {
     "liveness macs "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
-    "backends.*.rules backends.*.rules.*",
+    "backends.*.rules backends.*.rules.* "
+    "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
     "tvm_ffi": "devices.local_worker schedules.*",
     "onnx": "frontends.onnx frontends.onnx.*",
     "onnxruntime": "oracle",

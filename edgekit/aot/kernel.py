@@ -1,0 +1,77 @@
+"""C for one step, and who offers it: what code generators are to the rest of bare metal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from edgekit.aot.program import Step
+from edgekit.cpu import Cpu
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Read-only data: `static const` in the file of weights, aligned for whoever reads it."""
+
+    name: str
+    """A C identifier, unique in its step; the writer puts the step's name before it."""
+    array: Array
+    alignment: int = 4
+
+
+@dataclass(frozen=True)
+class LibrarySources:
+    """Files of a third party's library that a kernel needs: paths inside that library's folder."""
+
+    library: Literal["cmsis-nn"]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One step in C.
+
+    `source` defines `static void NAME(inputs…, outputs…[, void *scratch])`, where NAME is the
+    step's name, inputs are `const T *restrict`, outputs `T *restrict`; restrict is left out where
+    they may be one. It reads its constants under the names of `Constant`, prefixed by NAME and an
+    underscore. Helpers that several kernels share come in `helpers`, each defined once a file.
+    """
+
+    maker: str
+    """Who wrote it, as reports name it: edgekit, edgekit dsp, edgekit mve, cmsis-nn, tvm."""
+    source: str
+    constants: tuple[Constant, ...] = ()
+    helpers: tuple[str, ...] = ()
+    """Whole C definitions, identical text for whoever needs the same."""
+    headers: tuple[str, ...] = ()
+    """Beyond <stdint.h> and <string.h>, in angle brackets or quotes."""
+    scratch: int = 0
+    """Bytes of the arena while it runs, aligned to 16."""
+    checks: tuple[str, ...] = ()
+    """C expressions that must hold when the firmware starts, such as a library's scratch size."""
+    in_place: tuple[tuple[int, int], ...] = ()
+    """Pairs of input and output that may be the same memory."""
+    library: LibrarySources | None = None
+    instructions: int | None = None
+    """An estimate of what one run costs on the CPU it was written for; None where nobody knows."""
+    note: str = ""
+    """Which variant, and why: one line for the report."""
+
+
+@dataclass(frozen=True)
+class Declined:
+    """No, because."""
+
+    reason: str
+
+
+class Generator(Protocol):
+    """Offers kernels. Generators are asked in order; the cheapest offer is taken."""
+
+    @property
+    def name(self) -> str: ...
+
+    def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined: ...

@@ -1,0 +1,253 @@
+"""What a step of a bare-metal program computes, as data: every number that its C will contain.
+
+Images lie channels last, without a batch. Quantised tensors are int8; `real = scale * (stored -
+zero_point)`. All arithmetic is LiteRT's, to the last step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """multiplier * 2**(shift - 31): what an int32 is multiplied by, rounded as LiteRT rounds."""
+
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """From int32 sums to stored int8: one factor, or one for each output channel."""
+
+    factors: tuple[FixedPoint, ...]
+    zero_point: int
+    low: int
+    """The least stored value: a fused activation is a narrower range."""
+    high: int
+    rounds_once: bool = False
+    """Fully connected layers round once, all others twice."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a kernel walks over an image; `padding` is top, left, bottom, right."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Image:
+    height: int
+    width: int
+    channels: int
+
+    @property
+    def elements(self) -> int:
+        return self.height * self.width * self.channels
+
+
+@dataclass(frozen=True, eq=False)
+class Conv2D:
+    source: Image
+    result: Image
+    window: Window
+    weights: Array
+    """int8, output channel, row, column, input channel."""
+    bias: Array
+    """int32, one for each output channel, without the input's zero point."""
+    zero_point: int
+    """Of the input: what padding holds."""
+    rescale: Rescale
+
+
+@dataclass(frozen=True, eq=False)
+class DepthwiseConv2D:
+    """Output channel c * multiplier + m is made of input channel c alone."""
+
+    source: Image
+    result: Image
+    window: Window
+    weights: Array
+    """int8, row, column, output channel."""
+    bias: Array
+    zero_point: int
+    rescale: Rescale
+
+    @property
+    def multiplier(self) -> int:
+        return self.result.channels // self.source.channels
+
+
+@dataclass(frozen=True, eq=False)
+class FullyConnected:
+    rows: int
+    """How many vectors it is applied to."""
+    weights: Array
+    """int8, output, input."""
+    bias: Array
+    zero_point: int
+    rescale: Rescale
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One side of an element-wise operation, and what it is multiplied by before."""
+
+    shape: tuple[int, ...]
+    zero_point: int
+    factor: FixedPoint
+
+
+@dataclass(frozen=True)
+class Add:
+    """left + right, or left - right, broadcast; both shifted left by `left_shift` first."""
+
+    left: Operand
+    right: Operand
+    left_shift: int
+    negate_right: bool
+    shape: tuple[int, ...]
+    rescale: Rescale
+
+
+@dataclass(frozen=True)
+class Multiply:
+    left: Operand
+    right: Operand
+    """Their factors are not used."""
+    shape: tuple[int, ...]
+    rescale: Rescale
+
+
+@dataclass(frozen=True)
+class AveragePool:
+    """Over the part of the window that lies in the image, rounded half away from zero."""
+
+    source: Image
+    result: Image
+    window: Window
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    source: Image
+    result: Image
+    window: Window
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Over height and width, into another quantisation."""
+
+    source: Image
+    zero_point: int
+    rescale: Rescale
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Over the last axis; input scaled by beta * scale, output 1/256 from -128."""
+
+    rows: int
+    columns: int
+    factor: FixedPoint
+    least_difference: int
+    """From the largest: what lies below gives zero."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One stored byte for another: sigmoid, tanh, hard-swish, leaky ReLU, requantisation."""
+
+    elements: int
+    function: str
+    """What it stands for, to name it by."""
+    table: tuple[int, ...]
+    """Of the 256 results, that of -128 first."""
+
+
+@dataclass(frozen=True)
+class Quantize:
+    """From float32, half away from zero."""
+
+    elements: int
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Dequantize:
+    elements: int
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Pad:
+    """Any rank; `value` is a stored one."""
+
+    shape: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    value: int
+    bytes_each: int = 1
+
+
+@dataclass(frozen=True)
+class Concatenate:
+    """All parts in the output's quantisation already."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    axis: int
+    bytes_each: int = 1
+
+
+@dataclass(frozen=True)
+class ResizeNearest:
+    source: Image
+    result: Image
+    rows: tuple[int, ...]
+    """The source row of each result row."""
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LoopNest:
+    """A fused function of TVM's: whatever has no operator of its own above, floats first of all."""
+
+    function: Any
+    """A PrimFunc: its parameters are the step's inputs, then `constants`, then its outputs."""
+    constants: tuple[Array, ...]
+
+
+Operator = (
+    Conv2D
+    | DepthwiseConv2D
+    | FullyConnected
+    | Add
+    | Multiply
+    | AveragePool
+    | MaxPool
+    | Mean
+    | Softmax
+    | Lookup
+    | Quantize
+    | Dequantize
+    | Pad
+    | Concatenate
+    | ResizeNearest
+    | LoopNest
+)
