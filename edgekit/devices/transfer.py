@@ -2,8 +2,11 @@
 
 A file is sent into objects/SHA256.part, going on where an earlier attempt was cut off, if what the
 device has of it is right. It is hashed on its way, and its last bytes are sent only where the hash
-is right; then it gets its name, objects/SHA256: whatever has such a name is whole.
-From there it is linked into the folders that are used, one for each version.
+is right; then it is written to the disk, and gets its name, objects/SHA256. From there it is linked
+into the folders that are used, one for each version.
+
+Whatever has such a name is whole, also after power was lost: a file system may write a name before
+the bytes behind it. Where a device can't see to that, a file that came out short counts as none.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ done"""
 # Whoever has the lock writes; whoever waited for it finds the file there, or goes on writing.
 # Without flock, each writes a part of its own, from the start. All but the last file are counted
 # off by `head`, which may read ahead: nothing of the next one is sent before this one is stored.
+# `sync` writes the file that is named to the disk; an older one that takes no names writes all.
 _RECEIVE = """\
 LC_ALL=C; export LC_ALL
 cd "$1" || exit 1
@@ -58,7 +62,9 @@ while [ $# -gt 0 ]; do
   else
     part=$name.$$.part; : >"$part"
   fi
-  if [ -f "$name" ]; then rm -f "$part"; echo whole; continue; fi
+  if [ -f "$name" ] && [ "$(wc -c <"$name")" -eq "$size" ]; then
+    rm -f "$part"; echo whole; continue
+  fi
   offset=$(wc -c <"$part") || exit 1
   if [ "$offset" -gt "$size" ]; then : >"$part"; offset=0; fi
   sum=none
@@ -69,7 +75,9 @@ while [ $# -gt 0 ]; do
   if [ $# -eq 0 ]; then cat >>"$part" || exit 1
   else head -c $((size - offset)) >>"$part" || exit 1; fi
   [ "$(wc -c <"$part")" -eq "$size" ] || { echo "it holds less than was sent" >&2; exit 1; }
-  chmod "$mode" "$part" && mv -f "$part" "$name" || exit 1
+  chmod "$mode" "$part" || exit 1
+  sync "$part" 2>/dev/null || sync 2>/dev/null
+  mv -f "$part" "$name" || exit 1
   echo stored
 done"""
 
@@ -80,8 +88,10 @@ folder=$2 new=$2.new-$$; shift 2
 umask 077
 rm -rf "$new"; mkdir "$new" || exit 1
 while [ $# -gt 1 ]; do
-  ln "objects/$1" "$new/$2" 2>/dev/null || cp -p "objects/$1" "$new/$2" ||
-    { rm -rf "$new"; exit 1; }
+  if ! ln "objects/$1" "$new/$2" 2>/dev/null; then
+    cp -p "objects/$1" "$new/$2" || { rm -rf "$new"; exit 1; }
+    sync "$new/$2" 2>/dev/null || sync 2>/dev/null
+  fi
   shift 2
 done
 if [ -d "$folder" ]; then rm -rf "$folder.old-$$"; mv "$folder" "$folder.old-$$"; fi
@@ -130,17 +140,14 @@ class Store:
         there = self._sizes(items)
         missing = [item for item in items if there.get(item.sha256) != (item.size, "whole")]
         missing = list({item.sha256: item for item in missing}.values())
-        partial = {item.sha256: there[item.sha256][0] for item in missing}
-        needed = sum(max(item.size - partial[item.sha256], 0) for item in missing)
+        partial = {name: found for name, (found, state) in there.items() if state == "part"}
+        needed = sum(max(item.size - partial.get(item.sha256, 0), 0) for item in missing)
         check_place(self._facts, self._connection.name, needed + _SPARE if needed else 0)
         sent = 0
         if missing:
             title = f"send {what} to {self._connection.name}"
             with events.stage(title, sum(item.size for item in missing)) as stage:
                 progress = _Progress(stage)
-                for item in missing:
-                    if there[item.sha256][1] == "whole":
-                        self._remove_damaged(item)
                 sent = self._send(sorted(missing, key=lambda i: i.size), progress, events)
                 stage.result = progress.summary(sent)
         self._link(items, folder)
@@ -222,9 +229,6 @@ class Store:
         done = self._connection.run(("sh", "-c", _LINK, "edgekit", self.root, folder, *pairs))
         if done.status != 0:
             self._fail(f"make the folder {folder}", done.errors)
-
-    def _remove_damaged(self, item: Item) -> None:
-        self._connection.run(("rm", "-f", self.path("objects", item.sha256)))
 
     def _fail(self, doing: str, errors: Sequence[str]) -> None:
         told = " ".join(errors).lower()

@@ -11,6 +11,7 @@ import pytest
 from support.building import READ_ONLY, tmpfs
 from support.ssh_server import SshServer, ssh_server
 
+from edgekit.devices import transfer
 from edgekit.devices.connection import Connection
 from edgekit.devices.lease import DeviceBusy, lease
 from edgekit.devices.probe import ask_device
@@ -91,7 +92,10 @@ def test_a_folder_is_replaced_by_a_push_of_other_files(
     assert [file.name for file in (server.root / "models").iterdir()] == ["x"]
 
 
-def test_a_dropped_transfer_goes_on_where_it_was(server: SshServer, tmp_path: Path) -> None:
+def test_a_dropped_transfer_goes_on_where_it_was(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_SECONDS_BETWEEN_REPORTS", 0.0)  # or it may be all there by then
     big = item(tmp_path, 40_000_000)
     with server.connect() as first:
         dropping = DroppingAfter(server, 15_000_000)
@@ -138,6 +142,24 @@ def test_an_object_of_the_wrong_size_is_not_believed(
     store.push([file], "models/x")
 
     assert (server.root / "models/x/model.so").read_bytes() == file.source.read_bytes()
+
+
+def test_a_version_whose_files_came_out_empty_is_made_whole(
+    server: SshServer, connection: Connection, tmp_path: Path
+) -> None:
+    """As after power was lost on a file system that writes names first."""
+    store, files = store_on(server, connection), [item(tmp_path, 9, "a"), item(tmp_path, 20, "b")]
+    store.push(files, "models/x")
+    for file in files:
+        (server.root / "objects" / file.sha256).write_bytes(b"")  # the folder's file as well
+    assert (server.root / "models/x/a").stat().st_size == 0
+
+    sent = store.push(files, "models/x")
+
+    assert sent.bytes_sent == 29
+    for file in files:
+        assert (server.root / "models/x" / file.name).read_bytes() == file.source.read_bytes()
+        assert objects(server)[file.sha256] == file.size
 
 
 def test_a_file_that_changes_while_it_is_sent_never_gets_its_name(
