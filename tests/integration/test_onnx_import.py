@@ -259,6 +259,19 @@ SKETCHES = {
         IMAGE,
         {"scales": np.array([1, 1, 2, 2], F32)},
     ),
+    "aligned resize to one row": Sketch(
+        [
+            node(
+                "Resize",
+                "x - - sizes",
+                "y",
+                mode="linear",
+                coordinate_transformation_mode="align_corners",
+            )
+        ],
+        IMAGE,
+        {"sizes": ints(1, 3, 1, 12)},
+    ),
     "upsample of opset 9": Sketch(
         [node("Upsample", "x scales", "y", mode="nearest")],
         IMAGE,

@@ -153,6 +153,8 @@ def _is_plain(method: Method, shape: tuple[int, ...], axes: list[Axis], dtype: s
         # The kernel rounds in float32, so only whole factors are safe.
         whole = all(float(axis.scale).is_integer() for axis in axes[2:])
         return whole and (method.coordinates, method.nearest) in _SAFE_NEAREST
+    if method.coordinates == "align_corners" and any(axis.output == 1 for axis in axes[2:]):
+        return False  # the kernel divides by the steps between pixels
     return method.mode == "linear" and method.coordinates in _COORDINATES
 
 
