@@ -15,6 +15,7 @@ from tvm import relax
 
 from edgekit.macs import shape_of
 from edgekit.passes.channels_last import TO_LAST
+from edgekit.schedules.choices import NO_CHOICES, Choices
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.packed import (
     Window,
@@ -23,6 +24,7 @@ from edgekit.schedules.packed import (
     depthwise,
     pack_columns,
 )
+from edgekit.schedules.problem import convolution_problem, dense_problem
 from edgekit.schedules.tiles import Tile, choose_tile
 from edgekit.tvm_compat import constant_array
 
@@ -32,9 +34,10 @@ _FUSES_WHAT_FOLLOWS = {"op_pattern": 4}
 
 @relax.expr_functor.mutator
 class _Packer(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any, machine: Machine) -> None:
+    def __init__(self, module: Any, machine: Machine, choices: Choices) -> None:
         super().__init__(module)
         self._machine = machine
+        self._choices = choices
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -95,8 +98,12 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         self, data: Any, weight: np.ndarray, window: Window, groups: int, shape: tuple[int, ...]
     ) -> Any:
         _, lines, pixels, channels = shape
+        problem = convolution_problem(shape_of(data), weight.shape[:3], window, groups, channels)
+        measured = self._choices.tile_of(problem.key)
 
         def tile_of(lines: int, pixels: int) -> Tile:
+            if measured is not None:
+                return measured
             columns, depth = channels // groups, math.prod(weight.shape[:3])
             whole = groups > 1
             return choose_tile(lines, pixels, columns, depth, self._machine, whole=whole)
@@ -129,8 +136,12 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         if len(shape_of(data)) < 2 or str(data.ty.dtype) != "float32" or 0 in shape_of(call):
             return call
         columns = weight.shape[1]
+        problem = dense_problem(shape_of(data), len(weight), columns)
+        measured = self._choices.tile_of(problem.key)
 
         def tile_of(lines: int, pixels: int) -> Tile:
+            if measured is not None:
+                return measured
             return choose_tile(lines, pixels, columns, len(weight), self._machine)
 
         *lines, pixels, _ = shape_of(data)
@@ -155,12 +166,13 @@ def _pair(values: Any) -> tuple[int, int]:
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.PackWeights")
 class PackWeights:
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, choices: Choices = NO_CHOICES) -> None:
         self._machine = machine
+        self._choices = choices
 
     def transform_module(self, module: Any, context: Any) -> Any:
         del context
-        packer = _Packer(module, self._machine)
+        packer = _Packer(module, self._machine, self._choices)
         for variable, function in module.functions_items():
             if isinstance(function, relax.Function):
                 packer.builder_.update_func(variable, packer.visit_expr(function))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
+from edgekit.schedules.choices import FAMILIES, NO_CHOICES, Choice, Choices
 from edgekit.schedules.depthwise import schedule_depthwise
 from edgekit.schedules.generic import schedule_generic
+from edgekit.schedules.kernels import key_of
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.product import schedule_product
 from edgekit.schedules.scalar import schedule_scalar
 
-Rule = Callable[[s_tir.Schedule, Machine], bool]
+Rule = Callable[..., bool]
+"""From a schedule and a machine to whether it took the kernel. The rules in `choices.FAMILIES` also
+take a choice."""
 
 RULES: tuple[tuple[str, Rule], ...] = (
     ("scalar", schedule_scalar),
@@ -24,36 +29,52 @@ RULES: tuple[tuple[str, Rule], ...] = (
 )
 
 RULE_ATTRIBUTE = "edgekit.schedule"
-
+CHOICE_ATTRIBUTE = "edgekit.choice"
+"""What was measured to be better than the rule's own choice, in words."""
 
 NO_RULE = "none"
 
 
-def schedule_function(function: Any, machine: Machine) -> Any:
+def schedule_function(function: Any, machine: Machine, choice: Choice | None = None) -> Any:
     """The function with its loops in another order, and the name of the rule as an attribute.
 
     A rule that can't do what it meant to leaves the function to the next one: any order of loops
     is right, and one that TVM can't prove right is not taken.
     """
     for name, rule in RULES:
-        schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
-        try:
-            taken = rule(schedule, machine)
-        except s_tir.ScheduleError:
-            continue
-        if taken:
-            return schedule.mod["main"].with_attr(RULE_ATTRIBUTE, name)
+        if choice is not None and type(choice) is FAMILIES.get(name):
+            chosen = _scheduled(function, name, partial(rule, choice=choice), machine)
+            if chosen is not None:
+                return chosen.with_attr(CHOICE_ATTRIBUTE, choice.words)
+        scheduled = _scheduled(function, name, rule, machine)
+        if scheduled is not None:
+            return scheduled
     return function.with_attr(RULE_ATTRIBUTE, NO_RULE)
+
+
+def _scheduled(function: Any, name: str, rule: Rule, machine: Machine) -> Any | None:
+    schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
+    try:
+        taken = rule(schedule, machine)
+    except s_tir.ScheduleError:
+        return None
+    return schedule.mod["main"].with_attr(RULE_ATTRIBUTE, name) if taken else None
 
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.ScheduleKernels")
 class ScheduleKernels:
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, choices: Choices = NO_CHOICES) -> None:
         self._machine = machine
+        self._choices = choices
 
     def transform_module(self, module: Any, context: Any) -> Any:
         del context
         for variable, function in list(module.functions_items()):
             if isinstance(function, tirx.PrimFunc):
-                module.update_func(variable, schedule_function(function, self._machine))
+                module.update_func(variable, self._scheduled(function))
         return module
+
+    def _scheduled(self, function: Any) -> Any:
+        picked = self._choices.of_kernel
+        choice = picked.get(key_of(function)) if picked else None
+        return schedule_function(function, self._machine, choice)

@@ -12,10 +12,6 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from edgekit.schedules.machine import Machine
 
-PARALLEL_WORK = 200_000
-"""Elements touched, or multiplied and added: with less, waking the other cores takes longer than
-doing it."""
-
 
 @dataclass(frozen=True)
 class Block:
@@ -99,7 +95,7 @@ def run_parallel(
 ) -> LoopRV:
     """One loop out of several; over all cores, where the work is worth it."""
     loop = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-    if machine.cores > 1 and work >= PARALLEL_WORK:
+    if machine.cores > 1 and work >= machine.parallel_work:
         schedule.parallel(loop)
     return loop
 

@@ -17,16 +17,20 @@ from edgekit.schedules.blocks import (
     run_parallel,
     vectorize_panel,
 )
+from edgekit.schedules.choices import DepthwiseChoice, on_its_cores
 from edgekit.schedules.generic import order_loops
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.packed import DEPTHWISE, PAD
 from edgekit.schedules.product import copy_padding
 
-_LINES_AT_ONCE = 8
 _MOST_PIXELS = 8
 
 
-def schedule_depthwise(schedule: s_tir.Schedule, machine: Machine) -> bool:
+def schedule_depthwise(
+    schedule: s_tir.Schedule, machine: Machine, choice: DepthwiseChoice | None = None
+) -> bool:
+    choice = choice or DepthwiseChoice()
+    machine = on_its_cores(machine, choice.parallel)
     blocks = blocks_of(schedule) or []
     product = next((block for block in blocks if block.name == DEPTHWISE), None)
     if product is None:
@@ -38,9 +42,10 @@ def schedule_depthwise(schedule: s_tir.Schedule, machine: Machine) -> bool:
     if blocks[-1] is product:
         last = schedule.cache_write(product.handle, 0, "local")
     n, y, x, channels = schedule.get_loops(last)
-    width = _width(extent_of(schedule, channels), machine)
-    bands, y = schedule.split(y, [None, largest_divisor(extent_of(schedule, y), _LINES_AT_ONCE)])
-    x, pixel = schedule.split(x, [None, _pixels(extent_of(schedule, x))])
+    width = choice.width or _width(extent_of(schedule, channels), machine)
+    together = largest_divisor(extent_of(schedule, y), choice.lines_at_once)
+    bands, y = schedule.split(y, [None, together])
+    x, pixel = schedule.split(x, [None, choice.pixels or _pixels(extent_of(schedule, x))])
     panel, lane = schedule.split(channels, [None, width])
     schedule.reorder(n, bands, y, panel, x, pixel, lane)
     around = run_parallel(schedule, [n, bands], product.work, machine)

@@ -9,6 +9,8 @@ added up.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import tvm_ffi
 from tvm import s_tir
 from tvm.s_tir import ScheduleError
@@ -22,6 +24,7 @@ from edgekit.schedules.blocks import (
     run_parallel,
     vectorize_innermost,
 )
+from edgekit.schedules.choices import GenericChoice, on_its_cores
 from edgekit.schedules.machine import Machine
 
 _SMALL = 60
@@ -31,11 +34,16 @@ _DEAR = frozenset(
 )
 
 
-def schedule_generic(schedule: s_tir.Schedule, machine: Machine) -> bool:
+def schedule_generic(
+    schedule: s_tir.Schedule, machine: Machine, choice: GenericChoice | None = None
+) -> bool:
+    choice = choice or GenericChoice()
+    machine = on_its_cores(machine, choice.parallel)
+    machine = replace(machine, lanes=choice.lanes or machine.lanes)
     blocks = blocks_of(schedule)
     if not blocks:
         return False
-    for block in blocks[:-1]:
+    for block in blocks[:-1] if not choice.steps_apart else ():
         if not block.reduced and _is_worth_repeating(schedule, block, blocks):
             _inline(schedule, block)
     for block in blocks_of(schedule) or []:

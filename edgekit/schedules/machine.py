@@ -24,6 +24,9 @@ class Machine:
     cores: int
     near_bytes: int = 1 << 19
     """What is read again from the cache next to the core, rather than from one that is shared."""
+    parallel_work: int = 200_000
+    """Elements touched, or multiplied and added: with less, waking the other cores takes longer
+    than doing it."""
 
 
 def machine_of(target: Any) -> Machine:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from edgekit.schedules.problem import NOTE, convolution_problem, dense_problem
 from edgekit.schedules.tiles import Tile
 
 PAD, CONVOLUTION, DEPTHWISE, DENSE, CROP = (
@@ -76,9 +77,11 @@ def convolution(
         panel, lane = tirx.floordiv(o, tile), tirx.floormod(o, tile)
         return te.sum(value * weight[panel, ky, kx, ci, lane], axis=[ky, kx, ci])
 
+    problem = convolution_problem(data.shape, (rows, columns, inputs), window, groups, channels)
     shape = (batch, out_height + more_y, out_width + more_x, panels * tile)
     return _crop(
-        te.compute(shape, element, name=CONVOLUTION), (batch, out_height, out_width, channels)
+        te.compute(shape, element, name=CONVOLUTION, attrs={NOTE: problem.text}),
+        (batch, out_height, out_width, channels),
     )
 
 
@@ -119,7 +122,10 @@ def dense(data: Any, weight: Any, columns: int, tile_of: TileOf) -> Any:
         panel, lane = tirx.floordiv(o, tile), tirx.floormod(o, tile)
         return te.sum(data[number] * weight[panel, k, lane], axis=k)
 
-    product = te.compute((*lines, pixels + more, panels * tile), element, name=DENSE)
+    problem = dense_problem(given.shape, depth, columns)
+    product = te.compute(
+        (*lines, pixels + more, panels * tile), element, name=DENSE, attrs={NOTE: problem.text}
+    )
     return _crop(product, (*lines, pixels, columns))
 
 

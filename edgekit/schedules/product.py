@@ -24,17 +24,18 @@ from edgekit.schedules.blocks import (
     vectorize_innermost,
     vectorize_panel,
 )
+from edgekit.schedules.choices import ProductChoice, on_its_cores
 from edgekit.schedules.generic import order_loops
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.packed import CONVOLUTION, DENSE, PAD
-from edgekit.schedules.tiles import choose_pixels
-
-_UNROLLED_SUMS = 4
-_LINES_AT_ONCE = 8
-"""Of what these read, padding included, the kernel's height less one is copied twice."""
+from edgekit.schedules.tiles import Tile, choose_pixels
 
 
-def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
+def schedule_product(
+    schedule: s_tir.Schedule, machine: Machine, choice: ProductChoice | None = None
+) -> bool:
+    choice = choice or ProductChoice()
+    machine = on_its_cores(machine, choice.parallel)
     blocks = blocks_of(schedule) or []
     product = next((block for block in blocks if block.name in (CONVOLUTION, DENSE)), None)
     if product is None:
@@ -47,7 +48,9 @@ def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
         last = schedule.cache_write(product.handle, 0, "local")
     weight = schedule.get(product.handle).reads[1].source
     width = int(weight.shape[-1])
-    heavy = math.prod(int(extent) for extent in weight.shape) * 4 > machine.near_bytes
+    heavy = choice.panels_outside
+    if heavy is None:
+        heavy = math.prod(int(extent) for extent in weight.shape) * 4 > machine.near_bytes
 
     wanted = tuple(extent_of(schedule, loop) for loop in schedule.get_loops(last))
     cut = wanted != product.spatial
@@ -55,7 +58,9 @@ def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
     lines, pixels = (1, *product.spatial)[-3:-1]
     if pixels == 1:
         (y, x), (lines, pixels) = (x, y), (pixels, lines)
-    tile = choose_pixels(lines, pixels, width, math.prod(product.reduced), machine)
+    tile = choice.tile
+    if tile is None or not _fits(tile, lines, pixels, width):
+        tile = choose_pixels(lines, pixels, width, math.prod(product.reduced), machine)
     y, line = schedule.split(y, [None, tile.lines])
     x, pixel = schedule.split(x, [None, tile.pixels])
     panel, lane = schedule.split(channels, [None, width])
@@ -65,7 +70,7 @@ def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
         inner = x
     else:
         lines_at_once = largest_divisor(
-            extent_of(schedule, y), max(_LINES_AT_ONCE // tile.lines, 1)
+            extent_of(schedule, y), max(choice.lines_at_once // tile.lines, 1)
         )
         bands, y = schedule.split(y, [None, lines_at_once])
         schedule.reorder(*outer, bands, y, x, panel, line, pixel, lane)
@@ -73,7 +78,7 @@ def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
         inner = panel
     if cut:
         _stage(schedule, product, last, inner, machine)
-    _sum_up(schedule, product, inner, machine)
+    _sum_up(schedule, product, inner, choice.unrolled, machine)
     for block in others:
         if block.name == PAD:
             copy_padding(schedule, block, None if heavy else around, machine)
@@ -84,6 +89,10 @@ def schedule_product(schedule: s_tir.Schedule, machine: Machine) -> bool:
         schedule.unroll(pixel)
         schedule.unroll(line)
     return True
+
+
+def _fits(tile: Tile, lines: int, pixels: int, width: int) -> bool:
+    return tile.channels == width and pixels % tile.pixels == 0 and lines % tile.lines == 0
 
 
 def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
@@ -121,17 +130,19 @@ def copy_padding(
     vectorize_innermost(schedule, channels, machine)
 
 
-def _sum_up(schedule: s_tir.Schedule, product: Block, inner: LoopRV, machine: Machine) -> None:
+def _sum_up(
+    schedule: s_tir.Schedule, product: Block, inner: LoopRV, unrolled: int, machine: Machine
+) -> None:
     """The sum of one tile, in registers, below the loop `inner`."""
     schedule.compute_at(product.handle, inner, preserve_unit_loops=True)
     schedule.set_scope(product.handle, 0, "local")
     loops = schedule.get_loops(product.handle)[-len(product.spatial) - len(product.reduced) :]
     *tile, lane = loops[: len(product.spatial)]
     *window, depth = loops[len(product.spatial) :]
-    together = largest_divisor(extent_of(schedule, depth), _UNROLLED_SUMS)
-    depth, unrolled = schedule.split(depth, [None, together])
-    schedule.reorder(*window, depth, unrolled, *tile, lane)
+    together = largest_divisor(extent_of(schedule, depth), unrolled)
+    depth, steps = schedule.split(depth, [None, together])
+    schedule.reorder(*window, depth, steps, *tile, lane)
     vectorize_panel(schedule, lane, machine)
-    for loop in (*tile, unrolled):
+    for loop in (*tile, steps):
         schedule.unroll(loop)
     schedule.decompose_reduction(product.handle, (*window, depth)[0])

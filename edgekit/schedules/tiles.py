@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from edgekit.schedules.machine import Machine
+if TYPE_CHECKING:
+    from edgekit.schedules.machine import Machine
 
 _MOST_VECTORS = 4
 _SPARE_REGISTERS = 2
@@ -46,9 +48,16 @@ def choose_tile(
 
     With `whole`, the tile's channels divide the channels: what is beyond is another group's.
     """
+    return rank_tiles(lines, pixels, channels, depth, machine, whole=whole)[0]
+
+
+def rank_tiles(
+    lines: int, pixels: int, channels: int, depth: int, machine: Machine, *, whole: bool = False
+) -> list[Tile]:
+    """Every tile that can be, the fastest by that count first."""
     widths = _widths(channels, machine, whole)
     tiles = [tile for width in widths for tile in _tiles(lines, pixels, width, machine)]
-    return min(tiles, key=lambda tile: _cost(lines, pixels, channels, depth, tile, machine))
+    return sorted(tiles, key=lambda tile: _cost(lines, pixels, channels, depth, tile, machine))
 
 
 def choose_pixels(lines: int, pixels: int, width: int, depth: int, machine: Machine) -> Tile:
