@@ -22,7 +22,7 @@ import pytest
 
 _HARNESS = Path(__file__).with_name("cortex_m_harness")
 _COUNT = re.compile(r"^##count (\S+) ([0-9]+)\n", re.MULTILINE)
-_SHIFT = 3
+_SHIFT = 6
 """QEMU's clock moves 2**shift nanoseconds with each instruction."""
 _SCRIPT = """\
 MEMORY
