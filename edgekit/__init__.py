@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from edgekit.model import ModelSource, open_model
     from edgekit.preprocess import Preprocess
     from edgekit.project import Project, find_project
+    from edgekit.quantize import QuantizeReport, QuantizeRequest
+    from edgekit.quantize import quantize as quantize_model
     from edgekit.request import make_request
     from edgekit.run import RunReport
     from edgekit.run import run as run_bundle
@@ -67,6 +69,8 @@ __all__ = [
     "Preprocess",
     "Project",
     "Quantization",
+    "QuantizeReport",
+    "QuantizeRequest",
     "RunReport",
     "TensorSpec",
     "Toolchain",
@@ -85,6 +89,7 @@ __all__ = [
     "make_request",
     "open_bundle",
     "open_model",
+    "quantize_model",
     "run_bundle",
     "summarise_model",
     "toolchain_names",
@@ -110,6 +115,9 @@ _HOMES: dict[str, tuple[str, str]] = {
     "ModelSummary": ("edgekit.summary", "ModelSummary"),
     "Preprocess": ("edgekit.preprocess", "Preprocess"),
     "Project": ("edgekit.project", "Project"),
+    "QuantizeReport": ("edgekit.quantize", "QuantizeReport"),
+    "QuantizeRequest": ("edgekit.quantize", "QuantizeRequest"),
+    "quantize_model": ("edgekit.quantize", "quantize"),
     "Quantization": ("edgekit.tensors", "Quantization"),
     "RunReport": ("edgekit.run", "RunReport"),
     "TensorSpec": ("edgekit.tensors", "TensorSpec"),

@@ -199,9 +199,10 @@ def _load(part: _Part, entry: InputEntry, allow_nonfinite: bool) -> Array:
     if part.path.suffix.lower() in IMAGE_SUFFIXES:
         if entry.preprocess is None:
             raise InputError(
-                f"{part.path} is an image, and the bundle does not say how an image becomes the "
-                f"input {spec.name!r}",
-                hint="declare it in edgekit.toml, then build again:\n" + example_toml(spec),
+                f"{part.path} is an image, and nothing says how an image becomes the input "
+                f"{spec.name!r}",
+                hint="declare it in edgekit.toml, then build again if this is about a bundle:\n"
+                + example_toml(spec),
             )
         return load_image(part.path, spec, entry.preprocess)
     array = _read_npy(part, spec)

@@ -284,7 +284,7 @@ def test_an_image_without_a_declaration_shows_the_lines_to_add(tmp_path: Path) -
 
     said = refused(tmp_path / "cat.png", PHOTO)
 
-    assert "does not say how an image becomes the input 'photo'" in said
+    assert "nothing says how an image becomes the input 'photo'" in said
     assert '[preprocess.photo]\nlayout = "NCHW"' in said
 
 

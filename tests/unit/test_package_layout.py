@@ -46,7 +46,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     (
         "verbs",
         "fingerprint build request partition measure deploy fleet rollback bench run verify doctor "
-        "summary kept prebuild export export.*",
+        "summary kept prebuild export export.* quantization quantization.* quantize",
     ),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
@@ -63,8 +63,8 @@ AT_HOME: dict[str, str] = {
     "backends.*.rules backends.*.rules.* "
     "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
     "tvm_ffi": "devices.local_worker schedules.*",
-    "onnx": "frontends.onnx frontends.onnx.*",
-    "onnxruntime": "oracle",
+    "onnx": "frontends.onnx frontends.onnx.* quantization.quantiser quantization.loss",
+    "onnxruntime": "oracle quantization.quantiser quantization.loss",
     "tflite": "frontends.tflite frontends.tflite.*",
     "ai_edge_litert": "oracle",
     "torch": "frontends.torch frontends.torch.* oracle",

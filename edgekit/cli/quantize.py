@@ -1,0 +1,169 @@
+"""edgekit quantize: a float model to one in int8, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from edgekit.cli.options import Command, json_option, model_argument, pass_console, shape_option
+from edgekit.console import Console
+from edgekit.wording import size
+
+if TYPE_CHECKING:
+    from edgekit.quantization.loss import LayerLoss, OutputLoss
+    from edgekit.quantization.quantiser import Ends, Method
+    from edgekit.quantize import QuantizeReport
+
+_SHOWN = 10
+
+
+@click.command("quantize", cls=Command)
+@model_argument
+@click.option(
+    "--calibrate",
+    "-c",
+    "calibration",
+    multiple=True,
+    metavar="[NAME=]PATH",
+    help="Samples: a folder of images or .npy files, a file, or an .npz of many. May be repeated.",
+)
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where the quantised model goes.  [default: MODEL-int8.onnx]",
+)
+@click.option(
+    "--per-channel/--per-tensor",
+    default=True,
+    show_default=True,
+    help="One scale for each output channel's weights, or one for all.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(("minmax", "entropy", "percentile")),
+    default="minmax",
+    show_default=True,
+    help="How ranges are made of what the samples give.",
+)
+@click.option(
+    "--ends",
+    type=click.Choice(("float", "int8")),
+    default="float",
+    show_default=True,
+    help="What inputs and outputs are.",
+)
+@click.option(
+    "--exclude", multiple=True, metavar="NODE", help="A node that stays in float. May be repeated."
+)
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A class number for each sample, .npy or text: accuracy before and after.",
+)
+@click.option(
+    "--random",
+    type=click.IntRange(1, 10_000),
+    default=None,
+    metavar="N",
+    help="Calibrate with N samples of noise: for size and speed alone.",
+)
+@click.option("--accept-noise", is_flag=True, help="Take samples that look like noise.")
+@shape_option
+@json_option
+@pass_console
+def command(
+    console: Console,
+    model: Path | None,
+    calibration: tuple[str, ...],
+    out: Path | None,
+    per_channel: bool,
+    method: str,
+    ends: str,
+    exclude: tuple[str, ...],
+    labels: Path | None,
+    random: int | None,
+    accept_noise: bool,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> None:
+    """Make an int8 model of the float ONNX model MODEL, and say what that costs.
+
+    The cost is measured on the samples themselves, with onnxruntime: how far the outputs are from
+    the float model's, and which layers lose most.
+    """
+    from edgekit.project import choose_model, choose_preprocess, find_project
+    from edgekit.quantize import QuantizeRequest, check_quantiser, quantize
+    from edgekit.samples import parse_input_argument
+
+    project = find_project(Path.cwd())
+    source = choose_model(project, model, shapes, {})
+    check_quantiser(source)
+    from edgekit.quantization.quantiser import Settings
+
+    report = quantize(
+        QuantizeRequest(
+            source,
+            out or source.path.with_name(f"{source.name}-int8.onnx"),
+            Settings(per_channel, cast("Method", method), cast("Ends", ends), exclude),
+            tuple(parse_input_argument(text) for text in calibration),
+            random or 0,
+            accept_noise,
+            labels,
+            choose_preprocess(project, source),
+        ),
+        console.events,
+    )
+    console.report(report, lambda: _render(console, report))
+
+
+def _render(console: Console, report: QuantizeReport) -> None:
+    console.heading(f"{report.model} in int8")
+    pairs = [
+        ("model", str(report.out)),
+        ("size", f"{size(report.bytes_after)}, was {size(report.bytes_before)}"),
+        ("calibrated with", _samples(report)),
+        ("weights", "a scale a channel" if report.settings.per_channel else "a scale a tensor"),
+        ("left in float", ", ".join(report.in_float) or "nothing"),
+    ]
+    accuracy = report.losses.accuracy
+    if accuracy is not None:
+        pairs.append(("accuracy", f"{accuracy.after:.1%}, was {accuracy.before:.1%}"))
+    console.fields(pairs)
+    console.print()
+    console.table(
+        ["output", "signal to noise", "max error", "same first class"],
+        [_output_row(output) for output in report.losses.outputs],
+        right=["signal to noise", "max error", "same first class"],
+    )
+    if report.layers:
+        console.print()
+        console.heading("layers that lose most")
+        console.table(
+            ["layer", "operator", "loses", "signal to noise"],
+            [_layer_row(layer) for layer in report.layers[:_SHOWN]],
+            right=["loses", "signal to noise"],
+        )
+
+
+def _samples(report: QuantizeReport) -> str:
+    what = "samples of noise" if report.calibrated_with_noise else "samples"
+    return f"{report.samples} {what}, ranges by {report.settings.method}"
+
+
+def _output_row(output: OutputLoss) -> list[object]:
+    noise = output.signal_to_noise
+    return [
+        output.name,
+        "exact" if noise is None else f"{noise:.1f} dB",
+        f"{output.max_error:.3g}",
+        None if output.top1_agreement is None else f"{output.top1_agreement:.1%}",
+    ]
+
+
+def _layer_row(layer: LayerLoss) -> list[object]:
+    return [layer.name, layer.operator, f"{layer.lost:.1f} dB", f"{layer.signal_to_noise:.1f} dB"]
