@@ -1,0 +1,25 @@
+"""Who offers kernels with DSP instructions, and for what."""
+
+from __future__ import annotations
+
+from edgekit.aot.kernels_dsp import convolution
+from edgekit.aot.kernel import Declined, Kernel
+from edgekit.aot.operators import Conv2D
+from edgekit.aot.program import Step
+from edgekit.cpu import Cpu
+
+
+class DspGenerator:
+    """Kernels for exactly one layer: weights in the order they are read, no copy of the image."""
+
+    @property
+    def name(self) -> str:
+        return "edgekit dsp"
+
+    def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined:
+        if "dsp" not in cpu.features:
+            return Declined(f"{cpu.name} has no DSP instructions")
+        match step.operator:
+            case Conv2D():
+                return convolution.offer(step, step.operator)
+        return Declined("there is no kernel of this kind")
