@@ -98,16 +98,18 @@ class FullyConnected:
     rescale: Rescale
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Operand:
     """One side of an element-wise operation, and what it is multiplied by before."""
 
     shape: tuple[int, ...]
     zero_point: int
     factor: FixedPoint
+    constant: Array | None = None
+    """int8; a side that is constant is not among the step's inputs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Add:
     """left + right, or left - right, broadcast; both shifted left by `left_shift` first."""
 
@@ -119,7 +121,7 @@ class Add:
     rescale: Rescale
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Multiply:
     left: Operand
     right: Operand
@@ -150,7 +152,7 @@ class MaxPool:
 
 @dataclass(frozen=True)
 class Mean:
-    """Over height and width, into another quantisation."""
+    """Over height and width, into another quantisation; the factor divides by their product too."""
 
     source: Image
     zero_point: int

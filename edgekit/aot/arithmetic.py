@@ -1,0 +1,80 @@
+"""LiteRT's integer arithmetic on Python's integers: what tables and constants are computed with."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from edgekit.aot.operators import FixedPoint
+
+INT8 = (-128, 127)
+ADD_LEFT_SHIFT = 20
+"""Additions are done with this many bits below the point."""
+_SOFTMAX_INTEGER_BITS = 5
+"""Of the exponent's argument: 26 bits are left below its point."""
+
+
+def fixed_point(factor: float) -> FixedPoint:
+    """The nearest fixed-point number to a factor that is not negative."""
+    if factor == 0.0:
+        return FixedPoint(0, 0)
+    fraction, exponent = math.frexp(factor)
+    multiplier = math.floor(fraction * 2**31 + 0.5)
+    if multiplier == 2**31:
+        multiplier, exponent = multiplier // 2, exponent + 1
+    return FixedPoint(0, 0) if exponent < -31 else FixedPoint(multiplier, exponent)
+
+
+def multiply(value: int, factor: FixedPoint) -> int:
+    """Rounded twice: when the product is halved to 32 bits, and when the rest is shifted out."""
+    return shift_right(high_half(value << max(factor.shift, 0), factor.multiplier), -factor.shift)
+
+
+def high_half(value: int, factor: int, bits: int = 32) -> int:
+    """The upper half of twice the product, saturated; ties away from zero for positive products."""
+    limit = 1 << (bits - 1)
+    if value == factor == -limit:
+        return limit - 1
+    product = value * factor
+    nudge = 1 << (bits - 2)
+    total = product + (nudge if product >= 0 else 1 - nudge)
+    return abs(total) // limit * (1 if total >= 0 else -1)
+
+
+def shift_right(value: int, amount: int) -> int:
+    """Divided by a power of two, ties away from zero; as it is where nothing is shifted out."""
+    if amount <= 0:
+        return value
+    half = 1 << (amount - 1)
+    return (value + half) >> amount if value >= 0 else -((-value + half) >> amount)
+
+
+def saturated(value: int, low: int = INT8[0], high: int = INT8[1]) -> int:
+    return max(low, min(high, value))
+
+
+def round_half_away(value: float) -> int:
+    return math.floor(abs(value) + 0.5) * (1 if value >= 0 else -1)
+
+
+def mean_factor(factor: FixedPoint, count: int) -> FixedPoint:
+    """A factor divided by how many values were added up, as LiteRT divides it."""
+    shift = min(count.bit_length() - 1, 32, 31 + factor.shift)
+    return FixedPoint((factor.multiplier << shift) // count, factor.shift - shift)
+
+
+def softmax_factor(scale: float, beta: float) -> tuple[FixedPoint, int]:
+    """What differences are multiplied by, and the least one whose exponential counts."""
+    fraction_bits = 31 - _SOFTMAX_INTEGER_BITS
+    factor = fixed_point(min(beta * scale * 2**fraction_bits, 2**31 - 1.0))
+    largest = ((1 << _SOFTMAX_INTEGER_BITS) - 1) * 2.0**fraction_bits
+    return factor, -math.floor(largest / 2.0**factor.shift)
+
+
+def float_product(*factors: float) -> float:
+    """Multiplied in single precision, where LiteRT does so before it goes on in double."""
+    product = np.float32(1.0)
+    for factor in factors:
+        product = np.float32(product * np.float32(factor))
+    return float(product)

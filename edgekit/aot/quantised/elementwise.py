@@ -1,0 +1,206 @@
+"""Sums, products and functions of single elements of quantised tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.aot.arithmetic import ADD_LEFT_SHIFT, fixed_point, float_product
+from edgekit.aot.operators import Add, FixedPoint, Multiply, Operand, Rescale
+from edgekit.aot.quantised import tables
+from edgekit.aot.quantised.graph import (
+    Graph,
+    Source,
+    Target,
+    is_call,
+    operator_name,
+)
+from edgekit.aot.quantised.group import (
+    TO_LAST,
+    Context,
+    Group,
+    activation,
+    activation_bounds,
+)
+from edgekit.macs import shape_of
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+_UNUSED = FixedPoint(0, 0)
+
+
+def match_pair(context: Context, value: Any, target: Target) -> Group | None:
+    """A sum, difference or product of two quantised tensors."""
+    value, target = activation(context, value, target)
+    if not is_call(value, "relax.add", "relax.subtract", "relax.multiply"):
+        return None
+    left, right = (context.graph.source(argument) for argument in value.args)
+    if left is None or right is None or (left.is_constant and right.is_constant):
+        return None
+    shape = shape_of(value)
+    sides = (left, right)
+    last = len(shape) == 4 and any(
+        not side.is_constant and len(side.shape) == 4 and context.is_last(side) for side in sides
+    )
+    if last and any(len(side.shape) != 4 and not side.is_constant for side in sides):
+        last = False
+    result = tuple(shape[axis] for axis in TO_LAST) if last else shape
+    if is_call(value, "relax.multiply"):
+        # LiteRT multiplies the scales in single precision.
+        product = float_product(left.scale, right.scale)
+        factor = fixed_point(float(np.float32(product) / np.float32(target.scale)))
+        operator: Add | Multiply = Multiply(
+            _operand(left, _UNUSED, last),
+            _operand(right, _UNUSED, last),
+            result,
+            _rescale(factor, target),
+        )
+    else:
+        common = 2.0 * max(left.scale, right.scale)
+        operator = Add(
+            _operand(left, fixed_point(left.scale / common), last),
+            _operand(right, fixed_point(right.scale / common), last),
+            ADD_LEFT_SHIFT,
+            is_call(value, "relax.subtract"),
+            result,
+            _rescale(fixed_point(common / (2.0**ADD_LEFT_SHIFT * target.scale)), target),
+        )
+    inputs = tuple(side for side in sides if not side.is_constant)
+    return Group(operator, inputs, shape, last)
+
+
+def _operand(source: Source, factor: FixedPoint, last: bool) -> Operand:
+    if not source.is_constant:
+        shape = tuple(source.shape[axis] for axis in TO_LAST) if last else source.shape
+        return Operand(shape, source.zero_point, factor)
+    values = source.values()
+    if last:
+        wide = values.reshape((1,) * (4 - values.ndim) + values.shape)
+        values = np.ascontiguousarray(wide.transpose(TO_LAST))
+    return Operand(values.shape, source.zero_point, factor, values)
+
+
+def _rescale(factor: FixedPoint, target: Target) -> Rescale:
+    return Rescale((factor,), target.zero_point, target.low, target.high)
+
+
+def match_function(context: Context, value: Any, target: Target) -> Group | None:
+    """Whatever maps every element by itself: one table, or none where it changes nothing."""
+    leaf = _only_source(context.graph, value)
+    if leaf is None or leaf.is_constant:
+        return None
+    shape = shape_of(value)
+    elements = math.prod(shape)
+    if math.prod(leaf.shape) != elements:
+        return None
+    table = _litert_table(context, value, leaf, target, elements) if context.litert else None
+    if table is None:
+        function = _Function(context.graph, leaf)
+        table = tables.by_floats(
+            leaf,
+            target,
+            elements,
+            _name(context.graph, value),
+            lambda real: function(value, real),
+            even=not context.litert,
+        )
+    last = len(shape) == 4 and leaf.shape == shape and context.is_last(leaf)
+    return Group(table, (leaf,), shape, last)
+
+
+def _litert_table(
+    context: Context, value: Any, leaf: Source, target: Target, elements: int
+) -> Any | None:
+    """Functions that LiteRT computes in integers."""
+    graph = context.graph
+    if graph.source(value) is not None:
+        return tables.rescaled(leaf, target, elements, litert=True)
+    bounds = activation_bounds(context, value)
+    if bounds is not None and graph.source(bounds[0]) is not None:
+        narrowed = target.between(bounds[1], bounds[2])
+        return tables.cut_off(leaf, narrowed, elements, _name(graph, value))
+    if is_call(value, "relax.nn.leakyrelu") and graph.source(value.args[0]) is not None:
+        return tables.leaky_relu(leaf, target, elements, float(value.attrs.alpha))
+    if _is_hard_swish(context, value):
+        return tables.hard_swish(leaf, target, elements)
+    return None
+
+
+def _is_hard_swish(context: Context, value: Any) -> bool:
+    """x * clip(x + 3, 0, 6) / 6."""
+    graph = context.graph
+    if not is_call(value, "relax.divide") or graph.number(value.args[1]) != 6.0:
+        return False
+    product = graph.value(value.args[0])
+    if not is_call(product, "relax.multiply") or graph.source(product.args[0]) is None:
+        return False
+    bounds = activation_bounds(context, graph.value(product.args[1]))
+    if bounds is None or bounds[1:] != (0.0, 6.0):
+        return False
+    total = graph.value(bounds[0])
+    return is_call(total, "relax.add") and graph.number(total.args[1]) == 3.0
+
+
+def _only_source(graph: Graph, value: Any) -> Source | None:
+    """The one quantised tensor that an expression of single elements is made of."""
+    found: list[Source] = []
+
+    def follow(expression: Any) -> bool:
+        source = graph.source(expression)
+        if source is not None and not source.is_constant:
+            found.append(source)
+            return len(found) < 64
+        if graph.number(expression) is not None:
+            return True
+        call = graph.value(expression)
+        if is_call(call, "relax.clip", *tables.FUNCTIONS):
+            return all(follow(argument) for argument in _tensors(call))
+        return False
+
+    if not follow(value) or not found:
+        return None
+    first = found[0]
+    same = all(
+        other.tensor.same_as(first.tensor)
+        and (other.scale, other.zero_point) == (first.scale, first.zero_point)
+        and (other is first or (not other.moves and not first.moves))
+        for other in found
+    )
+    return first if same else None
+
+
+def _tensors(call: Any) -> list[Any]:
+    return list(call.args[:1] if is_call(call, "relax.clip") else call.args)
+
+
+class _Function:
+    """An expression of single elements, computed for real values of the one it is made of."""
+
+    def __init__(self, graph: Graph, leaf: Source) -> None:
+        self._graph = graph
+        self._leaf = leaf
+
+    def __call__(self, expression: Any, real: Array) -> Array:
+        graph = self._graph
+        source = graph.source(expression)
+        if source is not None and not source.is_constant:
+            return real
+        number = graph.number(expression)
+        if number is not None:
+            constant = graph.real_constant(expression)
+            assert constant is not None
+            return np.full(real.shape, constant.reshape(-1)[0])
+        call = graph.value(expression)
+        if is_call(call, "relax.clip"):
+            low, high = (np.float32(argument.value) for argument in call.args[1:3])
+            return np.clip(self(call.args[0], real), low, high)
+        arguments = [self(argument, real) for argument in call.args]
+        return tables.FUNCTIONS[str(call.op.name)](arguments, call.attrs)
+
+
+def _name(graph: Graph, value: Any) -> str:
+    call = graph.value(value)
+    return "requantise" if graph.source(value) is not None else operator_name(call)

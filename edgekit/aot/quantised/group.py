@@ -1,0 +1,88 @@
+"""What a matcher makes of a group of calls between dequantize and quantize, and what it may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from edgekit.aot.operators import Image, Lookup, Operator
+from edgekit.aot.quantised.graph import Graph, Source, Target, UnfitError, is_call
+
+TO_LAST = (0, 2, 3, 1)
+TO_FIRST = (0, 3, 1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    operator: Operator
+    inputs: tuple[Source, ...]
+    """Constants are not among them: the operator holds those."""
+    shape: tuple[int, ...]
+    """Of the result, as the model has it."""
+    channels_last: bool = False
+    """The model has channels first, the operator reads and writes them last."""
+    then: Lookup | None = None
+    """Into the quantisation that the model wants, where the operator makes another."""
+    before: tuple[Lookup | None, ...] = ()
+    """For each input, what brings it into the quantisation that the operator wants."""
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    graph: Graph
+    litert: bool
+    """The model's numbers mean what LiteRT computes; else floats between two quantisations."""
+    is_last: Callable[[Source], bool]
+    """Whether a source is computed channels last although the model has channels first."""
+
+
+Matcher = Callable[[Context, Any, Target], Group | None]
+
+
+def activation(context: Context, value: Any, target: Target) -> tuple[Any, Target]:
+    """A fused activation is a narrower range of stored values."""
+    while True:
+        bounds = activation_bounds(context, value)
+        if bounds is None:
+            return value, target
+        inner, low, high = bounds
+        value, target = context.graph.value(inner), target.between(low, high)
+
+
+def activation_bounds(
+    context: Context, value: Any
+) -> tuple[Any, float | None, float | None] | None:
+    """What an activation that cuts off is applied to, and where it cuts."""
+    graph = context.graph
+    if is_call(value, "relax.nn.relu"):
+        return value.args[0], 0.0, None
+    if is_call(value, "relax.nn.relu6"):
+        return value.args[0], 0.0, 6.0
+    if is_call(value, "relax.clip"):
+        return value.args[0], float(value.args[1].value), float(value.args[2].value)
+    if is_call(value, "relax.maximum", "relax.minimum"):
+        bound = graph.number(value.args[1])
+        if bound is not None:
+            is_lower = is_call(value, "relax.maximum")
+            return value.args[0], bound if is_lower else None, None if is_lower else bound
+    return None
+
+
+def image_of(shape: tuple[int, ...], channels_first: bool) -> Image:
+    """One image's extents; batches are refused."""
+    if len(shape) != 4:
+        raise UnfitError(f"it works on {len(shape)} dimensions, integer kernels on images")
+    if shape[0] != 1:
+        raise UnfitError(f"it works on a batch of {shape[0]}, integer kernels on one image")
+    ordered = tuple(shape[axis] for axis in TO_LAST) if channels_first else shape
+    return Image(*ordered[1:])
+
+
+def required(context: Context, expression: Any) -> Source:
+    source = context.graph.source(expression)
+    if source is None:
+        raise UnfitError("what it reads is not quantised to 8 bits with one scale")
+    if source.is_constant:
+        raise UnfitError("it computes on a constant")
+    return source

@@ -1,0 +1,220 @@
+"""Convolutions and matrix products of quantised models, as integer operators."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.aot.arithmetic import fixed_point, float_product
+from edgekit.aot.operators import (
+    Conv2D,
+    DepthwiseConv2D,
+    FullyConnected,
+    Rescale,
+    Window,
+)
+from edgekit.aot.quantised.graph import (
+    Graph,
+    QuantisedConstant,
+    Source,
+    Target,
+    UnfitError,
+    integers,
+    is_call,
+)
+from edgekit.aot.quantised.group import Context, Group, activation, image_of, required
+from edgekit.macs import shape_of
+from edgekit.tvm_compat import constant_array
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+_CONVOLUTION, _PRODUCT = "relax.nn.conv2d", "relax.matmul"
+
+
+def match_layer(context: Context, value: Any, target: Target) -> Group | None:
+    """A convolution or a matrix product, with or without a bias and an activation."""
+    value, target = activation(context, value, target)
+    layer, bias = _apart(context.graph, value)
+    if layer is None:
+        return None
+    source = required(context, layer.args[0])
+    weights = context.graph.quantised_constant(layer.args[1])
+    if weights is None:
+        raise UnfitError("its weights are not quantised constants")
+    weights = _narrow(weights)
+    if is_call(layer, _CONVOLUTION):
+        return _convolution(context, layer, bias, source, weights, target)
+    return _product(context, layer, bias, source, weights, target)
+
+
+def _apart(graph: Graph, value: Any) -> tuple[Any, Any]:
+    """The layer's own call, and the bias that is added to it."""
+    if is_call(value, _CONVOLUTION, _PRODUCT):
+        return value, None
+    if not is_call(value, "relax.add"):
+        return None, None
+    for layer, bias in (value.args, reversed(value.args)):
+        call = graph.value(layer)
+        if is_call(call, _CONVOLUTION, _PRODUCT) and graph.real_constant(bias) is not None:
+            return call, bias
+    return None, None
+
+
+def _narrow(weights: QuantisedConstant) -> QuantisedConstant:
+    low, high = int(weights.values.min(initial=0)), int(weights.values.max(initial=0))
+    if low < -128 or high > 127:
+        raise UnfitError("its weights have a zero point and do not fit into 8 bits without it")
+    return QuantisedConstant(weights.values.astype("int8"), weights.scales)
+
+
+def _convolution(
+    context: Context,
+    call: Any,
+    bias: Any,
+    source: Source,
+    weights: QuantisedConstant,
+    target: Target,
+) -> Group:
+    attrs = call.attrs
+    layout, first = str(attrs.kernel_layout), str(attrs.data_layout) == "NCHW"
+    if len(shape_of(call)) != 4 or str(attrs.out_layout) not in ("", str(attrs.data_layout)):
+        raise UnfitError("its images lie in an order that integer kernels do not have")
+    image, result = image_of(source.shape, first), image_of(shape_of(call), first)
+    order = [layout.index(axis) for axis in "HWOI"]
+    ordered = QuantisedConstant(weights.values.transpose(order), weights.scales.transpose(order))
+    rows, columns = ordered.values.shape[:2]
+    padding = integers(attrs.padding)
+    window = Window(
+        (rows, columns),
+        integers(attrs.strides),  # type: ignore[arg-type]
+        integers(attrs.dilation),  # type: ignore[arg-type]
+        padding if len(padding) == 4 else (*padding, *padding),  # type: ignore[arg-type]
+    )
+    source, window, image = _without_pad(context, source, window, first)
+    groups, channels = int(attrs.groups), result.channels
+    if groups == 1:
+        kernel = ordered.values.transpose(2, 0, 1, 3)
+        scales = _one_each(ordered.scales.transpose(2, 0, 1, 3).reshape(channels, -1))
+    elif groups == image.channels:
+        kernel = ordered.values.reshape(rows, columns, channels)
+        scales = _one_each(ordered.scales.reshape(-1, channels).T)
+    else:
+        raise UnfitError(f"it has {groups} groups of several channels")
+    stored = _bias(context.graph, bias, channels, source.scale * scales)
+    factors = [source.scale * float(scale) / target.scale for scale in scales]
+    rescale = _rescale(factors, target, once=False)
+    kernel = np.ascontiguousarray(kernel)
+    make = Conv2D if groups == 1 else DepthwiseConv2D
+    operator = make(image, result, window, kernel, stored, source.zero_point, rescale)
+    return Group(operator, (source,), shape_of(call), channels_last=first)
+
+
+def _without_pad(
+    context: Context, source: Source, window: Window, first: bool
+) -> tuple[Source, Window, Any]:
+    """Padding with zeros beforehand is padding of the convolution's own."""
+    pad = context.graph.value(source.tensor)
+    image = image_of(source.shape, first)
+    if source.moves or not is_call(pad, "relax.nn.pad"):
+        return source, window, image
+    widths = integers(pad.attrs.pad_width)
+    value = int(pad.attrs.pad_value)
+    if str(pad.args[0].ty.dtype) == "uint8":
+        value -= 128
+    height, width = (2, 3) if first else (1, 2)
+    others = [axis for axis in range(4) if axis not in (height, width)]
+    plain = str(pad.attrs.pad_mode) == "constant" and value == source.zero_point
+    if not plain or any(widths[2 * axis] or widths[2 * axis + 1] for axis in others):
+        return source, window, image
+    top, left, bottom, right = window.padding
+    padding = (
+        top + widths[2 * height],
+        left + widths[2 * width],
+        bottom + widths[2 * height + 1],
+        right + widths[2 * width + 1],
+    )
+    inner = Source(
+        context.graph.tensor(pad.args[0]),
+        (),
+        shape_of(pad.args[0]),
+        source.scale,
+        source.zero_point,
+    )
+    grown = Window(window.kernel, window.strides, window.dilations, padding)
+    return inner, grown, image_of(inner.shape, first)
+
+
+def _product(
+    context: Context,
+    call: Any,
+    bias: Any,
+    source: Source,
+    weights: QuantisedConstant,
+    target: Target,
+) -> Group:
+    if weights.values.ndim != 2 or len(source.shape) < 1:
+        raise UnfitError("its weights are not one matrix")
+    depth, units = weights.values.shape
+    rows = math.prod(source.shape) // depth
+    scales = _one_each(weights.scales.T)
+    if len(set(scales.tolist())) == 1:
+        # LiteRT multiplies these two in single precision.
+        factors = [float_product(source.scale, float(scales[0])) / target.scale]
+    else:
+        factors = [source.scale * float(scale) / target.scale for scale in scales]
+    operator = FullyConnected(
+        rows,
+        np.ascontiguousarray(weights.values.T),
+        _bias(context.graph, bias, units, source.scale * scales),
+        source.zero_point,
+        _rescale(factors, target, once=context.litert),
+    )
+    return Group(operator, (source,), shape_of(call))
+
+
+def _one_each(scales: Array) -> Array:
+    """Of rows that hold one number each, that number."""
+    if scales.size and (scales != scales[:, :1]).any():
+        raise UnfitError("its weights have several scales for one output channel")
+    result: Array = scales[:, 0]
+    return result
+
+
+def _bias(graph: Graph, bias: Any, channels: int, steps: Array) -> Array:
+    """In steps of the input's scale times the weights', one for each channel."""
+    if bias is None:
+        return np.zeros(channels, "int32")
+    value = graph.value(bias)
+    while is_call(value, "relax.reshape", "relax.permute_dims", "relax.expand_dims"):
+        value = graph.value(value.args[0])
+    if is_call(value, "relax.dequantize"):
+        stored = constant_array(graph.value(value.args[0]))
+        if stored is not None and stored.dtype == np.int32 and stored.size == channels:
+            exact = graph.quantised_constant(bias)
+            assert exact is not None
+            scales = exact.scales.reshape(-1)
+            if np.allclose(scales, steps, rtol=1e-4, atol=0):
+                result: Array = exact.values.reshape(-1).astype("int32")
+                return result
+    real = graph.real_constant(bias)
+    if real is None or real.size not in (1, channels):
+        raise UnfitError("its bias is not one number for each output channel")
+    counted = np.rint(np.broadcast_to(real.reshape(-1), channels).astype("float64") / steps)
+    if np.abs(counted).max(initial=0) > 2**31 - 1:
+        raise UnfitError("its bias does not fit into 32 bits")
+    converted: Array = counted.astype("int32")
+    return converted
+
+
+def _rescale(factors: list[float], target: Target, *, once: bool) -> Rescale:
+    distinct = factors[:1] if len(set(factors)) == 1 else factors
+    return Rescale(
+        tuple(fixed_point(factor) for factor in distinct),
+        target.zero_point,
+        target.low,
+        target.high,
+        rounds_once=once,
+    )

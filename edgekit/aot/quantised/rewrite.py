@@ -1,0 +1,428 @@
+"""Walks through a function once and puts calls of integer operators in the place of groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from edgekit.aot.operators import Dequantize, Lookup, Operator, Quantize
+from edgekit.aot.quantised import STEP_PREFIX, NotInteger, Recognised
+from edgekit.aot.quantised.elementwise import match_function, match_pair
+from edgekit.aot.quantised.graph import (
+    DEQUANTIZE,
+    MOVES,
+    QUANTIZE,
+    Graph,
+    Source,
+    Target,
+    UnfitError,
+    is_call,
+    operator_name,
+)
+from edgekit.aot.quantised.group import TO_FIRST, TO_LAST, Context, Group, Matcher
+from edgekit.aot.quantised.images import match_mean, match_pool, match_resize, match_softmax
+from edgekit.aot.quantised.joins import match_join
+from edgekit.aot.quantised.layers import match_layer
+from edgekit.aot.quantised.stored import clipped, match_stored
+from edgekit.macs import shape_of
+from edgekit.node_names import named_after, numbered
+from edgekit.passes.litert_arithmetic import ARITHMETIC, LITERT
+from edgekit.tvm_compat import constant_array
+
+MATCHERS: tuple[Matcher, ...] = (
+    match_layer,
+    match_pair,
+    match_pool,
+    match_mean,
+    match_softmax,
+    match_join,
+    match_resize,
+    match_function,
+)
+_BYTES = ("int8", "uint8")
+
+
+def rewrite(module: Any) -> Recognised:
+    module = relax.transform.CanonicalizeBindings()(module)
+    function = module["main"]
+    blocks = function.body.blocks if isinstance(function.body, relax.SeqExpr) else []
+    if not all(isinstance(block, relax.DataflowBlock) for block in blocks):
+        return Recognised(module, {}, {}, ())  # What branches is no straight list of steps.
+    rewriter = _Rewriter(function, (module.attrs or {}).get(ARITHMETIC) == LITERT)
+    rewritten = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    rewritten.update_func(module.get_global_var("main"), rewriter.run())
+    rewritten = relax.transform.DeadCodeElimination(["main"])(rewritten)
+    used = _used_steps(rewritten["main"])
+    return Recognised(
+        rewritten,
+        {number: rewriter.operators[number] for number in used},
+        {number: rewriter.layers[number] for number in used},
+        tuple(rewriter.declined.values()),
+    )
+
+
+def step_number(call: Any) -> int | None:
+    """Which entry of the table a call is; None where it is something else."""
+    if not is_call(call, "relax.call_dps_packed"):
+        return None
+    name = str(call.args[0].global_symbol)
+    return int(name.removeprefix(STEP_PREFIX)) if name.startswith(STEP_PREFIX) else None
+
+
+def _used_steps(function: Any) -> tuple[int, ...]:
+    numbers = [
+        step_number(binding.value) for block in function.body.blocks for binding in block.bindings
+    ]
+    return tuple(number for number in numbers if number is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """Stored values of the model as the new function has them."""
+
+    tensor: Any
+    """int8."""
+    last: bool
+    """With channels last where the model has them first."""
+    unsigned: bool
+    """The model has them as uint8, 128 more."""
+
+
+class _Rewriter:
+    def __init__(self, function: Any, litert: bool) -> None:
+        self.operators: list[Operator] = []
+        self.layers: list[tuple[str, ...]] = []
+        self.declined: dict[tuple[tuple[str, ...], str], NotInteger] = {}
+        self._function = function
+        self._bindings = [binding for block in function.body.blocks for binding in block.bindings]
+        bound = {binding.var: binding.value for binding in self._bindings}
+        self._graph = Graph(bound)
+        self._context = Context(self._graph, litert, self._is_last)
+        self._builder = relax.BlockBuilder()
+        self._as_model: dict[Any, Any] = {variable: variable for variable in function.params}
+        self._held: dict[Any, _Held] = {}
+        self._lasts: dict[Any, Any] = {}
+        self._inputs: dict[tuple[Any, float, int], Any] = {}
+        self._ends = self._dequantised_outputs(bound)
+
+    def run(self) -> Any:
+        with self._builder.function("main", list(self._function.params)):
+            with self._builder.dataflow():
+                for binding in self._bindings:
+                    self._bind(binding.var, binding.value)
+                result = self._builder.emit_output(self._renamed(self._function.body.body))
+            self._builder.emit_func_output(result)
+        function = self._builder.get()["main"]
+        for name, value in (self._function.attrs or {}).items():
+            function = function.with_attr(name, value)
+        return function
+
+    def _bind(self, variable: Any, value: Any) -> None:
+        if value in self._held:
+            self._held[variable] = self._held[value]
+        elif not self._integers(variable, value):
+            name = str(variable.name)
+            self._as_model[variable] = self._builder.emit(self._renamed(value), name)
+
+    def _integers(self, variable: Any, value: Any) -> bool:
+        """Whether the binding could be made without floats."""
+        if is_call(value, QUANTIZE):
+            return self._quantised(variable, value)
+        if is_call(value, DEQUANTIZE):
+            return variable in self._ends and self._dequantised(variable, value)
+        dtype = str(getattr(getattr(value, "ty", None), "dtype", ""))
+        if dtype not in _BYTES:
+            return False
+        if is_call(value, *MOVES) and self._graph.tensor(value.args[0]) in self._held:
+            self._held[variable] = self._moved(self._holding(value.args[0]), value)
+            return True
+        group = self._stored_group(value, Target(1.0, 0))
+        if group is None:
+            return False
+        self._emit_group(variable, group, dtype == "uint8")
+        return True
+
+    def _stored_group(self, call: Any, target: Target) -> Group | None:
+        """An operator on stored values; what cuts them off afterwards is part of it."""
+        if is_call(call, "relax.clip"):
+            narrowed = clipped(call, target)
+            inner = self._graph.value(call.args[0])
+            if is_call(inner, QUANTIZE):
+                made = self._graph.target(inner)
+                if made is not None:
+                    within = Target(made.scale, made.zero_point, narrowed.low, narrowed.high)
+                    return self._match(self._graph.value(inner.args[0]), within)
+            elif is_call(inner, "relax.nn.max_pool2d", "relax.astype", "relax.clip"):
+                group = self._stored_group(inner, narrowed)
+                if group is not None:
+                    return group
+            target = narrowed
+        try:
+            return match_stored(self._context, call, target)
+        except UnfitError:
+            return None
+
+    def _quantised(self, variable: Any, call: Any) -> bool:
+        target = self._graph.target(call)
+        if target is None:
+            return False
+        unsigned = str(call.attrs.out_dtype) == "uint8"
+        if self._from_input(variable, call, target, unsigned):
+            return True
+        try:
+            return self._quantised_value(variable, call.args[0], target, unsigned)
+        except UnfitError as unfit:
+            self._decline(variable, self._graph.value(call.args[0]), str(unfit))
+            return False
+
+    def _quantised_value(
+        self, variable: Any, expression: Any, target: Target, unsigned: bool
+    ) -> bool:
+        """Moves after an operator happen to stored values as well as to floats."""
+        source = self._graph.source(expression)
+        if source is not None and not source.is_constant and source.means_the_same(target):
+            self._held[variable] = self._moved_source(source)
+            return True
+        moves = []
+        value = self._graph.value(expression)
+        while source is None and is_call(value, *MOVES):
+            moves.append(value)
+            value = self._graph.value(value.args[0])
+        group = self._match(value, target, strict=True)
+        if group is None:
+            if not self._reads_stored(value):
+                return False
+            raise UnfitError(f"there is no integer kernel for {operator_name(value)}")
+        self._emit_group(variable, group, unsigned)
+        for move in reversed(moves):
+            self._held[variable] = self._moved(self._held[variable], move)
+        return True
+
+    def _match(self, value: Any, target: Target, *, strict: bool = False) -> Group | None:
+        try:
+            for matcher in MATCHERS:
+                group = matcher(self._context, value, target)
+                if group is not None:
+                    return group
+        except UnfitError:
+            if strict:
+                raise
+        return None
+
+    def _reads_stored(self, value: Any) -> bool:
+        """Whether floats are computed out of quantised tensors at all."""
+        pending, seen = [value], set()
+        while pending:
+            here = self._graph.value(pending.pop())
+            if here in seen:
+                continue
+            seen.add(here)
+            if (
+                is_call(here, DEQUANTIZE)
+                and constant_array(self._graph.value(here.args[0])) is None
+            ):
+                return True
+            if isinstance(here, relax.Call):
+                pending.extend(here.args)
+            elif isinstance(here, relax.Tuple):
+                pending.extend(here.fields)
+        return False
+
+    def _decline(self, variable: Any, value: Any, reason: str) -> None:
+        layers = self._graph.layers(variable) or (str(variable.name),)
+        operator = operator_name(value)
+        self.declined.setdefault((layers, operator), NotInteger(layers, operator, reason))
+
+    # Ends of the model.
+
+    def _from_input(self, variable: Any, call: Any, target: Target, unsigned: bool) -> bool:
+        """What comes in as floats is quantised before it is moved: a quarter of the bytes."""
+        moves = []
+        expression = call.args[0]
+        while is_call(self._graph.value(expression), *MOVES):
+            moves.append(self._graph.value(expression))
+            expression = moves[-1].args[0]
+        parameter = self._graph.tensor(expression)
+        if parameter not in self._function.params or str(parameter.ty.dtype) != "float32":
+            return False
+        key = (parameter, target.scale, target.zero_point)
+        if key not in self._inputs:
+            shape = shape_of(parameter)
+            operator = Quantize(math.prod(shape), target.scale, target.zero_point)
+            layers = self._graph.layers(variable) or (str(parameter.name),)
+            self._inputs[key] = self._step(operator, [parameter], shape, "int8", layers)
+        held = _Held(self._inputs[key], False, unsigned)
+        for move in reversed(moves):
+            held = self._moved(held, move)
+        self._held[variable] = held
+        return True
+
+    def _dequantised_outputs(self, bound: Any) -> frozenset[Any]:
+        """Variables that leave the function as they are, or moved."""
+        ends: set[Any] = set()
+        pending = [self._function.body.body]
+        while pending:
+            here = pending.pop()
+            if isinstance(here, relax.Tuple):
+                pending.extend(here.fields)
+            elif here in bound and here not in ends:
+                ends.add(here)
+                value = bound[here]
+                pending.append(value.args[0] if is_call(value, *MOVES) else value)
+        return frozenset(ends)
+
+    def _dequantised(self, variable: Any, call: Any) -> bool:
+        source = self._graph.source(variable)
+        if source is None or source.is_constant:
+            return False
+        shape = shape_of(call)
+        operator = Dequantize(math.prod(shape), source.scale, source.zero_point)
+        layers = self._graph.layers(variable)
+        name = named_after(str(variable.name))
+        tensor = self._first(self._moved_source(source))
+        self._as_model[variable] = self._step(
+            operator, [tensor], shape, "float32", layers or ((name,) if name else ())
+        )
+        return True
+
+    # Making calls.
+
+    def _emit_group(self, variable: Any, group: Group, unsigned: bool) -> None:
+        layers = self._graph.layers(variable)
+        arguments = []
+        for place, source in enumerate(group.inputs):
+            tensor = self._argument(source, group.channels_last)
+            before = group.before[place] if group.before else None
+            if before is not None:
+                tensor = self._table(before, tensor, layers)
+            arguments.append(tensor)
+        shape = group.shape
+        if group.channels_last:
+            shape = tuple(shape[axis] for axis in TO_LAST)
+        result = self._step(group.operator, arguments, shape, "int8", layers)
+        if group.then is not None:
+            result = self._table(group.then, result, layers)
+        self._held[variable] = _Held(result, group.channels_last, unsigned)
+
+    def _table(self, table: Lookup, tensor: Any, layers: tuple[str, ...]) -> Any:
+        return self._step(table, [tensor], shape_of(tensor), "int8", layers)
+
+    def _step(
+        self,
+        operator: Operator,
+        arguments: list[Any],
+        shape: tuple[int, ...],
+        dtype: str,
+        layers: tuple[str, ...],
+    ) -> Any:
+        number = len(self.operators)
+        self.operators.append(operator)
+        self.layers.append(layers)
+        call = relax.call_dps_packed(
+            relax.ExternFunc(f"{STEP_PREFIX}{number}"),
+            relax.Tuple(arguments),
+            relax.TensorType(shape, dtype),
+        )
+        return self._builder.emit(call, numbered(layers[0], number) if layers else "")
+
+    def _argument(self, source: Source, last: bool) -> Any:
+        if source.is_constant:
+            return relax.const(source.values())
+        held = self._moved_source(source)
+        if not last or len(source.shape) != 4:
+            return self._first(held)
+        if held.last:
+            return held.tensor
+        if source.moves:
+            return self._permuted(held.tensor, TO_LAST)
+        if source.tensor not in self._lasts:
+            self._lasts[source.tensor] = self._permuted(held.tensor, TO_LAST)
+        return self._lasts[source.tensor]
+
+    # Stored values, wherever they are.
+
+    def _is_last(self, source: Source) -> bool:
+        held = self._held.get(source.tensor)
+        return held is not None and held.last and not source.moves
+
+    def _holding(self, expression: Any) -> _Held:
+        variable = self._graph.tensor(expression)
+        if variable not in self._held:
+            tensor = self._renamed(variable)
+            unsigned = str(tensor.ty.dtype) == "uint8"
+            if unsigned:
+                tensor = self._shifted(tensor, -128, "int8")
+            self._held[variable] = _Held(tensor, False, unsigned)
+        return self._held[variable]
+
+    def _moved_source(self, source: Source) -> _Held:
+        held = self._holding(source.tensor)
+        for move in source.moves:
+            held = self._moved(held, move)
+        return held
+
+    def _moved(self, held: _Held, move: Any) -> _Held:
+        tensor, shape = held.tensor, shape_of(move)
+        if is_call(move, "relax.permute_dims"):
+            rank = len(shape)
+            given = move.attrs.axes
+            axes = [int(axis) % rank for axis in (given or reversed(range(rank)))]
+            if held.last:
+                axes = [TO_FIRST[axis] for axis in axes]
+            return _Held(self._permuted(tensor, axes), False, held.unsigned)
+        if held.last and not _is_same_order(shape_of(tensor), TO_FIRST):
+            tensor = self._first(held)
+        return _Held(self._builder.emit(relax.op.reshape(tensor, shape)), False, held.unsigned)
+
+    def _first(self, held: _Held) -> Any:
+        return self._permuted(held.tensor, TO_FIRST) if held.last else held.tensor
+
+    def _permuted(self, tensor: Any, axes: Any) -> Any:
+        shape = shape_of(tensor)
+        if tuple(axes) == tuple(range(len(shape))):
+            return tensor
+        if _is_same_order(shape, axes):
+            return self._builder.emit(relax.op.reshape(tensor, tuple(shape[a] for a in axes)))
+        return self._builder.emit(relax.op.permute_dims(tensor, list(axes)))
+
+    def _shifted(self, tensor: Any, offset: int, dtype: str) -> Any:
+        wide = self._builder.emit(relax.op.astype(tensor, "int16"))
+        moved = self._builder.emit(relax.op.add(wide, relax.const(offset, "int16")))
+        return self._builder.emit(relax.op.astype(moved, dtype))
+
+    # Everything else, as it was.
+
+    def _renamed(self, expression: Any) -> Any:
+        """An expression of the old function in the words of the new one."""
+        if isinstance(expression, relax.Var):
+            if expression not in self._as_model and expression in self._held:
+                held = self._held[expression]
+                tensor = self._first(held)
+                if held.unsigned:
+                    tensor = self._shifted(tensor, 128, "uint8")
+                self._as_model[expression] = tensor
+            return self._as_model.get(expression, expression)
+        rename: Callable[[Any], Any] = self._renamed
+        if isinstance(expression, relax.Tuple):
+            return relax.Tuple([rename(field) for field in expression.fields])
+        if isinstance(expression, relax.TupleGetItem):
+            return relax.TupleGetItem(rename(expression.tuple_value), expression.index)
+        if isinstance(expression, relax.Call):
+            return relax.Call(
+                expression.op,
+                [rename(argument) for argument in expression.args],
+                expression.attrs,
+                expression.ty_args,
+            )
+        return expression
+
+
+def _is_same_order(shape: tuple[int, ...], axes: Any) -> bool:
+    """Whether a permutation moves nothing in memory: axes of one element move for free."""
+    moving = [axis for axis in axes if shape[axis] != 1]
+    return moving == sorted(moving)
