@@ -98,15 +98,19 @@ def _lay_out(target: Any) -> list[Any]:
 
     from edgekit.passes.channels_last import ChannelsLast
     from edgekit.passes.fold_constants import FoldConstants
+    from edgekit.passes.pack_int8 import PackInt8
     from edgekit.passes.pack_weights import PackWeights
     from edgekit.schedules.machine import machine_of
 
+    machine = machine_of(target)
     return [
         ChannelsLast(),
         FoldConstants(),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),
-        PackWeights(machine_of(target)),
+        PackWeights(machine),
+        PackInt8(machine),
+        relax.transform.DeadCodeElimination(),
     ]
 
 

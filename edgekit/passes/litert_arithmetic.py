@@ -139,8 +139,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if is_convolution:
             accumulated = self._convolution(value, data, weights.values, source.zero_point)
         else:
-            kernel = relax.const(np.ascontiguousarray(weights.values.T))
-            accumulated = self.builder_.call_te(_dense, data, kernel, primfunc_name_hint="dense")
+            accumulated = relax.op.matmul(data, relax.const(weights.values), out_dtype="int32")
         factors = source.scale * weights.scales.astype("float64") / step.scale
         return self._requantized(
             accumulated,
@@ -319,18 +318,6 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         stored = constant_array(self._value(value.args[0]))
         return stored if stored is not None and stored.dtype == np.int32 else None
-
-
-def _dense(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
-    """The matrix product with the weights' rows: neighbours in memory are summed."""
-    units, depth = (int(extent) for extent in weights.shape)
-    k = te.reduce_axis((0, depth), name="k")
-
-    def unit(*index: Any) -> Any:
-        left = data(*index[:-1], k).astype("int32")
-        return te.sum(left * weights[index[-1], k].astype("int32"), axis=k)
-
-    return te.compute((*data.shape[:-1], units), unit, name="dense")
 
 
 def _is_call(expression: Any, name: str) -> bool:

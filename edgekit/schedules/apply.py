@@ -12,6 +12,7 @@ from tvm import s_tir, tirx
 from edgekit.schedules.choices import FAMILIES, NO_CHOICES, Choice, Choices
 from edgekit.schedules.depthwise import schedule_depthwise
 from edgekit.schedules.generic import schedule_generic
+from edgekit.schedules.int8 import schedule_int8
 from edgekit.schedules.kernels import key_of
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.product import schedule_product
@@ -25,6 +26,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("scalar", schedule_scalar),
     ("product", schedule_product),
     ("depthwise", schedule_depthwise),
+    ("int8", schedule_int8),
     ("generic", schedule_generic),
 )
 

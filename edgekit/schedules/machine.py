@@ -7,6 +7,7 @@ from typing import Any
 
 from edgekit.cpu import architecture
 from edgekit.errors import BuildError
+from edgekit.schedules.dot_products import DotProduct, dot_product_of
 
 # By the feature: the widest vectors of float32, and how many registers hold them. AVX-512
 # doubled both.
@@ -24,6 +25,8 @@ class Machine:
     cores: int
     near_bytes: int = 1 << 19
     """What is read again from the cache next to the core, rather than from one that is shared."""
+    dot: DotProduct | None = None
+    """How small integers are multiplied and added."""
     parallel_work: int = 200_000
     """Elements touched, or multiplied and added: with less, waking the other cores takes longer
     than doing it."""
@@ -40,9 +43,10 @@ def machine_of(target: Any) -> Machine:
         raise BuildError(
             f"LLVM makes no code for {triple}", hint="correct the triple in the board's profile"
         )
+    dot = dot_product_of(target, architecture(triple))
     if architecture(triple) != "x86_64":
-        return Machine(_ARM_LANES, _ARM_REGISTERS, cores)
+        return Machine(_ARM_LANES, _ARM_REGISTERS, cores, dot=dot)
     for feature, lanes, registers in _X86:
         if target_has_features(feature, target):
-            return Machine(lanes, registers, cores)
-    return Machine(_X86_LANES, _X86_REGISTERS, cores)
+            return Machine(lanes, registers, cores, dot=dot)
+    return Machine(_X86_LANES, _X86_REGISTERS, cores, dot=dot)

@@ -1,0 +1,156 @@
+"""Convolutions and matrix products of int8 over packed weights.
+
+As in product.py, a tile of pixels and channels is summed up in registers, and what follows (the
+rounding back to int8, above all) is done to it before it is written. One step of the sum is one
+instruction of dot_products.py, for every vector of the tile. The image is copied a few lines at a
+time into what that instruction reads: padded, and raised or widened where it has to be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tvm import s_tir
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+from edgekit.schedules.blocks import (
+    Block,
+    blocks_of,
+    extent_of,
+    inline_into_last,
+    largest_divisor,
+    run_parallel,
+    vectorize_innermost,
+    vectorize_panel,
+)
+from edgekit.schedules.dot_instructions import tensor_intrinsics
+from edgekit.schedules.dot_products import DotProduct
+from edgekit.schedules.generic import order_loops
+from edgekit.schedules.machine import Machine
+from edgekit.schedules.packed_int8 import CONVOLUTION, DENSE, IMAGE
+from edgekit.schedules.tiles import choose_pixels
+
+_UNROLLED_SUMS = 4
+_LINES_AT_ONCE = 8
+
+
+def schedule_int8(schedule: s_tir.Schedule, machine: Machine) -> bool:
+    blocks = blocks_of(schedule) or []
+    product = next((block for block in blocks if block.name in (CONVOLUTION, DENSE)), None)
+    dot = machine.dot
+    if product is None or dot is None:
+        return False
+    others = inline_into_last(schedule, blocks, product)
+    if others is None:
+        return False
+    last = blocks[-1].handle
+    if blocks[-1] is product:
+        last = schedule.cache_write(product.handle, 0, "local")
+    weight = [int(extent) for extent in schedule.get(product.handle).reads[1].source.shape]
+    vectors = weight[-len(dot.weights) - 1]
+    width = vectors * dot.lanes
+    heavy = math.prod(weight) > machine.near_bytes
+
+    wanted = tuple(extent_of(schedule, loop) for loop in schedule.get_loops(last))
+    cut = wanted != product.spatial
+    *outer, y, x, channels = _lines_and_pixels(schedule, last)
+    lines, pixels = (1, *product.spatial)[-3:-1]
+    if pixels == 1:
+        (y, x), (lines, pixels) = (x, y), (pixels, lines)
+    steps = math.prod(product.reduced) // dot.group
+    tile = choose_pixels(lines, pixels, width, steps, narrowed(machine))
+    y, line = schedule.split(y, [None, tile.lines])
+    x, pixel = schedule.split(x, [None, tile.pixels])
+    panel, lane = schedule.split(channels, [None, width])
+    if heavy:
+        schedule.reorder(*outer, panel, y, x, line, pixel, lane)
+        around = run_parallel(schedule, [*outer, panel], product.work, machine)
+        inner = x
+    else:
+        lines_at_once = largest_divisor(
+            extent_of(schedule, y), max(_LINES_AT_ONCE // tile.lines, 1)
+        )
+        bands, y = schedule.split(y, [None, lines_at_once])
+        schedule.reorder(*outer, bands, y, x, panel, line, pixel, lane)
+        around = run_parallel(schedule, [*outer, bands], product.work, machine)
+        inner = panel
+    if cut:
+        _stage(schedule, product, last, inner, machine)
+    schedule.compute_at(product.handle, inner, preserve_unit_loops=True)
+    schedule.set_scope(product.handle, 0, "local")
+    for block in others:
+        if block.name == IMAGE:
+            _copy_image(schedule, block, None if heavy else around, machine)
+        else:
+            order_loops(schedule, block, machine)
+    _sum_up(schedule, product, dot)
+    if not cut:
+        vectorize_panel(schedule, lane, machine)
+        schedule.unroll(pixel)
+        schedule.unroll(line)
+    return True
+
+
+def narrowed(machine: Machine) -> Machine:
+    """With as many lanes as its dot products have: AVX without AVX2 has fewer for integers."""
+    return machine if machine.dot is None else replace(machine, lanes=machine.dot.lanes)
+
+
+def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
+    """The loops of a result, with at least lines, pixels and channels."""
+    loops = list(schedule.get_loops(last))
+    while len(loops) < 3:
+        loops.insert(0, schedule.add_unit_loop(loops[0]))
+    return loops
+
+
+def _stage(
+    schedule: s_tir.Schedule, product: Block, last: SBlockRV, inner: LoopRV, machine: Machine
+) -> None:
+    """A tile that has too much goes from the registers to memory, and what is wanted of it from
+    there: asking for each number in a register whether it is wanted would take them apart."""
+    made = schedule.get(product.handle).writes[0].source
+    reads = [region.source for region in schedule.get(last).reads]
+    (place,) = (i for i, source in enumerate(reads) if source.same_as(made))
+    stage = schedule.cache_read(last, place, "global")
+    schedule.compute_at(stage, inner, preserve_unit_loops=True)
+    *tile, lane = schedule.get_loops(stage)[-len(product.spatial) :]
+    vectorize_panel(schedule, lane, machine)
+    for loop in tile:
+        schedule.unroll(loop)
+
+
+def _copy_image(
+    schedule: s_tir.Schedule, image: Block, around: LoopRV | None, machine: Machine
+) -> None:
+    if around is not None:
+        schedule.compute_at(image.handle, around, preserve_unit_loops=True)
+    *lines, channels = schedule.get_loops(image.handle)[-len(image.spatial) :]
+    if around is None and len(lines) > 1:
+        run_parallel(schedule, lines[:-1], image.work, machine)
+    vectorize_innermost(schedule, channels, machine)
+    if len(image.spatial) == 4:  # A line as one: groups run from pixel to pixel.
+        each = image.spatial[-1]
+        schedule.transform_layout(
+            image.handle, ("write", 0), lambda n, y, x, c: (n, y, x * each + c)
+        )
+
+
+def _sum_up(schedule: s_tir.Schedule, product: Block, dot: DotProduct) -> None:
+    """The sum of one tile, in registers."""
+    loops = schedule.get_loops(product.handle)[-len(product.spatial) - len(product.reduced) :]
+    *tile, columns = loops[: len(product.spatial)]
+    sums = loops[len(product.spatial) :]
+    *window, word = sums[: -len(dot.places)]
+    places = sums[-len(dot.places) :]
+    vector, lane = schedule.split(columns, [None, dot.lanes])
+    together = largest_divisor(extent_of(schedule, word), _UNROLLED_SUMS)
+    word, unrolled = schedule.split(word, [None, together])
+    schedule.reorder(*window, word, unrolled, *tile, vector, lane, *places)
+    for loop in (*tile, vector, unrolled):
+        schedule.unroll(loop)
+    zeros = schedule.decompose_reduction(product.handle, (*window, word)[0])
+    step, nothing = tensor_intrinsics(dot)
+    schedule.tensorize(schedule.get_loops(zeros)[-1], nothing)
+    schedule.tensorize(lane, step)
