@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 AGENT = "edgekit-agent"
 _SUMS = "sums.json"
 _SOURCE = Path(__file__).parent / "src"
+# Nothing of TVM's headers is exported: its libraries would take types of theirs from the program,
+# which may be of another C++ library than their own.
 _COMPILE = (
+    *("-fvisibility=hidden", "-DTVM_FFI_DLL=", "-DTVM_FFI_DLL_EXPORT="),
     *("-std=c++17", "-O2", "-fPIE", "-pie", "-ffunction-sections", "-fdata-sections"),
     *("-Wl,--gc-sections", "-Wl,--strip-all", "-Wl,--build-id=none", "-Wl,-z,relro,-z,now"),
 )

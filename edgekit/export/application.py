@@ -26,7 +26,7 @@ from edgekit.manifest import Manifest
 from edgekit.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 from edgekit.version import __version__
 
-_NPY = Path(__file__).resolve().parent.parent / "agent" / "src"
+_SHARED = Path(__file__).resolve().parent.parent / "agent" / "src"
 _REFERENCE = ("reference-input", "reference-output")
 
 
@@ -125,8 +125,8 @@ def _copy_tree(source: Path, target: Path) -> None:
 def _write_sources(folder: Path, manifest: Manifest, program: str) -> None:
     source = folder / "src"
     _copy_tree(TEMPLATE / "src", source)
-    for name in ("npy.h", "npy.cc"):
-        shutil.copyfile(_NPY / name, source / name)
+    for name in ("calls.h", "npy.h", "npy.cc"):
+        shutil.copyfile(_SHARED / name, source / name)
     (source / "model.h").write_text(model_header(manifest, program), encoding="ascii")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.building import write_model
-from support.twins import edgekit_json, twins_in
+from support.twins import edgekit_command, edgekit_json, twins_in
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.board import board_names, load_board
@@ -17,7 +20,7 @@ from edgekit.devices.elf import read_elf
 from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 ZIG = "zig-aarch64-linux-gnu"
-DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+TRAINING = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
 OLDEST = (2, 28)
 """Debian 10's glibc, for which the profile asks."""
 
@@ -75,7 +78,8 @@ def test_a_model_and_an_agent_of_zigs_making_run_on_the_twin(place: Path, model:
     if model == "tiny.onnx":
         write_model(place / model)
     else:
-        (place / model).write_bytes(DIGITS.read_bytes())
+        shutil.copy(TRAINING, place)
+        subprocess.run([sys.executable, TRAINING.name], cwd=place, check=True, timeout=300)
 
     report = edgekit_json("deploy", model, "--board", "rpi4", "--twin", "--toolchain", ZIG)
 
@@ -84,3 +88,23 @@ def test_a_model_and_an_agent_of_zigs_making_run_on_the_twin(place: Path, model:
     assert manifest["toolchain"]["name"] == ZIG
     for library in place.rglob("*.so"):
         assert read_elf(library).versions.get("GLIBC", ()) <= OLDEST
+
+
+@needs_zig
+@pytest.mark.slow
+def test_an_error_in_tvm_is_a_sentence_and_no_crash(place: Path) -> None:
+    """TVM's libraries are of another C++ library than a program of Zig's making."""
+    write_model(place / "tiny.onnx")
+    edgekit_json("deploy", "tiny.onnx", "--board", "rpi4", "--twin", "--toolchain", ZIG)
+
+    agent = "cd ~/.local/share/edgekit/agents/* && ./edgekit-agent"
+    ended = subprocess.run(
+        edgekit_command("twin", "ssh", "rpi4", f"{agent} run /etc/hostname ."),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert ended.returncode == 1
+    assert "edgekit-agent: Failed to get file format from /etc/hostname" in ended.stderr

@@ -60,7 +60,7 @@ class Profiler {
           *result = 0;  // go on as normal
         }));
     for (run_ = 0; run_ < runs; ++run_) {
-      model.Call(inputs);
+      model.Run(inputs);
       progress.Report("profiling", run_ + 1);
     }
     std::string list;
@@ -115,7 +115,7 @@ int Bench(Arguments arguments) {
   Object host_before = HostState();
   Progress progress;
   for (size_t done = 0; done < warmup; ++done) {
-    model.Call(inputs);
+    model.Run(inputs);
     progress.Report("warm-up", done + 1);
   }
   std::vector<int64_t> samples;
@@ -125,7 +125,7 @@ int Bench(Arguments arguments) {
   int64_t enough = Now() + static_cast<int64_t>(seconds * 1e9);
   while (samples.size() < kMostSamples) {
     int64_t started = Now();
-    tvm::ffi::Any result = model.Call(inputs);
+    tvm::ffi::Any result = model.Run(inputs);
     samples.push_back(Now() - started);
     // Now, or the samples themselves would count as the model's.
     if (samples.size() == 1 && memory_known) memory_peak = StatusBytes("VmHWM");

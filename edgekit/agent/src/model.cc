@@ -6,6 +6,7 @@
 #include <ctime>
 #include <stdexcept>
 
+#include "calls.h"
 #include "npy.h"
 
 namespace edgekit {
@@ -20,8 +21,8 @@ namespace {
 
 constexpr int kPooledAllocator = 2;
 
-Function Member(const Module& module, const char* name) {
-  auto found = module->GetFunction(name);
+Function RequiredMember(const Module& module, const char* name) {
+  auto found = Member(module, name);
   if (!found.has_value()) {
     throw std::runtime_error(std::string("the library has no function ") + name +
                              ": it was not built by edgekit");
@@ -45,20 +46,17 @@ int64_t Now() {
 Model Model::Load(const std::string& library, int threads) {
   if (threads > 0) setenv("TVM_NUM_THREADS", std::to_string(threads).c_str(), 1);
   int64_t started = Now();
-  Module loaded = Module::LoadFromFile(AsPath(library));
-  Module machine = Member(loaded, "vm_load_executable")().cast<Module>();
-  Member(machine, "vm_initialization")(static_cast<int>(kDLCPU), 0, kPooledAllocator);
-  Model model(loaded, machine, Member(machine, "main"));
+  Module loaded = LoadModule(AsPath(library));
+  Module machine = Call(RequiredMember(loaded, "vm_load_executable")).cast<Module>();
+  Call(RequiredMember(machine, "vm_initialization"), static_cast<int>(kDLCPU), 0, kPooledAllocator);
+  Model model(loaded, machine, RequiredMember(machine, "main"));
   model.load_nanoseconds_ = Now() - started;
-  model.threads_ = Function::GetGlobalRequired("runtime.NumThreads")().cast<int>();
+  model.threads_ = CallGlobal("runtime.NumThreads").cast<int>();
   return model;
 }
 
-Any Model::Call(const Tensors& inputs) {
-  std::vector<tvm::ffi::AnyView> arguments(inputs.begin(), inputs.end());
-  Any result;
-  main_.CallPacked(arguments.data(), static_cast<int32_t>(arguments.size()), &result);
-  return result;
+Any Model::Run(const Tensors& inputs) {
+  return CallWith(main_, {inputs.begin(), inputs.end()});
 }
 
 Tensors Model::Flatten(const Any& result) {
@@ -70,7 +68,9 @@ Tensors Model::Flatten(const Any& result) {
   return tensors;
 }
 
-void Model::SetInstrument(Function instrument) { Member(machine_, "set_instrument")(instrument); }
+void Model::SetInstrument(Function instrument) {
+  Call(RequiredMember(machine_, "set_instrument"), ForTvm(std::move(instrument)));
+}
 
 Tensors ReadSample(const std::string& folder) {
   Tensors inputs;

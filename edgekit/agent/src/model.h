@@ -18,7 +18,7 @@ class Model {
   static Model Load(const std::string& library, int threads);
 
   // Any of this may throw tvm::ffi::Error, or end the process: it is compiled code.
-  tvm::ffi::Any Call(const Tensors& inputs);
+  tvm::ffi::Any Run(const Tensors& inputs);
   static Tensors Flatten(const tvm::ffi::Any& result);
 
   int threads() const { return threads_; }

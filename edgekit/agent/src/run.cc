@@ -18,7 +18,7 @@ int Run(Arguments arguments) {
   for (size_t i = 1; i < rest.size(); ++i) {
     Tensors inputs = ReadSample(rest[i]);
     int64_t started = Now();
-    tvm::ffi::Any result = model.Call(inputs);
+    tvm::ffi::Any result = model.Run(inputs);
     int64_t nanoseconds = Now() - started;
     Tensors outputs = Model::Flatten(result);
     for (size_t k = 0; k < outputs.size(); ++k) {

@@ -1,9 +1,7 @@
 #include "session.h"
 
-#include <ftw.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
@@ -16,13 +14,14 @@
 #include <stdexcept>
 #include <vector>
 
+#include "calls.h"
+#include "folders.h"
 #include "model.h"
 
 namespace edgekit {
 namespace {
 
 using tvm::ffi::Function;
-using tvm::ffi::Module;
 
 // tvm/rpc/base.py
 constexpr int32_t kMagic = 0xff271;
@@ -40,6 +39,11 @@ std::string InFolder(const std::string& folder, const std::string& name) {
   return folder + "/" + base;
 }
 
+template <typename Callable>
+void Offer(const char* name, Callable callable) {
+  Function::SetGlobal(name, ForTvm(Function::FromTyped(std::move(callable))), true);
+}
+
 [[noreturn]] void ServeInChild(int fd, const std::string& folder) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
@@ -48,22 +52,13 @@ std::string InFolder(const std::string& folder, const std::string& name) {
   int code = 1;
   try {
     if (chdir(folder.c_str()) != 0) throw std::runtime_error("no session folder");
-    Function::SetGlobal("tvm.rpc.server.workpath", Function::FromTyped([folder](std::string name) {
-                          return InFolder(folder, name);
-                        }),
-                        true);
-    Function::SetGlobal("tvm.rpc.server.load_module",
-                        Function::FromTyped([folder](std::string name) {
-                          return Module::LoadFromFile(InFolder(folder, name));
-                        }),
-                        true);
+    Offer("tvm.rpc.server.workpath", [folder](std::string name) { return InFolder(folder, name); });
+    Offer("tvm.rpc.server.load_module",
+          [folder](std::string name) { return LoadModule(InFolder(folder, name)); });
     // The protocol says no version; clients of ours ask for it before anything else.
-    Function::SetGlobal("edgekit.tvm_version",
-                        Function::FromTyped([] { return std::string(EDGEKIT_TVM_VERSION); }), true);
-    Function::SetGlobal("edgekit.tvm_ffi_version",
-                        Function::FromTyped([] { return std::string(EDGEKIT_TVM_FFI_VERSION); }),
-                        true);
-    Function::GetGlobalRequired("rpc.ServerLoop")(fd);
+    Offer("edgekit.tvm_version", [] { return std::string(EDGEKIT_TVM_VERSION); });
+    Offer("edgekit.tvm_ffi_version", [] { return std::string(EDGEKIT_TVM_FFI_VERSION); });
+    CallGlobal("rpc.ServerLoop", fd);
     code = 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "edgekit-agent: session: %s\n", error.what());
@@ -79,18 +74,9 @@ void TellTimeout(int fd, double seconds) {
                 "\"session_timeout\" value.",
                 seconds);
   try {
-    Function::GetGlobalRequired("rpc.ReturnException")(fd, text);
+    CallGlobal("rpc.ReturnException", fd, text);
   } catch (const std::exception&) {
     std::fprintf(stderr, "edgekit-agent: the client left before its time-out could be told\n");
-  }
-}
-
-int RemoveOne(const char* path, const struct stat*, int, FTW*) { return std::remove(path); }
-
-void RemoveFolder(const std::string& folder) {
-  if (nftw(folder.c_str(), RemoveOne, 16, FTW_DEPTH | FTW_PHYS) != 0) {
-    std::fprintf(stderr, "edgekit-agent: cannot remove %s: %s\n", folder.c_str(),
-                 std::strerror(errno));
   }
 }
 

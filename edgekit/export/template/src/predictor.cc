@@ -7,12 +7,13 @@
 #include <new>
 #include <stdexcept>
 
+#include "calls.h"
+
 extern "C" int TVMBackendParallelLaunch(int (*)(int, void*, void*), void*, int);
 
 namespace app {
 
 using tvm::ffi::Any;
-using tvm::ffi::AnyView;
 using tvm::ffi::Array;
 using tvm::ffi::Function;
 using tvm::ffi::Module;
@@ -34,7 +35,7 @@ struct AlignedAllocator {
 };
 
 Function Member(const Module& module, const char* name) {
-  auto found = module->GetFunction(name);
+  auto found = edgekit::Member(module, name);
   if (!found.has_value()) {
     throw std::runtime_error(std::string("the model's library has no function ") + name);
   }
@@ -79,20 +80,19 @@ void CheckInputs(const Tensors& inputs) {
 
 Predictor::Predictor(const std::string& library)
     // The path needs a slash: without one, dlopen searches the system's folders.
-    : library_(Module::LoadFromFile(library.find('/') == std::string::npos ? "./" + library
-                                                                           : library)),
-      machine_(Member(library_, "vm_load_executable")().cast<Module>()),
+    : library_(edgekit::LoadModule(library.find('/') == std::string::npos ? "./" + library
+                                                                          : library)),
+      machine_(edgekit::Call(Member(library_, "vm_load_executable")).cast<Module>()),
       main_(Member(machine_, "main")) {
   // The model finds TVM's runtime in this process. Some linkers would leave it out: nothing calls it.
   [[maybe_unused]] auto volatile runtime = &TVMBackendParallelLaunch;
-  Member(machine_, "vm_initialization")(static_cast<int>(kDLCPU), 0, kPooledAllocator);
+  edgekit::Call(Member(machine_, "vm_initialization"), static_cast<int>(kDLCPU), 0,
+                kPooledAllocator);
 }
 
 Tensors Predictor::Run(const Tensors& inputs) {
   CheckInputs(inputs);
-  std::vector<AnyView> arguments(inputs.begin(), inputs.end());
-  Any result;
-  main_.CallPacked(arguments.data(), static_cast<int32_t>(arguments.size()), &result);
+  const Any result = edgekit::CallWith(main_, {inputs.begin(), inputs.end()});
   Tensors outputs;
   Flatten(result, &outputs);
   return outputs;
