@@ -12,6 +12,7 @@ from typing import Literal, cast
 from edgekit.cpu import Cpu, Target, architecture, this_cpu
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.errors import ProfileError
+from edgekit.hardware import Firmware, Flash, parse_firmware, parse_flash
 from edgekit.instruction_sets import CPU_FLAGS, LLVM_CPUS, LLVM_FEATURES
 from edgekit.offload import OffloadSettings, parse_settings
 from edgekit.profiles import (
@@ -30,6 +31,8 @@ __all__ = [
     "BACKENDS",
     "Board",
     "Cpu",
+    "Firmware",
+    "Flash",
     "Memory",
     "MemoryRegion",
     "Offload",
@@ -107,6 +110,8 @@ class Twin:
     machine: str
     cpu: str
     memory: int | None
+    clock: int | None = None
+    """In Hz, of a microcontroller's timer: QEMU's machines have their own."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,9 @@ class Board:
     memory: Memory
     transport: Transport
     twin: Twin | None
+    firmware: Firmware | None
+    """None where edgekit has no firmware for the board: its models are C for others' projects."""
+    flash: Flash | None
     origin: Path
     """The file that says so. Differs from machine to machine: no part of a board's identity."""
 
@@ -183,8 +191,17 @@ def parse_board(reader: TableReader, path: Path) -> Board:
         memory=memory,
         transport=_parse_transport(reader.table("transport"), kind),
         twin=_parse_twin(reader, cpu.arch) if kind != "local" and reader.has("twin") else None,
+        firmware=parse_firmware(reader.table("firmware"))
+        if _has(reader, kind, "firmware")
+        else None,
+        flash=parse_flash(reader.table("flash")) if _has(reader, kind, "flash") else None,
         origin=path,
     )
+
+
+def _has(reader: TableReader, kind: str, table: str) -> bool:
+    """Tables of microcontrollers: anywhere else they mean nothing."""
+    return kind in ("baremetal", "") and reader.has(table)
 
 
 def _parse_cpu(reader: TableReader, kind: str) -> Cpu:
@@ -282,5 +299,6 @@ def _parse_twin(parent: TableReader, arch: str) -> Twin:
     machine = reader.matching("machine", _QEMU_WORD, "a machine of QEMU's")
     cpu = reader.matching("cpu", _QEMU_WORD, "a CPU of QEMU's")
     memory = reader.size("memory") if reader.has("memory") else None
+    clock = reader.integer("clock", 1_000_000, 2_000_000_000) if arch == "cortex-m" else None
     reader.finish()
-    return Twin(emulator, machine, cpu, memory)
+    return Twin(emulator, machine, cpu, memory, clock)

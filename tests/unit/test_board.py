@@ -61,13 +61,18 @@ def test_code_for_a_board_uses_only_what_the_board_has(name: str) -> None:
     assert used <= set(board.cpu.features)
 
 
+_OF_MACHINE = {"netduinoplus2": "stm32f405"}
+
+
 def test_every_twin_of_a_microcontroller_has_a_profile_of_its_own_memory() -> None:
     for name in BUILT_IN:
         board = load_board(name)
         if board.kind == "baremetal" and board.twin:
-            twin = load_board(board.twin.machine)
+            twin = load_board(_OF_MACHINE.get(board.twin.machine, board.twin.machine))
             assert twin.target.cpu == board.target.cpu
             assert set(twin.cpu.features) >= set(board.cpu.features)
+            assert twin.twin is not None
+            assert twin.twin.clock == board.twin.clock
 
 
 def test_a_linux_board_says_all_that_is_asked_of_it(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("ground", "arrays files paths toml_source cache metrics tvm_compat python_child"),
     (
         "profiles",
-        "instruction_sets cpu profiles new_profile offload board cross cross.toolchain cross.tools "
-        "cross.blob cross.weights cross.cmake",
+        "instruction_sets cpu profiles new_profile offload hardware board cross cross.toolchain "
+        "cross.tools cross.blob cross.weights cross.cmake",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("model", "model"),
@@ -32,6 +32,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("twins", "twin twin.*"),
     ("libraries", "cross.sources cross.sources.*"),
     ("agent", "agent agent.*"),
+    ("flash", "devices.firmware_file flash flash.*"),
     ("devices", "devices devices.*"),
     ("rpc", "rpc rpc.*"),
     ("schedules", "schedules schedules.*"),
@@ -71,7 +72,8 @@ AT_HOME: dict[str, str] = {
     "PIL": "images",
     "paramiko": "devices.hostkeys devices.ssh_config devices.handshake devices.connection "
     "devices.remote_command devices.forwarding",
-    "elftools": "devices.elf",
+    "elftools": "devices.elf devices.firmware_file",
+    "serial": "devices.serial_port devices.serial_link devices.monitor",
 }
 """Where a package may be imported; anything not listed, wherever it is useful."""
 
@@ -87,6 +89,7 @@ HEAVY = {
     "rich",
     "paramiko",
     "elftools",
+    "serial",
 }
 """What takes too long to import for a command that may need none of it."""
 
@@ -96,6 +99,7 @@ DISTRIBUTIONS = {
     "PIL": "pillow",
     "elftools": "pyelftools",
     "google": "protobuf",
+    "serial": "pyserial",
     "tvm": "apache-tvm",
     "tvm_ffi": "apache-tvm-ffi",
 }

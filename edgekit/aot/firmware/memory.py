@@ -1,0 +1,93 @@
+"""Which part of a firmware goes to which memory of a board, as a linker script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from edgekit.board import Board, MemoryRegion
+from edgekit.errors import ProfileError
+
+BUILD_ID_BYTES = 20
+_BUILD_ID_HEADER = 16
+"""Of the ELF note that holds it."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    boot: MemoryRegion
+    """Vectors and code: the first region for code, where the core looks after a reset."""
+    weights: MemoryRegion
+    stack: MemoryRegion
+    """Stack and variables: the first region for data."""
+    arena: MemoryRegion
+
+
+def layout_of(board: Board) -> Layout:
+    """Weights and arena go where the profile's budgets say that there is room for them."""
+    return Layout(
+        boot=_first(board, "code"),
+        weights=_smallest(board, "code", board.memory.flash or 0),
+        stack=_first(board, "data"),
+        arena=_smallest(board, "data", board.memory.ram),
+    )
+
+
+def linker_script(board: Board, layout: Layout, stack_bytes: int) -> str:
+    regions = "\n".join(
+        f"  {_name(region)} ({'rx' if region.use == 'code' else 'rw'}) : "
+        f"ORIGIN = {region.start:#010x}, LENGTH = {region.size:#x}"
+        for region in board.memory.regions
+    )
+    boot, weights = _name(layout.boot), _name(layout.weights)
+    stack, arena = _name(layout.stack), _name(layout.arena)
+    return f"""\
+MEMORY
+{{
+{regions}
+}}
+ENTRY(reset_handler)
+SECTIONS
+{{
+  .vectors : {{ KEEP(*(.vectors)) }} > {boot}
+  .note.gnu.build-id : {{ ek_build_note = .; KEEP(*(.note.gnu.build-id)) }} > {boot}
+  ek_build_id = ek_build_note + {_BUILD_ID_HEADER};
+  .text : {{ *(.text .text.*) . = ALIGN(4); }} > {boot}
+  .rodata : {{ *(.rodata .rodata.*) . = ALIGN(4); }} > {weights}
+  /* At the very start: what grows over its end hits no memory, and not other people's data. */
+  .stack (NOLOAD) : {{ ek_stack_start = .; . += {stack_bytes}; ek_stack_top = .; }} > {stack}
+  .data : {{
+    . = ALIGN(8); ek_data_start = .; *(.data .data.*) . = ALIGN(8); ek_data_end = .;
+  }} > {stack} AT > {boot}
+  ek_data_load = LOADADDR(.data);
+  .bss (NOLOAD) : {{
+    . = ALIGN(8); ek_bss_start = .; *(.bss .bss.*) *(COMMON) . = ALIGN(8); ek_bss_end = .; end = .;
+  }} > {stack}
+  .arena (NOLOAD) : {{ . = ALIGN(16); *(.arena) . = ALIGN(16); ek_spare_start = .; }} > {arena}
+  ek_spare_end = ORIGIN({arena}) + LENGTH({arena});
+  /DISCARD/ : {{ *(.ARM.exidx*) *(.ARM.extab*) *(.comment) }}
+}}
+"""
+
+
+def _name(region: MemoryRegion) -> str:
+    return region.name.replace("-", "_")
+
+
+def _first(board: Board, use: Literal["code", "data"]) -> MemoryRegion:
+    for region in board.memory.regions:
+        if region.use == use:
+            return region
+    raise ProfileError(
+        f"the board {board.name} has no region of memory for {use}",
+        hint="add one to its profile; docs/boards.md says how",
+    )
+
+
+def _smallest(board: Board, use: Literal["code", "data"], budget: int) -> MemoryRegion:
+    """The smallest that holds the budget; a budget over several pieces means the largest."""
+    fitting = [r for r in board.memory.regions if r.use == use and r.size >= budget]
+    if fitting:
+        return min(fitting, key=lambda region: region.size)
+    _first(board, use)
+    return max((r for r in board.memory.regions if r.use == use), key=lambda region: region.size)

@@ -1,0 +1,36 @@
+/* What a family of boards gives to the rest of the firmware. config.h is made from the profile. */
+#ifndef EDGEKIT_BOARD_H
+#define EDGEKIT_BOARD_H
+
+#include <stdint.h>
+
+#include "config.h"
+
+#define EK_REGISTER(address) (*(volatile uint32_t *)(uintptr_t)(address))
+
+/* families/NAME.c: one for each family. */
+
+/* Start the clock and the serial line; gives the core's clock in Hz, as it came out. */
+uint32_t board_start(void);
+/* The next byte from the line, or -1 where none has come. */
+int board_read(void);
+void board_write(uint8_t byte);
+
+/* machine.c: what every Cortex-M has. */
+
+/* Sleep until the line's interrupt is pending. Masked, so that nothing has to handle it. */
+void machine_wait(void);
+void machine_reset(void);
+uint32_t machine_cpu(void);
+/* Cycles of the core since counter_start(); in QEMU they stand for instructions. */
+void counter_start(void);
+uint64_t counter_stop(void);
+/* The most bytes of stack that were ever in use. */
+uint32_t stack_used(void);
+uint32_t stack_size(void);
+
+/* serve.c */
+void serve(uint32_t clock);
+void serve_fault(const uint32_t *report, uint32_t words);
+
+#endif

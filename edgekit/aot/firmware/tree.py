@@ -1,0 +1,74 @@
+"""A model's C tree, as its header tells: what the firmware has to know of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.errors import BuildError
+from edgekit.files import storage_errors
+
+_RUN = re.compile(r"^int ([A-Za-z_][A-Za-z0-9_]*)_run\(", re.MULTILINE)
+_MACRO = re.compile(
+    r"^#define ([A-Za-z_][A-Za-z0-9_]*)_(ARENA_BYTES|INPUTS|OUTPUTS) \(?([0-9]+)[uU]?\)?\s*$",
+    re.MULTILINE,
+)
+_LARGEST_HEADER = 4 << 20
+
+
+@dataclass(frozen=True)
+class CTree:
+    folder: Path
+    name: str
+    """What its functions begin with; its header is called so too."""
+    macros: str
+    """What its macros begin with."""
+    arena: int
+    inputs: int
+    outputs: int
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return tuple(sorted(self.folder.glob("*.c")))
+
+    @property
+    def library_sources(self) -> tuple[Path, ...]:
+        return tuple(sorted((self.folder / "lib").rglob("*.c")))
+
+    @property
+    def includes(self) -> tuple[Path, ...]:
+        """Where headers are: beside the model, and for each library its folder and its Include."""
+        libraries = sorted(path for path in (self.folder / "lib").glob("*") if path.is_dir())
+        folders = [
+            path for path in (self.folder / "lib").rglob("*") if path.name.lower() == "include"
+        ]
+        return (self.folder, *libraries, *sorted(path for path in folders if path.is_dir()))
+
+
+def read_tree(folder: Path) -> CTree:
+    """BuildError where the folder is no C tree of ours."""
+    with storage_errors("read the model's header", folder):
+        headers = [
+            file for file in sorted(folder.glob("*.h")) if file.stat().st_size < _LARGEST_HEADER
+        ]
+        texts = {file.stem: file.read_text(encoding="utf-8", errors="replace") for file in headers}
+    for stem, text in texts.items():
+        names = _RUN.findall(text)
+        if names != [stem]:
+            continue
+        numbers = {key: (prefix, int(value)) for prefix, key, value in _MACRO.findall(text)}
+        if len(numbers) == 3:
+            macros = numbers["ARENA_BYTES"][0]
+            return CTree(
+                folder,
+                stem,
+                macros,
+                arena=numbers["ARENA_BYTES"][1],
+                inputs=numbers["INPUTS"][1],
+                outputs=numbers["OUTPUTS"][1],
+            )
+    raise BuildError(
+        f"{folder} holds no model in C: no header there declares one",
+        hint="build the model again",
+    )

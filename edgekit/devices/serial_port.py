@@ -1,0 +1,107 @@
+"""Opening a serial line, of whatever kind: a tty, a pty, socket://host:port, rfc2217://host:port."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from edgekit.errors import DeviceError
+from edgekit.files import storage_errors, try_lock
+from edgekit.paths import cache_dir
+
+SLICE_SECONDS = 0.05
+"""How long one look at the line takes at most."""
+_WRITE_SECONDS = 20.0
+
+
+@contextmanager
+def opened_port(address: str, baud: int) -> Iterator[Any]:
+    """pyserial's port, ours alone; DeviceError in one sentence where that does not come about."""
+    import serial
+
+    with held(address):
+        try:
+            port = serial.serial_for_url(
+                address, baudrate=baud, timeout=SLICE_SECONDS, do_not_open=True
+            )
+            port.write_timeout = _WRITE_SECONDS
+            if "://" not in address:
+                port.exclusive = True
+            port.open()
+        except (serial.SerialException, OSError, ValueError) as error:
+            raise _not_opened(address, error) from error
+        try:
+            yield port
+        finally:
+            port.close()
+
+
+@contextmanager
+def held(address: str) -> Iterator[None]:
+    """The line is ours for the time of the block, among everybody's edgekit of this user: two that
+    talk at once understand nothing."""
+    folder = cache_dir() / "serial"
+    with storage_errors("take the serial line", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(_known(address).encode()).hexdigest()[:24]
+        lock = try_lock(folder / f"{name}.lock")
+    if lock is None:
+        raise DeviceError(
+            f"the serial port {address} is in use by another edgekit",
+            hint="wait until it is done, or end it",
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _known(address: str) -> str:
+    return address if "://" in address else str(Path(address).resolve())
+
+
+def _not_opened(address: str, error: Exception) -> DeviceError:
+    """pyserial says the system's words; what to do about them depends on the number."""
+    number = _number(error)
+    if number in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
+        return DeviceError(
+            f"there is no serial port {address}",
+            hint="plug the board in; ls /dev/serial/by-id shows the ports there are",
+        )
+    if number in (errno.EACCES, errno.EPERM):
+        return DeviceError(
+            f"this user may not open the serial port {address}",
+            hint="sudo usermod -aG dialout $USER, then log in again",
+        )
+    if number in (errno.EBUSY, errno.EAGAIN):
+        return DeviceError(
+            f"the serial port {address} is in use by another program",
+            hint="close it; fuser shows which one it is",
+        )
+    if number == errno.ECONNREFUSED or isinstance(error, socket.gaierror):
+        return DeviceError(
+            f"nobody listens at {address}", hint="start what serves the serial port there"
+        )
+    return DeviceError(
+        f"the serial port {address} can't be opened: {error}",
+        hint="name a device file, socket://host:port or rfc2217://host:port",
+    )
+
+
+def _number(error: BaseException | None) -> int | None:
+    """Of the system's error, which pyserial may have wrapped, or put into words alone."""
+    while error is not None:
+        number = getattr(error, "errno", None)
+        if isinstance(number, int):
+            return number
+        for known in (errno.EAGAIN, errno.ECONNREFUSED, errno.EACCES, errno.ENOENT):
+            if f"[Errno {known}]" in str(error):
+                return known
+        error = error.__cause__ or error.__context__
+    return None
