@@ -246,7 +246,7 @@ def compile_model(
             stage.result = _coverage(decisions, len(regions))
     with events.stage("compile", total=len(PHASES) + 1) as stage, tvm_target:
         for phase in PHASES:
-            module = _apply(phase, module, tvm_target)
+            module = apply_phase(phase, module, tvm_target)
             dump(phase.name, module)
             stage.advance(detail=phase.name)
         weights: tuple[Weight, ...] = ()
@@ -258,7 +258,7 @@ def compile_model(
             if isinstance(function, tvm.tirx.PrimFunc)
         }
         kernels = tuple(functions)
-        executable = _guarded(
+        executable = guarded(
             "code generation", lambda: tvm.relax.build(module, tvm_target, relax_pipeline=None)
         )
         stage.advance(detail="code generation")
@@ -284,12 +284,12 @@ def partition_model(
 
     load_tvm()
     early, late = offload.split()
-    module = _apply(CHANNELS_FIRST, _apply(TIDY, model.module, None), None)
+    module = apply_phase(CHANNELS_FIRST, apply_phase(TIDY, model.module, None), None)
     first: Partition | None = None
     if early.backends:
         first = partition(module, early)
         module = first.module
-    module = _apply(FOLD, module, None)
+    module = apply_phase(FOLD, module, None)
     dump("folded", module)
     last = partition(module, late)
     dump("partitioned", last.module)
@@ -332,7 +332,7 @@ def _coverage(decisions: Sequence[Decision], regions: int) -> str:
 def simplified(model: Model) -> Any:
     """The Relax module after the first phase: what inspection counts on."""
     load_tvm()
-    return _apply(SIMPLIFY, model.module, None)
+    return apply_phase(SIMPLIFY, model.module, None)
 
 
 def fused(module: Any) -> Any:
@@ -341,23 +341,23 @@ def fused(module: Any) -> Any:
     target = tvm.target.Target("llvm")
     with target:
         for phase in PHASES[: PHASES.index(FUSE) + 1]:
-            module = _apply(phase, module, target)
+            module = apply_phase(phase, module, target)
     return module
 
 
-def _apply(phase: Phase, module: Any, target: Any) -> Any:
+def apply_phase(phase: Phase, module: Any, target: Any) -> Any:
     from tvm.ir.transform import Sequential
 
-    return _guarded(f"phase {phase.name}", lambda: Sequential(phase.passes(target))(module))
+    return guarded(f"phase {phase.name}", lambda: Sequential(phase.passes(target))(module))
 
 
 def _take_weights(module: Any) -> tuple[Any, tuple[Weight, ...]]:
     from edgekit.passes.map_weights import map_weights
 
-    return _guarded("mapping the weights", lambda: map_weights(module))  # type: ignore[no-any-return]
+    return guarded("mapping the weights", lambda: map_weights(module))  # type: ignore[no-any-return]
 
 
-def _guarded(what: str, work: Callable[[], Any]) -> Any:
+def guarded(what: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except EdgekitError:

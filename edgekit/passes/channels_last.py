@@ -57,6 +57,11 @@ class _ChannelsLast(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self._last: dict[Any, Any] = {}
+        self._name = ""
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        self._name = str(binding.var.name)
+        super().visit_var_binding_(binding)
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -94,8 +99,9 @@ class _ChannelsLast(relax.PyExprMutator):  # type: ignore[misc]
         return None if leaves and isinstance(last, relax.DataflowVar) else last
 
     def first(self, value: Any) -> Any:
-        """A value that was computed channels last, in the order that the model knows."""
-        return relax.op.permute_dims(self.builder_.emit(value), list(TO_FIRST))
+        """A value that was computed channels last, in the order that the model knows; it keeps the
+        name that says which layer it is."""
+        return relax.op.permute_dims(self.builder_.emit(value, self._name), list(TO_FIRST))
 
 
 def _convolution(self: _ChannelsLast, call: Any) -> Any | None:

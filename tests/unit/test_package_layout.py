@@ -63,7 +63,7 @@ AT_HOME: dict[str, str] = {
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.* "
     "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
-    "tvm_ffi": "devices.local_worker schedules.*",
+    "tvm_ffi": "devices.local_worker schedules.* aot.loops.*",
     "onnx": "frontends.onnx frontends.onnx.* quantization.quantiser quantization.loss",
     "onnxruntime": "oracle quantization.quantiser quantization.loss",
     "tflite": "frontends.tflite frontends.tflite.*",

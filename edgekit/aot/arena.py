@@ -1,0 +1,220 @@
+"""Where each buffer of a program lies: one arena, no two buffers that are alive together overlap.
+
+Inputs, outputs, what lies between, and what kernels need while they run are planned together. No
+plan that keeps the order of steps needs less than the most bytes that are alive at one step; this
+one says how near it comes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from edgekit.aot.kernel import Kernel
+from edgekit.aot.program import Program
+
+ALIGNMENT = 16
+_TRIED_ALL = 7
+"""Blocks of memory: of so few, every order is tried."""
+_SWAPS = 2000
+_SEED = 20
+_GOOD_ENOUGH = 1.02
+
+
+@dataclass(frozen=True)
+class Block:
+    """Bytes that are needed from one step to another, both included."""
+
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class ArenaPlan:
+    buffers: tuple[int, ...]
+    """Where each buffer begins."""
+    scratch: tuple[int | None, ...]
+    """Where each step's own memory begins, if it needs any."""
+    bytes: int
+    bound: int
+    """The most bytes that are alive at one step: no plan has less."""
+    alive: tuple[int, ...]
+    """At each step."""
+    in_place: tuple[int, ...]
+    """Steps whose result takes the place of what they read."""
+
+    @property
+    def shortfall(self) -> str:
+        """Why the plan is larger than it could be; empty where it is not."""
+        if self.bytes <= self.bound * _GOOD_ENOUGH:
+            return ""
+        return (
+            f"the arena has {self.bytes} bytes, {self.bytes - self.bound} more than are alive at "
+            f"one step: no place for {len(self.buffers)} buffers was found that leaves no gap"
+        )
+
+
+def plan_arena(program: Program, kernels: Sequence[Kernel]) -> ArenaPlan:
+    slots, in_place = _slots(program, kernels)
+    last_step = max(len(program.steps) - 1, 0)
+    firsts, lasts = _lifetimes(program)
+    blocks: list[Block] = []
+    owners = sorted(set(slots))
+    for owner in owners:
+        members = [k for k, slot in enumerate(slots) if slot == owner]
+        blocks.append(
+            Block(
+                size=max(_aligned(program.buffers[k].bytes) for k in members),
+                first=min(firsts[k] for k in members),
+                last=min(max(lasts[k] for k in members), last_step),
+            )
+        )
+    scratch_steps = [k for k, kernel in enumerate(kernels) if kernel.scratch]
+    blocks += [Block(_aligned(kernels[k].scratch), k, k) for k in scratch_steps]
+    offsets = place(blocks)
+    place_of_owner = dict(zip(owners, offsets, strict=False))
+    place_of_scratch = dict(zip(scratch_steps, offsets[len(owners) :], strict=True))
+    return ArenaPlan(
+        buffers=tuple(place_of_owner[slot] for slot in slots),
+        scratch=tuple(place_of_scratch.get(k) for k in range(len(kernels))),
+        bytes=_total(blocks, offsets),
+        bound=lower_bound(blocks),
+        alive=tuple(_alive(blocks, step) for step in range(last_step + 1)),
+        in_place=in_place,
+    )
+
+
+def place(blocks: Sequence[Block]) -> tuple[int, ...]:
+    """An offset for each block; as good as a search that always ends the same way finds."""
+    search = _Search(blocks)
+    for order in _promising_orders(blocks):
+        if search.offer(order):
+            return search.offsets
+    if len(blocks) <= _TRIED_ALL:
+        for candidate in permutations(range(len(blocks))):
+            if search.offer(candidate):
+                break
+        return search.offsets
+    dice = random.Random(_SEED)
+    order = list(search.order)
+    for _ in range(_SWAPS):
+        a, b = dice.randrange(len(order)), dice.randrange(len(order))
+        order[a], order[b] = order[b], order[a]
+        if search.offer(order):
+            break
+        order = list(search.order)
+    return search.offsets
+
+
+def lower_bound(blocks: Iterable[Block]) -> int:
+    blocks = tuple(blocks)
+    return max((_alive(blocks, block.first) for block in blocks), default=0)
+
+
+class _Search:
+    """The best order so far. Placed in the order of their offsets, the blocks of the best plan
+    there is give that plan: some order is always right."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+        self._bound = lower_bound(blocks)
+        self._meets = [
+            [
+                k
+                for k, other in enumerate(blocks)
+                if other is not block and other.first <= block.last and block.first <= other.last
+            ]
+            for block in blocks
+        ]
+        self._best: int | None = None
+        self.offsets: tuple[int, ...] = ()
+        self.order: tuple[int, ...] = ()
+
+    def offer(self, order: Sequence[int]) -> bool:
+        """Take the order if it is no worse than the best; whether nothing better is possible."""
+        offsets = self._first_fit(order)
+        total = _total(self._blocks, offsets)
+        if self._best is None or total <= self._best:
+            self._best, self.offsets, self.order = total, offsets, tuple(order)
+        return self._best <= self._bound
+
+    def _first_fit(self, order: Sequence[int]) -> tuple[int, ...]:
+        offsets = [-1] * len(self._blocks)
+        for index in order:
+            taken = sorted(
+                (offsets[k], offsets[k] + self._blocks[k].size)
+                for k in self._meets[index]
+                if offsets[k] >= 0
+            )
+            start = 0
+            for begin, end in taken:
+                if begin - start >= self._blocks[index].size:
+                    break
+                start = max(start, end)
+            offsets[index] = start
+        return tuple(offsets)
+
+
+def _promising_orders(blocks: Sequence[Block]) -> Iterable[list[int]]:
+    everything = range(len(blocks))
+    alive = [_alive(blocks, step) for step in range(max((b.last for b in blocks), default=0) + 1)]
+
+    def pressure(block: Block) -> int:
+        return max(alive[block.first : block.last + 1])
+
+    yield sorted(everything, key=lambda k: (-blocks[k].size, blocks[k].first))
+    yield sorted(everything, key=lambda k: (-pressure(blocks[k]), -blocks[k].size))
+    yield sorted(everything, key=lambda k: -blocks[k].size * (blocks[k].last - blocks[k].first + 1))
+    yield sorted(everything, key=lambda k: (blocks[k].first - blocks[k].last, -blocks[k].size))
+    yield sorted(everything, key=lambda k: (blocks[k].first, -blocks[k].size))
+
+
+def _slots(program: Program, kernels: Sequence[Kernel]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of each buffer, the one whose memory it has; and the steps that work in place."""
+    _, lasts = _lifetimes(program)
+    slots = list(range(len(program.buffers)))
+    in_place = []
+    kept = {*range(len(program.inputs)), *program.results}
+    for index, (step, kernel) in enumerate(zip(program.steps, kernels, strict=True)):
+        used: set[int] = set()
+        for i, j in kernel.in_place:
+            source, result = step.inputs[i], step.outputs[j]
+            fits = _aligned(program.buffers[source].bytes) == _aligned(
+                program.buffers[result].bytes
+            )
+            is_free = lasts[source] == index and source not in kept
+            if fits and is_free and step.inputs.count(source) == 1 and not {source, result} & used:
+                slots[result] = slots[source]
+                used |= {source, result}
+                in_place.append(index)
+    return tuple(slots), tuple(in_place)
+
+
+def _lifetimes(program: Program) -> tuple[list[int], list[int]]:
+    """Of each buffer, the first and the last step that needs it."""
+    firsts = [0] * len(program.buffers)
+    lasts = [0] * len(program.buffers)
+    for index, step in enumerate(program.steps):
+        for buffer in step.outputs:
+            firsts[buffer] = index
+            lasts[buffer] = index
+        for buffer in step.inputs:
+            lasts[buffer] = index
+    for buffer in program.results:
+        lasts[buffer] = len(program.steps)
+    return firsts, lasts
+
+
+def _alive(blocks: Sequence[Block], step: int) -> int:
+    return sum(block.size for block in blocks if block.first <= step <= block.last)
+
+
+def _total(blocks: Sequence[Block], offsets: Sequence[int]) -> int:
+    return max((o + b.size for o, b in zip(offsets, blocks, strict=True)), default=0)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,86 @@
+"""Numbers and names as C99 spells them: exact, and the same for every compiler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+C_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "bool": "uint8_t",
+}
+"""By dtype. A truth value is a byte, whatever a compiler makes of its own."""
+
+_WIDTH = 96
+
+
+def float_text(value: float, dtype: str) -> str:
+    """A literal of exactly this value."""
+    suffix = "f" if dtype == "float32" else ""
+    if math.isnan(value):
+        return "NAN" if suffix else "(double)NAN"
+    if math.isinf(value):
+        word = "INFINITY" if suffix else "(double)INFINITY"
+        return word if value > 0 else f"-{word}"
+    if value == int(value) and abs(value) < 1 << 20:
+        sign = "-" if math.copysign(1.0, value) < 0 else ""
+        return f"{sign}{abs(int(value))}.0{suffix}"
+    mantissa, exponent = value.hex().split("p")
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa}p{exponent}{suffix}"
+
+
+def integer_text(value: int, dtype: str) -> str:
+    if dtype == "int64":
+        return "INT64_MIN" if value == -(1 << 63) else f"INT64_C({value})"
+    if dtype == "uint64":
+        return f"UINT64_C({value})"
+    if dtype == "uint32":
+        return f"{value}u"
+    return "INT32_MIN" if value == -(1 << 31) else str(value)
+
+
+def string_text(text: str) -> str:
+    """A string literal in ASCII, whatever is in the text."""
+    out = []
+    for byte in text.encode():
+        plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
+        out.append(chr(byte) if plain else f"\\{byte:03o}")
+    return '"' + "".join(out) + '"'
+
+
+def comment_text(text: str) -> str:
+    """What may stand in a comment: printable ASCII that does not end it."""
+    plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text)
+    return plain.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
+
+
+def values_text(array: Array) -> Iterator[str]:
+    """The lines between the braces of an initialiser."""
+    dtype = str(array.dtype)
+    flat: list[Any] = array.reshape(-1).tolist()
+    if dtype.startswith("float"):
+        words = [float_text(value, dtype) for value in flat]
+    else:
+        words = [integer_text(int(value), dtype) for value in flat]
+    line = "   "
+    for word in words:
+        if len(line) + len(word) + 2 > _WIDTH:
+            yield line
+            line = "   "
+        line += f" {word},"
+    yield line

@@ -1,0 +1,193 @@
+"""Expressions of TVM's as C: the same value for every input, as few brackets as C needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import ir, tirx
+
+from edgekit.aot.c_text import C_TYPES, float_text, integer_text
+
+
+class NotInCError(Exception):
+    """What has no C here, in words for a report."""
+
+
+_ATOM, _UNARY, _PRODUCT, _SUM, _SHIFT, _ORDER, _EQUAL, _BITS, _AND, _OR, _CHOICE = range(11)
+
+_BINARY: Mapping[type, tuple[str, int]] = {
+    tirx.Add: ("+", _SUM),
+    tirx.Sub: ("-", _SUM),
+    tirx.Mul: ("*", _PRODUCT),
+    tirx.Div: ("/", _PRODUCT),
+    tirx.Mod: ("%", _PRODUCT),
+    tirx.LT: ("<", _ORDER),
+    tirx.LE: ("<=", _ORDER),
+    tirx.GT: (">", _ORDER),
+    tirx.GE: (">=", _ORDER),
+    tirx.EQ: ("==", _EQUAL),
+    tirx.NE: ("!=", _EQUAL),
+    tirx.And: ("&&", _AND),
+    tirx.Or: ("||", _OR),
+}
+_BITWISE = {
+    "shift_left": ("<<", _SHIFT),
+    "shift_right": (">>", _SHIFT),
+    "bitwise_and": ("&", _BITS),
+    "bitwise_or": ("|", _BITS),
+    "bitwise_xor": ("^", _BITS),
+}
+_FUNCTIONS = frozenset(
+    (
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos"),
+        *("cosh", "erf", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "hypot", "log", "log10"),
+        *("log1p", "log2", "nearbyint", "nextafter", "pow", "sin", "sinh", "sqrt", "tan", "tanh"),
+        "trunc",
+    )
+)
+"""Of <math.h>."""
+_ROUNDED_HALF_TO_EVEN = {"round": "nearbyint"}
+_SHORT = frozenset(("int8", "int16", "uint8", "uint16"))
+"""What C computes as int, whatever it is kept in."""
+
+HELPERS = {
+    f"ek_{name}_{dtype}": (
+        f"static inline {word} ek_{name}_{dtype}({word} a, {word} b)\n"
+        f"{{\n    return a {sign} b ? a : b;\n}}\n"
+    )
+    for name, sign in (("max", ">"), ("min", "<"))
+    for dtype, word in C_TYPES.items()
+}
+
+
+class Expressions:
+    """Prints expressions; the statements around them say what variables and buffers are called."""
+
+    def __init__(self, load: Callable[[Any], str]) -> None:
+        self._load = load
+        self.names: dict[Any, str] = {}
+        """Of loop variables and such."""
+        self.replaced: dict[str, str] = {}
+        """Loads that were made a variable, by their text."""
+        self.helpers: set[str] = set()
+        self.uses_math = False
+
+    def text(self, expression: Any, limit: int = _CHOICE) -> str:
+        """In brackets where the expression binds less tightly than its place allows."""
+        text, strength = self._print(expression)
+        return f"({text})" if strength > limit else text
+
+    def condition(self, expression: Any) -> str:
+        """One of several that are joined by &&."""
+        return self.text(expression, _EQUAL)
+
+    def load(self, expression: Any) -> str:
+        text = self._load(expression)
+        return self.replaced.get(text, text)
+
+    def _print(self, e: Any) -> tuple[str, int]:
+        if isinstance(e, tirx.IntImm):
+            return self._integer(int(e.value), str(e.ty.dtype))
+        if isinstance(e, tirx.FloatImm):
+            text = self._float(float(e.value), str(e.ty.dtype))
+            return text, _UNARY if text.startswith(("-", "(")) else _ATOM
+        if isinstance(e, ir.TensorLoad):
+            return self.load(e), _ATOM
+        if isinstance(e, ir.Var):
+            if e not in self.names:
+                raise NotInCError(f"{e.name} is known only at run time")
+            return self.names[e], _ATOM
+        if isinstance(e, tirx.Cast):
+            return self._cast(e)
+        if isinstance(e, (tirx.Max, tirx.Min)):
+            return self._extreme(e)
+        if isinstance(e, tirx.Select):
+            return self._choice(e.condition, e.true_value, e.false_value)
+        if isinstance(e, tirx.Not):
+            return f"!{self.text(e.a, _ATOM)}", _UNARY
+        if type(e) in _BINARY:
+            return self._binary(*_BINARY[type(e)], e.a, e.b, _dtype(e))
+        if isinstance(e, ir.Call):
+            return self._call(e)
+        raise NotInCError(f"TVM's {type(e).__name__} has no C")
+
+    def _integer(self, value: int, dtype: str) -> tuple[str, int]:
+        text = integer_text(value, _known(dtype))
+        return text, _UNARY if text.startswith("-") else _ATOM
+
+    def _float(self, value: float, dtype: str) -> str:
+        text = float_text(value, _known(dtype))
+        self.uses_math |= "INFINITY" in text or "NAN" in text
+        return text
+
+    def _binary(self, sign: str, strength: int, a: Any, b: Any, dtype: str) -> tuple[str, int]:
+        if sign == "%" and dtype.startswith("float"):
+            return self._function("fmod", dtype, (a, b)), _ATOM
+        # && inside || and sums inside shifts get brackets that only readers need.
+        inner = _EQUAL if strength in (_AND, _OR) else _PRODUCT if strength >= _SHIFT else strength
+        same = strength if strength in (_AND, _OR, _SUM, _PRODUCT) else inner
+        left = self.text(a, min(same, inner) if strength in (_ORDER, _EQUAL) else same)
+        right = self.text(b, inner - 1 if strength in (_SUM, _PRODUCT) else inner)
+        text = f"{left} {sign} {right}"
+        if dtype in _SHORT:
+            return f"({C_TYPES[dtype]})({text})", _UNARY
+        return text, strength
+
+    def _cast(self, e: Any) -> tuple[str, int]:
+        dtype, source = _dtype(e), _dtype(e.value)
+        if dtype == "bool":
+            zero = "0" if not source.startswith("float") else self._float(0.0, source)
+            return f"{self.text(e.value, _PRODUCT)} != {zero}", _EQUAL
+        return f"({C_TYPES[_known(dtype)]}){self.text(e.value, _UNARY)}", _UNARY
+
+    def _extreme(self, e: Any) -> tuple[str, int]:
+        name = f"ek_{'max' if isinstance(e, tirx.Max) else 'min'}_{_known(_dtype(e))}"
+        self.helpers.add(name)
+        return f"{name}({self.text(e.a)}, {self.text(e.b)})", _ATOM
+
+    def _choice(self, condition: Any, yes: Any, no: Any) -> tuple[str, int]:
+        short = _dtype(yes) in _SHORT
+        words = (self.text(condition, _OR), self.text(yes, _SUM), self.text(no, _SUM))
+        text = f"{words[0]} ? {words[1]} : {words[2]}"
+        return (f"({C_TYPES[_dtype(yes)]})({text})", _UNARY) if short else (text, _CHOICE)
+
+    def _call(self, e: Any) -> tuple[str, int]:
+        name, dtype = str(getattr(e.op, "name", e.op)).rpartition(".")[2], _dtype(e)
+        arguments = list(e.args)
+        if name == "if_then_else":
+            return self._choice(arguments[0], arguments[1], arguments[2])
+        if name in _BITWISE:
+            return self._binary(*_BITWISE[name], arguments[0], arguments[1], dtype)
+        if name == "bitwise_not":
+            return f"({C_TYPES[_known(dtype)]})~{self.text(arguments[0], _UNARY)}", _UNARY
+        if name == "likely":
+            return self._print(arguments[0])
+        if name == "isnan":
+            self.uses_math = True
+            return f"isnan({self.text(arguments[0])}) != 0", _EQUAL
+        if name in ("call_pure_extern", "call_extern"):
+            name, arguments = str(arguments[0].value), arguments[1:]
+            name = name[:-1] if name.endswith("f") and dtype == "float32" else name
+        name = _ROUNDED_HALF_TO_EVEN.get(name, name)
+        if name == "abs" and dtype.startswith("int"):
+            value = self.text(arguments[0], _UNARY)
+            return f"{value} < 0 ? -{value} : {value}", _CHOICE
+        if name not in _FUNCTIONS or not dtype.startswith("float"):
+            raise NotInCError(f"the function {name} of {dtype} has no C")
+        return self._function(name, dtype, tuple(arguments)), _ATOM
+
+    def _function(self, name: str, dtype: str, arguments: tuple[Any, ...]) -> str:
+        self.uses_math = True
+        called = name + ("f" if _known(dtype) == "float32" else "")
+        return f"{called}({', '.join(self.text(argument) for argument in arguments)})"
+
+
+def _dtype(e: Any) -> str:
+    return str(getattr(e.ty, "dtype", e.ty))
+
+
+def _known(dtype: str) -> str:
+    if dtype not in C_TYPES:
+        raise NotInCError(f"{dtype} has no C")
+    return dtype

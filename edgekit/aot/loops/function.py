@@ -1,0 +1,431 @@
+"""A PrimFunc in its plain form as one C function that a person can step through."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from edgekit.aot.c_text import C_TYPES
+from edgekit.aot.loops.expressions import HELPERS, Expressions, NotInCError
+from edgekit.aot.loops.statements import (
+    Choice,
+    Condition,
+    Guard,
+    Line,
+    Scope,
+    Statement,
+    loop,
+    written,
+)
+
+_STACK_BYTES = 256
+"""A larger array lies in the arena."""
+_ALIGNMENT = 16
+
+_WORDS = {
+    "nn": "image",
+    "yy": "row",
+    "xx": "column",
+    "ff": "channel",
+    "ry": "kernel_row",
+    "rx": "kernel_column",
+    "rc": "depth",
+}
+
+
+@dataclass(frozen=True)
+class CFunction:
+    source: str
+    helpers: tuple[str, ...]
+    uses_math: bool
+    scratch: int
+    in_place: tuple[tuple[int, int], ...]
+    """Pairs of input and output that may be the same memory."""
+
+
+@dataclass
+class _Buffer:
+    name: str
+    dtype: str
+    scalars: bool = False
+    """Each element is a variable of its own."""
+    undeclared: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class _Access:
+    buffer: str
+    index: str
+    stored_to: str
+    """The element of a buffer that a load goes into; empty for a store itself."""
+
+
+def c_function(
+    function: Any, name: str, names: Sequence[str], inputs: int, outputs: int
+) -> CFunction:
+    """`names` are those of all parameters: inputs, constants (complete names of global arrays),
+    outputs. NotInCError where something has no C."""
+    writer = _Writer(function, names)
+    body = writer.statements(function.body)
+    results = range(len(names) - outputs, len(names))
+    in_place = tuple(
+        (i, j)
+        for j, k in enumerate(results)
+        for i in range(inputs)
+        if writer.may_be_one(names[i], names[k])
+    )
+    parameters = []
+    for index in (*range(inputs), *results):
+        kept = "const " if index < inputs else ""
+        shared = any(index in (i, results[j]) for i, j in in_place)
+        only = "" if shared else "restrict "
+        dtype = writer.parameters[index].dtype
+        parameters.append(f"{kept}{C_TYPES[dtype]} *{only}{names[index]}")
+    if writer.scratch:
+        parameters.append("void *restrict scratch")
+    lines = [f"static void {name}({', '.join(parameters)})", "{", *written(body), "}", ""]
+    return CFunction(
+        source="\n".join(lines),
+        helpers=tuple(HELPERS[helper] for helper in sorted(writer.expressions.helpers)),
+        uses_math=writer.expressions.uses_math,
+        scratch=writer.scratch,
+        in_place=in_place,
+    )
+
+
+class _Writer:
+    def __init__(self, function: Any, names: Sequence[str]) -> None:
+        self.expressions = Expressions(self._load_text)
+        self.scratch = 0
+        self._buffers: dict[Any, _Buffer] = {}
+        self._taken: set[str] = {*names, "scratch"}
+        self._accesses: list[_Access] = []
+        self._constant_indices = _constant_indices(function)
+        self.parameters: list[_Buffer] = []
+        for parameter, name in zip(function.params, names, strict=True):
+            dtype = str(parameter.ty.dtype)
+            if dtype not in C_TYPES:
+                raise NotInCError(f"{dtype} has no C")
+            self.parameters.append(_Buffer(name, dtype))
+            self._buffers[parameter] = self.parameters[-1]
+
+    def may_be_one(self, source: str, result: str) -> bool:
+        """Every element of the source is read for that element of the result alone, which is
+        written once and never read."""
+        if self._dtype_of(source) != self._dtype_of(result):
+            return False
+        if any(access.buffer == result and access.stored_to for access in self._accesses):
+            return False
+        reads = [access for access in self._accesses if access.buffer == source]
+        return bool(reads) and all(
+            access.stored_to == f"{result}[{access.index}]" for access in reads
+        )
+
+    def _dtype_of(self, name: str) -> str:
+        return next(buffer.dtype for buffer in self.parameters if buffer.name == name)
+
+    def statements(self, statement: Any) -> tuple[Statement, ...]:
+        parts = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
+        done: list[Statement] = []
+        for kind, group in _runs(parts):
+            if kind is tirx.BufferStore:
+                done += self._run(group)
+                continue
+            (part,) = group
+            if not isinstance(part, (tirx.DeclBuffer, tirx.AllocBuffer)):
+                done += self._declarations()
+            done += self._one(part)
+        return tuple(done)
+
+    def _one(self, part: Any) -> list[Statement]:
+        if isinstance(part, tirx.DeclBuffer):
+            self._buffers[part.buffer] = self._buffers[part.data.args[0]]
+            return []
+        if isinstance(part, tirx.AllocBuffer):
+            return self._allocate(part.buffer)
+        if isinstance(part, tirx.For):
+            return [self._loop(part)]
+        if isinstance(part, tirx.IfThenElse):
+            no = () if part.else_case is None else self.statements(part.else_case)
+            condition = self.expressions.text(part.condition)
+            return [Choice(condition, self.statements(part.then_case), no)]
+        if isinstance(part, tirx.Bind):
+            name = self._name(str(part.var.name))
+            text = self.expressions.text(part.value)
+            self.expressions.names[part.var] = name
+            return [Line(f"const {C_TYPES[str(part.var.ty.dtype)]} {name} = {text};")]
+        if isinstance(part, tirx.AttrStmt):
+            return list(self.statements(part.body))
+        if isinstance(part, tirx.SeqStmt):
+            return [Scope(self.statements(part))]
+        raise NotInCError(f"TVM's {type(part).__name__} has no C")
+
+    def _loop(self, part: Any) -> Statement:
+        taken = set(self._taken)
+        name = self._name(_loop_name(str(part.loop_var.name)))
+        self.expressions.names[part.loop_var] = name
+        body = self.statements(part.body)
+        begin = self.expressions.text(part.min)
+        end = self.expressions.text(part.min + part.extent)
+        self._taken = taken
+        return loop(name, begin, end, body)
+
+    def _allocate(self, buffer: Any) -> list[Statement]:
+        elements = math.prod(int(extent) for extent in buffer.ty.shape)
+        dtype = str(buffer.ty.dtype)
+        if dtype not in C_TYPES:
+            raise NotInCError(f"{dtype} has no C")
+        made = _Buffer(self._name(_buffer_name(str(buffer.name))), dtype)
+        self._buffers[buffer] = made
+        if elements <= _STACK_BYTES // 4 and self._constant_indices.get(buffer, False):
+            made.scalars = True
+            made.undeclared = set(range(elements))
+            return []
+        size = elements * int(re.sub(r"\D", "", dtype) or 8) // 8
+        if size <= _STACK_BYTES:
+            return [Line(f"{C_TYPES[dtype]} {made.name}[{elements}];")]
+        start = -(-self.scratch // _ALIGNMENT) * _ALIGNMENT
+        self.scratch = start + size
+        place = f"(void *)((unsigned char *)scratch + {start})" if start else "scratch"
+        return [Line(f"{C_TYPES[dtype]} *{made.name} = ({C_TYPES[dtype]} *){place};")]
+
+    def _declarations(self) -> list[Statement]:
+        """Of variables that are used in a block further in before they got a value."""
+        lines: list[Statement] = []
+        for buffer in self._buffers.values():
+            if buffer.undeclared:
+                variables = ", ".join(_scalar(buffer, k) for k in sorted(buffer.undeclared))
+                lines.append(Line(f"{C_TYPES[buffer.dtype]} {variables};"))
+                buffer.undeclared = set()
+        return lines
+
+    def _run(self, stores: list[Any]) -> list[Statement]:
+        """Stores one after another: what they all depend on is asked once, and what several read
+        is read once."""
+        done: list[Statement] = []
+        groups: list[tuple[tuple[Condition, ...], list[Any]]] = []
+        for store in stores:
+            condition, plain = _without_padding(store)
+            conditions = tuple(self._condition(c) for c in _parts(condition))
+            if not groups or groups[-1][0] != conditions:
+                groups.append((conditions, []))
+            groups[-1][1].append(plain)
+        for conditions, group in groups:
+            if conditions:
+                done += self._declarations()
+                done.append(Guard(conditions, tuple(self._lines(group))))
+            elif len(stores) > 1 and self._is_shared(group):
+                lines = self._lines(group)
+                done += [Scope(tuple(lines))] if _declares_values(lines) else lines
+            else:
+                done += self._lines(group)
+        return done
+
+    def _condition(self, condition: Any) -> Condition:
+        variables: set[str] = set()
+        names = self.expressions.names
+
+        def see(variable: Any) -> None:
+            if variable in names:
+                variables.add(names[variable])
+
+        tvm_ffi.structural_walk(condition, (ir.Var, see))
+        return Condition(self.expressions.condition(condition), frozenset(variables))
+
+    def _is_shared(self, group: list[Any]) -> bool:
+        """Whether reading once for all is the same: nothing is written where they read."""
+        return all(not self._buffers[store.buffer].undeclared for store in group)
+
+    def _lines(self, group: list[Any]) -> list[Statement]:
+        written_to = {self._buffers[store.buffer].name for store in group}
+        counts: dict[str, Any] = {}
+        seen: dict[str, int] = {}
+        for store in group:
+            texts = {}
+            for load in _loads(store.value):
+                buffer = self._buffers[load.source]
+                if not buffer.scalars and buffer.name not in written_to:
+                    texts[self._load_text(load)] = load
+            for text, load in texts.items():
+                counts[text] = load
+                seen[text] = seen.get(text, 0) + 1
+        lines: list[Statement] = []
+        taken = set(self._taken)
+        if self._is_shared(group):
+            for text, load in counts.items():
+                if seen[text] > 1:
+                    buffer = self._buffers[load.source]
+                    name = self._name(f"{buffer.name.rpartition('__')[2]}_0")
+                    lines.append(Line(f"const {C_TYPES[buffer.dtype]} {name} = {text};"))
+                    self.expressions.replaced[text] = name
+        lines += [Line(self._store(store)) for store in group]
+        self.expressions.replaced.clear()
+        self._taken = taken
+        return lines
+
+    def _store(self, store: Any) -> str:
+        buffer = self._buffers[store.buffer]
+        declared = ""
+        index = self._index(store.indices)
+        if buffer.scalars and int(store.indices[0]) in buffer.undeclared:
+            buffer.undeclared.discard(int(store.indices[0]))
+            declared = f"{C_TYPES[buffer.dtype]} "
+        place = (
+            _scalar(buffer, int(store.indices[0])) if buffer.scalars else f"{buffer.name}[{index}]"
+        )
+        for load in _loads(store.value):
+            source = self._buffers[load.source]
+            if not source.scalars:
+                self._accesses.append(_Access(source.name, self._index(load.indices), place))
+        value = store.value
+        is_wide = buffer.dtype in ("float32", "float64", "int32", "int64")
+        adds = isinstance(value, tirx.Add) and isinstance(value.a, ir.TensorLoad)
+        if adds and is_wide and self.expressions.load(value.a) == place:
+            return f"{place} += {self.expressions.text(value.b)};"
+        text = self.expressions.text(value)
+        if buffer.dtype == "bool":
+            text = f"(uint8_t)({text})"
+        return f"{declared}{place} = {text};"
+
+    def _load_text(self, load: Any) -> str:
+        buffer = self._buffers[load.source]
+        if buffer.scalars:
+            return _scalar(buffer, int(load.indices[0]))
+        return f"{buffer.name}[{self._index(load.indices)}]"
+
+    def _index(self, indices: Sequence[Any]) -> str:
+        if len(indices) != 1:
+            raise NotInCError("an index of several dimensions is left")
+        return self.expressions.text(indices[0])
+
+    def _name(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self._taken:
+            number += 1
+            name = f"{wanted.rstrip('0').rstrip('_')}_{number}"
+        self._taken.add(name)
+        return name
+
+
+def _scalar(buffer: _Buffer, index: int) -> str:
+    return f"{buffer.name}{index}"
+
+
+def _declares_values(lines: Sequence[Statement]) -> bool:
+    return any(isinstance(line, Line) and line.text.startswith("const ") for line in lines)
+
+
+def _runs(parts: Sequence[Any]) -> Iterator[tuple[type, list[Any]]]:
+    """Stores that follow each other together, everything else alone."""
+    run: list[Any] = []
+    for part in parts:
+        if isinstance(part, tirx.BufferStore):
+            run.append(part)
+            continue
+        if run:
+            yield tirx.BufferStore, run
+            run = []
+        if not _does_nothing(part):
+            yield type(part), [part]
+    if run:
+        yield tirx.BufferStore, run
+
+
+def _does_nothing(part: Any) -> bool:
+    return isinstance(part, tirx.Evaluate) and isinstance(part.value, tirx.IntImm)
+
+
+def _loads(value: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(value, (ir.TensorLoad, lambda load: found.append(load)))
+    return found
+
+
+def _constant_indices(function: Any) -> dict[Any, bool]:
+    """Of each buffer, whether every access to it names one element."""
+    known: dict[Any, bool] = {}
+
+    def see(buffer: Any, indices: Any) -> None:
+        constant = len(indices) == 1 and isinstance(indices[0], tirx.IntImm)
+        known[buffer] = known.get(buffer, True) and constant
+
+    tvm_ffi.structural_walk(
+        function.body,
+        (
+            (ir.TensorLoad, lambda load: see(load.source, load.indices)),
+            (tirx.BufferStore, lambda store: see(store.buffer, store.indices)),
+        ),
+    )
+    return known
+
+
+def _parts(condition: Any) -> list[Any]:
+    if condition is None:
+        return []
+    if isinstance(condition, tirx.And):
+        return [*_parts(condition.a), *_parts(condition.b)]
+    return [condition]
+
+
+def _without_padding(store: Any) -> tuple[Any, Any]:
+    """A sum or a maximum that reads padding: what stands there changes nothing, so the step is
+    left out there. Gives the condition and the step without it."""
+    value = store.value
+    if not isinstance(value, (tirx.Add, tirx.Max)) or not _is_load_of(value.a, store):
+        return None, store
+    other = value.b
+    least = isinstance(value, tirx.Max)
+    if isinstance(other, tirx.Mul) and not least:
+        for a, b in ((other.a, other.b), (other.b, other.a)):
+            if _is_padded(a, 0.0):
+                plain = tirx.Add(value.a, tirx.Mul(a.args[1], b))
+                return a.args[0], tirx.BufferStore(store.buffer, plain, store.indices)
+        return None, store
+    if _is_padded(other, None if least else 0.0):
+        kind = tirx.Max if least else tirx.Add
+        return other.args[0], tirx.BufferStore(
+            store.buffer, kind(value.a, other.args[1]), store.indices
+        )
+    return None, store
+
+
+def _is_load_of(value: Any, store: Any) -> bool:
+    return (
+        isinstance(value, ir.TensorLoad)
+        and value.source.same_as(store.buffer)
+        and bool(tvm_ffi.structural_equal(value.indices, store.indices))
+    )
+
+
+def _is_padded(value: Any, padding: float | None) -> bool:
+    """if_then_else(inside, element, padding); None is the lowest number of its kind."""
+    if not isinstance(value, ir.Call) or not str(value.op.name).endswith(".if_then_else"):
+        return False
+    outside = value.args[2]
+    if not isinstance(outside, (tirx.FloatImm, tirx.IntImm)):
+        return False
+    if padding is not None:
+        return float(outside.value) == padding
+    lowest = tirx.min_value(str(outside.ty.dtype))
+    return float(outside.value) == float(lowest.value)
+
+
+def _loop_name(name: str) -> str:
+    base = name.partition("_")[0]
+    word = _WORDS.get(base, base)
+    if "_fused" in name:
+        return "pixel" if base in ("nn", "yy", "xx") else "i"
+    return re.sub(r"\W", "_", word)
+
+
+def _buffer_name(name: str) -> str:
+    if name.endswith("_local"):
+        return "sum"
+    plain = re.sub(r"\W", "_", re.sub(r"^T_|_intermediate.*$|_red$", "", name))
+    return plain if re.match(r"[A-Za-z]", plain) else f"b_{plain}"

@@ -1,0 +1,98 @@
+"""The generator of last resort: TVM's own loop nests, scheduled for one core, as C.
+
+It has something for every step, and is the only one for floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgekit.aot.kernel import Constant, Declined, Kernel
+from edgekit.aot.operators import LoopNest
+from edgekit.aot.program import Step
+from edgekit.cpu import Cpu
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+_FLOAT_REGISTERS = 32
+_CORE_REGISTERS = 11
+"""What is left of sixteen for numbers that are computed with."""
+
+
+@dataclass(frozen=True)
+class LoopGenerator:
+    name: str = "tvm"
+
+    def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined:
+        nest = step.operator
+        if not isinstance(nest, LoopNest):
+            return Declined("it computes what TVM left as loops, and this is an operator")
+        # TVM is imported where it works, in the process that compiles.
+        from edgekit.aot.loops.expressions import NotInCError
+        from edgekit.aot.loops.function import c_function
+        from edgekit.aot.loops.plain import plain_loops
+        from edgekit.aot.loops.schedule import schedule_loops
+
+        inputs, outputs = len(step.inputs), len(step.outputs)
+        places = range(inputs, inputs + len(nest.constants))
+        scheduled = schedule_loops(nest.function, _registers(step, nest, cpu), places)
+        constants = []
+        for name, place, array in zip(_constant_names(nest), places, nest.constants, strict=True):
+            panel = scheduled.panels.get(place)
+            constants.append(Constant(name, array if panel is None else in_panels(array, panel)))
+        names = [
+            *_numbered("x", inputs),
+            *(f"{step.name}_{constant.name}" for constant in constants),
+            *_numbered("y", outputs),
+        ]
+        try:
+            written = c_function(plain_loops(scheduled.function), step.name, names, inputs, outputs)
+        except NotInCError as error:
+            return Declined(str(error))
+        return Kernel(
+            maker=self.name,
+            source=written.source,
+            constants=tuple(constants),
+            helpers=written.helpers,
+            headers=("<math.h>",) if written.uses_math else (),
+            scratch=written.scratch,
+            in_place=written.in_place,
+            note="weights in the order they are read" if scheduled.panels else "",
+        )
+
+
+def in_panels(array: Array, width: int) -> Array:
+    """The last axis cut into panels, which become the first axis."""
+    import numpy as np
+
+    cut = array.reshape(*array.shape[:-1], -1, width)
+    return np.ascontiguousarray(np.moveaxis(cut, -2, 0))
+
+
+def _registers(step: Step, nest: LoopNest, cpu: Cpu) -> int:
+    computes_floats = any(
+        str(parameter.ty.dtype) == "float32" for parameter in nest.function.params
+    )
+    has_unit = any(feature.startswith("fpu") for feature in cpu.features)
+    is_a_microcontroller = cpu.arch == "cortex-m"
+    if computes_floats and (has_unit or not is_a_microcontroller):
+        return _FLOAT_REGISTERS - 2
+    return _CORE_REGISTERS
+
+
+def _numbered(word: str, count: int) -> list[str]:
+    return [word] if count == 1 else [f"{word}{k}" for k in range(count)]
+
+
+def _constant_names(nest: LoopNest) -> list[str]:
+    """The largest are weights, vectors are biases: as people call them."""
+    sizes: list[Any] = [array.size for array in nest.constants]
+    names: list[str] = []
+    for array in nest.constants:
+        is_vector = array.size == max(array.shape, default=1)
+        word = "weights" if array.size == max(sizes) and not is_vector else "bias"
+        number = sum(name.rstrip("0123456789") == word for name in names)
+        names.append(f"{word}{number + 1}" if number else word)
+    return names

@@ -1,0 +1,237 @@
+"""The order of a kernel's loops on a core that does one thing at a time.
+
+Sums are made in registers, several side by side, so that what is read once is used for all of
+them; what comes before and after a sum becomes part of it; weights lie in the order in which they
+are read. A step that TVM can't prove right is left out: any order of loops gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+
+from edgekit.schedules.blocks import Block, after, blocks_of, called_in, inline_into_last
+
+_MOST_WORDS = 4
+"""How many times an expression may be written down where it is read, rather than kept."""
+_DEAR = frozenset(("exp", "tanh", "erf", "log", "pow", "sigmoid", "sqrt"))
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    function: Any
+    panels: dict[int, int]
+    """By parameter: how many of its last axis lie together, before all other axes."""
+
+
+def schedule_loops(function: Any, registers: int, constants: range) -> Scheduled:
+    """`registers` hold sums and what goes into them; `constants` are the parameters that may be
+    laid out anew."""
+    schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
+    schedule = _attempt(schedule, _inline_all)
+    panels: dict[int, int] = {}
+    blocks = blocks_of(schedule) or []
+    # The last one first: what follows it becomes part of it, and earlier ones see no difference.
+    for block in reversed([block for block in blocks if block.reduced]):
+        found: dict[int, int] = {}
+
+        def work(
+            trial: s_tir.Schedule, block: Block = block, found: dict[int, int] = found
+        ) -> None:
+            _sum_in_registers(trial, blocks, block, registers, constants, found)
+
+        changed = _attempt(schedule, work)
+        if changed is not schedule:
+            panels |= found
+        schedule = changed
+    return Scheduled(schedule.mod["main"], panels)
+
+
+def _attempt(schedule: s_tir.Schedule, work: Callable[[s_tir.Schedule], None]) -> s_tir.Schedule:
+    trial = schedule.copy()
+    try:
+        work(trial)
+    except s_tir.ScheduleError:
+        return schedule
+    return trial
+
+
+def _inline_all(schedule: s_tir.Schedule) -> None:
+    """Paddings, moves and cheap steps become part of what reads them."""
+    blocks = blocks_of(schedule) or []
+    for block in blocks[:-1]:
+        if block.reduced or not _is_worth_repeating(schedule, block, blocks):
+            continue
+        try:
+            schedule.compute_inline(block.handle)
+        except s_tir.ScheduleError:
+            continue  # not a plain function of its indices (a scatter, say): it stays
+
+
+def _is_worth_repeating(schedule: s_tir.Schedule, block: Block, blocks: list[Block]) -> bool:
+    readers = {schedule.get(r).name_hint for r in schedule.get_consumers(block.handle)}
+    work = sum(reader.work for reader in blocks if reader.name in readers)
+    if work <= block.work:
+        return True
+    is_dear = not _calls(schedule, block).isdisjoint(_DEAR)
+    return not is_dear and (_is_a_move(schedule, block) or work <= _MOST_WORDS * block.work)
+
+
+def _calls(schedule: s_tir.Schedule, block: Block) -> set[str]:
+    return {name.rpartition(".")[2] for name in called_in(schedule, block)}
+
+
+def _is_a_move(schedule: s_tir.Schedule, block: Block) -> bool:
+    value = schedule.get(block.handle).body.value
+    if isinstance(value, ir.Call) and str(value.op.name).endswith(".if_then_else"):
+        value = value.args[1]
+    return isinstance(value, (ir.TensorLoad, tirx.FloatImm, tirx.IntImm))
+
+
+def _sum_in_registers(
+    schedule: s_tir.Schedule,
+    blocks: list[Block],
+    block: Block,
+    registers: int,
+    constants: range,
+    panels: dict[int, int],
+) -> None:
+    writer = _writer(schedule, blocks, block)
+    if not block.spatial:
+        raise s_tir.ScheduleError("one sum alone has no loop to be part of")
+    loops = list(schedule.get_loops(block.handle))
+    results, sums = loops[: len(block.spatial)], loops[len(block.spatial) :]
+    tile = _tile(schedule, block, registers)
+    _lay_out(schedule, block, tile.lines, constants, panels)
+    *outer, last = results
+    inner = []
+    if tile.joined > 1:
+        outer = [*outer[: -tile.joined], schedule.fuse(*outer[-tile.joined :])]
+    if tile.points > 1:
+        point_panel, point = schedule.split(outer[-1], [None, tile.points])
+        outer[-1] = point_panel
+        inner.append(point)
+    panel, line = schedule.split(last, [None, tile.lines])
+    inner.append(line)
+    schedule.reorder(*outer, panel, *sums, *inner)
+    for loop in inner:
+        schedule.unroll(loop)
+    schedule.reverse_compute_at(writer, panel)
+    around = len(schedule.get_loops(writer)) - len(outer) - 1
+    start = schedule.decompose_reduction(block.handle, sums[0])
+    for part in (start, writer):
+        for loop in list(schedule.get_loops(part))[len(outer) + 1 :][-around:]:
+            schedule.unroll(loop)
+
+
+def _writer(schedule: s_tir.Schedule, blocks: list[Block], block: Block) -> Any:
+    """The block that takes sums out of registers: all that follows, or a copy."""
+    following = after(schedule, blocks, block)
+    if following and not any(other.reduced for other in following):
+        trial = schedule.copy()
+        try:
+            rest = inline_into_last(trial, blocks, block)
+        except s_tir.ScheduleError:
+            rest = None
+        if rest is not None and following[-1].work * math.prod(block.reduced) == block.work:
+            inline_into_last(schedule, blocks, block)
+            schedule.set_scope(block.handle, 0, "local")
+            return following[-1].handle
+    return schedule.cache_write(block.handle, 0, "local")
+
+
+@dataclass(frozen=True)
+class _Tile:
+    points: int
+    """Of the axis before the last."""
+    lines: int
+    """Of the last axis."""
+    joined: int
+    """How many axes before the last are one."""
+
+
+def _tile(schedule: s_tir.Schedule, block: Block, registers: int) -> _Tile:
+    """Sums side by side: the most use of what is read, in as many registers as there are."""
+    joined = _axes_that_join(schedule, block)
+    before = block.spatial[-1 - joined : -1] if joined else block.spatial[-2:-1]
+    points = math.prod(before) if not _is_guarded(schedule, block) else 1
+    best = (1, 1)
+    for p in _divisors(points, registers):
+        for f in _divisors(block.spatial[-1], registers):
+            if p * f + min(p, f) + 1 > registers:
+                continue
+            if _reads(p, f) < _reads(*best):
+                best = (p, f)
+    return _Tile(best[0], best[1], joined if best[0] > 1 else 1)
+
+
+def _reads(points: int, lines: int) -> float:
+    """For one multiplication; the rest of a round of the loop is shared by all of them."""
+    return (points + lines + 3) / (points * lines)
+
+
+def _divisors(number: int, most: int) -> list[int]:
+    return [d for d in range(1, min(number, most) + 1) if number % d == 0]
+
+
+def _is_guarded(schedule: s_tir.Schedule, block: Block) -> bool:
+    return "if_then_else" in _calls(schedule, block)
+
+
+def _axes_that_join(schedule: s_tir.Schedule, block: Block) -> int:
+    """Rows and columns are one axis where a pixel's result depends on that pixel alone."""
+    if len(block.spatial) != 4 or any(extent > 1 for extent in block.reduced[:-1]):
+        return 1
+    for region in schedule.get(block.handle).reads:
+        shape = [int(extent) for extent in region.source.shape]
+        if len(shape) == 4 and shape[:3] == list(block.spatial[:3]):
+            return 3
+    return 1
+
+
+def _lay_out(
+    schedule: s_tir.Schedule,
+    block: Block,
+    lines: int,
+    constants: range,
+    panels: dict[int, int],
+) -> None:
+    """Constants whose last axis is that of the results, in the order in which tiles read them."""
+    if lines == block.spatial[-1]:
+        return
+    function = schedule.mod["main"]
+    last = schedule.get(block.handle).iter_vars[len(block.spatial) - 1].var
+    for index, region in enumerate(schedule.get(block.handle).reads):
+        places = [k for k in constants if function.params[k].same_as(region.source)]
+        ranges = list(region.region)
+        if not places or len(ranges) < 2 or int(region.source.shape[-1]) != block.spatial[-1]:
+            continue
+        if not ranges[-1].min.same_as(last) or _readers(function, region.source) != 1:
+            continue
+        schedule.transform_layout(
+            block.handle,
+            ("read", index),
+            tirx.IndexMap.from_func(
+                lambda *at: [at[-1] // lines, *at[:-1], at[-1] % lines],
+                ndim=len(ranges),
+                index_dtype="int64",
+            ),
+        )
+        panels[places[0]] = lines
+
+
+def _readers(function: Any, buffer: Any) -> int:
+    count = 0
+
+    def see(load: Any) -> None:
+        nonlocal count
+        count += bool(load.source.same_as(buffer))
+
+    tvm_ffi.structural_walk(function.body, (ir.TensorLoad, see))
+    return count

@@ -1,0 +1,87 @@
+"""Statements of C, between TVM's loops and the text: what can still be moved around."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+
+
+@dataclass(frozen=True)
+class Condition:
+    text: str
+    variables: frozenset[str]
+    """The loops that it depends on."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What is done where all conditions hold."""
+
+    conditions: tuple[Condition, ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    condition: str
+    yes: tuple[Statement, ...]
+    no: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    variable: str
+    begin: str
+    end: str
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Variables that are gone afterwards."""
+
+    body: tuple[Statement, ...]
+
+
+Statement = Line | Guard | Choice | Loop | Scope
+
+
+def loop(variable: str, begin: str, end: str, body: tuple[Statement, ...]) -> Statement:
+    """A loop; conditions that are the same in every round are asked once, before it."""
+    if len(body) == 1 and isinstance(body[0], Guard):
+        guard = body[0]
+        varying = tuple(c for c in guard.conditions if variable in c.variables)
+        constant = tuple(c for c in guard.conditions if variable not in c.variables)
+        if constant:
+            inner = (Guard(varying, guard.body),) if varying else guard.body
+            return Guard(constant, (Loop(variable, begin, end, inner),))
+    return Loop(variable, begin, end, body)
+
+
+def written(statements: Sequence[Statement], indent: str = "    ") -> list[str]:
+    lines: list[str] = []
+    for statement in statements:
+        if isinstance(statement, Line):
+            lines.append(indent + statement.text)
+            continue
+        deeper = indent + "    "
+        if isinstance(statement, Loop):
+            v = statement.variable
+            head = f"for (int32_t {v} = {statement.begin}; {v} < {statement.end}; ++{v}) {{"
+            lines += [indent + head, *written(statement.body, deeper)]
+        elif isinstance(statement, Guard):
+            condition = " && ".join(c.text for c in statement.conditions)
+            lines += [f"{indent}if ({condition}) {{", *written(statement.body, deeper)]
+        elif isinstance(statement, Scope):
+            lines += [f"{indent}{{", *written(statement.body, deeper)]
+        else:
+            lines += [f"{indent}if ({statement.condition}) {{", *written(statement.yes, deeper)]
+            if statement.no:
+                lines += [f"{indent}}} else {{", *written(statement.no, deeper)]
+        lines.append(indent + "}")
+    return lines

@@ -1,0 +1,113 @@
+"""The compiler of bare metal, told as one list of passes in named phases: read it top to bottom.
+
+It shares its phases with pipeline.py as far as they go, and ends where every operator is a fused
+loop nest, or one of operators.py: nothing of TVM's runtime is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from edgekit.aot.operators import Operator
+from edgekit.aot.quantised import NotInteger, recognise
+from edgekit.pipeline import SIMPLIFY, Phase, apply_phase, guarded
+from edgekit.tvm_compat import load_tvm
+
+
+@dataclass(frozen=True)
+class Lowered:
+    module: Any
+    """`main` is a straight list of calls of PrimFuncs, of operators by number, and of reshapes."""
+    operators: Mapping[int, Operator]
+    operator_layers: Mapping[int, tuple[str, ...]]
+    """The model's own names for each of them."""
+    layers: Mapping[str, tuple[str, ...]]
+    """By PrimFunc: the model's own names for what it computes."""
+    declined: tuple[NotInteger, ...] = ()
+    """What of a quantised model is computed in floats, and why."""
+
+
+def _quantize(target: Any) -> list[Any]:
+    from edgekit.passes.litert_arithmetic import LiteRtArithmetic
+
+    return [LiteRtArithmetic()]
+
+
+def _lay_out(target: Any) -> list[Any]:
+    from tvm import relax
+
+    from edgekit.passes.channels_last import ChannelsLast
+    from edgekit.passes.fold_constants import FoldConstants
+    from edgekit.passes.views import Views
+
+    return [
+        ChannelsLast(),
+        FoldConstants(),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.DeadCodeElimination(),
+        Views(),
+        relax.transform.CanonicalizeBindings(),
+    ]
+
+
+def _legalize(target: Any) -> list[Any]:
+    from tvm import relax
+
+    from edgekit.passes.keep_nan import nan_keeping
+
+    return [relax.transform.LegalizeOps(dict(nan_keeping()), ["relax.reshape"])]
+
+
+def _group(target: Any) -> list[Any]:
+    from tvm import relax
+
+    from edgekit.passes.name_layers import NameLayers
+
+    return [NameLayers(), relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps()]
+
+
+def _fuse(target: Any) -> list[Any]:
+    from tvm import relax
+
+    return [relax.transform.FuseTIR(), relax.transform.DeadCodeElimination()]
+
+
+INTEGERS = Phase("quantize", "what is left of a quantised model computes in integers", _quantize)
+
+GROUP = Phase("group", "neighbouring loop nests stand together", _group)
+
+PHASES: tuple[Phase, ...] = (
+    INTEGERS,
+    SIMPLIFY,
+    Phase("layout", "channels lie last, and what moves nothing is a reshape", _lay_out),
+    Phase("legalize", "every operator is a loop nest", _legalize),
+    GROUP,
+    Phase("fuse", "neighbouring loop nests are one function", _fuse),
+)
+
+
+def lower(module: Any, dump: Callable[[str, Any], None] = lambda name, module: None) -> Lowered:
+    """A model's module, down to a list of steps. What operators.py has is taken out first, while
+    constants are what the model says."""
+    tvm = load_tvm()
+    target = tvm.target.Target("c")
+    layers: Mapping[str, tuple[str, ...]] = {}
+    dump("imported", module)
+    with target:
+        recognised = guarded("recognising integers", lambda: recognise(module))
+        module = recognised.module
+        dump("recognised", module)
+        for phase in PHASES:
+            module = apply_phase(phase, module, target)
+            dump(phase.name, module)
+            if phase is GROUP:
+                layers = _layers(module)
+    return Lowered(module, recognised.operators, recognised.layers, layers, recognised.declined)
+
+
+def _layers(module: Any) -> Mapping[str, tuple[str, ...]]:
+    from edgekit.passes.name_layers import layers_of_groups
+
+    return layers_of_groups(module)

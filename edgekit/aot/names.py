@@ -1,0 +1,55 @@
+"""C identifiers out of a model's own names: readable, short, unique."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_LONGEST = 48
+_WORDS = (
+    "alignas alignof and asm auto bool break case catch char class const continue default "
+    "delete do double else enum explicit export extern false float for friend goto if inline "
+    "int long main mutable namespace new not operator or private protected public register "
+    "restrict return short signed sizeof static struct switch template this throw true try "
+    "typedef typename typeof union unsigned using virtual void volatile while xor "
+    "abs acos acosh asin asinh atan atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 "
+    "fabs fdim floor fma fmax fmin fmod frexp gamma hypot ilogb isinf isnan j0 j1 jn ldexp "
+    "lgamma log log10 log1p log2 logb lrint lround modf nan nearbyint pow remainder rint round "
+    "scalbn signgam sin sinh sqrt tan tanh tgamma trunc y0 y1 yn memcpy memset memmove memcmp "
+    "strlen strcpy strcmp index rindex bcmp bcopy bzero linux unix i386 arm null eof"
+)
+"""What C, C++, their libraries or a compiler's own macros may take for something else."""
+_RESERVED = frozenset(_WORDS.split())
+
+
+def identifier(text: str) -> str:
+    """Letters, digits and underscores of the text, beginning with a letter."""
+    plain = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_")
+    if not plain or not plain[0].isalpha():
+        plain = f"m_{plain}" if plain else "unnamed"
+    return f"{plain}_" if plain.lower() in _RESERVED else plain
+
+
+def layer_identifier(layer: str) -> str:
+    """Of a layer's name, the end: what comes before tells which part of the model it is in."""
+    first = layer.split(";")[0]
+    parts = [part for part in re.split(r"[/:.]+", first) if part]
+    name = parts.pop() if parts else ""
+    while parts and len(name) + len(parts[-1]) < _LONGEST:
+        name = f"{parts.pop()}_{name}"
+    return identifier(name[-_LONGEST:]).lower()
+
+
+class Unique:
+    """Hands out names, each one once."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+
+    def name(self, wanted: str) -> str:
+        found, number = wanted, 1
+        while found in self._taken:
+            number += 1
+            found = f"{wanted}_{number}"
+        self._taken.add(found)
+        return found

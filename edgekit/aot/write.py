@@ -1,0 +1,60 @@
+"""A C tree as files: everything but the reference vectors, which come from somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.aot.tree import TreePlan
+from edgekit.aot.write_header import header_text
+from edgekit.aot.write_project import cmake_text, makefile_text, readme_text
+from edgekit.aot.write_source import source_text, weights_text
+from edgekit.aot.write_test import test_text, vectors_text
+from edgekit.files import safe_join, storage_errors
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+
+def tree_files(plan: TreePlan) -> dict[str, str]:
+    """Text by path."""
+    name = plan.name
+    files = {
+        f"{name}.h": header_text(plan),
+        f"{name}.c": source_text(plan),
+        f"{name}_weights.h": weights_text(plan),
+        "CMakeLists.txt": cmake_text(plan),
+        "Makefile": makefile_text(plan),
+        "README.md": readme_text(plan),
+        f"test/test_{name}.c": test_text(plan),
+    }
+    for library in plan.libraries:
+        files[f"LICENSES/{library.name}.txt"] = library.license_text
+        for path, text in library.files.items():
+            files[f"lib/{library.name}/{path}"] = text
+    return files
+
+
+def write_tree(plan: TreePlan, folder: Path) -> tuple[str, ...]:
+    """The paths that were written, in their order."""
+    files = tree_files(plan)
+    _write(folder, files)
+    return tuple(sorted(files))
+
+
+def write_vectors(
+    plan: TreePlan, folder: Path, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+) -> str:
+    """The reference vectors of the tree's own test."""
+    path = "test/vectors.h"
+    _write(folder, {path: vectors_text(plan, inputs, outputs)})
+    return path
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    with storage_errors("write the C of the model", folder):
+        for path, text in files.items():
+            file = safe_join(folder, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")

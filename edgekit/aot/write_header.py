@@ -1,0 +1,99 @@
+"""NAME.h: the whole interface of a model in C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from edgekit.aot.arena import ALIGNMENT
+from edgekit.aot.c_text import C_TYPES, comment_text, float_text, string_text
+from edgekit.aot.tree import Port, TreePlan, ports
+
+
+def header_text(plan: TreePlan) -> str:
+    name, macros, program = plan.name, plan.macros, plan.program
+    inputs, outputs = ports(plan)
+    guard = f"EDGEKIT_{macros}_H"
+    lines = [
+        *banner(plan, "the model's whole interface"),
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "",
+        "#include <stdint.h>",
+        "",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+        f"#define {macros}_MODEL {string_text(plan.origin.model)}",
+        f"#define {macros}_SHA256 {string_text(program.model_sha256)}",
+        f"#define {macros}_ARENA_BYTES {max(plan.arena.bytes, ALIGNMENT)}",
+        f"#define {macros}_ARENA_ALIGNMENT {ALIGNMENT}",
+        f"#define {macros}_INPUTS {len(inputs)}",
+        f"#define {macros}_OUTPUTS {len(outputs)}",
+        f"#define {macros}_STEPS {len(program.steps)}",
+        "",
+        *_macros(plan, (*inputs, *outputs)),
+        "/* Where the inputs are: NULL is for those that lie in the arena, at their OFFSET. */",
+        *_struct(f"{name}_inputs", inputs, "const "),
+        "/* Where the outputs go: NULL is for those that stay in the arena, at their OFFSET. */",
+        *_struct(f"{name}_outputs", outputs, ""),
+        "/* 0, or the number of the first thing that this build got wrong. Call it once. */",
+        f"int {name}_check(void);",
+        "",
+        f"/* One inference: 0. The arena has {macros}_ARENA_BYTES bytes at a multiple of",
+        f" * {macros}_ARENA_ALIGNMENT and is free for other things before and after. Inputs in it",
+        " * are gone afterwards; nothing that is pointed to may overlap. */",
+        f"int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *arena);",
+        "",
+        "/* One step of it, from 0 on, all in their order: 0, or 1 where there is none. */",
+        f"int {name}_run_step(unsigned step, const {name}_inputs *inputs,",
+        f"    const {name}_outputs *outputs, void *arena);",
+        "",
+        "/* What a step computes, NULL where there is none. */",
+        f"const char *{name}_step_name(unsigned step);",
+        "",
+        "#ifdef __cplusplus",
+        "}",
+        "#endif",
+        "",
+        "#endif",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def banner(plan: TreePlan, what: str) -> Iterator[str]:
+    origin = plan.origin
+    yield f"/* {comment_text(origin.model)}: {what}."
+    yield f" * Made from {comment_text(origin.file)} by edgekit {comment_text(origin.edgekit)}"
+    yield f" * for {comment_text(origin.cpu)}. Build the model again rather than edit this. */"
+
+
+def _macros(plan: TreePlan, all_ports: Iterable[Port]) -> Iterator[str]:
+    for port in all_ports:
+        spec, macro = port.spec, port.macro
+        buffer = plan.program.buffers[port.buffer]
+        shape = ", ".join(str(extent) for extent in spec.shape) or "1"
+        yield f"#define {macro}_NAME {string_text(spec.name)}"
+        yield f"#define {macro}_DTYPE {string_text(spec.dtype)}"
+        yield f"#define {macro}_BYTES {buffer.bytes}"
+        yield f"#define {macro}_ELEMENTS {spec.elements}"
+        yield f"#define {macro}_RANK {len(spec.shape)}"
+        yield f"#define {macro}_SHAPE {{{shape}}}"
+        if spec.quantization is not None and len(spec.quantization.scales) == 1:
+            scale = float_text(spec.quantization.scales[0], "float32")
+            yield f"#define {macro}_SCALE {scale}"
+            yield f"#define {macro}_ZERO_POINT ({spec.quantization.zero_points[0]})"
+        yield f"#define {macro}_OFFSET {plan.arena.buffers[port.buffer]}"
+        yield ""
+
+
+def _struct(name: str, members: Sequence[Port], qualifier: str) -> Iterator[str]:
+    yield "typedef struct {"
+    for port in members:
+        shape = ", ".join(str(extent) for extent in port.spec.shape)
+        yield f"    {qualifier}{C_TYPES[port.spec.dtype]} *{port.field}; /* [{shape}] */"
+    if not members:
+        yield f"    {qualifier}void *nothing;"
+    yield f"}} {name};"
+    yield ""

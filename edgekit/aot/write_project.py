@@ -1,0 +1,175 @@
+"""What stands around the C: how it is built, and a README for this very model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgekit.aot.tree import Library, Port, TreePlan, ports
+from edgekit.sizes import format_size
+
+
+def library_sources(plan: TreePlan) -> list[str]:
+    return [
+        f"lib/{library.name}/{path}"
+        for library in plan.libraries
+        for path in sorted(library.files)
+        if path.endswith(".c")
+    ]
+
+
+def include_folders(plan: TreePlan) -> list[str]:
+    return [
+        f"lib/{library.name}/{folder}".rstrip("/.")
+        for library in plan.libraries
+        for folder in library.includes
+    ]
+
+
+def makefile_text(plan: TreePlan) -> str:
+    name = plan.name
+    sources = " ".join([f"{name}.c", *library_sources(plan)])
+    includes = " ".join(f"-I{folder}" for folder in (".", *include_folders(plan)))
+    return f"""\
+# make: lib{name}.a. make test: run it here, and compare.
+CC ?= cc
+AR ?= ar
+CFLAGS ?= -O3
+STRICT = -std=gnu99 -Wall -Wextra -Wconversion
+SOURCES = {sources}
+OBJECTS = $(SOURCES:.c=.o)
+
+lib{name}.a: $(OBJECTS)
+\t$(AR) rcs $@ $(OBJECTS)
+
+{name}.o: {name}.c {name}.h {name}_weights.h
+\t$(CC) $(STRICT) $(CFLAGS) {includes} -c -o $@ $<
+
+lib/%.o: lib/%.c
+\t$(CC) -std=gnu99 $(CFLAGS) {includes} -c -o $@ $<
+
+test/test_{name}: test/test_{name}.c test/vectors.h lib{name}.a
+\t$(CC) $(STRICT) $(CFLAGS) {includes} -o $@ $< lib{name}.a -lm
+
+test: test/test_{name}
+\t./test/test_{name}
+
+clean:
+\trm -f $(OBJECTS) lib{name}.a test/test_{name}
+
+.PHONY: test clean
+"""
+
+
+def cmake_text(plan: TreePlan) -> str:
+    name = plan.name
+    sources = "\n    ".join([f"{name}.c", *library_sources(plan)])
+    includes = "\n".join(
+        f"target_include_directories({name} PRIVATE {folder})" for folder in include_folders(plan)
+    )
+    return f"""\
+# add_subdirectory() this folder and link with {name}.
+cmake_minimum_required(VERSION 3.13)
+project({name} C)
+
+add_library({name} STATIC
+    {sources})
+target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
+{includes}
+set_target_properties({name} PROPERTIES C_STANDARD 99 C_EXTENSIONS ON)
+if(NOT CMAKE_BUILD_TYPE)
+    target_compile_options({name} PRIVATE -O3)
+endif()
+target_link_libraries({name} PUBLIC m)
+
+if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR AND NOT CMAKE_CROSSCOMPILING)
+    enable_testing()
+    add_executable(test_{name} test/test_{name}.c)
+    target_link_libraries(test_{name} PRIVATE {name})
+    add_test(NAME {name} COMMAND test_{name})
+endif()
+"""
+
+
+def readme_text(plan: TreePlan) -> str:
+    name, macros = plan.name, plan.macros
+    inputs, outputs = ports(plan)
+    weights = sum(c.array.nbytes for kernel in plan.kernels for c in kernel.constants)
+    lines = [
+        f"# {plan.origin.model} in C",
+        "",
+        f"Made from `{plan.origin.file}` (SHA-256 `{plan.program.model_sha256}`) by edgekit "
+        f"{plan.origin.edgekit} for {plan.origin.cpu}.",
+        "",
+        f"- `{name}.h` is the whole interface, for C99 and C++.",
+        f"- `{name}.c` has one function for each of its {len(plan.program.steps)} steps; "
+        f"`{name}_weights.h` has {format_size(weights)} of constants.",
+        f"- It needs one arena of {plan.arena.bytes} bytes, nothing else that is writable, "
+        "and of the C library no more than `<string.h>` and `<math.h>`.",
+        "",
+        "```c",
+        f'#include "{name}.h"',
+        "",
+        f"static unsigned char arena[{macros}_ARENA_BYTES]",
+        f"    __attribute__((aligned({macros}_ARENA_ALIGNMENT)));",
+        "",
+        *_example(plan, inputs, outputs),
+        "```",
+        "",
+        "A pointer that is NULL stands for the tensor's place in the arena, "
+        f"`arena + {macros}_INPUT_0_OFFSET` and so on: fill it in there, and nothing is copied.",
+        "What is in the arena before a run is lost after it, the inputs too.",
+        "",
+        "## Inputs and outputs",
+        "",
+        "| | name | type | shape | bytes | in the arena at |",
+        "|---|---|---|---|---|---|",
+        *_rows(plan, inputs, "in"),
+        *_rows(plan, outputs, "out"),
+        "",
+        "## Building it",
+        "",
+        "CMake: `add_subdirectory` of this folder, then link with "
+        f"`{name}`. Make: `make CC=... CFLAGS=...` gives `lib{name}.a`. By hand: compile "
+        + ", ".join(f"`{source}`" for source in (f"{name}.c", *library_sources(plan)))
+        + ". Use `-O3`: the loops are written for it.",
+        "",
+        "`make test` runs the reference inputs on the machine you are at and compares what comes "
+        "out with another runtime's results.",
+        "",
+        *_licences(plan.libraries),
+    ]
+    return "\n".join(lines)
+
+
+def _example(plan: TreePlan, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Iterator[str]:
+    name = plan.name
+    sources = ", ".join(port.field for port in inputs) or "NULL"
+    results = ", ".join(port.field for port in outputs) or "NULL"
+    yield f"const {name}_inputs in = {{{sources}}};"
+    yield f"const {name}_outputs out = {{{results}}};"
+    yield f"if ({name}_check() == 0) {name}_run(&in, &out, arena);"
+
+
+def _rows(plan: TreePlan, members: tuple[Port, ...], word: str) -> Iterator[str]:
+    for port in members:
+        spec, buffer = port.spec, plan.program.buffers[port.buffer]
+        kind = spec.dtype
+        if spec.quantization is not None and len(spec.quantization.scales) == 1:
+            scale, zero = spec.quantization.scales[0], spec.quantization.zero_points[0]
+            kind += f", real = {scale!r} * (stored - {zero})"
+        shape = " x ".join(str(extent) for extent in spec.shape) or "one number"
+        offset = plan.arena.buffers[port.buffer]
+        field = port.field.replace("|", "")
+        yield f"| {word} | `{field}` | {kind} | {shape} | {buffer.bytes} | {offset} |"
+
+
+def _licences(libraries: tuple[Library, ...]) -> Iterator[str]:
+    yield "## Licences"
+    yield ""
+    yield "The C that edgekit wrote is yours, like the model it was made from."
+    for library in libraries:
+        yield (
+            f"`lib/{library.name}` is {library.name} {library.version}, under "
+            f"{library.license_name}: `LICENSES/{library.name}.txt`."
+        )
+    yield ""

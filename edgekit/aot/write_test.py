@@ -1,0 +1,125 @@
+"""A test that runs where there is a C compiler: the reference inputs through the C, compared with
+what a runtime that is not edgekit gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from edgekit.aot.c_text import C_TYPES, float_text, values_text
+from edgekit.aot.tree import Port, TreePlan, ports
+from edgekit.aot.write_header import banner
+from edgekit.comparison import ALL_ZERO_ATOL, tolerance_for
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+_COMPARE = """\
+static int compare(const char *name, const {type} *expected, const {type} *actual, long count,
+    double rtol, double of_max, double atol)
+{
+    double largest = 0.0, worst = 0.0;
+    long wrong = 0;
+    for (long i = 0; i < count; ++i) {
+        const double size = fabs((double)expected[i]);
+        if (size <= DBL_MAX && size > largest) largest = size;
+    }
+    for (long i = 0; i < count; ++i) {
+        const double want = (double)expected[i], got = (double)actual[i];
+        const double allowed = rtol * fabs(want) + of_max * largest + atol;
+        const double error = fabs(want - got);
+        const int same = want == got || (isnan(want) && isnan(got));
+        if (!same && !(error <= allowed)) ++wrong;
+        if (!same && !(error <= worst)) worst = error;
+    }
+    printf("%-24s %ld elements, largest %g, worst error %g: %s\\n", name, count, largest, worst,
+        wrong == 0 ? "ok" : "WRONG");
+    if (wrong != 0) printf("  %ld elements are further off than they may be\\n", wrong);
+    return wrong != 0;
+}
+"""
+
+
+def vectors_text(plan: TreePlan, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str:
+    lines = [*banner(plan, "reference inputs, and what must come out"), "#include <math.h>"]
+    lines += ["#include <stdint.h>", ""]
+    given, expected = ports(plan)
+    for members, arrays, word in ((given, inputs, "input"), (expected, outputs, "expected")):
+        for k, port in enumerate(members):
+            array = arrays[port.spec.name]
+            kind = C_TYPES[port.spec.dtype]
+            lines.append(f"static const {kind} {word}_{k}[{max(array.size, 1)}] = {{")
+            lines += [*values_text(array), "};", ""]
+    return "\n".join(lines)
+
+
+def test_text(plan: TreePlan) -> str:
+    name = plan.name
+    inputs, outputs = ports(plan)
+    kinds = dict.fromkeys(C_TYPES[port.spec.dtype] for port in outputs)
+    lines = [
+        *banner(plan, "does it compute what it should?"),
+        "#include <float.h>",
+        "#include <math.h>",
+        "#include <stdint.h>",
+        "#include <stdio.h>",
+        "",
+        f'#include "{name}.h"',
+        '#include "vectors.h"',
+        "",
+        "#if defined(__GNUC__) || defined(__clang__)",
+        "#define ALIGNED(bytes) __attribute__((aligned(bytes)))",
+        "#else",
+        "#define ALIGNED(bytes)",
+        "#endif",
+        "",
+        f"static unsigned char arena[{plan.macros}_ARENA_BYTES]",
+        f"    ALIGNED({plan.macros}_ARENA_ALIGNMENT);",
+        "",
+    ]
+    for kind in kinds:
+        # A function for each type that comes out.
+        text = _COMPARE.replace("{type}", kind).replace("int compare(", f"int compare_{kind}(")
+        lines.append(text)
+    lines += ["int main(void)", "{", "    int wrong = 0;", *_outputs(plan, outputs)]
+    members = ", ".join(f"input_{k}" for k in range(len(inputs))) or "NULL"
+    results = ", ".join(f"output_{k}" for k in range(len(outputs))) or "NULL"
+    lines += [
+        f"    const {name}_inputs inputs = {{{members}}};",
+        f"    const {name}_outputs outputs = {{{results}}};",
+        f"    const int check = {name}_check();",
+        "    if (check != 0) {",
+        '        printf("check %d failed\\n", check);',
+        "        return 2;",
+        "    }",
+        # Twice: nothing may be left over from the first time.
+        "    for (int round = 0; round < 2; ++round) {",
+        f"        if ({name}_run(&inputs, &outputs, arena) != 0) return 2;",
+        "    }",
+        *_comparisons(outputs),
+        "    return wrong;",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _outputs(plan: TreePlan, outputs: Sequence[Port]) -> Iterator[str]:
+    for k, port in enumerate(outputs):
+        kind = C_TYPES[port.spec.dtype]
+        yield f"    static {kind} output_{k}[{port.macro}_ELEMENTS];"
+
+
+def _comparisons(outputs: Sequence[Port]) -> Iterator[str]:
+    for k, port in enumerate(outputs):
+        tolerance = tolerance_for(port.spec)
+        atol = tolerance.atol + tolerance.oracle_noise + ALL_ZERO_ATOL
+        if tolerance.steps is not None:
+            numbers = (0.0, 0.0, float(tolerance.steps))
+        elif port.spec.dtype.startswith("float"):
+            numbers = (tolerance.rtol, tolerance.of_max, atol)
+        else:
+            numbers = (0.0, 0.0, 0.0)
+        words = ", ".join(float_text(number, "float64") for number in numbers)
+        yield f"    wrong |= compare_{C_TYPES[port.spec.dtype]}({port.macro}_NAME, expected_{k},"
+        yield f"        output_{k}, {port.macro}_ELEMENTS, {words});"
