@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from edgekit.aot.kernels_dsp import rescaling, text
 from edgekit.aot.kernel import Constant, Declined, Kernel
+from edgekit.aot.kernels_dsp import rescaling, text
 from edgekit.aot.operators import Conv2D, Rescale
 from edgekit.aot.program import Step
 from edgekit.arrays import Array

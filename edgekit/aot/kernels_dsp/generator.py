@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from edgekit.aot.kernels_dsp import convolution
 from edgekit.aot.kernel import Declined, Kernel
-from edgekit.aot.operators import Conv2D
+from edgekit.aot.kernels_dsp import addition, convolution, dense, depthwise, floats, pooling
+from edgekit.aot.operators import (
+    Add,
+    AveragePool,
+    Conv2D,
+    DepthwiseConv2D,
+    FullyConnected,
+    Quantize,
+)
 from edgekit.aot.program import Step
 from edgekit.cpu import Cpu
 
@@ -22,4 +29,14 @@ class DspGenerator:
         match step.operator:
             case Conv2D():
                 return convolution.offer(step, step.operator)
+            case DepthwiseConv2D():
+                return depthwise.offer(step, step.operator)
+            case FullyConnected():
+                return dense.offer(step, step.operator)
+            case Add():
+                return addition.offer(step, step.operator)
+            case AveragePool():
+                return pooling.offer(step, step.operator)
+            case Quantize():
+                return floats.offer(step, step.operator, cpu.features)
         return Declined("there is no kernel of this kind")

@@ -35,6 +35,12 @@ def _factor(multiplier: int, right: int, rounds_once: bool) -> tuple[int, int]:
     return (multiplier, right - 1) if rounds_once else (2 * multiplier - (1 << 32), right)
 
 
+def factor(rescale: Rescale, channel: int) -> tuple[int, int]:
+    """The factor as the instruction takes it, and the shift."""
+    found = rescale.factors[channel]
+    return _factor(found.multiplier, -found.shift, rescale.rounds_once)
+
+
 def helpers(rescale: Rescale) -> tuple[str, ...]:
     used = [text.ADD_HIGH if rescale.rounds_once else text.ROUND_HIGH]
     if needs_sign(rescale):

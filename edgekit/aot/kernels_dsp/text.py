@@ -50,6 +50,23 @@ static inline int16x2_t ek_odd_bytes(uint32_t word)
 }
 """
 
+PACK = """\
+/* The low halves of two pairs, and the high ones. */
+static inline int16x2_t ek_low_halves(int16x2_t first, int16x2_t second)
+{
+    int16x2_t pair;
+    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(pair) : "r"(first), "r"(second));
+    return pair;
+}
+
+static inline int16x2_t ek_high_halves(int16x2_t first, int16x2_t second)
+{
+    int16x2_t pair;
+    __asm__("pkhtb %0, %1, %2, asr #16" : "=r"(pair) : "r"(second), "r"(first));
+    return pair;
+}
+"""
+
 KEEP_ORDER = """\
 /* Compilers that load far ahead run out of registers: memory is read where it is written here. */
 #define EK_KEEP_ORDER __asm__ volatile("" ::: "memory")

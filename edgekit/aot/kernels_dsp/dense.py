@@ -1,0 +1,163 @@
+"""Fully connected layers: a few pairs of output channels meet each value of the input at once.
+
+Several rows are several pixels: those are convolutions of one pixel's window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edgekit.aot.kernel import Constant, Declined, Kernel
+from edgekit.aot.kernels_dsp import convolution, rescaling, text
+from edgekit.aot.operators import Conv2D, FullyConnected, Image, Rescale, Window
+from edgekit.aot.program import Step
+from edgekit.arrays import Array
+
+_STEPS = 2
+"""Four values each, in a round of the loop."""
+
+
+def offer(step: Step, operator: FullyConnected) -> Kernel | Declined:
+    outputs, inputs = operator.weights.shape
+    if operator.rows > 1:
+        return convolution.offer(step, _as_convolution(operator))
+    if outputs < 2:
+        return Declined("there is one output channel")
+    reason = rescaling.why_not(operator.rescale)
+    if reason:
+        return Declined(reason)
+    pairs = _pairs(outputs)
+    depth = -(-inputs // (4 * _STEPS)) * 4 * _STEPS
+    order = _order(outputs, pairs)
+    chosen = _chosen(operator.rescale, order)
+    name, body = _function(operator.rescale, pairs)
+    copied = depth != inputs
+    source = f"static void {step.name}(const int8_t *restrict input, int8_t *restrict output"
+    source += ", void *scratch)\n{\n" if copied else ")\n{\n"
+    used = "input"
+    if copied:
+        used = "padded"
+        source += f"""\
+    int8_t *padded = (int8_t *)scratch;
+    memcpy(padded, input, {inputs});
+    memset(padded + {inputs}, 0, {depth - inputs});
+"""
+    source += f"    {name}({used}, {used} + {depth}, output, {outputs}, "
+    source += f"{step.name}_weights, {step.name}_scales);\n}}\n"
+    return Kernel(
+        maker="edgekit dsp",
+        source=source,
+        constants=(
+            Constant("weights", _weights(operator, order, pairs, depth)),
+            Constant(
+                "scales", rescaling.table(_chosen(operator.rescale, order), _bias(operator)[order])
+            ),
+        ),
+        helpers=(
+            text.LOAD_WORD,
+            text.EVEN_ODD,
+            text.KEEP_ORDER,
+            *rescaling.helpers(operator.rescale),
+            body,
+        ),
+        headers=text.HEADERS,
+        scratch=depth if copied else 0,
+        instructions=_instructions(len(order) // (2 * pairs), pairs, depth),
+        note=f"{2 * pairs} channels at a time",
+    )
+
+
+def _as_convolution(operator: FullyConnected) -> Conv2D:
+    outputs, inputs = operator.weights.shape
+    return Conv2D(
+        source=Image(operator.rows, 1, inputs),
+        result=Image(operator.rows, 1, outputs),
+        window=Window((1, 1)),
+        weights=operator.weights.reshape(outputs, 1, 1, inputs),
+        bias=operator.bias,
+        zero_point=operator.zero_point,
+        rescale=operator.rescale,
+    )
+
+
+def _pairs(outputs: int) -> int:
+    """Of output channels at a time: the last group overlaps the one before where it must."""
+    return min(
+        (n for n in (4, 3, 2, 1) if 2 * n <= outputs),
+        key=lambda n: -(-outputs // (2 * n)) * (3 + 10 * n),
+    )
+
+
+def _order(outputs: int, pairs: int) -> list[int]:
+    starts = [min(first, outputs - 2 * pairs) for first in range(0, outputs, 2 * pairs)]
+    return [start + n for start in starts for n in range(2 * pairs)]
+
+
+def _chosen(rescale: Rescale, order: list[int]) -> Rescale:
+    if len(rescale.factors) == 1:
+        return rescale
+    return replace(rescale, factors=tuple(rescale.factors[channel] for channel in order))
+
+
+def _weights(operator: FullyConnected, order: list[int], pairs: int, depth: int) -> Array:
+    """Group, four inputs, pair: two words, of inputs 0 and 2 and of 1 and 3 of both channels."""
+    import numpy as np
+
+    outputs, inputs = operator.weights.shape
+    padded = np.zeros((outputs, depth), np.int8)
+    padded[:, :inputs] = operator.weights
+    # [group, pair, channel, four, half, odd] to [group, four, pair, odd, half, channel].
+    parts = padded[order].reshape(-1, pairs, 2, depth // 4, 2, 2)
+    return np.ascontiguousarray(parts.transpose(0, 3, 1, 5, 4, 2)).reshape(-1)
+
+
+def _bias(operator: FullyConnected) -> Array:
+    import numpy as np
+
+    sums = np.asarray(operator.weights, np.int64).sum(axis=1)
+    bias: Array = np.asarray(operator.bias, np.int64) - operator.zero_point * sums
+    return bias
+
+
+def _function(rescale: Rescale, pairs: int) -> tuple[str, str]:
+    channels = range(2 * pairs)
+    start = ", ".join(f"s{n} = scales[{3 * n}]" for n in channels)
+    body = [
+        "for (uint32_t next = 0; next < outputs; next += @step@) {",
+        "    int8_t *to = output + (next + @step@ > outputs ? outputs - @step@ : next);",
+        "    const int8_t *from = input;",
+        "    int32_t factor, shift, half;",
+        f"    int32_t {start};",
+        "    do {",
+    ]
+    for step in range(_STEPS):
+        body += ["        {", f"            uint32_t word = ek_load_word(from + {4 * step});"]
+        body += ["            const int16x2_t even = ek_even_bytes(word);"]
+        body += ["            const int16x2_t odd = ek_odd_bytes(word);"]
+        for pair in range(pairs):
+            for half, values in enumerate(("even", "odd")):
+                at = 8 * (step * pairs + pair) + 4 * half
+                first, second = f"s{2 * pair}", f"s{2 * pair + 1}"
+                body += ["            EK_KEEP_ORDER;"]
+                body += [f"            word = ek_load_word(weights + {at});"]
+                body += [f"            {first} = __smlad(ek_even_bytes(word), {values}, {first});"]
+                body += [f"            {second} = __smlad(ek_odd_bytes(word), {values}, {second});"]
+        body += ["        }"]
+    body += [f"        from += {4 * _STEPS};", f"        weights += {8 * _STEPS * pairs};"]
+    body += ["    } while (from != end);"]
+    for n in channels:
+        body += [f"    factor = scales[{3 * n + 1}];", f"    shift = scales[{3 * n + 2}];"]
+        body += [f"    half = {rescaling.rounding(rescale)};"]
+        body += [f"    to[{n}] = {rescaling.stored(rescale, f's{n}')};"]
+    body += [f"    scales += {6 * pairs};", "}"]
+    signature = """\
+static void @NAME@(const int8_t *restrict input, const int8_t *end, int8_t *restrict output,
+    uint32_t outputs, const int8_t *restrict weights, const int32_t *restrict scales)
+"""
+    lines = "".join(f"    {line}\n" for line in body)
+    return text.shared("dense", signature + "{\n" + lines + "}\n", {"step": 2 * pairs})
+
+
+def _instructions(groups: int, pairs: int, depth: int) -> int:
+    round_ = _STEPS * (3 + 10 * pairs) + 5
+    return 15 + groups * (16 + depth // (4 * _STEPS) * round_ + 2 * pairs * 12)
