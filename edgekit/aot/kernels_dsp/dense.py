@@ -49,9 +49,7 @@ def offer(step: Step, operator: FullyConnected) -> Kernel | Declined:
         source=source,
         constants=(
             Constant("weights", _weights(operator, order, pairs, depth)),
-            Constant(
-                "scales", rescaling.table(_chosen(operator.rescale, order), _bias(operator)[order])
-            ),
+            Constant("scales", rescaling.table(chosen, _bias(operator)[order])),
         ),
         helpers=(
             text.LOAD_WORD,
