@@ -78,3 +78,34 @@ def float_product(*factors: float) -> float:
     for factor in factors:
         product = np.float32(product * np.float32(factor))
     return float(product)
+
+
+def exponential(value: int) -> int:
+    """exp of a number that is not positive, with 26 bits below the point, as one with 31."""
+    if value == 0:
+        return (1 << 31) - 1
+    quarter = 1 << 24
+    rest = (value & (quarter - 1)) - quarter
+    result = _exponential_near_zero(_shifted_left(rest, 5))
+    for exponent, factor in enumerate(_EXPONENTIALS, start=-2):
+        if (rest - value) & (1 << (26 + exponent)):
+            result = high_half(result, factor)
+    return result
+
+
+_EXPONENTIALS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+"""exp(-1/4), exp(-1/2), exp(-1), ... exp(-16)."""
+
+
+def _exponential_near_zero(value: int) -> int:
+    """For numbers in [-1/4, 0), by the first terms of the series around -1/8."""
+    middle, third = 1895147668, 715827883
+    x = value + (1 << 28)
+    squared = high_half(x, x)
+    cubed, fourth = high_half(squared, x), high_half(squared, squared)
+    higher = shift_right(high_half(shift_right(fourth, 2) + cubed, third) + squared, 1)
+    return min(middle + high_half(middle, x + higher), (1 << 31) - 1)
+
+
+def _shifted_left(value: int, amount: int) -> int:
+    return max(-(1 << 31), min((1 << 31) - 1, value << amount))

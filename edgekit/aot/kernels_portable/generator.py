@@ -1,0 +1,73 @@
+"""Who offers portable kernels: for every integer operator, on every CPU."""
+
+from __future__ import annotations
+
+from edgekit.aot.kernel import Declined, Kernel
+from edgekit.aot.kernels_portable import elementwise, layers, moving, pooling
+from edgekit.aot.kernels_portable.softmax import softmax
+from edgekit.aot.operators import (
+    Add,
+    AveragePool,
+    Concatenate,
+    Conv2D,
+    DepthwiseConv2D,
+    Dequantize,
+    FullyConnected,
+    Lookup,
+    LoopNest,
+    MaxPool,
+    Mean,
+    Multiply,
+    Pad,
+    Quantize,
+    ResizeNearest,
+    Softmax,
+)
+from edgekit.aot.program import Step
+from edgekit.cpu import Cpu
+
+
+class PortableGenerator:
+    """Plain C99, exact to the last step; what any other generator is measured against."""
+
+    @property
+    def name(self) -> str:
+        return "edgekit"
+
+    def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined:
+        del cpu
+        return kernel(step)
+
+
+def kernel(step: Step) -> Kernel | Declined:
+    match step.operator:
+        case Conv2D() as operator:
+            return layers.convolution(step, operator)
+        case DepthwiseConv2D() as operator:
+            return layers.depthwise(step, operator)
+        case FullyConnected() as operator:
+            return layers.fully_connected(step, operator)
+        case Add() | Multiply() as operator:
+            return elementwise.pair(step, operator)
+        case Lookup() as operator:
+            return elementwise.lookup(step, operator)
+        case Quantize() as operator:
+            return elementwise.quantize(step, operator)
+        case Dequantize() as operator:
+            return elementwise.dequantize(step, operator)
+        case AveragePool() as operator:
+            return pooling.average(step, operator)
+        case MaxPool() as operator:
+            return pooling.maximum(step, operator)
+        case Mean() as operator:
+            return pooling.mean(step, operator)
+        case Softmax() as operator:
+            return softmax(step, operator)
+        case Pad() as operator:
+            return moving.pad(step, operator)
+        case Concatenate() as operator:
+            return moving.concatenate(step, operator)
+        case ResizeNearest() as operator:
+            return moving.resize(step, operator)
+        case LoopNest():
+            return Declined("it is a loop nest of TVM's")

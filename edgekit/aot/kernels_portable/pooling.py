@@ -1,0 +1,171 @@
+"""Averages and maxima of windows, and of whole images."""
+
+from __future__ import annotations
+
+from edgekit.aot.kernel import Kernel
+from edgekit.aot.kernels_portable import rescaling
+from edgekit.aot.kernels_portable.text import block, function, loop, plus
+from edgekit.aot.operators import AveragePool, Image, MaxPool, Mean, Window
+from edgekit.aot.program import Step
+
+MAKER = "edgekit"
+_INT8 = "int8_t"
+
+AVERAGE = """\
+/* sum / count, ties away from zero. */
+static inline int32_t ek_average(int32_t sum, int32_t count)
+{
+    return (sum > 0 ? sum + count / 2 : sum - count / 2) / count;
+}
+"""
+
+
+def average(step: Step, operator: AveragePool) -> Kernel:
+    window = operator.window
+    whole = not _crosses(operator.source, operator.result, window)
+    count = str(window.kernel[0] * window.kernel[1]) if whole else "count"
+    each = [
+        "int32_t sum = 0;",
+        *_window(operator.source, window, whole, "sum += input[{at}];"),
+        f"*output++ = ek_clamp(ek_average(sum, {count}), {operator.low}, {operator.high});",
+    ]
+    counted = ["const int32_t count = (y1 - y0) * (x1 - x0);"]
+    return Kernel(
+        MAKER,
+        function(
+            step,
+            f"{_size(window)} average pooling, {_extents(operator)}",
+            [(_INT8, "input")],
+            (_INT8, "output"),
+            _pixels(operator, whole, [*([] if whole else counted), *_channels(operator, each)]),
+        ),
+        helpers=(AVERAGE, rescaling.CLAMP),
+    )
+
+
+def maximum(step: Step, operator: MaxPool) -> Kernel:
+    window = operator.window
+    whole = not _crosses(operator.source, operator.result, window)
+    most = "if (input[{at}] > most) {{\n    most = input[{at}];\n}}"
+    bounded = (operator.low, operator.high) != (-128, 127)
+    value = f"ek_clamp(most, {operator.low}, {operator.high})" if bounded else "most"
+    each = [
+        "int8_t most = -128;",
+        *_window(operator.source, window, whole, most),
+        f"*output++ = {value};",
+    ]
+    return Kernel(
+        MAKER,
+        function(
+            step,
+            f"{_size(window)} max pooling, {_extents(operator)}",
+            [(_INT8, "input")],
+            (_INT8, "output"),
+            _pixels(operator, whole, _channels(operator, each)),
+        ),
+        helpers=(rescaling.CLAMP,) if bounded else (),
+    )
+
+
+def mean(step: Step, operator: Mean) -> Kernel:
+    source = operator.source
+    pixels = source.height * source.width
+    offset = -operator.zero_point * pixels
+    result = rescaling.stored("sum", operator.rescale, 256 * pixels)
+    body = loop(
+        "c",
+        source.channels,
+        [
+            f"int32_t sum = {offset};",
+            *loop("i", pixels, [f"sum += input[i * {source.channels} + c];"]),
+            f"output[c] = {result.text};",
+        ],
+    )
+    comment = f"mean of {pixels} pixels, {source.channels} channels"
+    return Kernel(
+        MAKER,
+        function(step, comment, [(_INT8, "input")], (_INT8, "output"), body),
+        helpers=result.helpers,
+    )
+
+
+def _size(window: Window) -> str:
+    return f"{window.kernel[0]}x{window.kernel[1]}"
+
+
+def _extents(operator: AveragePool | MaxPool) -> str:
+    source, result = operator.source, operator.result
+    return (
+        f"{source.height}x{source.width}x{source.channels} to "
+        f"{result.height}x{result.width}x{result.channels}"
+    )
+
+
+def _crosses(source: Image, result: Image, window: Window) -> bool:
+    """Whether some window lies partly outside of the image."""
+    reach = [
+        (extent - 1) * stride + (size - 1) * dilation
+        for extent, stride, size, dilation in zip(
+            (result.height, result.width),
+            window.strides,
+            window.kernel,
+            window.dilations,
+            strict=True,
+        )
+    ]
+    top, left = window.padding[:2]
+    return bool(top or left or reach[0] >= source.height or reach[1] >= source.width)
+
+
+def _pixels(operator: AveragePool | MaxPool, whole: bool, each: list[str]) -> list[str]:
+    """Every window, with the part of it that lies in the image: rows y0 to y1, columns x0 to x1."""
+    source, result, window = operator.source, operator.result, operator.window
+    bounds: list[str] = []
+    for axis, name, extent in ((0, "y", source.height), (1, "x", source.width)):
+        first = f"{name} * {window.strides[axis]}{plus(-window.padding[axis])}"
+        size = window.kernel[axis]
+        if whole:
+            bounds.append(f"const int32_t {name}0 = {first};")
+        elif window.dilations == (1, 1):
+            bounds += [
+                f"const int32_t {name}s = {first}, {name}e = {name}s + {size};",
+                f"const int32_t {name}0 = {name}s > 0 ? {name}s : 0;",
+                f"const int32_t {name}1 = {name}e < {extent} ? {name}e : {extent};",
+            ]
+    return loop("y", result.height, loop("x", result.width, [*bounds, *each]))
+
+
+def _channels(operator: AveragePool | MaxPool, each: list[str]) -> list[str]:
+    return loop("c", operator.source.channels, each)
+
+
+def _window(source: Image, window: Window, whole: bool, statement: str) -> list[str]:
+    """`statement` for every place of the window that lies in the image."""
+    at = f"(v * {source.width} + u) * {source.channels} + c"
+    inner = statement.format(at=at).split("\n")
+    if whole:
+        down, right = window.dilations
+        placed = [f"const int32_t u = x0 + j * {right};", *inner]
+        rows = [f"const int32_t v = y0 + i * {down};", *loop("j", window.kernel[1], placed)]
+        return loop("i", window.kernel[0], rows)
+    if window.dilations == (1, 1):
+        columns = block("for (int32_t u = x0; u < x1; u++)", inner)
+        return block("for (int32_t v = y0; v < y1; v++)", columns)
+    inside = f"if (v >= 0 && v < {source.height} && u >= 0 && u < {source.width})"
+    return loop(
+        "i",
+        window.kernel[0],
+        loop(
+            "j",
+            window.kernel[1],
+            [
+                f"const int32_t v = {_start('y', window, 0)} + i * {window.dilations[0]};",
+                f"const int32_t u = {_start('x', window, 1)} + j * {window.dilations[1]};",
+                *block(inside, inner),
+            ],
+        ),
+    )
+
+
+def _start(name: str, window: Window, axis: int) -> str:
+    return f"{name} * {window.strides[axis]}{plus(-window.padding[axis])}"

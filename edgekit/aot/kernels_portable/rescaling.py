@@ -1,0 +1,210 @@
+"""From int32 sums to stored values, as LiteRT rounds, in as few instructions as plain C allows.
+
+The first rounding halves a product of 64 bits. Where a sum is known to stay below 2**30, twice
+the sum times the factor gives the same number in the upper word, which compilers have one
+instruction for. The second rounding takes ties away from zero; what is below the zero point and
+cut off anyway need not be exact about that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgekit.aot.kernels_portable.text import plus
+from edgekit.aot.operators import FixedPoint, Rescale
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+HIGH = """\
+/* value * factor / 2**31, rounded to the nearest. */
+static inline int32_t ek_high(int32_t value, int32_t factor)
+{
+    return (int32_t)(((int64_t)value * factor + (INT64_C(1) << 30)) >> 31);
+}
+"""
+HIGH_OF_SMALL = """\
+/* value * factor / 2**31, rounded to the nearest, for values that doubling does not overflow. */
+static inline int32_t ek_high_of_small(int32_t value, int32_t factor)
+{
+    return (int32_t)(((int64_t)(value * 2) * factor + (INT64_C(1) << 31)) >> 32);
+}
+"""
+FLOOR_HIGH = """\
+/* value * factor / 2**32, rounded down. */
+static inline int32_t ek_floor_high(int32_t value, int32_t factor)
+{
+    return (int32_t)(((int64_t)value * factor) >> 32);
+}
+"""
+ONCE = """\
+/* value * factor / 2**shift, rounded to the nearest, ties up. */
+static inline int32_t ek_scaled_once(int32_t value, int32_t factor, int32_t shift)
+{
+    return (int32_t)(((int64_t)value * factor + (INT64_C(1) << (shift - 1))) >> shift);
+}
+"""
+SHIFT = """\
+/* value / 2**shift, rounded to the nearest, ties away from zero. */
+static inline int32_t ek_shift(int32_t value, int32_t shift)
+{
+    const int32_t half = shift > 0 ? (int32_t)1 << (shift - 1) : 0;
+    return (value + half - (shift > 0 && value < 0)) >> shift;
+}
+"""
+SHIFT_LARGE = """\
+/* ek_shift of values so large that adding a half may overflow. */
+static inline int32_t ek_shift_large(int32_t value, int32_t shift)
+{
+    const int32_t mask = (int32_t)(((uint32_t)1 << shift) - 1);
+    return (value >> shift) + ((value & mask) > (mask >> 1) + (value < 0));
+}
+"""
+CLAMP = """\
+static inline int8_t ek_clamp(int32_t value, int32_t low, int32_t high)
+{
+    return (int8_t)(value < low ? low : value > high ? high : value);
+}
+"""
+
+_SMALL = 1 << 30
+
+
+@dataclass(frozen=True)
+class Expression:
+    """C that computes something, and the helpers that it needs."""
+
+    text: str
+    helpers: tuple[str, ...]
+
+
+def scaled(value: str, factor: FixedPoint, largest: int) -> Expression:
+    """A value of at most `largest` times a factor, rounded twice."""
+    left = max(factor.shift, 0)
+    if left:
+        value, largest = f"({value} * {1 << left})", largest << left
+    if factor.multiplier == 1 << 30 and largest < _SMALL:
+        return _shifted(f"(({value} + 1) >> 1)", -factor.shift, largest, ())
+    name, helper = ("ek_high_of_small", HIGH_OF_SMALL) if largest < _SMALL else ("ek_high", HIGH)
+    text = f"{name}({value}, {factor.multiplier})"
+    return _shifted(text, -factor.shift, largest, (helper,))
+
+
+def _shifted(text: str, right: int | str, largest: int, helpers: tuple[str, ...]) -> Expression:
+    """`right` is a number, or the name of a variable that is not negative."""
+    if isinstance(right, int) and right <= 0:
+        return Expression(text, helpers)
+    if largest < _SMALL:
+        return Expression(f"ek_shift({text}, {right})", (*helpers, SHIFT))
+    return Expression(f"ek_shift_large({text}, {right})", (*helpers, SHIFT_LARGE))
+
+
+def stored(value: str, rescale: Rescale, largest: int) -> Expression:
+    """The stored value of a sum, where one factor is for all."""
+    (factor,) = rescale.factors
+    if rescale.rounds_once:
+        inner = _once(value, factor)
+    elif _cuts_negatives(rescale) and 1 <= -factor.shift <= 22 and _fits(rescale, factor, largest):
+        inner = _high(value, str(factor.multiplier), largest)
+        offset = _rounding(rescale, -factor.shift)
+        inner = Expression(f"({inner.text}{plus(offset)}) >> {-factor.shift}", inner.helpers)
+        return clamped(inner, rescale)
+    else:
+        inner = scaled(value, factor, largest)
+    return clamped(Expression(inner.text + plus(rescale.zero_point), inner.helpers), rescale)
+
+
+def _once(value: str, factor: FixedPoint) -> Expression:
+    shift = 31 - factor.shift
+    if shift >= 33:
+        text = f"(ek_floor_high({value}, {factor.multiplier}){plus(1 << (shift - 33))})"
+        return Expression(f"({text} >> {shift - 32})", (FLOOR_HIGH,))
+    return Expression(f"ek_scaled_once({value}, {factor.multiplier}, {shift})", (ONCE,))
+
+
+@dataclass(frozen=True)
+class PerChannel:
+    """How sums become stored values where every channel has a row of numbers."""
+
+    rows: Array
+    """int32, for each channel: what its sum starts from, the multiplier, the shift."""
+    stored: Expression
+    """Of `sum` and `row`."""
+
+
+def per_channel(rescale: Rescale, start: Array, largest: int) -> PerChannel:
+    import numpy as np
+
+    factors = rescale.factors * (len(start) // len(rescale.factors))
+    rows = np.array(
+        [
+            (int(first), factor.multiplier, _row_shift(factor, rescale))
+            for first, factor in zip(start, factors, strict=True)
+        ],
+        "int32",
+    )
+    return PerChannel(rows, clamped(_of_row(rescale, largest), rescale))
+
+
+def _row_shift(factor: FixedPoint, rescale: Rescale) -> int:
+    return 31 - factor.shift if rescale.rounds_once else -factor.shift
+
+
+def _of_row(rescale: Rescale, largest: int) -> Expression:
+    factors, zero = rescale.factors, rescale.zero_point
+    if rescale.rounds_once:
+        if all(factor.shift <= -2 for factor in factors):
+            text = "((ek_floor_high(sum, row[1]) + ((int32_t)1 << (row[2] - 33))) >> (row[2] - 32))"
+            return Expression(text + plus(zero), (FLOOR_HIGH,))
+        return Expression(f"ek_scaled_once(sum, row[1], row[2]){plus(zero)}", (ONCE,))
+    if any(factor.shift > 0 for factor in factors):
+        text = "ek_shift_either(ek_high(ek_left(sum, row[2]), row[1]), row[2])"
+        return Expression(text + plus(zero), (HIGH, SHIFT_LARGE, _EITHER))
+    high = _high("sum", "row[1]", largest)
+    short = all(1 <= -factor.shift <= 22 and _fits(rescale, factor, largest) for factor in factors)
+    if short and _cuts_negatives(rescale):
+        # Twice the zero point and a half, brought up to where the shift leaves it.
+        text = f"({high.text} + ({2 * zero + 1}) * ((int32_t)1 << (row[2] - 1))) >> row[2]"
+        return Expression(text, high.helpers)
+    shifted = _shifted(high.text, "row[2]", largest, high.helpers)
+    return Expression(shifted.text + plus(zero), shifted.helpers)
+
+
+_EITHER = """\
+/* Rescaling where some channels shift to the left: `shift` is to the right, or negative. */
+static inline int32_t ek_left(int32_t value, int32_t shift)
+{
+    return shift < 0 ? (int32_t)((uint32_t)value << -shift) : value;
+}
+
+static inline int32_t ek_shift_either(int32_t value, int32_t shift)
+{
+    return shift > 0 ? ek_shift_large(value, shift) : value;
+}
+"""
+
+
+def _high(value: str, multiplier: str, largest: int) -> Expression:
+    if largest < _SMALL:
+        return Expression(f"ek_high_of_small({value}, {multiplier})", (HIGH_OF_SMALL,))
+    return Expression(f"ek_high({value}, {multiplier})", (HIGH,))
+
+
+def clamped(value: Expression, rescale: Rescale) -> Expression:
+    text = f"ek_clamp({value.text}, {rescale.low}, {rescale.high})"
+    return Expression(text, (*value.helpers, CLAMP))
+
+
+def _cuts_negatives(rescale: Rescale) -> bool:
+    """Values below the zero point are cut off, so that nobody sees how their ties are rounded."""
+    return rescale.low >= rescale.zero_point
+
+
+def _rounding(rescale: Rescale, right: int) -> int:
+    return (rescale.zero_point << right) + (1 << (right - 1))
+
+
+def _fits(rescale: Rescale, factor: FixedPoint, largest: int) -> bool:
+    """Whether the zero point can be added before the shift without an overflow."""
+    return largest + abs(_rounding(rescale, -factor.shift)) < 1 << 31

@@ -1,0 +1,66 @@
+"""How the portable kernels are put into words: C, indented, with names of constants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from edgekit.aot.program import Step
+
+Lines = Iterable[str]
+
+
+def indented(lines: Lines, depth: int = 1) -> list[str]:
+    return [("    " * depth + line) if line else "" for line in lines]
+
+
+def block(head: str, lines: Lines) -> list[str]:
+    """A head, and lines in braces."""
+    return [f"{head} {{", *indented(lines), "}"]
+
+
+def loop(index: str, count: int, lines: Lines) -> list[str]:
+    """Over a known count; a single round needs no loop."""
+    inner = list(lines)
+    if count != 1:
+        return block(f"for (int32_t {index} = 0; {index} < {count}; {index}++)", inner)
+    used = any(re.search(rf"\b{index}\b", line) for line in inner)
+    return ["{", *indented([*([f"const int32_t {index} = 0;"] if used else []), *inner]), "}"]
+
+
+def function(
+    step: Step,
+    comment: str,
+    inputs: Sequence[tuple[str, str]],
+    output: tuple[str, str],
+    body: Lines,
+    *,
+    shared: bool = False,
+    scratch: bool = False,
+) -> str:
+    """The step's function; `shared` where its output may be its first input's memory."""
+    mark = "" if shared else "restrict "
+    parameters = [f"const {kind} *{mark}{name}" for kind, name in inputs]
+    parameters.append(f"{output[0]} *{mark}{output[1]}")
+    if scratch:
+        parameters.append("void *scratch")
+    head = f"static void {step.name}({', '.join(parameters)})"
+    lines = [f"/* {comment} */", *_wrapped(head), "{", *indented(body), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(head: str) -> list[str]:
+    if len(head) <= 100:
+        return [head]
+    name, _, parameters = head.partition("(")
+    return [
+        f"{name}(",
+        *(f"    {part.strip()}" for part in parameters.replace(", ", ",\n").split("\n")),
+    ]
+
+
+def plus(term: int) -> str:
+    """`+ 3`, `- 3`, or nothing."""
+    if term == 0:
+        return ""
+    return f" + {term}" if term > 0 else f" - {-term}"
