@@ -23,6 +23,10 @@ class Match:
         self._parts = parts
         self._values = values
 
+    def with_part(self, name: str, expression: Any) -> Match:
+        """The same questions about an expression that is no part of the pattern's own."""
+        return Match({**self._parts, name: expression}, self._values)
+
     def has(self, part: str) -> bool:
         """Whether an optional part (one side of an `|`) is there."""
         return part in self._parts

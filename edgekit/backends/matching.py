@@ -84,9 +84,11 @@ def _covered(graph: Graph, parts: Mapping[Any, Any]) -> set[int] | None:
             if index is not None:
                 covered.add(index)
     root = max(covered, default=None)
-    for index in covered - {root}:
+    for index in sorted(covered - {root}):
         if graph.leaves_block(index) or not graph.readers[index] <= covered:
-            return None
+            if graph.nodes[index].operator != DEQUANTIZE:
+                return None
+            covered.remove(index)  # others read it too: it stays, and the match reads around it
     return covered
 
 

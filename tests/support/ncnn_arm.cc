@@ -27,12 +27,13 @@ std::vector<Held> read_held() {
     row.blob = read_number();
     row.rank = read_number();
     read(row.extents, sizeof(row.extents));
+    row.form = static_cast<Form>(read_number());
   }
   return rows;
 }
 
 size_t size_of(const Held& held) {
-  size_t size = sizeof(float);
+  size_t size = held.form == kFloats ? sizeof(float) : 1;
   for (int i = 0; i < held.rank; ++i) size *= held.extents[i];
   return size;
 }

@@ -17,7 +17,7 @@ import pytest
 from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.base import Options, Region, Tensor
 from edgekit.backends.ncnn import BACKEND
-from edgekit.backends.ncnn.layout import held
+from edgekit.backends.ncnn.layout import held_tensor
 from edgekit.backends.ncnn.net import net_of
 from edgekit.backends.source import INCLUDE
 from edgekit.board import load_board
@@ -47,7 +47,7 @@ class ArmMachine:
         if length:
             raise RuntimeError(self._read(length).decode())
         return [
-            np.frombuffer(self._read(tensor.nbytes), np.float32).reshape(tensor.shape)
+            np.frombuffer(self._read(tensor.nbytes), tensor.dtype).reshape(tensor.shape)
             for tensor in shapes
         ]
 
@@ -123,6 +123,7 @@ class ArmRegion:
 def _rows(tensors: Sequence[Tensor], blobs: Sequence[int]) -> bytes:
     rows = [struct.pack("<i", len(tensors))]
     for tensor, blob in zip(tensors, blobs, strict=True):
-        shape = held(tensor.shape)
-        rows.append(struct.pack("<6i", blob, len(shape), *shape, *(0,) * (4 - len(shape))))
+        shape = held_tensor(tensor)
+        numbers = (blob, len(shape), *shape, *(0,) * (4 - len(shape)))
+        rows.append(struct.pack("<7i", *numbers, tensor.dtype == "int8"))
     return b"".join(rows)

@@ -24,7 +24,7 @@ from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.base import Options, Region
 from edgekit.backends.ncnn import BACKEND
 from edgekit.backends.ncnn.codegen import precision_of, settings_of
-from edgekit.backends.ncnn.layout import held
+from edgekit.backends.ncnn.layout import held_tensor
 from edgekit.backends.ncnn.net import net_of
 from edgekit.backends.partition import Selection
 from edgekit.backends.plan import options_of
@@ -47,6 +47,7 @@ class _Held(ctypes.Structure):
         ("blob", ctypes.c_int),
         ("rank", ctypes.c_int),
         ("extents", ctypes.c_int * 4),
+        ("form", ctypes.c_int),
     )
 
 
@@ -168,7 +169,10 @@ class RegionRunner:
         )
 
     def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]:
-        outputs = [np.full(tensor.shape, 7e33, np.float32) for tensor in self.region.outputs]
+        outputs = [
+            np.full(tensor.shape, 7e33 if tensor.dtype == "float32" else 77, tensor.dtype)
+            for tensor in self.region.outputs
+        ]
         given = [aligned(value) for value in inputs]
         self._check(self._lab.library.lab_run(self._runner, _tensors(given), _tensors(outputs)))
         return outputs
@@ -201,9 +205,10 @@ def aligned(values: np.ndarray) -> np.ndarray:
 def _held(tensors: Sequence[object], blobs: Sequence[int]) -> ctypes.Array[_Held]:
     rows = []
     for tensor, blob in zip(tensors, blobs, strict=True):
-        shape = held(tensor.shape)
+        shape = held_tensor(tensor)
         extents = (ctypes.c_int * 4)(*shape)
-        rows.append(_Held(tensor.name.encode(), blob, len(shape), extents))
+        stored = int(tensor.dtype == "int8")
+        rows.append(_Held(tensor.name.encode(), blob, len(shape), extents, stored))
     return (_Held * len(rows))(*rows)
 
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _OPTIONS = {
     "threads": Option(0, "threads of a region; 0 takes as many as the rest of the model"),
     "weights": Option("fp32", "how weights are stored", ("fp32", "fp16")),
+    "int8": Option(
+        False,
+        "convolutions and dense layers of quantised models too, which may come out a step away",
+    ),
     "fp16_storage": Option(False, "layers hand each other float16"),
     "fp16_arithmetic": Option(False, "layers compute in float16, where fp16_storage is on"),
     "packing": Option(True, "channels are interleaved for vector instructions"),
@@ -54,7 +58,7 @@ class Ncnn:
     def rules(self, options: Options) -> Sequence[Rule]:
         from edgekit.backends.ncnn.rules import all_rules
 
-        return all_rules()
+        return all_rules(int8=bool(options["int8"]))
 
     def generate(self, region: Region, options: Options) -> GeneratedRegion:
         from edgekit.backends.ncnn.codegen import generate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from edgekit.backends.base import GeneratedRegion, Options, Region, Tensor
-from edgekit.backends.ncnn.layout import held, lies_without_gaps
+from edgekit.backends.ncnn.layout import held, held_tensor, lies_without_gaps
 from edgekit.backends.ncnn.net import Net, net_of
 from edgekit.backends.ncnn.params import Precision
 from edgekit.backends.source import region_source, text_literal
@@ -36,7 +36,9 @@ def settings_of(options: Options) -> tuple[int, ...]:
 def bytes_copied_in(region: Region) -> int:
     """Of a call's inputs: what ncnn can't read where it lies."""
     return sum(
-        tensor.nbytes for tensor in region.inputs if not lies_without_gaps(held(tensor.shape))
+        tensor.nbytes
+        for tensor in region.inputs
+        if tensor.dtype == "int8" or not lies_without_gaps(held(tensor.shape))
     )
 
 
@@ -96,9 +98,11 @@ def _held(tensors: Sequence[Tensor], blobs: Sequence[str], net: Net) -> str:
     numbers = net.blobs
     rows = []
     for tensor, blob in zip(tensors, blobs, strict=True):
-        shape = held(tensor.shape)
+        shape = held_tensor(tensor)
         extents = ", ".join(str(extent) for extent in shape)
+        form = "kStored" if tensor.dtype == "int8" else "kFloats"
         rows.append(
-            f"    {{{text_literal(tensor.name)}, {numbers[blob]}, {len(shape)}, {{{extents}}}}},"
+            f"    {{{text_literal(tensor.name)}, {numbers[blob]}, {len(shape)}, {{{extents}}}, "
+            f"edgekit::ncnn_net::{form}}},"
         )
     return "\n".join(rows)

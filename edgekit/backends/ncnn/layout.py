@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgekit.backends.base import Refused
+from edgekit.backends.base import Refused, Tensor
 
 MOST_AXES = 4
 MOST_ELEMENTS = 2**31 - 1
@@ -34,6 +34,15 @@ def held(shape: Sequence[int]) -> Shape:
     """A tensor's shape in ncnn, from the outermost axis to the innermost."""
     kept = tuple(shape[1:]) if leading(shape) else tuple(shape)
     return checked(kept or (1,))
+
+
+def held_tensor(tensor: Tensor) -> Shape:
+    """The same for a value of a model. Stored integers (rules/quantised.py) are images with their
+    channels last in the model, and first in ncnn; what else they are is a row."""
+    shape = tensor.shape
+    if tensor.dtype == "int8" and len(shape) == 4:
+        shape = (shape[0], shape[3], shape[1], shape[2])
+    return held(shape)
 
 
 def leading(shape: Sequence[int]) -> int:

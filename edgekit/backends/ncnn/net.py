@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Region, Setting, Step
-from edgekit.backends.ncnn.layout import AXES, Shape, held
+from edgekit.backends.ncnn.layout import AXES, Shape, held_tensor
 from edgekit.backends.ncnn.params import Precision, encode_settings, encode_weights
 
 if TYPE_CHECKING:
@@ -89,20 +89,20 @@ class _Writer:
         weights = dict(step.layer.weights)
         reads = []
         for place, tensor in enumerate(step.inputs):
-            own = held(tensor.shape)
+            own = held_tensor(tensor)
             wanted = settings.pop(f"view{place}", own)
             reads.append(self._viewed(name, tensor.name, own, wanted))
         for key in sorted(key for key in weights if key.startswith("operand")):
             reads.insert(int(key.removeprefix("operand")), self._constant(name, weights.pop(key)))
         made = settings.pop("makes", None)
-        if made is None or made == held(step.outputs[0].shape):
+        if made is None or made == held_tensor(step.outputs[0]):
             makes = tuple(tensor.name for tensor in step.outputs)
             self.add(NetLayer(step.layer.kind, name, tuple(reads), makes, settings, weights))
             return
         raw = self._new_blob()
         self.add(NetLayer(step.layer.kind, name, tuple(reads), (raw,), settings, weights))
         output = step.outputs[0]
-        self.add(NetLayer("Reshape", name, (raw,), (output.name,), extents(held(output.shape))))
+        self.add(NetLayer("Reshape", name, (raw,), (output.name,), extents(held_tensor(output))))
 
     def _viewed(self, name: str, blob: str, own: Shape, wanted: object) -> str:
         if wanted == own:

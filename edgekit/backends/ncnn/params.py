@@ -18,6 +18,7 @@ Precision = Literal["fp32", "fp16"]
 
 _NO_TAG = struct.pack("<I", 0)
 _FP16_TAG = struct.pack("<I", 0x01306B47)
+_INT8_TAG = struct.pack("<I", 0x000D4B38)
 _END = -233
 _ARRAY = -23300
 
@@ -48,7 +49,9 @@ _WINDOW = {
     "pad_left": 4,
     "bias_term": 5,
     "weight_data_size": 6,
+    "int8_scale_term": 8,
     "pad_right": 15,
+    "pad_value": 18,
     **_ACTIVATION,
 }
 _WINDOW_2D = {
@@ -60,7 +63,14 @@ _WINDOW_2D = {
     "pad_bottom": 16,
 }
 _GROUP = {"group": 7}
-_WEIGHT_AND_BIAS = (Stored("weight"), Stored("bias", tagged=False))
+_WEIGHT_AND_BIAS = (
+    Stored("weight"),
+    Stored("bias", tagged=False),
+    # Of layers that compute in integers:
+    Stored("weight_scales", tagged=False),
+    Stored("input_scale", tagged=False),
+    Stored("output_scale", tagged=False),
+)
 _POOLING = {
     "pooling_type": 0,
     "kernel_w": 1,
@@ -97,7 +107,9 @@ KINDS: Mapping[str, Kind] = {
     "HardSigmoid": Kind({"alpha": 0, "beta": 1}),
     "HardSwish": Kind({"alpha": 0, "beta": 1}),
     "InnerProduct": Kind(
-        {"num_output": 0, "bias_term": 1, "weight_data_size": 2, **_ACTIVATION}, _WEIGHT_AND_BIAS
+        {"num_output": 0, "bias_term": 1, "weight_data_size": 2, "int8_scale_term": 8}
+        | _ACTIVATION,
+        _WEIGHT_AND_BIAS,
     ),
     "Input": Kind(),
     "InstanceNorm": Kind({"channels": 0, "eps": 1, "affine": 2}, _AFFINE),
@@ -167,6 +179,10 @@ def encode_weights(kind: str, weights: Mapping[str, Array], precision: Precision
     parts = []
     for stored in KINDS[kind].weights:
         if stored.name not in weights:
+            continue
+        if weights[stored.name].dtype == np.int8:
+            steps = np.ascontiguousarray(weights[stored.name]).tobytes()
+            parts += [_INT8_TAG, steps, bytes(-len(steps) % 4)]
             continue
         array = np.ascontiguousarray(weights[stored.name], np.float32)
         if not stored.tagged:

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -22,12 +23,17 @@
 namespace edgekit {
 namespace ncnn_net {
 
+// kStored are int8: in the model with channels last, in ncnn with channels first and one step higher
+// (rules/quantised.py says why).
+enum Form { kFloats, kStored };
+
 // A tensor at the region's boundary as ncnn holds it; extents from the outermost to the innermost.
 struct Held {
   const char* name;
   int blob;
   int rank;
   int extents[4];
+  Form form;
 };
 
 struct Named {
@@ -203,6 +209,7 @@ class Runner {
   }
 
   ncnn::Mat take(const Held& held, void* data, int* users, uint64_t* copied) {
+    if (held.form == kStored) return take_stored(held, static_cast<const int8_t*>(data), copied);
     const ncnn::Mat shape = wrap(held, data, nullptr);
     const size_t plane = static_cast<size_t>(shape.w) * shape.h * shape.d;
     const size_t count = plane * shape.c;
@@ -226,7 +233,51 @@ class Runner {
     return copy;
   }
 
+  static constexpr int kHeldAbove = 1;
+
+  ncnn::Mat take_stored(const Held& held, const int8_t* data, uint64_t* copied) {
+    const ncnn::Mat shape = wrap(held, nullptr, nullptr);
+    ncnn::Mat copy;
+    if (held.rank == 1) copy.create(shape.w, 1u, &pools_.blobs);
+    else copy.create(shape.w, shape.h, shape.c, 1u, &pools_.blobs);
+    if (copy.empty()) throw std::runtime_error(no_memory(held.name));
+    const int plane = shape.w * shape.h;
+    for (int c = 0; c < shape.c; ++c) {
+      int8_t* to = copy.channel(c);
+      for (int i = 0; i < plane; ++i)
+        to[i] = static_cast<int8_t>(std::min(data[i * shape.c + c] + kHeldAbove, 127));
+    }
+    *copied += static_cast<uint64_t>(plane) * shape.c;
+    return copy;
+  }
+
+  // Integers, or floats that a dense layer has not rounded.
+  void put_stored(const Held& held, const ncnn::Mat& made, int8_t* data, uint64_t* copied) {
+    const ncnn::Mat shape = wrap(held, nullptr, nullptr);
+    ncnn::Mat flat = made;
+    if (made.elempack != 1) ncnn::convert_packing(made, flat, 1, net_.opt);
+    if (flat.empty()) throw std::runtime_error(no_memory(held.name));
+    const bool rounded = flat.elemsize == 1u;
+    if (flat.dims != shape.dims || flat.w != shape.w || flat.h != shape.h || flat.c != shape.c ||
+        (!rounded && flat.elemsize != 4u))
+      throw std::runtime_error(std::string(held.name) + " came out as " + shape_of(flat) +
+                               ", and is to be " + shape_of(shape));
+    const int plane = shape.w * shape.h;
+    for (int c = 0; c < shape.c; ++c) {
+      const ncnn::Mat channel = flat.channel(c);
+      const int8_t* steps = channel;
+      const float* floats = channel;
+      for (int i = 0; i < plane; ++i) {
+        const float value = rounded ? steps[i] : std::round(floats[i]);
+        data[i * shape.c + c] =
+            static_cast<int8_t>(std::max(std::min(value, 127.f), -127.f) - kHeldAbove);
+      }
+    }
+    *copied += static_cast<uint64_t>(plane) * shape.c;
+  }
+
   void put(const Held& held, const ncnn::Mat& made, void* data, uint64_t* copied) {
+    if (held.form == kStored) return put_stored(held, made, static_cast<int8_t*>(data), copied);
     ncnn::Mat target = wrap(held, data, nullptr);
     const size_t plane = static_cast<size_t>(target.w) * target.h * target.d;
     target.cstep = target.dims < 3 ? target.cstep : plane;

@@ -11,14 +11,16 @@ from edgekit.backends.ncnn.rules import (
     linear,
     normalisation,
     pooling,
+    quantised,
     reduction,
     resize,
 )
 
 
-def all_rules() -> tuple[Rule, ...]:
+def all_rules(*, int8: bool) -> tuple[Rule, ...]:
     """The longest patterns come first: a convolution with its activation before either alone."""
     return (
+        *(quantised.rules() if int8 else ()),
         *convolution.rules(),
         *linear.rules(),
         *normalisation.rules(),

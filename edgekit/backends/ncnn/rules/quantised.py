@@ -1,0 +1,90 @@
+"""Layers of quantised models in ncnn's integers.
+
+ncnn knows no zero points: its int8 is a number of steps from -127 to 127. A tensor with a zero
+point is held one step higher than it is stored, so that -128, which every ReLU makes, has its
+place; 127, which only what is cut off reaches, comes down to 126. What the zero point adds to a
+sum, and the step, are in the bias. Sums are exact; ncnn multiplies them by the scale in float32
+and rounds once, LiteRT in fixed point, mostly twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgekit.backends.base import Layer, Refused, Rule, Setting
+from edgekit.backends.match import Match
+from edgekit.backends.ncnn.rules.common import OUT, require_batch_of_one
+from edgekit.backends.plain.rules.quantised import (
+    HIGHEST,
+    LOWEST,
+    QuantisedLayer,
+    Window,
+    quantised_rules,
+)
+
+HELD_ABOVE = 1
+"""By so many steps a value lies higher in ncnn than in the model: edgekit_ncnn.h knows it too."""
+_CLIP = 3
+_ONE_SCALE_A_CHANNEL, _AND_INTEGERS_OUT = 1, 100
+
+
+def rules() -> tuple[Rule, ...]:
+    return quantised_rules(_take)
+
+
+def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
+    require_batch_of_one(match.shape("input"))
+    if HIGHEST in (layer.source.zero_point, layer.result.zero_point):
+        raise Refused("its zero is stored as 127, the number that ncnn does not have")
+    zero = layer.source.zero_point + HELD_ABOVE
+    sums = layer.weight.reshape(len(layer.weight), -1).sum(axis=1, dtype=np.int64)
+    factors = layer.source.scale * layer.scales / layer.result.scale
+    bias = factors * (layer.bias - zero * sums) + layer.result.zero_point + HELD_ABOVE
+    weights = {
+        "weight": layer.weight,
+        "bias": bias.astype("float32"),
+        # ncnn divides by these, and by the input's scale, to get from sums to floats.
+        "weight_scales": np.divide(1, factors, out=np.zeros_like(factors), where=factors != 0),
+        "input_scale": np.ones(1, "float32"),
+    }
+    settings: dict[str, Setting] = {
+        "num_output": len(layer.weight),
+        "weight_data_size": int(layer.weight.size),
+        "bias_term": 1,
+        "int8_scale_term": _ONE_SCALE_A_CHANNEL,
+    }
+    if (layer.low, layer.high) != (LOWEST, HIGHEST):
+        bounds = (float(layer.low + HELD_ABOVE), float(layer.high + HELD_ABOVE))
+        settings |= {"activation_type": _CLIP, "activation_params": bounds}
+    if window is None:
+        _require_row(match)
+        return Layer("InnerProduct", ("input",), settings, weights)
+    settings["int8_scale_term"] = _ONE_SCALE_A_CHANNEL + _AND_INTEGERS_OUT
+    weights["output_scale"] = np.ones(1, "float32")
+    if window.groups > 1:
+        if not window.groups == len(layer.weight) == match.shape("input")[3]:
+            raise Refused("its groups are of several channels")
+        settings["group"] = window.groups
+    kernel = layer.weight.shape[2:]
+    settings |= {
+        "kernel_h": int(kernel[0]),
+        "kernel_w": int(kernel[1]),
+        "stride_h": window.strides[0],
+        "stride_w": window.strides[1],
+        "dilation_h": window.dilations[0],
+        "dilation_w": window.dilations[1],
+        "pad_top": window.before[0],
+        "pad_left": window.before[1],
+        "pad_bottom": window.after[0],
+        "pad_right": window.after[1],
+        # As the byte it becomes: ncnn's vector code on x86 spreads a negative number's sign.
+        "pad_value": float(zero % 256),
+    }
+    name = "ConvolutionDepthWise" if window.groups > 1 else "Convolution"
+    return Layer(name, ("input",), settings, weights)
+
+
+def _require_row(match: Match) -> None:
+    for part in ("input", OUT):
+        if len(match.shape(part)) != 2:
+            raise Refused("it is not one row")

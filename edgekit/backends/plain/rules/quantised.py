@@ -1,0 +1,173 @@
+"""Convolutions and dense layers of quantised models: dequantize, layer, bias, activation, quantize.
+
+What matched is told in integers, so that a library with integer arithmetic of its own can run it
+without the floats between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tvm.relax.dpl import is_const, is_op, wildcard
+
+from edgekit.backends.base import Layer, Refused, Rule
+from edgekit.backends.match import Match
+from edgekit.backends.rule_tools import OUT, integers, number, scalar
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+LOWEST, HIGHEST = -128, 127
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """real = scale * (stored - zero_point)"""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class QuantisedLayer:
+    """A layer on int8 tensors; convolutions have their channels last."""
+
+    source: Quantisation
+    result: Quantisation
+    low: int
+    """The least that may be stored: a ReLU is a bound."""
+    high: int
+    weight: Array
+    """int8; outputs by inputs, and for a convolution by rows by columns."""
+    scales: Array
+    """Of the weights, one an output channel; their zero points are zero."""
+    bias: Array
+    """int32, in steps of source.scale * scales."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows before columns."""
+
+    groups: int
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+
+Take = Callable[[Match, QuantisedLayer, "Window | None"], Layer]
+"""No window is a dense layer."""
+
+
+def quantised_rules(take: Take) -> tuple[Rule, ...]:
+    return tuple(
+        _rule(operator, name, activation, take)
+        for operator, name in (("nn.conv2d", "conv2d"), ("matmul", "dense"))
+        for activation in ("nn.relu", "clip", "")
+    )
+
+
+def _rule(operator: str, name: str, activation: str, take: Take) -> Rule:
+    stored, weight, bias = wildcard(), is_const(), is_const()
+    source = is_op("relax.dequantize")(stored, is_const(), is_const())
+    plain = is_op("relax.dequantize")(weight, is_const(), is_const())
+    shaped = is_op("relax.reshape")(plain, wildcard())
+    weights: Any = shaped | plain
+    call = is_op(f"relax.{operator}")(source, weights)
+    offset = is_op("relax.dequantize")(bias, is_const(), is_const())
+    value: Any = is_op("relax.add")(call, offset) | call
+    parts: dict[str, Any] = {"input": stored, "source": source, "call": call, "bias": bias}
+    parts |= {"weight": weight, "plain": plain, "shaped": shaped}
+    if activation:
+        bounds = (wildcard(), wildcard()) if activation == "clip" else ()
+        value = is_op(f"relax.{activation}")(value, *bounds)
+        parts["activation"] = value
+    result = is_op("relax.quantize")(value, is_const(), is_const())
+
+    def take_all(match: Match) -> Layer:
+        for part in ("input", OUT):
+            if match.dtype(part) != "int8":
+                raise Refused(f"its {part} is {match.dtype(part)}, and the library takes int8")
+        window = None if name == "dense" else _window(match)
+        return take(match, _told(match, window), window)
+
+    return Rule(f"int8 {name}", result, {**parts, OUT: result}, take_all)
+
+
+def _told(match: Match, window: Window | None) -> QuantisedLayer:
+    source, result = _quantisation(match, "source"), _quantisation(match, OUT)
+    weight, scales = _weights(match, window)
+    channels = weight.shape[0]
+    bias = match.weights("bias").reshape(-1) if match.has("bias") else np.zeros(channels, "int32")
+    if bias.dtype != np.int32 or bias.size != channels:
+        raise Refused("its bias is not one int32 a channel")
+    low, high = LOWEST, HIGHEST
+    if match.has("activation"):
+        arguments = match.arguments("activation")
+        bounds = [number(bound) for bound in arguments[1:]] or [0.0, float("inf")]
+        low = max(low, _stored(bounds[0], result))
+        high = high if bounds[1] == float("inf") else min(high, _stored(bounds[1], result))
+    return QuantisedLayer(source, result, low, high, weight, scales, bias)
+
+
+def _quantisation(match: Match, part: str) -> Quantisation:
+    _, scale, zero_point = match.arguments(part)
+    values = [_one(match, argument) for argument in (scale, zero_point)]
+    return Quantisation(values[0], int(values[1]))
+
+
+def _one(match: Match, expression: Any) -> float:
+    return scalar(match.with_part("its scale", expression), "its scale")
+
+
+def _weights(match: Match, window: Window | None) -> tuple[Array, Array]:
+    """Outputs first, and one scale for each."""
+    stored = match.weights("weight")
+    _, scale, zero_point = match.arguments("plain")
+    scales = match.with_part("scale", scale).weights("scale").reshape(-1)
+    zeros = match.with_part("zero", zero_point).weights("zero")
+    if stored.dtype != np.int8 or zeros.any():
+        raise Refused("its weights are no symmetric int8")
+    if match.has("shaped"):
+        stored = stored.reshape(match.shape("shaped"))
+    if window is None:
+        if stored.ndim != 2:
+            raise Refused(f"its weights have {stored.ndim} axes")
+        weight = stored.T
+    else:
+        layout = str(match.attrs("call").kernel_layout)
+        weight = stored.transpose([layout.index(axis) for axis in "OIHW"])
+        if window.groups > 1 and layout == "HWOI":
+            weight = weight.reshape(-1, weight.shape[1], *weight.shape[2:])
+    channels = weight.shape[0]
+    if scales.size not in (1, channels):
+        raise Refused("its weights have not one scale an output channel")
+    return np.ascontiguousarray(weight), np.broadcast_to(scales, channels).astype("float64")
+
+
+def _window(match: Match) -> Window:
+    attrs = match.attrs("call")
+    layouts = (str(attrs.data_layout), str(attrs.out_layout) or str(attrs.data_layout))
+    if layouts != ("NHWC", "NHWC") or sorted(str(attrs.kernel_layout)) != sorted("OIHW"):
+        raise Refused(f"its layout is {attrs.data_layout}, {attrs.kernel_layout}")
+    top, left, bottom, right = integers(attrs.padding)
+    if min(top, left, bottom, right) < 0:
+        raise Refused("its padding is negative")
+    strides, dilations = integers(attrs.strides), integers(attrs.dilation)
+    return Window(
+        int(attrs.groups),
+        (strides[0], strides[1]),
+        (dilations[0], dilations[1]),
+        (top, left),
+        (bottom, right),
+    )
+
+
+def _stored(real: float, quantisation: Quantisation) -> int:
+    """As LiteRT rounds: halves away from zero."""
+    steps = np.floor(abs(real) / quantisation.scale + 0.5) * np.sign(real)
+    return quantisation.zero_point + int(steps)

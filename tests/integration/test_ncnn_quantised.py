@@ -1,0 +1,128 @@
+"""Layers of quantised models in ncnn's integers, against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from support.building import request_for
+from support.ncnn_arm import ArmRegion, start_arm
+from support.ncnn_lab import (
+    EVERYTHING_PAYS,
+    Offloaded,
+    RegionRunner,
+    Runs,
+    lab,
+    offloaded,
+)
+from support.quantised_cases import Quantised, layers
+from support.tflite_models import Op, T, constant, tflite_bytes, write_model
+
+from edgekit.backends.base import Options, Region
+from edgekit.backends.plan import OffloadPlan
+from edgekit.build import build
+from edgekit.devices.local import LocalDevice
+from edgekit.model import import_model
+from edgekit.oracle import oracle_for
+from edgekit.verify import verify
+
+Start = Callable[[Region, Options], Runs]
+TOP = 127
+
+
+def check(case: Quantised, folder: Path, start: Start) -> Offloaded:
+    source = write_model(folder, case.content)
+    values = np.minimum(case.values(), TOP - 1)
+    result = offloaded(import_model(source), [values], start, int8=True)
+    (expected,) = oracle_for(source).run({"x": values}).values()
+    (found,) = result.outputs
+    assert found.dtype == expected.dtype == np.int8
+    if not result.regions:
+        np.testing.assert_array_equal(found, expected)
+        return result
+    # ncnn has no 127; and it rounds once, where LiteRT mostly rounds twice.
+    wanted = np.minimum(expected, TOP - 1).astype(int)
+    assert np.abs(found - wanted).max() <= 1
+    assert (found != wanted).mean() <= max(0.01, 1.5 / found.size)
+    return result
+
+
+def judge(count: int, folder: Path, start: Start) -> int:
+    """How many of the cases ran in ncnn."""
+    taken = []
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=layers())
+    def judged(case: Quantised) -> None:
+        taken.append(len(check(case, folder, start).regions))
+
+    judged()
+    return sum(taken)
+
+
+def test_quantised_layers_in_ncnn_are_a_rare_step_from_litert(tmp_path: Path) -> None:
+    lab()
+    assert judge(25, tmp_path, RegionRunner) > 15
+
+
+@pytest.mark.operators
+def test_many_quantised_layers_in_ncnn_are_a_rare_step_from_litert(tmp_path: Path) -> None:
+    lab()
+    assert judge(200, tmp_path, RegionRunner) > 120
+
+
+def test_quantised_layers_in_ncnn_on_an_arm_cpu_are_a_rare_step_from_litert(
+    tmp_path: Path,
+) -> None:
+    machine = start_arm()
+    try:
+        assert judge(25, tmp_path, partial(ArmRegion, machine)) > 15
+    finally:
+        machine.close()
+
+
+def test_quantised_layers_stay_in_tvm_unless_somebody_asks(tmp_path: Path) -> None:
+    lab()
+
+    @settings(max_examples=3, derandomize=True, phases=(Phase.generate,), deadline=None)
+    @given(case=layers())
+    def judged(case: Quantised) -> None:
+        source = write_model(tmp_path, case.content)
+        result = offloaded(import_model(source), [case.values()])
+        assert result.regions == ()
+        (expected,) = oracle_for(source).run({"x": case.values()}).values()
+        np.testing.assert_array_equal(result.outputs[0], expected)
+
+    judged()
+
+
+def test_a_built_bundle_of_quantised_layers_is_a_rare_step_from_litert(tmp_path: Path) -> None:
+    """The generated C++ itself, through a whole build."""
+    lab()
+    options = {"ncnn": {"int8": True}}
+    plan = OffloadPlan(("ncnn",), options=options, rates=EVERYTHING_PAYS)
+    tensors = [
+        T("x", (1, 9, 8, 5), "int8", scale=0.05, zero=-20),
+        constant("w", np.full((7, 3, 3, 5), 3, "int8"), scale=0.01),
+        constant("b", np.arange(7, dtype="int32"), scale=0.01 * 0.05),
+        T("y", (), "int8", scale=0.1, zero=-128),
+    ]
+    settings = {"table": "Conv2DOptions", "padding": 0, "strideH": 1, "strideW": 2}
+    convolution = Op("CONV_2D", ("x", "w", "b"), ("y",), settings)
+    source = write_model(tmp_path, tflite_bytes(tensors, [convolution], ["x"], ["y"]))
+    request = replace(request_for(source.path), offload=plan)
+
+    bundle = build(request, tmp_path / "bundle").bundle
+
+    assert [region.backend for region in bundle.manifest.regions] == ["ncnn"]
+    assert verify(bundle, LocalDevice()).passed
