@@ -72,8 +72,9 @@ def _fold(target: Any) -> list[Any]:
 
 def _quantize(target: Any) -> list[Any]:
     from edgekit.passes.litert_arithmetic import LiteRtArithmetic
+    from edgekit.schedules.rescaling import rescaled
 
-    return [LiteRtArithmetic()]
+    return [LiteRtArithmetic(rescaled)]
 
 
 def _simplify(target: Any) -> list[Any]:

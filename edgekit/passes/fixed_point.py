@@ -9,6 +9,7 @@ Fully connected layers alone round once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,27 +51,38 @@ def multiply(value: Any, factor: Any, shift: Any, half: Any, lean: Any) -> Any:
     LiteRT writes both roundings with a case for negative numbers. These forms give the same
     numbers and use `value` once, which matters: an expression is a tree, and copies multiply.
     """
-    product = value.astype("int64") * factor + tirx.const(1 << 30, "int64")
+    product = value.astype("int64") * factor.astype("int64") + tirx.const(1 << 30, "int64")
     high = tirx.shift_right(product, tirx.const(31, "int64")).astype("int32")
     negative = tirx.shift_right(high, tirx.const(31, "int32"))
     return tirx.shift_right(high + half + tirx.bitwise_and(negative, lean), shift)
 
 
 def multiply_rounding_once(value: Any, factor: Any, shift: Any) -> Any:
-    """An int32 times a fixed-point number, both as int64, ties up."""
+    """An int32 times a fixed-point number, ties up."""
     one = tirx.const(1, "int64")
     total = shift + tirx.const(31, "int64")
     half = tirx.shift_left(one, total - one)
-    return tirx.shift_right(value.astype("int64") * factor + half, total).astype("int32")
+    product = value.astype("int64") * factor.astype("int64")
+    return tirx.shift_right(product + half, total).astype("int32")
 
 
-def multiply_by(value: Any, number: FixedPoint) -> Any:
+Multiply = Callable[[Any, Any, Any, Any, Any], Any]
+"""`multiply`, or another that gives the same numbers for factors of 31 bits."""
+
+
+def multiply_by(value: Any, number: FixedPoint, by: Multiply = multiply) -> Any:
     factor, shift, half, lean = number.parts
-    return multiply(
+    small = is_small(factor)
+    return (by if small else multiply)(
         value,
-        tirx.const(factor, "int64"),
+        tirx.const(factor, "int32" if small else "int64"),
         *(tirx.const(part, "int32") for part in (shift, half, lean)),
     )
+
+
+def is_small(factor: int) -> bool:
+    """Whether it has 31 bits: only a factor of one and above has more."""
+    return factor < 1 << 31
 
 
 def saturate(value: Any, low: int, high: int, dtype: str, kind: str = "int32") -> Any:

@@ -20,8 +20,10 @@ from tvm import relax, te
 from edgekit.arrays import Array
 from edgekit.passes.fixed_point import (
     ADD_LEFT_SHIFT,
+    Multiply,
     elementwise,
     fixed_point,
+    is_small,
     multiply,
     multiply_by,
     multiply_rounding_once,
@@ -65,12 +67,18 @@ class _Weights:
 
 @tvm.transform.module_pass(opt_level=0, name="LiteRtArithmetic")
 class LiteRtArithmetic:
-    """Apply to a module that the TFLite frontend marked; leaves any other as it is."""
+    """Apply to a module that the TFLite frontend marked; leaves any other as it is.
+
+    `by` is how a kernel multiplies an int32 with a fixed-point number.
+    """
+
+    def __init__(self, by: Multiply = multiply) -> None:
+        self._by = by
 
     def transform_module(self, module: Any, context: Any) -> Any:
         if (module.attrs or {}).get(ARITHMETIC) != LITERT:
             return module
-        rewriter = _Rewriter(module)
+        rewriter = _Rewriter(module, self._by)
         for variable, function in module.functions_items():
             if isinstance(function, relax.Function):
                 rewriter.rewrite(variable, function)
@@ -80,8 +88,9 @@ class LiteRtArithmetic:
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, by: Multiply) -> None:
         super().__init__(module)
+        self._by = by
         self._values: dict[Any, Any] = {}
 
     def rewrite(self, variable: Any, function: Any) -> None:
@@ -176,8 +185,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     ) -> Any:
         """int32 sums plus an offset, times a factor a channel, as stored values."""
         parts = np.array([fixed_point(float(factor)).parts for factor in factors])
-        scale: Callable[..., Any] = multiply_rounding_once if once else multiply
-        types = ("int64", "int64") if once else ("int64", "int32", "int32", "int32")
+        small = is_small(int(parts[:, 0].max()))
+        scale: Callable[..., Any] = self._by if small else multiply
+        scale = multiply_rounding_once if once else scale
+        first = "int32" if small else "int64"
+        types = (first, "int64") if once else (first, "int32", "int32", "int32")
 
         def requantize(sums: te.Tensor, offsets: te.Tensor, *constants: te.Tensor) -> te.Tensor:
             def element(value: Any, index: Any) -> Any:
@@ -213,9 +225,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
         def add(one: te.Tensor, other: te.Tensor) -> te.Tensor:
             def element(a: Any, b: Any) -> Any:
-                x = multiply_by((a.astype("int32") - left.zero_point) << ADD_LEFT_SHIFT, first)
-                y = multiply_by((b.astype("int32") - right.zero_point) << ADD_LEFT_SHIFT, second)
-                scaled = multiply_by(x - y if negate else x + y, total)
+                x = multiply_by(
+                    (a.astype("int32") - left.zero_point) << ADD_LEFT_SHIFT, first, self._by
+                )
+                y = multiply_by(
+                    (b.astype("int32") - right.zero_point) << ADD_LEFT_SHIFT, second, self._by
+                )
+                scaled = multiply_by(x - y if negate else x + y, total, self._by)
                 return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
 
             return _broadcast(one, other, value, element)
@@ -235,7 +251,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         def multiply_stored(one: te.Tensor, other: te.Tensor) -> te.Tensor:
             def element(a: Any, b: Any) -> Any:
                 x, y = a.astype("int32") - left.zero_point, b.astype("int32") - right.zero_point
-                scaled = multiply_by(x * y, factor)
+                scaled = multiply_by(x * y, factor, self._by)
                 return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
 
             return _broadcast(one, other, value, element)
@@ -259,7 +275,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
         def rescale(tensor: te.Tensor) -> te.Tensor:
             def element(stored: Any, index: Any) -> Any:
-                scaled = multiply_by(stored.astype("int32") - source.zero_point, factor)
+                scaled = multiply_by(stored.astype("int32") - source.zero_point, factor, self._by)
                 return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
 
             return elementwise(tensor, element)
