@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Device
 from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
+from edgekit.recording import keep_bench
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -71,6 +72,8 @@ class BenchSummary:
     frequency_mhz: float | None
     load_average: float | None
     """Of the last minute, before the measurement began."""
+    busy: bool
+    """Whether others used the cores that the model was about to use."""
     preemptions: int | None
     """How often another process took the core away during the samples."""
     notes: tuple[str, ...]
@@ -105,6 +108,8 @@ class BenchReport(BenchSummary):
     """Seconds of one inference each, in order."""
     profile: Profile | None
     """None where none was asked for."""
+    kept_as: str | None = None
+    """The run's id in the store; None where it was not kept."""
 
     def summary(self) -> BenchSummary:
         return BenchSummary(**{f.name: getattr(self, f.name) for f in fields(BenchSummary)})
@@ -117,13 +122,20 @@ def bench(
     events: Events = SILENT,
     *,
     inputs: Mapping[str, Array] | None = None,
+    purpose: str | None = None,
 ) -> BenchReport:
-    """Measure one inference after another on the reference input, or on the inputs given."""
+    """Measure one inference after another on the reference input, or on the inputs given.
+
+    With a purpose, the measurement is kept for `edgekit results`.
+    """
     chosen = bundle.reference_inputs() if inputs is None else inputs
     with device.opened(bundle, events=events) as session:
         samples = session.bench(chosen, plan)
     report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
-    return replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
+    report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
+    if purpose is None:
+        return report
+    return replace(report, kept_as=keep_bench(bundle, report, purpose, events))
 
 
 def plan_bench(
@@ -170,6 +182,7 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         governor=measured.host_after.governor,
         frequency_mhz=measured.host_after.frequency_mhz,
         load_average=host.load_average,
+        busy=is_busy(measured),
         preemptions=measured.preemptions,
         notes=_notes(measured, median, p90),
         samples=tuple(seconds),

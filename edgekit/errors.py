@@ -117,6 +117,18 @@ class DevicesFailedError(EdgekitError):
     exit_code = 10
 
 
+class StoreError(EdgekitError):
+    """The store of measurements can't be used: not there, locked, damaged, of another version."""
+
+    exit_code = 11
+
+
+class RegressionError(EdgekitError):
+    """A benchmark is slower than what it was compared with, by more than was allowed."""
+
+    exit_code = 12
+
+
 class InterruptedByUserError(EdgekitError):
     """Ctrl-C."""
 

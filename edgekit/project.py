@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +43,7 @@ MOST_KEPT = 100
 LOCAL = "local"
 """The name of this machine, as a board and as a device."""
 
+_PASSWORD = re.compile(r"[^/]*//[^/@:]*:[^/@]*@")
 _SHAPE_EXPECTED = f"a list of 1 to {LARGEST_RANK} positive whole numbers"
 _CONSTANT_EXPECTED = "numbers, true or false, lists of them, or the name of a .npy file"
 
@@ -55,6 +57,8 @@ class Project:
     board: str | None = None
     keep: int | None = None
     """How many versions of a model stay on a device."""
+    store: str | None = None
+    """The URL of the store that measurements go to."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
@@ -140,6 +144,13 @@ def choose_keep(project: Project | None, keep: int | None) -> int:
     return project.keep if project is not None and project.keep is not None else DEFAULT_KEEP
 
 
+def choose_store(project: Project | None, url: str | None = None) -> str | None:
+    """The store that a command is about; None is the user's own file. The environment goes before
+    the project file: it may hold a password, which a file that others see may not."""
+    named = url or os.environ.get("EDGEKIT_STORE") or None
+    return named or (project.store if project is not None else None)
+
+
 def choose_preprocess(project: Project | None, source: ModelSource) -> Mapping[str, Preprocess]:
     """How images become inputs of this model, where the project says so."""
     if project is not None and _is_project_model(project, source.path):
@@ -180,6 +191,7 @@ def _parse(reader: TableReader, path: Path) -> Project:
         model=path.parent / model if model else None,
         board=board,
         keep=reader.integer("keep", 1, MOST_KEPT) if reader.has("keep") else None,
+        store=_store(reader),
         shapes=_shapes(reader),
         constants=_constants(reader, path.parent),
         preprocess=_preprocess(reader, path),
@@ -188,6 +200,18 @@ def _parse(reader: TableReader, path: Path) -> Project:
         if reader.has("offload")
         else ProjectOffload(),
     )
+
+
+def _store(reader: TableReader) -> str | None:
+    if not reader.has("store"):
+        return None
+    table = reader.table("store")
+    url = table.text("url", limit=1000)
+    table.finish()
+    if _PASSWORD.match(url):
+        expected = "a URL without a password (EDGEKIT_STORE or ~/.pgpass may hold it)"
+        table.complain("url", "one with a password", expected)
+    return url
 
 
 def _entries(reader: TableReader, key: str) -> Iterator[tuple[TableReader, str, object]]:

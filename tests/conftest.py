@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 # Tests load onnxruntime themselves, not only through the oracle that asks for this.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+# What tests measure is nothing that anybody wants to find among their own results.
+os.environ.setdefault("EDGEKIT_STORE", "off")
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program
 # that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -30,6 +30,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("verify", "edgekit.cli.verify", "Compare a bundle's outputs with the oracle's."),
     Entry("bench", "edgekit.cli.bench", "Time a bundle."),
     Entry("quantize", "edgekit.cli.quantize", "Make a float model one in int8, with its cost."),
+    Entry("results", "edgekit.cli.results", "Show, compare and carry what was measured."),
     Entry("export", "edgekit.cli.export", "Make a bundle the beginning of an application."),
     Entry("boards", "edgekit.cli.boards", "List, show, make or check board profiles."),
     Entry("toolchains", "edgekit.cli.toolchains", "List, show, make or check toolchain profiles."),

@@ -114,6 +114,7 @@ def command(
         plan,
         console.events,
         inputs=inputs,
+        purpose="bench",
     )
 
     def render() -> None:

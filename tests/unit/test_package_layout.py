@@ -26,6 +26,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "cross.tools cross.blob cross.weights cross.cmake",
     ),
     ("values", "preprocess images inputs constants comparison"),
+    ("store", "store store.*"),
     ("model", "model"),
     ("project", "device_entry project"),
     ("bundle", "manifest manifest_reader archive bundle reuse samples"),
@@ -39,15 +40,14 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("passes", "macs passes passes.*"),
     ("importers", "frontends frontends.* oracle"),
     ("backends", "cross.link backends backends.*"),
-    (
-        "compiler",
-        "pipeline liveness compilation compile_*",
-    ),
+    ("compiler", "pipeline liveness"),
     ("bare metal", "aot aot.*"),
+    ("compilation", "compilation compile_*"),
     (
         "verbs",
-        "fingerprint build request partition measure deploy fleet rollback bench run verify doctor "
-        "summary kept prebuild export export.* quantization quantization.* quantize",
+        "fingerprint expectation build_c build request partition measure deploy fleet rollback bench run verify doctor "
+        "summary kept prebuild export export.* quantization quantization.* quantize "
+        "recording results",
     ),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
@@ -73,6 +73,7 @@ AT_HOME: dict[str, str] = {
     "paramiko": "devices.hostkeys devices.ssh_config devices.handshake devices.connection "
     "devices.remote_command devices.forwarding",
     "elftools": "devices.elf devices.firmware_file",
+    "sqlalchemy": "store.*",
     "serial": "devices.serial_port devices.serial_link devices.monitor",
 }
 """Where a package may be imported; anything not listed, wherever it is useful."""
@@ -87,6 +88,7 @@ HEAVY = {
     "tflite",
     "PIL",
     "rich",
+    "sqlalchemy",
     "paramiko",
     "elftools",
     "serial",

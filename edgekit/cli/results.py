@@ -1,0 +1,261 @@
+"""edgekit results: what was measured, side by side and over time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.options import Group, json_option, pass_console
+from edgekit.console import Console
+from edgekit.wording import milliseconds, size
+
+if TYPE_CHECKING:
+    from edgekit.results import Carried, Listing
+    from edgekit.store.comparing import Comparison
+    from edgekit.store.runs import BenchRun
+
+_SHORT = 12
+_PERCENT = re.compile(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%\s*")
+
+store_option = click.option(
+    "--store",
+    "url",
+    metavar="URL",
+    help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.  "
+    "[default: $EDGEKIT_STORE, the project's, or a file of your own]",
+)
+"""Gives `url: str | None`."""
+
+
+def chosen_store(url: str | None) -> str | None:
+    from edgekit.project import choose_store, find_project
+
+    return choose_store(find_project(Path.cwd()), url)
+
+
+class _Share(click.ParamType[float]):
+    name = "percent"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        match = _PERCENT.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is no percentage such as 5%", param, ctx)
+        return float(match[1]) / 100
+
+
+@click.group("results", cls=Group)
+def command() -> None:
+    """What was measured: every run of `edgekit bench` and `deploy` is kept."""
+
+
+@command.command("list")
+@click.option("--model", metavar="NAME", help="Of this model only.")
+@click.option("--board", metavar="NAME", help="On this kind of board only.")
+@click.option("--device", metavar="NAME", help="On this device only.")
+@click.option(
+    "--last",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many runs, the latest first.",
+)
+@store_option
+@json_option
+@pass_console
+def list_command(
+    console: Console,
+    model: str | None,
+    board: str | None,
+    device: str | None,
+    last: int,
+    url: str | None,
+) -> None:
+    """List benchmark runs, the latest first."""
+    from edgekit.results import list_results
+    from edgekit.store.bench_runs import Wanted
+
+    listing = list_results(Wanted(model, board, device, last), chosen_store(url))
+    console.report(listing, lambda: _render_list(console, listing))
+
+
+@command.command("show")
+@click.argument("run")
+@store_option
+@json_option
+@pass_console
+def show_command(console: Console, run: str, url: str | None) -> None:
+    """Show one run: RUN is its id, the beginning of it, or `latest`."""
+    from edgekit.results import show_result
+
+    found = show_result(run, chosen_store(url))
+    console.report(found, lambda: _render_run(console, found))
+
+
+@command.command("compare")
+@click.argument("before")
+@click.argument("after", default="latest")
+@click.option(
+    "--fail-above",
+    type=_Share(),
+    metavar="PERCENT",
+    help="Fail where AFTER is slower by more than that, as 5%, and it is not noise.",
+)
+@store_option
+@json_option
+@pass_console
+def compare_command(
+    console: Console, before: str, after: str, fail_above: float | None, url: str | None
+) -> None:
+    """Compare two runs: ids, or `previous` or `best` for BEFORE.  [default for AFTER: latest]
+
+    `previous` and `best` are chosen among the runs before AFTER, of the same model and device.
+    """
+    from edgekit.results import compare_results, raise_if_regressed
+
+    comparison = compare_results(before, after, chosen_store(url))
+    console.report(_document(comparison), lambda: _render_comparison(console, comparison))
+    if fail_above is not None:
+        raise_if_regressed(comparison, fail_above)
+
+
+@command.command("export")
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
+@store_option
+@json_option
+@pass_console
+def export_command(console: Console, path: Path, url: str | None) -> None:
+    """Write all runs to PATH: .json with every sample, .csv as a table."""
+    from edgekit.results import export_results
+
+    done = export_results(path, chosen_store(url), console.events)
+    console.report(done, lambda: console.print(f"{done.runs} runs are in {done.path}"))
+
+
+@command.command("import")
+@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@store_option
+@json_option
+@pass_console
+def import_command(console: Console, path: Path, url: str | None) -> None:
+    """Take the runs of PATH, a .json that `export` wrote, into the store."""
+    from edgekit.results import import_results
+
+    done = import_results(path, chosen_store(url), console.events)
+    console.report(done, lambda: console.print(_imported(done)))
+
+
+def _imported(done: Carried) -> str:
+    known = done.runs - done.new
+    return f"{done.new} runs are new in {done.store}" + (f", {known} were there" if known else "")
+
+
+def _render_list(console: Console, listing: Listing) -> None:
+    if not listing.runs:
+        console.print(f"nothing is in {listing.store} yet: `edgekit bench BUNDLE` measures")
+        return
+    console.table(
+        ("run", "when", "model", "board", "device", "offload", "median", "p90", "threads", "for"),
+        [
+            (
+                run.id[:_SHORT],
+                run.measured_at[:16].replace("T", " "),
+                run.build.model,
+                run.build.board,
+                run.device,
+                ", ".join(run.build.offload) or "none",
+                _amount(run, run.median),
+                _amount(run, run.p90),
+                run.conditions.threads,
+                run.purpose,
+            )
+            for run in listing.runs
+        ],
+        right=("median", "p90", "threads"),
+    )
+
+
+def _render_run(console: Console, run: BenchRun) -> None:
+    conditions = run.conditions
+    console.heading(f"{run.build.model} on {run.device}, {run.measured_at[:16].replace('T', ' ')}")
+    console.fields(
+        [
+            ("run", run.id),
+            ("measured for", f"{run.purpose}, from {run.host}"),
+            ("board", run.build.board),
+            ("offload", ", ".join(run.build.offload) or "none"),
+            ("bundle", run.build.digest[:_SHORT]),
+            ("edgekit, TVM", f"{run.build.edgekit_version}, {run.build.tvm_version}"),
+            ("compiler", run.build.compiler),
+            ("median", _amount(run, run.median)),
+            ("p90", _amount(run, run.p90)),
+            ("p99", _amount(run, run.p99)),
+            ("fastest", _amount(run, run.minimum)),
+            ("standard deviation", _amount(run, run.stdev)),
+            ("runs", f"{len(run.samples)} after {run.warmup} to warm up"),
+            ("threads", conditions.threads),
+            ("memory of the model", None if run.model_peak is None else size(run.model_peak)),
+            ("CPU governor", conditions.governor),
+            ("temperature", _degrees(conditions.temperature_c)),
+        ]
+    )
+    for note in run.notes:
+        console.print(f"note: {note}")
+
+
+def _render_comparison(console: Console, comparison: Comparison) -> None:
+    before, after = comparison.before, comparison.after
+    console.heading(f"{after.build.model} on {after.device}: {_verdict(comparison)}")
+    console.table(
+        ("", "run", "when", "median", "p90", "offload", "threads"),
+        [
+            (
+                title,
+                run.id[:_SHORT],
+                run.measured_at[:16].replace("T", " "),
+                _amount(run, run.median),
+                _amount(run, run.p90),
+                ", ".join(run.build.offload) or "none",
+                run.conditions.threads,
+            )
+            for title, run in (("before", before), ("after", after))
+        ],
+        right=("median", "p90", "threads"),
+    )
+    console.print(
+        f"after / before: {comparison.ratio:.3f}, "
+        f"between {comparison.low:.3f} and {comparison.high:.3f} in 95 of 100 cases"
+    )
+    for obstacle in comparison.obstacles:
+        console.print(f"not comparable: {obstacle}")
+    for remark in comparison.remarks:
+        console.print(f"note: {remark}")
+
+
+def _verdict(comparison: Comparison) -> str:
+    if comparison.verdict == "slower":
+        return f"{comparison.ratio - 1:.1%} slower"
+    if comparison.verdict == "faster":
+        return f"{1 - comparison.ratio:.1%} faster"
+    if comparison.verdict == "same":
+        return "no difference beyond noise"
+    return "not comparable"
+
+
+def _document(comparison: Comparison) -> dict[str, object]:
+    return {**vars(comparison), "verdict": comparison.verdict}
+
+
+def _amount(run: BenchRun, value: float) -> str:
+    if run.unit == "seconds":
+        return milliseconds(value)
+    return f"{value:.0f} {run.unit}"
+
+
+def _degrees(temperature: float | None) -> str | None:
+    return None if temperature is None else f"{temperature:.0f} °C"

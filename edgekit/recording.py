@@ -1,0 +1,86 @@
+"""From a benchmark's report to a run in the store."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from edgekit.errors import EdgekitError
+from edgekit.events import SILENT, Events
+from edgekit.json_text import json_line
+from edgekit.store.outbox import post
+from edgekit.store.runs import BenchRun, BuildFacts, Conditions
+
+if TYPE_CHECKING:
+    from edgekit.bench import BenchReport
+    from edgekit.bundle import Bundle
+
+OFF = "off"
+"""What EDGEKIT_STORE may say where nothing is to be kept."""
+
+
+def is_off() -> bool:
+    return os.environ.get("EDGEKIT_STORE") == OFF
+
+
+def keep_bench(
+    bundle: Bundle, report: BenchReport, purpose: str, events: Events = SILENT
+) -> str | None:
+    """On the disk at once; in the store when `edgekit results` opens it next. Gives the run's id.
+
+    Failing to keep a measurement does not undo it: that is a warning.
+    """
+    if is_off():
+        return None
+    run = run_of(bundle, report, purpose)
+    try:
+        post(run)
+    except EdgekitError as error:
+        events.warn(f"the measurement was not kept: {error.message}")
+        return None
+    return run.id
+
+
+def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
+    manifest = bundle.manifest
+    return BenchRun(
+        id=uuid.uuid4().hex,
+        measured_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        build=BuildFacts(
+            digest=bundle.digest,
+            model=manifest.model.name,
+            model_sha256=manifest.model.sha256,
+            board=manifest.board.name,
+            target=json_line(manifest.target),
+            compiler=manifest.toolchain.compiler,
+            offload=tuple(dict.fromkeys(region.backend for region in manifest.regions)),
+            edgekit_version=manifest.edgekit_version,
+            tvm_version=manifest.versions.tvm,
+        ),
+        device=report.device,
+        host=socket.gethostname(),
+        purpose=purpose,
+        unit="seconds",
+        median=report.median,
+        p90=report.p90,
+        p99=report.p99,
+        mean=report.mean,
+        minimum=report.minimum,
+        stdev=report.stdev,
+        warmup=report.warmup,
+        conditions=Conditions(
+            threads=report.threads,
+            governor=report.governor,
+            frequency_mhz=report.frequency_mhz,
+            load_average=report.load_average,
+            busy=report.busy,
+            preemptions=report.preemptions,
+        ),
+        model_peak=report.memory.model_peak,
+        process_peak=report.memory.process_peak,
+        notes=report.notes,
+        samples=tuple(round(seconds * 1e9) for seconds in report.samples),
+    )

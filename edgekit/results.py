@@ -1,0 +1,170 @@
+"""What was measured so far: list it, compare it, carry it from one store to another."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.errors import InputError, RegressionError, UsageError
+from edgekit.events import SILENT, Events
+from edgekit.files import storage_errors, write_atomically
+
+if TYPE_CHECKING:
+    from edgekit.store.bench_runs import Wanted
+    from edgekit.store.comparing import Comparison
+    from edgekit.store.database import Store
+    from edgekit.store.runs import BenchRun
+
+LARGEST_IMPORT = 1 << 30
+PREVIOUS, BEST = "previous", "best"
+"""What a run may be compared with, beside another's id: the one before, or the best before."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    store: str
+    runs: tuple[BenchRun, ...]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What an export or an import moved."""
+
+    path: Path
+    store: str
+    runs: int
+    new: int
+    """Of an import: those that were not there."""
+
+
+@contextmanager
+def opened_store(url: str | None = None) -> Iterator[Store]:
+    """With everything in it that was measured so far."""
+    from edgekit.store.database import close_store, open_store
+    from edgekit.store.outbox import deliver
+
+    store = open_store(url)
+    try:
+        deliver(store)
+        yield store
+    finally:
+        close_store(store)
+
+
+def list_results(wanted: Wanted, url: str | None = None) -> Listing:
+    from edgekit.store.bench_runs import list_bench_runs
+
+    with opened_store(url) as store:
+        return Listing(str(store), list_bench_runs(store, wanted))
+
+
+def show_result(name: str, url: str | None = None) -> BenchRun:
+    from edgekit.store.bench_runs import find_bench_run
+
+    with opened_store(url) as store:
+        return find_bench_run(store, name)
+
+
+def compare_results(before: str, after: str, url: str | None = None) -> Comparison:
+    """Two runs by their ids; `before` may be previous or best: of those before `after`, of the same
+    model, board and device."""
+    from edgekit.store.bench_runs import find_bench_run, runs_before
+    from edgekit.store.comparing import best_of, compare_runs, obstacles
+
+    with opened_store(url) as store:
+        later = find_bench_run(store, after)
+        if before not in (PREVIOUS, BEST):
+            return compare_runs(find_bench_run(store, before), later)
+        earlier = runs_before(store, later)
+        if not earlier:
+            raise UsageError(
+                f"there is no run of {later.build.model} on {later.device} before {later.id[:12]}",
+                hint="`edgekit results list` shows what there is",
+            )
+        fitting = [run for run in earlier if not obstacles(run, later)] or list(earlier)
+        return compare_runs(best_of(fitting) if before == BEST else fitting[0], later)
+
+
+def raise_if_regressed(comparison: Comparison, share: float) -> None:
+    """What can't be compared has not passed either."""
+    if comparison.obstacles:
+        raise RegressionError(
+            f"the runs can't be compared: {comparison.obstacles[0]}",
+            hint="measure both under the same conditions",
+            details=comparison.obstacles,
+        )
+    if comparison.regressed_by_more_than(share):
+        raise RegressionError(
+            f"{comparison.after.build.model} on {comparison.after.device} is "
+            f"{comparison.ratio - 1:.1%} slower, and {share:.1%} was allowed",
+            hint="`edgekit bench --profile` shows where the time goes",
+        )
+
+
+def export_results(path: Path, url: str | None = None, events: Events = SILENT) -> Carried:
+    """Everything, as JSON with samples or, by its suffix, CSV without."""
+    from edgekit.store.bench_runs import all_bench_runs
+    from edgekit.store.documents import to_document
+
+    suffix = path.suffix.lower()
+    if suffix not in (".json", ".csv"):
+        raise UsageError(
+            f"{path.name} has a suffix that names no format of results",
+            hint="write .json for all of it, .csv for a table",
+        )
+    with opened_store(url) as store, events.stage("export the results") as stage:
+        runs = all_bench_runs(store)
+        text = json.dumps(to_document(runs)) + "\n" if suffix == ".json" else _as_csv(runs)
+        with storage_errors("export the results", path):
+            write_atomically(path, text)
+        stage.result = f"{len(runs)} runs"
+        return Carried(path, str(store), len(runs), 0)
+
+
+def import_results(path: Path, url: str | None = None, events: Events = SILENT) -> Carried:
+    """All runs of a file that are not there yet, or none where one of them is wrong."""
+    from edgekit.store.bench_runs import save_bench_runs
+    from edgekit.store.documents import from_document
+
+    with events.stage("read the file"), storage_errors("import results", path):
+        if path.stat().st_size > LARGEST_IMPORT:
+            raise InputError(f"{path} is larger than any file of results", hint="check the path")
+        data = path.read_bytes()
+    try:
+        runs = from_document(json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path} is no JSON document", hint="`edgekit results export FILE.json` writes one"
+        ) from error
+    with opened_store(url) as store, events.stage("import the results") as stage:
+        new = save_bench_runs(store, runs)
+        stage.result = f"{new} new runs"
+        return Carried(path, str(store), len(runs), new)
+
+
+def _as_csv(runs: tuple[BenchRun, ...]) -> str:
+    rows = []
+    for run in runs:
+        document = asdict(run)
+        build, conditions = document.pop("build"), document.pop("conditions")
+        samples = document.pop("samples")
+        document["notes"] = "; ".join(run.notes)
+        build["offload"] = " ".join(run.build.offload)
+        rows.append({**document, "runs": len(samples), **build, **conditions})
+    stream = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows({key: _guarded(value) for key, value in row.items()} for row in rows)
+    return stream.getvalue()
+
+
+def _guarded(value: object) -> object:
+    """A name that a spreadsheet would take for a formula is text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

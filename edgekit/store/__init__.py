@@ -1,0 +1,1 @@
+"""Every measurement, kept: an SQLite file by default, PostgreSQL by URL for a team."""

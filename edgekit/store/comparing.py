@@ -1,0 +1,127 @@
+"""Two runs side by side: may they be compared, which one is faster, and is that more than noise?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from edgekit.store.runs import BenchRun
+
+Verdict = Literal["faster", "slower", "same", "not comparable"]
+
+_Z = 1.96
+"""95 % of a normal distribution."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`after` beside `before`; ratios above 1 are slower."""
+
+    before: BenchRun
+    after: BenchRun
+    ratio: float
+    """Of the medians."""
+    low: float
+    high: float
+    """The ratio's 95 % interval, from the samples' own order; no distribution is assumed."""
+    obstacles: tuple[str, ...]
+    """Why they can't be compared; empty where they can."""
+    remarks: tuple[str, ...]
+    """What else differs, such as what one may want to compare."""
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.obstacles:
+            return "not comparable"
+        if self.low > 1.0:
+            return "slower"
+        return "faster" if self.high < 1.0 else "same"
+
+    def regressed_by_more_than(self, share: float) -> bool:
+        """Slower by more than that share, beyond what noise explains."""
+        return self.verdict == "slower" and self.ratio > 1.0 + share
+
+
+def compare_runs(before: BenchRun, after: BenchRun) -> Comparison:
+    low_before, high_before = median_interval(before)
+    low_after, high_after = median_interval(after)
+    return Comparison(
+        before,
+        after,
+        _ratio(after.median, before.median),
+        _ratio(low_after, high_before),
+        _ratio(high_after, low_before),
+        obstacles(before, after),
+        remarks(before, after),
+    )
+
+
+def median_interval(run: BenchRun) -> tuple[float, float]:
+    """Between which two samples the true median lies in 95 of 100 cases: their ranks follow from
+    the binomial distribution alone."""
+    count = len(run.samples)
+    if count < 6:  # fewer say nothing at this confidence
+        return (run.minimum, max(run.p99, run.median))
+    ordered = sorted(run.samples)
+    half = _Z * math.sqrt(count) / 2
+    below = max(math.floor(count / 2 - half), 0)
+    above = min(math.ceil(count / 2 + half), count - 1)
+    scale = 1e9 if run.unit == "seconds" else 1.0
+    return ordered[below] / scale, ordered[above] / scale
+
+
+def obstacles(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
+    found = []
+    one, other = before.conditions, after.conditions
+    for what, left, right in (
+        ("models", before.build.model, after.build.model),
+        ("boards", before.build.board, after.build.board),
+        ("units", before.unit, after.unit),
+        ("numbers of threads", one.threads, other.threads),
+        ("CPU governors", one.governor, other.governor),
+    ):
+        if left != right:
+            found.append(f"different {what}: {_told(left)} and {_told(right)}")
+    for name, conditions in (("first", one), ("second", other)):
+        if conditions.throttled:
+            found.append(f"the {name} run was throttled")
+        if conditions.busy:
+            found.append(f"the machine of the {name} run was busy before it began")
+    return tuple(found)
+
+
+def remarks(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
+    found = []
+    for what, left, right in (
+        ("model files", before.build.model_sha256[:12], after.build.model_sha256[:12]),
+        ("devices", before.device, after.device),
+        ("offloads", _words(before.build.offload), _words(after.build.offload)),
+        ("compilers", before.build.compiler, after.build.compiler),
+        ("targets", before.build.target, after.build.target),
+        ("versions of edgekit", before.build.edgekit_version, after.build.edgekit_version),
+        ("versions of TVM", before.build.tvm_version, after.build.tvm_version),
+    ):
+        if left != right:
+            found.append(f"different {what}: {left} and {right}")
+    temperatures = (before.conditions.temperature_c, after.conditions.temperature_c)
+    if None not in temperatures and abs(temperatures[0] - temperatures[1]) > 10:  # type: ignore[operator]
+        found.append(f"temperatures of {temperatures[0]:.0f} and {temperatures[1]:.0f} °C")
+    return tuple(found)
+
+
+def best_of(runs: Sequence[BenchRun]) -> BenchRun:
+    return min(runs, key=lambda run: run.median)
+
+
+def _ratio(over: float, under: float) -> float:
+    return over / under if under else math.inf
+
+
+def _told(value: object) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _words(offload: tuple[str, ...]) -> str:
+    return ", ".join(offload) or "none"

@@ -1,0 +1,240 @@
+"""Opening a store, and transactions that survive what databases do.
+
+SQLite runs in WAL mode with full synchronisation: a commit is on the disk. Every row that is
+written has an id of its own made beforehand, and is inserted only if it is not there: a transaction
+whose end nobody heard of, because the connection broke, is simply done again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.pool import NullPool
+
+from edgekit.errors import MissingToolError, StorageError, StoreError, UsageError
+from edgekit.paths import data_dir
+from edgekit.store.migrations import NEWEST, migrate, refuse_strangers, version_of
+
+T = TypeVar("T")
+
+VARIABLE = "EDGEKIT_STORE"
+OFF = "off"
+"""What the variable says where nothing is to be kept."""
+FILE_NAME = "measurements.db"
+_BUSY_SECONDS = 30.0
+_ATTEMPTS = 4
+_LOCK = 0x65646765
+"""Of PostgreSQL's advisory locks: one edgekit migrates at a time."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where measurements are kept. Connections are made when needed."""
+
+    url: URL
+    engine: Engine
+
+    def __str__(self) -> str:
+        """Without the password."""
+        if self.url.drivername.startswith("sqlite"):
+            return str(self.url.database)
+        return self.url.render_as_string(hide_password=True)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+
+def default_url() -> str:
+    """The file of whoever runs edgekit, unless the environment names a store."""
+    return os.environ.get(VARIABLE) or f"sqlite:///{data_dir() / FILE_NAME}"
+
+
+def open_store(url: str | None = None) -> Store:
+    """A store that is there, or is made now, brought to today's version."""
+    store = _connect(url or default_url())
+    _guarded(store, lambda: _prepare(store))
+    return store
+
+
+def close_store(store: Store) -> None:
+    store.engine.dispose()
+
+
+def written(store: Store, work: Callable[[Connection], T]) -> T:
+    """Run `work` in one transaction, again from its start where the connection broke.
+
+    It must be harmless to run twice: rows with ids of their own, inserted where they are missing.
+    """
+
+    def attempt() -> T:
+        with _transaction(store) as connection:
+            return work(connection)
+
+    return _guarded(store, attempt)
+
+
+def read(store: Store, work: Callable[[Connection], T]) -> T:
+    def attempt() -> T:
+        with store.engine.connect() as connection:
+            return work(connection)
+
+    return _guarded(store, attempt)
+
+
+def _connect(url: str) -> Store:
+    if url == OFF:
+        raise UsageError(
+            f"{VARIABLE} is {OFF}: no measurement is kept",
+            hint="unset it, or name a store with --store",
+        )
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise UsageError(
+            "the store's URL can't be read",
+            hint="write sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+        ) from error
+    name = parsed.get_backend_name()
+    if name == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise UsageError(
+                "a store in memory keeps nothing", hint="write sqlite:///FILE, with three slashes"
+            )
+        path = Path(parsed.database).expanduser().absolute()
+        parsed = parsed.set(database=str(path))
+        engine = create_engine(parsed, poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS})
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return Store(parsed, engine)
+    if name == "postgresql":
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        _check_driver()
+        engine = create_engine(
+            parsed,
+            pool_pre_ping=True,
+            pool_size=2,
+            connect_args={
+                "connect_timeout": 10,
+                "application_name": "edgekit",
+                "client_encoding": "utf8",
+            },
+        )
+        return Store(parsed, engine)
+    raise UsageError(
+        f"edgekit keeps measurements in SQLite or PostgreSQL, not in {name}",
+        hint="write sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+    )
+
+
+def _check_driver() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("psycopg") is None:
+        raise MissingToolError(
+            "a store in PostgreSQL needs the Python package psycopg",
+            hint="pip install 'edgekit[postgres]'",
+        )
+
+
+def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
+    connection.isolation_level = None  # transactions begin where `_begin_sqlite` says
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Writers wait for each other at the start, where waiting works, and not in the middle."""
+    writing = connection.get_execution_options().get("edgekit_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+@contextmanager
+def _transaction(store: Store) -> Iterator[Connection]:
+    with (
+        store.engine.connect().execution_options(edgekit_writes=True) as connection,
+        connection.begin(),
+    ):
+        yield connection
+
+
+def _prepare(store: Store) -> None:
+    if store.is_sqlite:
+        path = Path(str(store.url.database))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"{path.parent} can't be made for the store: {error.strerror}",
+                hint=f"name another file with {VARIABLE}",
+            ) from error
+    with store.engine.connect() as connection:
+        if version_of(connection) == NEWEST:
+            return
+    with _transaction(store) as connection:
+        if not store.is_sqlite:
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK:d})"))
+        refuse_strangers(connection, str(store))
+        migrate(connection)
+
+
+def _guarded(store: Store, attempt: Callable[[], T]) -> T:
+    """Try again where the connection broke; make a typed error of everything else."""
+    for remaining in reversed(range(_ATTEMPTS)):
+        try:
+            return attempt()
+        except DBAPIError as error:
+            if not remaining or not _is_passing(store, error):
+                raise _typed(store, error) from error
+            store.engine.dispose()
+            time.sleep(0.2 * 2 ** (_ATTEMPTS - remaining))
+        except sqlite3.Error as error:  # while connecting, before SQLAlchemy wraps errors
+            raise _typed(store, error) from error
+    raise AssertionError("unreachable")
+
+
+def _is_passing(store: Store, error: DBAPIError) -> bool:
+    """A server that restarts comes back; whatever a file says, it says again."""
+    if store.is_sqlite:
+        return False
+    return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+
+
+def _typed(store: Store, error: Any) -> StoreError | StorageError:
+    said = _first_line(error)
+    if "disk is full" in said or "readonly database" in said or "disk I/O" in said:
+        return StorageError(
+            f"{store} can't be written: {said}",
+            hint="free some space, or check who may write there",
+        )
+    if "database is locked" in said:
+        return StoreError(
+            f"{store} was in use by others for {_BUSY_SECONDS:g} s",
+            hint="look which edgekit holds it, then try again",
+        )
+    if "not a database" in said or "malformed" in said:
+        return StoreError(
+            f"{store} is damaged or no database: {said}",
+            hint="restore a copy, or move it away; the next measurement makes a new one",
+        )
+    return StoreError(
+        f"the store {store} can't be used: {said}",
+        hint="check that it is there and that you may use it; EDGEKIT_STORE names another",
+    )
+
+
+def _first_line(error: Any) -> str:
+    """What the database said, without the statement; PostgreSQL's driver names no password."""
+    original = getattr(error, "orig", None) or error
+    lines = [line.strip() for line in str(original).splitlines() if line.strip()]
+    return lines[0] if lines else type(original).__name__

@@ -1,0 +1,360 @@
+"""The store for real: SQLite files and a PostgreSQL server, several writers, kills, full disks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from support.building import CHECKOUT, run_edgekit, run_with_mount, tmpfs
+from support.stores import Postgres, a_run, postgres_in, postgres_programs
+
+from edgekit.errors import StoreError, UsageError
+from edgekit.store.bench_runs import (
+    Wanted,
+    all_bench_runs,
+    find_bench_run,
+    list_bench_runs,
+    runs_before,
+    save_bench_runs,
+)
+from edgekit.store.database import Store, close_store, open_store, read, written
+from edgekit.store.migrations import NEWEST, STEPS, migrate, version_of
+from edgekit.store.outbox import DAMAGED, deliver, post, waiting
+from edgekit.store.tables import metadata
+
+needs_postgres = pytest.mark.skipif(
+    postgres_programs() is None, reason="PostgreSQL's server is not installed"
+)
+
+WRITER = """
+import sys
+from support.stores import a_run
+from edgekit.store.bench_runs import save_bench_runs
+from edgekit.store.database import open_store
+store = open_store(sys.argv[1])
+start, count = int(sys.argv[2]), int(sys.argv[3])
+for number in range(start, start + count):
+    save_bench_runs(store, [a_run(number)])
+    print(number, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with postgres_in(tmp_path_factory.mktemp("pg") / "server") as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'deep' / 'store.db'}"
+    server: Postgres = request.getfixturevalue("postgres")
+    with contextlib.closing(_plain(server.url)) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+        connection.commit()
+    return server.url
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    opened = open_store(url)
+    yield opened
+    close_store(opened)
+
+
+def _plain(url: str):  # type: ignore[no-untyped-def]
+    import psycopg
+
+    return psycopg.connect(url)
+
+
+def writer(url: str, start: int, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, url, str(start), str(count)],
+        env={**os.environ, "PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'tests'}"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_what_is_saved_comes_back_whole_and_once(store: Store) -> None:
+    runs = [a_run(1), a_run(2, 0.020, joules=0.5, notes=()), a_run(3)]
+    assert save_bench_runs(store, runs) == 3
+    assert save_bench_runs(store, runs) == 0, "they are there already"
+    assert all_bench_runs(store) == tuple(runs)
+    assert find_bench_run(store, a_run(2).id) == runs[1]
+    assert find_bench_run(store, "latest") == runs[2]
+
+
+def test_lists_are_of_what_was_asked_the_latest_first(store: Store) -> None:
+    save_bench_runs(store, [a_run(n, device="cellar" if n % 2 else "kitchen") for n in range(8)])
+    listed = list_bench_runs(store, Wanted(device="cellar", limit=3))
+    assert [int(run.id, 16) for run in listed] == [7, 5, 3]
+    assert list_bench_runs(store, Wanted(model="unknown")) == ()
+    before = runs_before(store, a_run(6, device="kitchen"))
+    assert [int(run.id, 16) for run in before] == [4, 2, 0]
+
+
+def test_the_beginning_of_an_id_is_enough_where_it_is_one(store: Store) -> None:
+    save_bench_runs(store, [a_run(id="abcd" + "1" * 28), a_run(1, id="abce" + "2" * 28)])
+    assert find_bench_run(store, "abcd").id.startswith("abcd1")
+    for name in ("abc", "ffff", "%%%%", "nothing"):
+        with pytest.raises(UsageError):
+            find_bench_run(store, name)
+    save_bench_runs(store, [a_run(2, id="abcd" + "3" * 28)])
+    with pytest.raises(UsageError, match="several"):
+        find_bench_run(store, "abcd")
+
+
+def test_several_sessions_write_at_once_and_nothing_is_lost(store: Store, url: str) -> None:
+    writers = [writer(url, start, 25) for start in (0, 100, 200)]
+    for process in writers:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert len(all_bench_runs(store)) == 75
+    counts = read(store, lambda c: c.execute(text("SELECT count(*) FROM builds")).scalar())
+    assert counts == 1, "what they have in common is there once"
+
+
+def test_a_killed_session_loses_nothing_that_it_had_committed(store: Store, url: str) -> None:
+    process = writer(url, 0, 100_000)
+    assert process.stdout is not None
+    told = [int(process.stdout.readline()) for _ in range(20)]
+    process.send_signal(signal.SIGKILL)
+    told += [int(line) for line in process.stdout.read().split("\n")[:-1]]
+    process.wait(timeout=30)
+    kept = {int(run.id, 16) for run in all_bench_runs(store)}
+    assert set(told) <= kept
+    assert len(kept) <= len(told) + 1
+    assert save_bench_runs(store, [a_run(999_999)]) == 1, "and the next one can write"
+
+
+@needs_postgres
+def test_a_server_that_restarts_in_the_middle_costs_time_only(postgres: Postgres) -> None:
+    store = open_store(postgres.url)
+    first = a_run(5_000)
+    save_bench_runs(store, [first])
+    postgres.kill()
+    back = threading.Timer(0.5, postgres.start)
+    back.start()
+    try:
+        assert save_bench_runs(store, [a_run(5_001)]) == 1
+    finally:
+        back.join()
+    ids = {run.id for run in all_bench_runs(store)}
+    assert {first.id, a_run(5_001).id} <= ids
+    close_store(store)
+
+
+@needs_postgres
+def test_a_server_that_is_gone_is_told_without_the_password(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    gone = f"postgresql://somebody:hush@127.0.0.1:{_closed_port()}/postgres"
+    with pytest.raises(StoreError) as caught:
+        open_store(gone)
+    assert "hush" not in str(caught.value)
+    assert "hush" not in (caught.value.hint or "")
+    assert "\n" not in caught.value.message
+
+
+def _closed_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("version", range(NEWEST))
+def test_a_store_of_any_older_version_is_brought_up_with_what_it_holds(
+    url: str, version: int
+) -> None:
+    old = open_store(url)
+    written(old, lambda connection: metadata.drop_all(connection))
+    written(old, lambda connection: migrate(connection, to=version))
+    if version >= 1:
+        save_bench_runs(old, [a_run(1)])
+    close_store(old)
+
+    store = open_store(url)
+    assert read(store, version_of) == NEWEST
+    assert all_bench_runs(store) == ((a_run(1),) if version >= 1 else ())
+    assert save_bench_runs(store, [a_run(2)]) == 1
+    close_store(store)
+
+
+def test_steps_count_from_one_without_a_gap() -> None:
+    assert [step.to for step in STEPS] == list(range(1, NEWEST + 1))
+
+
+def test_a_store_of_a_newer_edgekit_is_left_alone(store: Store, url: str) -> None:
+    written(store, lambda c: c.execute(text("UPDATE edgekit_store SET version = 99")))
+    with pytest.raises(StoreError, match="version 99"):
+        open_store(url)
+
+
+def test_a_database_of_something_else_is_left_alone(url: str) -> None:
+    store = open_store(url)
+    written(store, lambda connection: metadata.drop_all(connection))
+    written(store, lambda connection: connection.execute(text("CREATE TABLE cats (name TEXT)")))
+    close_store(store)
+    with pytest.raises(StoreError, match="something else: it holds cats"):
+        open_store(url)
+
+
+def test_many_first_comers_make_one_store(url: str) -> None:
+    writers = [writer(url, start * 10, 3) for start in range(4)]
+    for process in writers:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    store = open_store(url)
+    assert len(all_bench_runs(store)) == 12
+    close_store(store)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(b"what somebody else wrote, " * 100)
+    with pytest.raises(StoreError, match="no database"):
+        open_store(f"sqlite:///{path}")
+    assert path.read_bytes().startswith(b"what somebody else wrote")
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://h/d", "sqlite://", "sqlite:///:memory:", "not a url", "off", ""]
+)
+def test_what_is_no_store_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", "off")
+    with pytest.raises(UsageError) as caught:
+        open_store(url)
+    assert caught.value.hint
+
+
+def test_a_full_disk_is_told_and_what_waits_goes_on_waiting(tmp_path: Path) -> None:
+    outbox = tmp_path / "data" / "edgekit" / "outbox"
+    post(a_run(1, samples=tuple(range(10**9, 10**9 + 60_000 * 7919, 7919))), outbox)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    os.environ["XDG_DATA_HOME"] = str(tmp_path / "data")
+    try:
+        ran = run_with_mount(
+            tmpfs("size=120k"),
+            disk,
+            ["results", "list", "--store", f"sqlite:///{disk / 'store.db'}"],
+            folder=tmp_path,
+        )
+    finally:
+        del os.environ["XDG_DATA_HOME"]
+    assert ran.code == 9, ran.err
+    assert "full" in ran.err
+    assert len(waiting(outbox)) == 1
+
+
+def test_what_waits_is_delivered_once_and_damaged_files_are_kept_aside(
+    store: Store, tmp_path: Path
+) -> None:
+    outbox = tmp_path / "outbox"
+    for number in range(5):
+        post(a_run(number), outbox)
+    (outbox / "zz.json").write_text('{"id": 1')
+    assert deliver(store, outbox) == 5
+    assert deliver(store, outbox) == 0
+    assert waiting(outbox) == ()
+    assert [path.name for path in outbox.iterdir()] == [f"zz{DAMAGED}"]
+    assert len(all_bench_runs(store)) == 5
+
+
+def test_a_store_is_readable_by_any_sqlite(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 's.db'}")
+    save_bench_runs(store, [a_run(1)])
+    close_store(store)
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        rows = connection.execute("SELECT median, threads FROM bench_runs").fetchall()
+        assert rows == [(0.010, 4)]
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+class Results:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.extra = {
+            "EDGEKIT_STORE": f"sqlite:///{folder / 's.db'}",
+            "XDG_DATA_HOME": str(folder / "data"),
+        }
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        ran = run_edgekit("results", *arguments, folder=self.folder, extra=self.extra)
+        assert ran.code == code, ran.err
+        assert "Traceback" not in ran.err
+        return ran.out + ran.err
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    return Results(tmp_path)
+
+
+def test_the_commands_tell_what_is_there(results: Results) -> None:
+    assert "nothing is in" in results("list")
+    outbox = results.folder / "data" / "edgekit" / "outbox"
+    post(a_run(1, 0.010), outbox)
+    post(a_run(2, 0.012), outbox)
+    assert results("list").count("kitchen") == 2
+    shown = json.loads(results("show", "latest", "--json"))
+    assert shown["median"] == 0.012
+    assert shown["build"]["offload"] == ["ncnn"]
+    assert "20.0% slower" in results("compare", "previous")
+    comparison = json.loads(results("compare", "best", "latest", "--json"))
+    assert comparison["verdict"] == "slower"
+    assert results("compare", "previous", "--fail-above", "25%")
+    assert "20.0% slower, and 5.0% was allowed" in results(
+        "compare", "previous", "--fail-above", "5%", code=12
+    )
+    assert "is no percentage" in results("compare", "previous", "--fail-above", "much", code=2)
+
+
+def test_results_travel_in_files(results: Results, tmp_path: Path) -> None:
+    outbox = results.folder / "data" / "edgekit" / "outbox"
+    post(a_run(1), outbox)
+    post(a_run(2, device="=cmd()"), outbox)
+    results("export", "all.json")
+    results("export", "all.csv")
+    table = (tmp_path / "all.csv").read_text().splitlines()
+    assert len(table) == 3
+    assert "'=cmd()" in table[2], "a spreadsheet would run it"
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    assert "2 runs are new" in results("import", "all.json", "--store", other)
+    assert "0 runs are new" in results("import", "all.json", "--store", other)
+    assert json.loads(results("list", "--store", other, "--json"))["runs"][1]["id"] == a_run(1).id
+    (tmp_path / "half.json").write_bytes((tmp_path / "all.json").read_bytes()[:500])
+    results("import", "half.json", code=3)
+    results("export", "all.xlsx", code=2)
+    assert not (tmp_path / "all.xlsx").exists()
+
+
+def test_a_projects_store_holds_no_password(results: Results, tmp_path: Path) -> None:
+    del results.extra["EDGEKIT_STORE"]
+    results.extra["EDGEKIT_STORE"] = ""
+    project = tmp_path / "edgekit.toml"
+    project.write_text('schema = 1\n[store]\nurl = "postgresql://me:secret@db/x"\n')
+    said = results("list", code=3)
+    assert "password" in said
+    assert "secret" not in said
+    project.write_text(f'schema = 1\n[store]\nurl = "sqlite:///{tmp_path / "team.db"}"\n')
+    assert "team.db" in results("list")

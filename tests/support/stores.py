@@ -1,0 +1,158 @@
+"""Runs to keep, and a PostgreSQL server of the tests' own."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from edgekit.store.runs import BenchRun, BuildFacts, Conditions
+
+_PLACES = ("/usr/lib/postgresql", "/usr/local/pgsql", "/usr/pgsql")
+
+
+def a_run(number: int = 0, median: float = 0.010, **changes: object) -> BenchRun:
+    """One of many that differ by number and time."""
+    nanoseconds = round(median * 1e9)
+    samples = tuple(nanoseconds + step * nanoseconds // 1000 for step in range(-20, 21))
+    run = BenchRun(
+        id=f"{number:032x}",
+        measured_at=f"2026-03-01T12:{number // 60 % 60:02}:{number % 60:02}.000000Z",
+        build=BuildFacts(
+            digest="ab" * 32,
+            model="net",
+            model_sha256="cd" * 32,
+            board="rpi4",
+            target='{"kind": "llvm"}',
+            compiler="aarch64-linux-gnu-gcc 12.2",
+            offload=("ncnn",),
+            edgekit_version="0.1.0",
+            tvm_version="0.27.0",
+        ),
+        device="kitchen",
+        host="desk",
+        purpose="bench",
+        unit="seconds",
+        median=median,
+        p90=median * 1.018,
+        p99=median * 1.02,
+        mean=median,
+        minimum=median * 0.98,
+        stdev=median * 0.01,
+        warmup=3,
+        conditions=Conditions(threads=4, governor="performance", frequency_mhz=1500.0),
+        model_peak=12_000_000,
+        notes=("p99 of 41 runs is close to the slowest one",),
+        samples=samples,
+    )
+    return replace(run, **changes)  # type: ignore[arg-type]
+
+
+def postgres_programs() -> Path | None:
+    """The folder with initdb and pg_ctl, which Debian keeps off the PATH."""
+    for name in ("pg_ctl",):
+        found = shutil.which(name)
+        if found and (Path(found).resolve().parent / "initdb").exists():
+            return Path(found).resolve().parent
+    for place in _PLACES:
+        for folder in sorted(Path(place).glob("*/bin"), reverse=True):
+            if (folder / "initdb").exists():
+                return folder
+    return None
+
+
+@dataclass(frozen=True)
+class Postgres:
+    programs: Path
+    folder: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://edgekit@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c fsync=off -k {self.folder}"
+        self._control("start", "-o", options, "-l", str(self.folder / "log"))
+
+    def stop(self, how: str = "fast") -> None:
+        self._control("stop", "-m", how)
+
+    def kill(self) -> None:
+        """As kill -9 does it to all of its processes."""
+        self._control("stop", "-m", "immediate")
+
+    def _control(self, *arguments: str) -> None:
+        _as_other_user(
+            [str(self.programs / "pg_ctl"), "-w", "-D", str(self.folder / "data"), *arguments],
+            self.folder,
+        )
+
+
+@contextmanager
+def postgres_in(folder: Path) -> Iterator[Postgres]:
+    programs = postgres_programs()
+    assert programs is not None
+    folder.mkdir(parents=True)
+    if os.getuid() == 0:
+        user = pwd.getpwnam("nobody")
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        for parent in folder.parents:
+            if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
+                parent.chmod(parent.stat().st_mode | 0o001)
+    _as_other_user(
+        [
+            str(programs / "initdb"),
+            "-A",
+            "trust",
+            "-U",
+            "edgekit",
+            "--no-sync",
+            "-D",
+            str(folder / "data"),
+        ],
+        folder,
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = Postgres(programs, folder, port)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop("immediate")
+
+
+def _as_other_user(command: list[str], folder: Path) -> None:
+    """PostgreSQL refuses to run as root."""
+    # Not a pipe: the server inherits it, and whoever reads to its end would wait for ever.
+    with tempfile.TemporaryFile() as output:
+        done = _run(command, folder, output)
+        output.seek(0)
+        assert done == 0, f"{command} ended with {done}: {output.read().decode()[-500:]}"
+
+
+def _run(command: list[str], folder: Path, output: IO[bytes]) -> int:
+    user = "nobody" if os.getuid() == 0 else None
+    done = subprocess.run(
+        command,
+        user=user,
+        group="nogroup" if user else None,
+        extra_groups=[] if user else None,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(folder)},
+        timeout=120,
+    )
+    return done.returncode
