@@ -22,10 +22,17 @@ _TARGET = re.compile(
     r"(?:(?P<user>[^@]+)@)?(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<host>[^:@\[\]]+))(?::(?P<port>[0-9]{1,5}))?"
 )
 _FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
+_SERIAL = re.compile(
+    r"/[A-Za-z0-9._/:@+,=-]{1,200}|(socket|rfc2217)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}"
+)
+_PROBE = re.compile(r"[A-Za-z0-9:._-]{1,64}")
 _PATH = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 USER_EXPECTED = "a user name"
 HOST_EXPECTED = "a host name or an address"
+SERIAL_EXPECTED = "/dev/…, socket://host:port or rfc2217://host:port"
+PROBE_EXPECTED = "the serial number of a debug probe"
+SLOWEST, FASTEST = 1200, 12_000_000
 TARGET_EXPECTED = "user@host, user@host:port or user@[address]:port"
 
 
@@ -61,6 +68,12 @@ class DeviceEntry:
     """Where edgekit keeps its files over there, where not in the home folder."""
     twin: bool = False
     """Stands for an emulated board on this machine."""
+    serial: str | None = None
+    """A microcontroller's serial port, as pyserial opens it."""
+    baud: int | None = None
+    """Where not as the board's profile has it."""
+    probe: str | None = None
+    """Which debug probe writes to it, where several are attached."""
 
     @property
     def target(self) -> Target | None:
@@ -96,14 +109,11 @@ def make_entry(
     kind: str = "linux",
 ) -> DeviceEntry:
     """A device from what a person says on the command line; UsageError where that can't be."""
-    if not NAME_PATTERN.fullmatch(name) or name == "local":
-        raise UsageError(
-            f"{show(name)} is not the name of a device", hint=f"choose {NAME_EXPECTED}, not local"
-        )
+    _check_name(name)
     if kind == "baremetal":
         raise UsageError(
             f"a {board} runs no SSH server: it is a bare-metal board",
-            hint="`edgekit boards` lists the Linux boards",
+            hint=f"edgekit device add {name} --board {board} --port {SERIAL_EXPECTED}",
         )
     if directory is not None and not _FOLDER.fullmatch(directory):
         raise UsageError(
@@ -116,6 +126,36 @@ def make_entry(
         raise UsageError(f"{show(where)} can't be a key file", hint="rename it")
     through = str(parse_target(proxy)) if proxy is not None else None
     return DeviceEntry(name, board, place.host, place.user, place.port, where, through, directory)
+
+
+def make_serial_entry(
+    name: str,
+    board: str,
+    address: str,
+    *,
+    kind: str,
+    baud: int | None = None,
+    probe: str | None = None,
+) -> DeviceEntry:
+    """A microcontroller on a serial line; UsageError where that can't be."""
+    _check_name(name)
+    if kind != "baremetal":
+        raise UsageError(
+            f"a {board} is reached over SSH, not over a serial line",
+            hint=f"edgekit device add {name} --board {board} user@host",
+        )
+    if not _SERIAL.fullmatch(address):
+        raise UsageError(f"{show(address)} is no serial port", hint=f"write {SERIAL_EXPECTED}")
+    if probe is not None and not _PROBE.fullmatch(probe):
+        raise UsageError(f"{show(probe)} is not {PROBE_EXPECTED}", hint="its tool lists them")
+    return DeviceEntry(name, board, serial=address, baud=baud, probe=probe)
+
+
+def _check_name(name: str) -> None:
+    if not NAME_PATTERN.fullmatch(name) or name == "local":
+        raise UsageError(
+            f"{show(name)} is not the name of a device", hint=f"choose {NAME_EXPECTED}, not local"
+        )
 
 
 def is_user(text: str) -> bool:
@@ -145,8 +185,19 @@ def parse_device(reader: TableReader, name: str) -> DeviceEntry:
             reader.complain("twin", show(value), "true or false")
         elif twin and host is not None:
             reader.complain("twin", "true, and a host", "one of the two")
+    serial = baud = probe = None
+    if reader.has("serial"):
+        serial = reader.matching("serial", _SERIAL, SERIAL_EXPECTED) or None
+        if host is not None or twin:
+            reader.complain("serial", show(serial), "one of serial, host and twin")
+    if reader.has("baud"):
+        baud = reader.integer("baud", SLOWEST, FASTEST)
+    if reader.has("probe"):
+        probe = reader.matching("probe", _PROBE, PROBE_EXPECTED) or None
     reader.finish()
-    return DeviceEntry(name, board, host, user, port, key, proxy, directory, twin)
+    return DeviceEntry(
+        name, board, host, user, port, key, proxy, directory, twin, serial, baud, probe
+    )
 
 
 def _checked(

@@ -26,7 +26,7 @@ class _TwinName(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from edgekit.twin.machine import machines_dir
+        from edgekit.twin.processes import machines_dir
 
         folder = machines_dir()
         names = (
@@ -230,7 +230,8 @@ def logs_command(
 ) -> None:
     """What the twin's kernel and sshd said on its serial console."""
     from edgekit.twin.image import build_log
-    from edgekit.twin.machine import find_twin, twin_folder
+    from edgekit.twin.machine import find_twin
+    from edgekit.twin.processes import twin_folder
     from edgekit.twin.qemu import CONSOLE, OLD_CONSOLE
     from edgekit.twin.systemd import recipe_for
 

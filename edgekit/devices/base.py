@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from edgekit.devices.kernel_times import KernelTimes
 from edgekit.errors import UsageError
@@ -28,7 +28,7 @@ MOST_RUNS = 100_000
 class RunResult:
     outputs: dict[str, Array]
     seconds: float
-    """Of the inference alone."""
+    """Of the inference alone. On an emulated microcontroller: what it took to emulate it."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,33 @@ class MemoryUse:
 
 
 @dataclass(frozen=True)
+class StepCount:
+    """One layer, or as many as are computed together."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a microcontroller's own counter says, apart from all time."""
+
+    unit: Literal["cycles", "instructions"]
+    """Cycles of a real core; of an emulated one instructions, which say nothing about time."""
+    counts: tuple[int, ...]
+    """One inference each."""
+    steps: tuple[StepCount, ...]
+    """Of one inference, in order."""
+    clock: int | None
+    """In Hz, where the unit is cycles."""
+
+
+@dataclass(frozen=True)
 class BenchSamples:
     """What a device measured, before anybody makes statistics of it."""
 
     nanoseconds: tuple[int, ...]
-    """One inference each."""
+    """One inference each. On an emulated microcontroller: what it took to emulate it."""
     warmup: int
     threads: int
     memory: MemoryUse
@@ -75,6 +97,8 @@ class BenchSamples:
     """How often another process took the core away during the samples."""
     kernels: KernelTimes | None = None
     """None where no profile was asked for."""
+    counted: Counted | None = None
+    """On a microcontroller."""
 
 
 @dataclass(frozen=True)

@@ -85,17 +85,17 @@ def device_for(
         return _reached(board, _named(board, name, known), timeout, events)
     if board.kind == "local":
         return LocalDevice(timeout)
-    if board.kind == "baremetal":
-        raise UsageError(
-            f"{board.name} is a bare-metal board, and this edgekit builds for Linux boards only",
-            hint="`edgekit boards` says which is which; local is this machine",
-        )
     if name == LOCAL:
         raise _not_local(board)
     fitting = [entry for entry in known.values() if entry.board == board.name]
     if not fitting:
         raise _none_known(board)
-    entry = fitting[0] if len(fitting) == 1 else _first_free(fitting, events)
+    if len(fitting) == 1:
+        entry = fitting[0]
+    elif board.kind == "baremetal":
+        entry = _first_unused(fitting, events)
+    else:
+        entry = _first_free(fitting, events)
     return _reached(board, entry, timeout, events)
 
 
@@ -106,9 +106,10 @@ def _not_local(board: Board) -> UsageError:
 
 
 def _none_known(board: Board) -> DeviceError:
+    where = "--port /dev/ttyACM0" if board.kind == "baremetal" else "user@host"
     return DeviceError(
         f"no device is known that is a {board.name}",
-        hint=f"edgekit device add NAME --board {board.name} user@host makes one known; --twin "
+        hint=f"edgekit device add NAME --board {board.name} {where} makes one known; --twin "
         "uses an emulated one",
     )
 
@@ -135,13 +136,57 @@ def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -
 
     if entry.twin:
         return _emulated(entry.name, board, timeout, events)
+    if board.kind == "baremetal":
+        return _on_a_line(board, entry, timeout)
     return SshDevice(entry, load_toolchain(board.toolchain), timeout)
+
+
+def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> Device:
+    from edgekit.cross.toolchain import load_toolchain
+    from edgekit.devices.serial_device import DEFAULT_BAUD, SerialDevice
+
+    if entry.serial is None:
+        raise DeviceError(
+            f"it is not known on which serial port {entry.name} is",
+            hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
+            "/dev/ttyACM0",
+        )
+    gdb = load_toolchain(board.toolchain).tools.gdb
+    return SerialDevice(
+        name=entry.name,
+        board=board,
+        port=entry.serial,
+        baud=entry.baud or board.transport.baud or DEFAULT_BAUD,
+        timeout=timeout,
+        probe=entry.probe,
+        gdb=gdb or "gdb-multiarch",
+    )
+
+
+def _first_unused(entries: list[DeviceEntry], events: Events) -> DeviceEntry:
+    """The first whose serial line nobody holds; else the first."""
+    from edgekit.devices.serial_port import held
+
+    for entry in entries:
+        if entry.serial is None:
+            continue
+        try:
+            with held(entry.serial):
+                events.warn(f"using {entry.name}, the first free one of {len(entries)}")
+                return entry
+        except DeviceError as error:
+            events.note(error.message)
+    return entries[0]
 
 
 def _emulated(name: str, board: Board, timeout: float, events: Events) -> Device:
     from edgekit.cross.toolchain import load_toolchain
-    from edgekit.devices.emulated import emulated_device
+    from edgekit.devices.emulated import emulated_device, emulated_microcontroller
 
+    if board.kind == "baremetal":
+        return emulated_microcontroller(
+            name, board, load_toolchain(board.toolchain), timeout, events
+        )
     return emulated_device(name, board, load_toolchain(board.toolchain), timeout, events)
 
 

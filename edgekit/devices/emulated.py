@@ -14,6 +14,7 @@ from edgekit.twin.machine import status, up
 if TYPE_CHECKING:
     from edgekit.board import Board
     from edgekit.cross.toolchain import Toolchain
+    from edgekit.devices.serial_device import SerialDevice
     from edgekit.devices.ssh import SshDevice
 
 
@@ -34,6 +35,25 @@ def emulated_device(
         twin=True,
     )
     return SshDevice(entry, toolchain, timeout, KnownHosts(access.known_hosts, access.known_hosts))
+
+
+def emulated_microcontroller(
+    name: str, board: Board, toolchain: Toolchain, timeout: float, events: Events = SILENT
+) -> SerialDevice:
+    """The twin of that name, running, if only blank."""
+    from edgekit.devices.serial_device import DEFAULT_BAUD, EmulatedChip, SerialDevice
+    from edgekit.twin import microcontroller
+
+    started = microcontroller.up(name, board, events=events)
+    return SerialDevice(
+        name=name,
+        board=board,
+        port=started.serial,
+        baud=board.transport.baud or DEFAULT_BAUD,
+        timeout=timeout,
+        gdb=toolchain.tools.gdb or "gdb-multiarch",
+        chip=EmulatedChip(started.folder, started.clock),
+    )
 
 
 def found_again(device: SshDevice) -> SshDevice:

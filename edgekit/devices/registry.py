@@ -148,6 +148,9 @@ def _table(entry: DeviceEntry) -> str:
         "proxy": entry.proxy,
         "directory": entry.directory,
         "twin": entry.twin or None,
+        "serial": entry.serial,
+        "baud": entry.baud,
+        "probe": entry.probe,
     }
     lines = [
         f"{key} = {json.dumps(value, ensure_ascii=False)}\n"

@@ -22,24 +22,26 @@ _WRITE_SECONDS = 20.0
 
 @contextmanager
 def opened_port(address: str, baud: int) -> Iterator[Any]:
-    """pyserial's port, ours alone; DeviceError in one sentence where that does not come about."""
+    """pyserial's port; DeviceError in one sentence where that does not come about.
+
+    `held` comes first.
+    """
     import serial
 
-    with held(address):
-        try:
-            port = serial.serial_for_url(
-                address, baudrate=baud, timeout=SLICE_SECONDS, do_not_open=True
-            )
-            port.write_timeout = _WRITE_SECONDS
-            if "://" not in address:
-                port.exclusive = True
-            port.open()
-        except (serial.SerialException, OSError, ValueError) as error:
-            raise _not_opened(address, error) from error
-        try:
-            yield port
-        finally:
-            port.close()
+    try:
+        port = serial.serial_for_url(
+            address, baudrate=baud, timeout=SLICE_SECONDS, do_not_open=True
+        )
+        port.write_timeout = _WRITE_SECONDS
+        if "://" not in address:
+            port.exclusive = True
+        port.open()
+    except (serial.SerialException, OSError, ValueError) as error:
+        raise _not_opened(address, error) from error
+    try:
+        yield port
+    finally:
+        port.close()
 
 
 @contextmanager

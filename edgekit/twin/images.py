@@ -20,7 +20,7 @@ from edgekit.twin.image import (
     image_name,
     twins_dir,
 )
-from edgekit.twin.machine import machines_dir
+from edgekit.twin.processes import machines_dir
 from edgekit.twin.state import read_state
 
 KIND = "twin image"

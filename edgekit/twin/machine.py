@@ -6,8 +6,6 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,12 +13,21 @@ from typing import Literal
 from edgekit.board import Board
 from edgekit.errors import DeviceError, EdgekitError, UsageError
 from edgekit.events import SILENT, Events
-from edgekit.files import exclusive_lock, storage_errors
-from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN
-from edgekit.twin import qemu, qmp
+from edgekit.files import storage_errors
+from edgekit.twin import microcontroller, qemu, qmp
 from edgekit.twin.access import Access, access_of, make_keys, seed, write_access
-from edgekit.twin.image import Image, held_image, twins_dir
+from edgekit.twin.image import Image, held_image
 from edgekit.twin.ports import choose_port, is_free
+from edgekit.twin.processes import (
+    QUIT_SECONDS,
+    end,
+    end_any,
+    locked,
+    machines_dir,
+    our_processes,
+    process_of,
+    twin_folder,
+)
 from edgekit.twin.readiness import run_over_ssh, wait_until_ready
 from edgekit.twin.recipe import Recipe
 from edgekit.twin.state import Hardware, TwinState, read_state, write_state
@@ -28,14 +35,13 @@ from edgekit.twin.systemd import DEFAULT_INIT, Init, recipe_for
 from edgekit.twin.tools import TO_RUN, require_tools
 from edgekit.wording import did_you_mean
 
-Condition = Literal["running", "paused", "stopped", "died", "damaged", "stray"]
+Condition = Literal["running", "blank", "paused", "stopped", "died", "damaged", "stray"]
 
 _DEFAULT_MEMORY = 1 << 30
 _READY_SECONDS = 180.0
 _ASK_SECONDS = 20.0
 _POWER_OFF_SECONDS = 60.0
 """Of a system that has said it will."""
-_QUIT_SECONDS = 5.0
 _PORT_TRIES = 5
 
 
@@ -49,6 +55,8 @@ class TwinStatus:
     disk_bytes: int = 0
     """What the twin itself has written."""
     access: Access | None = None
+    serial: str | None = None
+    """The serial line of a microcontroller's."""
     problem: str | None = None
 
 
@@ -72,16 +80,6 @@ class Stopped:
     deleted: bool
 
 
-def machines_dir() -> Path:
-    return twins_dir() / "machines"
-
-
-def twin_folder(name: str) -> Path:
-    if not NAME_PATTERN.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a twin", hint=f"use {NAME_EXPECTED}")
-    return machines_dir() / name
-
-
 def up(
     name: str,
     board: Board,
@@ -103,7 +101,7 @@ def up(
     plain = hardware_of(board)
     require_tools(TO_RUN, "a twin")
     folder = twin_folder(name)
-    with _locked(folder, events):
+    with locked(folder, events):
         state = read_state(folder)
         if state is not None and state.board != board.name:
             raise UsageError(
@@ -127,16 +125,16 @@ def up(
         hardware = counting_instructions(plain) if wanted else plain
         already = state is not None and process is not None
         if state is None or process is None:
-            _end_any(folder)
+            end_any(folder)
             made_of = _Ingredients(board.name, hardware, init or has, recipe)
             state = _start(folder, made_of, state, fresh, events)
-            process = _process_of(folder)
+            process = process_of(folder)
         access = write_access(folder, name, state.port)
         try:
             wait_until_ready(access, folder, process, limit_s, events, known_to_work=already)
         except BaseException:
             if process is not None and not already:
-                _end(process)
+                end(process)
                 write_state(folder, replace(state, wanted=False))
             raise
     seconds = time.monotonic() - began
@@ -146,14 +144,16 @@ def up(
 def down(name: str, *, delete: bool = False, events: Events = SILENT) -> Stopped:
     """Stop a twin in good order, or at all events; `delete` removes its disk and keys as well."""
     folder = twin_folder(name)
-    with _locked(folder, events):
+    with locked(folder, events):
+        if microcontroller.is_one(folder):
+            return Stopped(name, microcontroller.stop(folder, delete, events), delete)
         try:
             state = read_state(folder)
         except DeviceError:
             if not delete:
                 raise
             state = None
-        process = _process_of(folder)
+        process = process_of(folder)
         if not folder.exists() and process is None:
             raise _unknown(name)
         how: Literal["powered off", "killed", "was not running"] = "was not running"
@@ -161,7 +161,7 @@ def down(name: str, *, delete: bool = False, events: Events = SILENT) -> Stopped
             with events.stage(f"stop {name}") as stage:
                 orderly = state is not None and _power_off(process, folder, state)
                 if not orderly:
-                    _end(process)
+                    end(process)
                 how = "powered off" if orderly else "killed"
                 stage.result = how
         if delete:
@@ -184,7 +184,7 @@ def resume(name: str) -> None:
 
 
 def status(name: str) -> TwinStatus:
-    found = _status(twin_folder(name), _process_of(twin_folder(name)))
+    found = _status(twin_folder(name), process_of(twin_folder(name)))
     if found is None:
         raise _unknown(name)
     return found
@@ -192,7 +192,7 @@ def status(name: str) -> TwinStatus:
 
 def all_twins() -> tuple[TwinStatus, ...]:
     """Every twin there is, running or not, and whatever else of ours still runs."""
-    processes = {process.folder: process for process in _our_processes()}
+    processes = {process.folder: process for process in our_processes()}
     folders = set(processes)
     if machines_dir().is_dir():
         folders |= {path for path in machines_dir().iterdir() if path.is_dir()}
@@ -290,22 +290,16 @@ def _lay_disk(
 
 def _take_over(folder: Path, state: TwinState | None) -> qemu.Process | None:
     """The twin's process, awake; None where there is none, or one that nobody knows any more."""
-    process = _process_of(folder)
+    process = process_of(folder)
     if state is None or process is None or process.uuid != state.uuid:
         return None
     try:
         _resume(folder)
     except qmp.QmpError:
-        if _process_of(folder) is not None:
+        if process_of(folder) is not None:
             raise
     # Again: QEMU gets a new process id while it starts, and may fail to.
-    return _process_of(folder)
-
-
-def _end_any(folder: Path) -> None:
-    for process in _our_processes():
-        if process.folder == folder:
-            _end(process)
+    return process_of(folder)
 
 
 def _power_off(process: qemu.Process, folder: Path, state: TwinState) -> bool:
@@ -316,18 +310,8 @@ def _power_off(process: qemu.Process, folder: Path, state: TwinState) -> bool:
         access = access_of(folder, state.name, state.port)
         run_over_ssh(access, "sudo /usr/sbin/poweroff", limit_s=_ASK_SECONDS)
     except EdgekitError:
-        patience = _QUIT_SECONDS  # it heard nothing, or was gone before it could answer
+        patience = QUIT_SECONDS  # it heard nothing, or was gone before it could answer
     return qemu.wait_until_gone(process, patience)
-
-
-def _end(process: qemu.Process) -> None:
-    """End QEMU at once."""
-    qemu.kill(process)
-    if not qemu.wait_until_gone(process, _QUIT_SECONDS):
-        raise DeviceError(
-            f"the emulator (process {process.pid}) cannot be ended",
-            hint="it waits for the kernel, for a disk perhaps; try again later",
-        )
 
 
 def _resume(folder: Path) -> None:
@@ -338,6 +322,8 @@ def _resume(folder: Path) -> None:
 
 def _status(folder: Path, process: qemu.Process | None) -> TwinStatus | None:
     pid = process.pid if process else None
+    if microcontroller.is_one(folder):
+        return _microcontroller(folder, process)
     try:
         state = read_state(folder)
         if state is None:
@@ -358,39 +344,49 @@ def _status(folder: Path, process: qemu.Process | None) -> TwinStatus | None:
         except qmp.QmpError as error:
             problem = error.message
     return TwinStatus(
-        state.name, condition, state.board, pid, state.hardware, written, access, problem
+        state.name,
+        condition,
+        state.board,
+        pid,
+        state.hardware,
+        written,
+        access,
+        problem=problem,
+    )
+
+
+def _microcontroller(folder: Path, process: qemu.Process | None) -> TwinStatus:
+    pid = process.pid if process else None
+    try:
+        state = microcontroller.read(folder)
+    except DeviceError as error:
+        return TwinStatus(folder.name, "damaged", pid=pid, problem=error.message)
+    condition: Condition = "died" if state.wanted else "stopped"
+    problem = None
+    if process is not None and process.uuid == state.uuid:
+        try:
+            condition = microcontroller.condition_of(folder)
+        except qmp.QmpError as error:
+            condition, problem = "running", error.message
+    return TwinStatus(
+        state.name,
+        condition,
+        state.board,
+        pid,
+        state.hardware,
+        serial=state.address,
+        problem=problem,
     )
 
 
 def _running_folder(name: str) -> Path:
     folder = twin_folder(name)
-    if _process_of(folder) is None:
+    if process_of(folder) is None:
         raise DeviceError(f"the twin {name} does not run", hint=f"edgekit twin up {name}")
     return folder
-
-
-def _process_of(folder: Path) -> qemu.Process | None:
-    for process in _our_processes():
-        if process.folder == folder:
-            return process
-    return None
-
-
-def _our_processes() -> list[qemu.Process]:
-    """Twins of this cache; another cache's are somebody else's."""
-    return [process for process in qemu.running() if process.folder.parent == machines_dir()]
 
 
 def _unknown(word: str) -> UsageError:
     names = [twin.name for twin in all_twins()]
     otherwise = f"edgekit twin up {word} makes one, if {word} is a board"
     return UsageError(f"there is no twin {word}", hint=did_you_mean(word, names, otherwise))
-
-
-@contextmanager
-def _locked(folder: Path, events: Events) -> Iterator[None]:
-    with storage_errors("make the folder of the twins", machines_dir()):
-        machines_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-    waiting = f"another edgekit is busy with the twin {folder.name}; waiting for it"
-    with exclusive_lock(folder.with_suffix(".lock"), on_wait=lambda: events.note(waiting)):
-        yield

@@ -22,6 +22,7 @@ from edgekit.twin.state import TwinState
 from edgekit.twin.tools import find_tool
 
 EMULATOR = "qemu-system-aarch64"
+MICROCONTROLLERS = "qemu-system-arm"
 CONSOLE, OLD_CONSOLE, QMP_SOCKET = "console.log", "console.previous.log", "qmp"
 _DISK, _INITRAMFS, _LOG = "disk.qcow2", "initramfs", "qemu.log"
 _START_SECONDS = 60
@@ -198,7 +199,8 @@ def _twin_process(entry: Path) -> Process | None:
         status = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None  # gone in the meantime, or nobody's business
-    if not arguments[0].endswith(EMULATOR.encode()) or status[:1] in (["Z"], ["X"]):
+    emulators = (EMULATOR.encode(), MICROCONTROLLERS.encode())
+    if not arguments[0].endswith(emulators) or status[:1] in (["Z"], ["X"]):
         return None
     texts = [os.fsdecode(argument) for argument in arguments]
     name, uuid, log = (_value(texts, option) for option in ("-name", "-uuid", "-D"))

@@ -84,19 +84,19 @@ def parse_state(data: bytes, name: str) -> TwinState:
         if not isinstance(hardware, dict):
             raise ValueError("hardware is missing")
         state = TwinState(
-            name=_text(document, "name"),
-            board=_text(document, "board"),
-            uuid=str(uuid.UUID(_text(document, "uuid"))),
+            name=text_of(document, "name"),
+            board=text_of(document, "board"),
+            uuid=str(uuid.UUID(text_of(document, "uuid"))),
             hardware=Hardware(
-                machine=_text(hardware, "machine"),
-                cpu=_text(hardware, "cpu"),
-                cores=_number(hardware, "cores", _MOST_CORES),
-                memory=_number(hardware, "memory", _LARGEST_MEMORY),
-                icount="icount" in hardware and _flag(hardware, "icount"),
+                machine=text_of(hardware, "machine"),
+                cpu=text_of(hardware, "cpu"),
+                cores=number_of(hardware, "cores", _MOST_CORES),
+                memory=number_of(hardware, "memory", _LARGEST_MEMORY),
+                icount="icount" in hardware and flag_of(hardware, "icount"),
             ),
-            image=_text(document, "image"),
-            port=_number(document, "port", 65535),
-            wanted=_flag(document, "wanted"),
+            image=text_of(document, "image"),
+            port=number_of(document, "port", 65535),
+            wanted=flag_of(document, "wanted"),
             init=_init(document),
         )
         if state.name != name or not NAME_PATTERN.fullmatch(name):
@@ -109,14 +109,14 @@ def parse_state(data: bytes, name: str) -> TwinState:
     return state
 
 
-def _text(table: dict[str, Any], key: str) -> str:
+def text_of(table: dict[str, Any], key: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
         raise ValueError(f"{key} is not a short text")
     return value
 
 
-def _number(table: dict[str, Any], key: str, largest: int) -> int:
+def number_of(table: dict[str, Any], key: str, largest: int) -> int:
     value = table.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= largest:
         raise ValueError(f"{key} is not a whole number from 1 to {largest}")
@@ -131,7 +131,7 @@ def _init(table: dict[str, Any]) -> Init:
     raise ValueError(f"init is none of {', '.join(INITS)}")
 
 
-def _flag(table: dict[str, Any], key: str) -> bool:
+def flag_of(table: dict[str, Any], key: str) -> bool:
     value = table.get(key)
     if not isinstance(value, bool):
         raise ValueError(f"{key} is not true or false")

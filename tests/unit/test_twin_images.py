@@ -12,7 +12,7 @@ from edgekit.json_text import json_text
 from edgekit.kept import kept_entries, prune_kept
 from edgekit.twin.image import ImageContents, ensure_image, held_image, image_lock
 from edgekit.twin.images import stored_images
-from edgekit.twin.machine import machines_dir
+from edgekit.twin.processes import machines_dir
 from edgekit.twin.recipe import default_recipe
 from edgekit.twin.state import Hardware, TwinState, write_state
 

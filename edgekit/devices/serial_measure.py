@@ -1,0 +1,41 @@
+"""From a microcontroller's counter to what is reported: cycles of a real core, instructions of an
+emulated one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgekit.devices.base import Counted, StepCount
+from edgekit.devices.kernel_times import KernelTime, KernelTimes
+from edgekit.twin.microcontroller import instructions
+
+
+def counted(
+    cycles: Sequence[int],
+    steps: Sequence[tuple[str, int]],
+    clock: int,
+    emulated_clock: int | None,
+) -> Counted:
+    """`clock` is that of a real core, `emulated_clock` that of a twin's timer."""
+    if emulated_clock is None:
+        named = tuple(StepCount(name, count) for name, count in steps)
+        return Counted("cycles", tuple(cycles), named, clock)
+    return Counted(
+        "instructions",
+        tuple(instructions(count, emulated_clock) for count in cycles),
+        tuple(StepCount(name, instructions(count, emulated_clock)) for name, count in steps),
+        None,
+    )
+
+
+def kernel_times(found: Counted) -> KernelTimes | None:
+    """The steps as kernels, where they have times."""
+    if found.clock is None or not found.steps:
+        return None
+    clock = found.clock
+    return KernelTimes(
+        inferences=1,
+        kernels=tuple(
+            KernelTime(step.name or "?", 1, round(step.count * 1e9 / clock)) for step in found.steps
+        ),
+    )

@@ -1,0 +1,52 @@
+"""A twin's memory, written and compared by gdb through QEMU's own debugger port."""
+
+from __future__ import annotations
+
+import re
+
+from edgekit.errors import UsageError
+from edgekit.flash import tool
+from edgekit.flash.job import VERIFY_FAILED, VERIFY_HINT, FlashJob, explained, failure
+from edgekit.twin.microcontroller import GDB_SOCKET
+
+_GONE = failure(
+    r"remote connection closed|connection reset|connection refused|no such file|broken pipe"
+    r"|not being run|connection timed out",
+    "the emulator of {device} ended, or was never there, while its firmware was written",
+    "start it again and try again: edgekit twin up",
+)
+_NO_MEMORY = failure(
+    r"cannot access memory|load failed|error writing data",
+    "{device} has no memory where the firmware is to go",
+    "the [[memory.region]] of its profile must be those of the emulated machine",
+)
+_DIFFERS = failure(r"MIS-MATCHED", VERIFY_FAILED, VERIFY_HINT)
+FAILURES = (_DIFFERS, _GONE, _NO_MEMORY)
+_SECTIONS = re.compile(r"^Section (\S+), range .*: matched\.", re.MULTILINE)
+
+
+def write(job: FlashJob) -> None:
+    if job.twin is None:
+        raise UsageError(
+            f"{job.device} is no emulated board, and nothing else can write to a {job.board.name}",
+            hint="leave --device out and say --twin",
+        )
+    gdb = tool.find(job.gdb, "apt-get install gdb-multiarch")
+    orders = (
+        "set confirm off",
+        "set tcp connect-timeout 5",
+        "set remotetimeout 20",
+        f"target remote {GDB_SOCKET}",
+        "load",
+        "compare-sections",
+        "monitor system_reset",
+        "detach",
+    )
+    words = [word for order in orders for word in ("-ex", order)]
+    said = tool.run(
+        [str(gdb), "-nx", "-batch", *words, str(job.firmware.path.resolve())], folder=job.twin
+    )
+    # gdb goes on after what failed, and may say at the end that all is well.
+    matched = _SECTIONS.findall(said.output)
+    if "Transfer rate" not in said.output or not matched or "MIS-MATCHED" in said.output:
+        raise explained(job, "gdb", said.output, FAILURES)

@@ -1,0 +1,29 @@
+"""From a job to the driver that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from edgekit.events import SILENT, Events
+from edgekit.flash import emulator, openocd, pyocd, stm32_loader, uf2
+from edgekit.flash.job import FlashJob
+from edgekit.hardware import FlashDriver
+from edgekit.wording import size
+
+_DRIVERS: Mapping[FlashDriver, Callable[[FlashJob], None]] = {
+    "qemu": emulator.write,
+    "openocd": openocd.write,
+    "pyocd": pyocd.write,
+    "stm32loader": stm32_loader.write,
+    "uf2": uf2.write,
+}
+
+
+def write_firmware(job: FlashJob, events: Events = SILENT) -> int:
+    """Write and verify; the bytes. DeviceError says in one sentence what went wrong."""
+    driver = "qemu" if job.twin is not None else job.flash.driver
+    written = sum(segment.file_size for segment in job.firmware.segments)
+    with events.stage(f"write the firmware to {job.device}") as stage:
+        _DRIVERS[driver](job)
+        stage.result = size(written)
+    return written
