@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Device
+from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, Device
 from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
 from edgekit.recording import keep_bench
@@ -22,9 +22,11 @@ __all__ = [
     "BenchPlan",
     "BenchReport",
     "BenchSummary",
+    "CountedSummary",
     "KernelShare",
     "Memory",
     "Profile",
+    "StepShare",
     "bench",
     "plan_bench",
     "summarise_samples",
@@ -50,8 +52,34 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class StepShare:
+    name: str
+    count: int
+    share: float
+    """Of the whole inference."""
+
+
+@dataclass(frozen=True)
+class CountedSummary:
+    """What a microcontroller's own counter said."""
+
+    unit: Literal["cycles", "instructions"]
+    """Instructions are those of an emulated core: exact, and no measure of time."""
+    median: int
+    minimum: int
+    maximum: int
+    clock: int | None
+    """In Hz, where the unit is cycles."""
+    steps: tuple[StepShare, ...]
+    """Layer by layer, in the order in which they run."""
+
+
+@dataclass(frozen=True)
 class BenchSummary:
-    """What was measured, without the single measurements. Times are in seconds."""
+    """What was measured, without the single measurements. Times are in seconds.
+
+    Those of an emulated microcontroller are what it took to emulate it: go by `counted`.
+    """
 
     bundle: Path
     board: str
@@ -68,6 +96,8 @@ class BenchSummary:
     warmup: int
     threads: int
     memory: Memory
+    counted: CountedSummary | None
+    """None where nothing but time was measured."""
     governor: str | None
     frequency_mhz: float | None
     load_average: float | None
@@ -133,9 +163,14 @@ def bench(
         samples = session.bench(chosen, plan)
     report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
     report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
-    if purpose is None:
+    if purpose is None or _is_emulated(samples):
         return report
     return replace(report, kept_as=keep_bench(bundle, report, purpose, events))
+
+
+def _is_emulated(measured: BenchSamples) -> bool:
+    """Whether the times are an emulator's, which nobody wants to compare with others."""
+    return measured.counted is not None and measured.counted.unit == "instructions"
 
 
 def plan_bench(
@@ -179,6 +214,7 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         warmup=measured.warmup,
         threads=measured.threads,
         memory=Memory(measured.memory.before_model, measured.memory.peak, measured.memory.of_model),
+        counted=None if measured.counted is None else _counted(measured.counted),
         governor=measured.host_after.governor,
         frequency_mhz=measured.host_after.frequency_mhz,
         load_average=host.load_average,
@@ -187,6 +223,22 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         notes=_notes(measured, median, p90),
         samples=tuple(seconds),
         profile=None if measured.kernels is None else _profile(measured.kernels),
+    )
+
+
+def _counted(found: Counted) -> CountedSummary:
+    ordered = sorted(found.counts)
+    median = round(percentile(ordered, 50))
+    return CountedSummary(
+        unit=found.unit,
+        median=median,
+        minimum=ordered[0],
+        maximum=ordered[-1],
+        clock=found.clock,
+        steps=tuple(
+            StepShare(step.name, step.count, step.count / median if median else 0.0)
+            for step in found.steps
+        ),
     )
 
 
@@ -240,6 +292,8 @@ def is_busy(measured: BenchSamples) -> bool:
 
 
 def _notes(measured: BenchSamples, median: float, p90: float) -> tuple[str, ...]:
+    if _is_emulated(measured):
+        return ("emulated: its instructions are counted one by one; times are the emulator's own",)
     notes = []
     host = measured.host_before
     if measured.threads > host.cores:

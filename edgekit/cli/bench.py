@@ -20,7 +20,7 @@ from edgekit.errors import UsageError
 from edgekit.wording import milliseconds, size
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchSummary, Profile
+    from edgekit.bench import BenchSummary, CountedSummary, Profile
 
 _PROFILED = 10
 _MOST_PROFILED = 1000
@@ -135,6 +135,9 @@ def render_bench(console: Console, report: BenchSummary) -> None:
         ("standard deviation", report.stdev),
     ]
     memory = report.memory
+    if report.counted is not None:
+        _render_counted(console, report, report.counted)
+        return
     console.fields(
         [
             *((name, milliseconds(value)) for name, value in rows),
@@ -147,6 +150,31 @@ def render_bench(console: Console, report: BenchSummary) -> None:
             ("CPU frequency", _megahertz(report.frequency_mhz)),
         ]
     )
+    for note in report.notes:
+        console.print(f"note: {note}")
+
+
+def _render_counted(console: Console, report: BenchSummary, counted: CountedSummary) -> None:
+    """A microcontroller's: one core, no other process, and a counter of its own."""
+    spread = "" if counted.minimum == counted.maximum else f", from {counted.minimum:,}"
+    fields: list[tuple[str, object]] = [(counted.unit, f"{counted.median:,}{spread}")]
+    if counted.clock is not None:
+        fields += [
+            ("median", f"{milliseconds(report.median)} at {counted.clock / 1e6:g} MHz"),
+            ("throughput", f"{_per_second(report.throughput)} inferences/s"),
+        ]
+    fields += [
+        ("runs", f"{report.runs} after {report.warmup} to warm up"),
+        ("memory of the model", f"{_bytes(report.memory.process_peak)}, arena and stack"),
+    ]
+    console.fields(fields)
+    if counted.steps:
+        console.print()
+        console.table(
+            ("layer", counted.unit, "share"),
+            [(step.name, f"{step.count:,}", _percent(step.share)) for step in counted.steps],
+            right=(counted.unit, "share"),
+        )
     for note in report.notes:
         console.print(f"note: {note}")
 
