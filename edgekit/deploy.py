@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,10 +83,11 @@ def deploy(
 ) -> DeployReport:
     """Build, run on the device, compare with the oracle, measure. Wrong numbers are an error, and
     what was current on the device stays so."""
-    built = build(
-        request, out, archive=archive, dump_ir=dump_ir, use_cache=use_cache, events=events
-    )
-    done = deploy_bundle(built.bundle, device, plan or DeployPlan(), events)
+    with on_the_way(device, events) as reached:
+        built = build(
+            request, out, archive=archive, dump_ir=dump_ir, use_cache=use_cache, events=events
+        )
+        done = deploy_bundle(built.bundle, reached, plan or DeployPlan(), events)
     return DeployReport(**vars(done), build=built)
 
 
@@ -109,6 +111,15 @@ def deploy_to_each(
         return deploy_bundle(built.bundle, device, chosen, voice)
 
     return FleetReport(built, on_each(devices, work, events))
+
+
+def on_the_way(device: Device, events: Events) -> AbstractContextManager[Device]:
+    """The device, being reached while something else is done, where it is far away."""
+    from edgekit.devices.ssh import SshDevice
+
+    if isinstance(device, SshDevice):
+        return device.on_the_way(events=events)
+    return nullcontext(device)
 
 
 def deploy_bundle(

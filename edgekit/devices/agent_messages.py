@@ -12,6 +12,9 @@ from edgekit.devices.kernel_times import parse_kernel_times
 from edgekit.errors import DeviceError
 from edgekit.metrics import HostState
 
+STARTING = "starting"
+"""What the agent does before it says anything."""
+
 _MOST_SAMPLES = 1_000_000
 
 
@@ -38,7 +41,7 @@ class AgentMessages:
     """Takes the agent's lines as they come; what a model prints in between is no message."""
 
     def __init__(self) -> None:
-        self.phase = "starting"
+        self.phase = STARTING
         self.threads: int | None = None
         self.error: str | None = None
         self.samples: list[int] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -71,7 +71,7 @@ while IFS= read -r line; do add_to_log "$line"; done
 rm -rf "$mine"
 """
 
-_SECONDS_TO_LOG = 5.0
+SECONDS_TO_LOG = 5.0
 _LONGEST_ANSWER = 4 << 20
 
 
@@ -85,12 +85,12 @@ class Lease:
     """Of the files that were asked for, those that are there, and how large they are."""
     facts: DeviceFacts | None
     """What was learnt of the device where its folder had to be made; else None."""
-    _holder: RemoteCommand
+    _write: Callable[[str], None]
 
     def log(self, line: str) -> None:
         """Add an entry to the device's log, as `log_line` makes it."""
         with suppress(DeviceError):  # whoever uses the device is told that it is gone
-            self._holder.send(line.encode() + b"\n", _SECONDS_TO_LOG)
+            self._write(line)
 
 
 class DeviceBusy(DeviceError):
@@ -142,35 +142,50 @@ def _hold(
     how = "stay" if wait is None else "wait"
     words = ("sh", "-c", _HOLD, "edgekit", directory, name, how, user, *files)
     with connection.command(words) as holder:
-        try:
-            answer = _Answer.read(holder, 30)
-            if answer.busy is not None:
-                by = answer.busy.strip()
-                busy = f"{connection.name} is in use" + (f" by {by}" if by else "")
-                if wait is None:
-                    raise DeviceBusy(busy, hint="wait, or name another device with --device")
-                events.warn(f"{busy}: waiting")
-                answer = _Answer.read(holder, wait)
-        except CommandEnded as error:
-            raise _no_place(connection.name, directory, holder) from error
-        if not answer.root.startswith("/"):
-            raise _no_place(connection.name, directory, holder)
-        yield Lease(
-            answer.root,
-            f"{answer.root}/runs/{name}",
-            Processor(answer.machine, answer.cpuinfo),
-            answer.files(),
-            facts,
-            holder,
-        )
+
+        def write(line: str) -> None:
+            holder.send(line.encode() + b"\n", SECONDS_TO_LOG)
+
+        leased = read_lease(holder, connection.name, name, wait, write, events, facts)
+        if leased is None:
+            raise _NoPlace(
+                f"{connection.name} gives no place to work in",
+                hint=f"check {directory} over there: its owner, its permissions, its file system",
+                details=holder.errors()[-12:],
+            )
+        yield leased
 
 
-def _no_place(name: str, directory: str, holder: RemoteCommand) -> _NoPlace:
-    return _NoPlace(
-        f"{name} gives no place to work in",
-        hint=f"check {directory} over there: its owner, its permissions, its file system",
-        details=holder.errors()[-12:],
-    )
+def read_lease(
+    holder: RemoteCommand,
+    device: str,
+    name: str,
+    wait: float | None,
+    write: Callable[[str], None],
+    events: Events,
+    facts: DeviceFacts | None = None,
+) -> Lease | None:
+    """What the holder answers, a shell or the agent; DeviceBusy where another one has the device,
+    None where it can't be held.
+
+    `name` is that of the scratch folder, `write` adds to the log.
+    """
+    try:
+        answer = _Answer.read(holder, 30)
+        if answer.busy is not None:
+            by = answer.busy.strip()
+            busy = f"{device} is in use" + (f" by {by}" if by else "")
+            if wait is None:
+                raise DeviceBusy(busy, hint="wait, or name another device with --device")
+            events.warn(f"{busy}: waiting")
+            answer = _Answer.read(holder, wait)
+    except CommandEnded:
+        return None
+    if not answer.root.startswith("/"):
+        return None
+    cpu = Processor(answer.machine, answer.cpuinfo)
+    scratch = f"{answer.root}/runs/{name}"
+    return Lease(answer.root, scratch, cpu, answer.files(), facts, write)
 
 
 @dataclass
@@ -183,6 +198,7 @@ class _Answer:
     cpuinfo: str = ""
     runnable: bool = True
     listed: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
     def read(holder: RemoteCommand, seconds: float) -> _Answer:
@@ -203,6 +219,9 @@ class _Answer:
                 return _Answer()
             elif word in ("root", "machine"):
                 setattr(answer, word, rest)
+            elif word == "file":
+                size, _, path = rest.partition(" ")
+                answer.sizes[path] = int(size) if size.isdecimal() else -1
             elif word == "noexec":
                 answer.runnable = False
             elif word == "cpuinfo":
@@ -212,11 +231,11 @@ class _Answer:
                 return answer
 
     def files(self) -> dict[str, int]:
-        """By their paths; out of the lines of `ls -lnd`."""
+        """By their paths: as the agent says it, or out of the lines of `ls -lnd`."""
         listed = [line.split() for line in self.listed]
         found = {
             words[-1]: int(words[4])
             for words in listed
             if len(words) > 5 and words[0].startswith("-") and words[4].isdecimal()
         }
-        return found if self.runnable else {}
+        return {**self.sizes, **found} if self.runnable else {}

@@ -4,68 +4,32 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edgekit.devices.agent_messages import AgentInfo, AgentMessages, parse_info
+from edgekit.devices.agent_messages import STARTING, AgentInfo, AgentMessages, parse_info
 from edgekit.devices.crashes import signal_hint, signal_meaning
 from edgekit.devices.preflight import lacks_libraries
-from edgekit.devices.remote_command import GUARDED, CommandTimeout, Finished
+from edgekit.devices.remote_command import CommandEnded, CommandTimeout, Finished
 from edgekit.devices.tensors import array_from_npy, largest_npy, npy_bytes
 from edgekit.errors import DeviceError
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.devices.attendant import Attendant
     from edgekit.devices.connection import Connection
     from edgekit.devices.lease import Lease
     from edgekit.devices.remote_command import RemoteCommand
     from edgekit.tensors import TensorSpec
 
 _SHOWN_LINES = 12
+_MOST_ERRORS = 10_000
 _MISSING_LIBRARY = re.compile(r"error while loading shared libraries: ([\w.+-]{1,80}): cannot open")
 """What glibc's loader says before the agent can say anything."""
 _BATCH_FOLDER = "sample"
-
-# One command for all of it: each one costs a slow board a tenth of a second. What lies there was
-# run and fetched. Inputs arrive as one stream. Nothing comes after them until the agent is done, so
-# `head` may read ahead; several files are taken apart out of one on the disk, for the same reason.
-# The agent's end is told by a line that no model can know, then come the outputs.
-_CALL = f"""\
-LC_ALL=C; export LC_ALL
-umask 077
-cd "$1" || exit 1
-mark=$2 outputs=$3 total=$4 files=$5 samples=$6; shift 6
-for left in *; do [ -e "$left" ] && rm -rf ./* && break; done
-number=0 folders=
-while [ $number -lt "$samples" ]; do
-  folders="$folders {_BATCH_FOLDER}-$number"; number=$((number + 1))
-done
-mkdir $folders || exit 1
-if [ "$files" -eq 1 ]; then head -c "$2" >"$1" || exit 1; shift 2
-elif [ "$files" -gt 1 ]; then
-  head -c "$total" >inputs || exit 1
-  start=1
-  while [ "$files" -gt 0 ]; do
-    tail -c +$start inputs | head -c "$2" >"$1" || exit 1
-    [ "$(wc -c <"$1")" -eq "$2" ] || {{ echo "No space left on device" >&2; exit 1; }}
-    start=$((start + $2)) files=$((files - 1)); shift 2
-  done
-  rm -f inputs
-fi
-{GUARDED}
-printf '\\n%s %s\\n' "$mark" "$s"
-[ "$s" -eq 0 ] && [ "$outputs" -gt 0 ] || exit "$s"
-set --
-for folder in $folders; do
-  number=0
-  while [ $number -lt "$outputs" ]; do
-    set -- "$@" "$folder/output-$number.npy"; number=$((number + 1))
-  done
-done
-wc -c "$@" && cat "$@"
-"""
 
 
 @dataclass(frozen=True)
@@ -76,6 +40,7 @@ class ReadyAgent:
     root: str
     program: str
     leased: Lease
+    attendant: Attendant
     timeout: float
     """Seconds without a sign of life."""
 
@@ -127,15 +92,23 @@ class ReadyAgent:
             for number, array in enumerate(arrays)
         ]
         mark = secrets.token_hex(8)
-        sizes = (sum(len(data) for _, data in files), len(files), len(batch))
+        sizes = [str(number) for number in (outputs, len(batch), len(files))]
         described = [word for name, data in files for word in (name, str(len(data)))]
-        script = ("sh", "-c", _CALL, "edgekit", self.scratch, mark, str(outputs))
-        agent = (self.program, *words, *(f"{self.scratch}/{folder}" for folder in folders))
-        everything = (*script, *(str(size) for size in sizes), *described, *agent)
-        with self.connection.command(everything, title="edgekit-agent") as command:
+        agent = (*words, *(f"{self.scratch}/{folder}" for folder in folders))
+        command = self.attendant.command
+        with suppress(CommandEnded):  # what it said before it ended is read below
+            self.attendant.ask(("call", mark, *sizes, *described, *agent), self.timeout)
             for _, data in files:
                 command.send(data, self.timeout)
-            yield AgentCall(self.name, command, self._follow(command, mark, messages, follow))
+        done = self._follow(command, mark, messages, follow)
+        call = AgentCall(self, command, done)
+        if done.status == 0:
+            call.read_sizes(outputs * len(batch))
+        try:
+            yield call
+        except GeneratorExit:
+            call.skip_rest()  # the next call's answer comes after it
+            raise
 
     def _follow(
         self,
@@ -144,13 +117,14 @@ class ReadyAgent:
         messages: AgentMessages,
         follow: Callable[[Mapping[str, object]], None] | None,
     ) -> Finished:
+        """Until the call ends; what the model printed in between is left out."""
         try:
             while (line := command.next_line(self.timeout)) is not None:
-                word, _, status = line.partition(" ")
-                if word == mark and status.isdecimal():
-                    if int(status) != 0:
-                        return command.finish(timeout=30)
-                    return Finished(0, "", command.errors())
+                ended = line.split() if line.startswith(mark) else []
+                if len(ended) == 3 and ended[1].isdecimal() and ended[2].isdecimal():
+                    count = min(int(ended[2]), _MOST_ERRORS)
+                    errors = tuple(command.read_line(self.timeout) for _ in range(count))
+                    return Finished(int(ended[1]), "", errors)
                 message = messages.take(line)
                 if follow is not None and message is not None:
                     follow(message)
@@ -161,7 +135,7 @@ class ReadyAgent:
                 hint="give it longer with --timeout, or check whether the device is overloaded",
                 details=error.details,
             ) from error
-        raise no_room("the inputs", command.finish(timeout=30), self.name)
+        return command.finish(timeout=30)
 
     def failure(self, done: Finished, messages: AgentMessages, board: str) -> DeviceError:
         """What a call that failed is told as."""
@@ -171,7 +145,8 @@ class ReadyAgent:
         )[-_SHOWN_LINES:]
         if messages.error is not None:
             if "no space left" in messages.error.lower():
-                return no_room("the outputs", done, name)
+                what = "the inputs" if phase == STARTING else "the outputs"
+                return no_room(what, name)
             first, *rest = messages.error.strip().splitlines() or ["no reason given"]
             return DeviceError(
                 f"the model failed on {name} while {phase}: {first}",
@@ -196,39 +171,41 @@ class ReadyAgent:
 
 
 class AgentCall:
-    """An agent that is done."""
+    """A call that has ended."""
 
-    def __init__(self, name: str, command: RemoteCommand, done: Finished) -> None:
+    def __init__(self, agent: ReadyAgent, command: RemoteCommand, done: Finished) -> None:
         self.done = done
-        self._name = name
+        self._agent = agent
         self._command = command
+        self._sizes: deque[int] = deque()
+        """Of the outputs that are still to be read."""
 
-    def outputs(
-        self, specs: Sequence[TensorSpec], samples: int, timeout: float
-    ) -> Iterator[list[Array]]:
+    def read_sizes(self, count: int) -> None:
+        lines = [self._command.read_line(self._agent.timeout) for _ in range(count)]
+        self._sizes.extend(int(line) if line.isdecimal() else -1 for line in lines)
+
+    def outputs(self, specs: Sequence[TensorSpec], samples: int) -> Iterator[list[Array]]:
         """The outputs of one sample after another. None of it is trusted."""
-        count = len(specs) * samples
-        lines = [self._command.read_line(timeout).split() for _ in range(count)]
-        if count > 1:
-            self._command.read_line(timeout)  # their sum
-        sizes = iter(int(line[0]) if line and line[0].isdecimal() else -1 for line in lines)
         for _ in range(samples):
-            yield [self._output(spec, next(sizes), timeout) for spec in specs]
+            yield [self._output(spec, self._sizes.popleft()) for spec in specs]
 
-    def _output(self, spec: TensorSpec, size: int, timeout: float) -> Array:
+    def skip_rest(self) -> None:
+        while self._sizes:
+            self._command.read_exactly(max(self._sizes.popleft(), 0), self._agent.timeout)
+
+    def _output(self, spec: TensorSpec, size: int) -> Array:
         if not 0 <= size <= largest_npy(spec):
             raise DeviceError(
-                f"{self._name} gave an output {spec.name} of {size} bytes, which it can't have",
+                f"{self._agent.name} gave an output {spec.name} of {size} bytes, which it can't "
+                "have",
                 hint="the library and the manifest do not belong together; build the bundle again",
             )
-        return array_from_npy(self._command.read_exactly(size, timeout), spec, self._name)
+        data = self._command.read_exactly(size, self._agent.timeout)
+        return array_from_npy(data, spec, self._agent.name)
 
 
-def no_room(what: str, done: Finished, name: str) -> DeviceError:
-    told = " ".join(done.errors).lower()
-    full = "no space left" in told or "quota" in told
-    reason = "its disk is full" if full else (done.errors or ("it said nothing",))[-1]
+def no_room(what: str, name: str) -> DeviceError:
     return DeviceError(
-        f"{name} could not store {what}: {reason}",
+        f"{name} could not store {what}: its disk is full",
         hint=f"free some space over there: edgekit device clean {name}",
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from edgekit.agent.build import AGENT, Agent, build_agent
-from edgekit.devices.agent_messages import AgentInfo
+from edgekit.devices.agent_messages import AgentInfo, AgentMessages
+from edgekit.devices.arrival import Arrival, Arrived
+from edgekit.devices.attendant import Attendant, attending
 from edgekit.devices.base import Installed
 from edgekit.devices.connection import Connection, connect
 from edgekit.devices.device_log import who
@@ -39,6 +41,8 @@ class SshDevice:
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     """Seconds without a sign of life."""
     known_hosts: KnownHosts | None = None
+    arrival: Arrival | None = None
+    """The way there, where that was begun before the device is needed."""
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +59,7 @@ class SshDevice:
             check_machine(bundle, place.leased.cpu, self.name)
             sent = place.have(model, events=events)
             yield SshSession(
-                place.ready_agent,
+                place.ready_agent(),
                 bundle,
                 f"{place.leased.root}/{model.path}/{LIBRARY}",
                 replace(_installed(place.agent), model=sum(item.size for item in items), sent=sent),
@@ -63,11 +67,18 @@ class SshDevice:
             )
 
     @contextmanager
+    def on_the_way(self, *, events: Events = SILENT) -> Iterator[SshDevice]:
+        """The same device, to which we are on the way for the time of the block."""
+        agent = build_agent(self.toolchain, self._arch, events=events)
+        with Arrival(lambda closing: self._arrive(agent, closing)) as arrival:
+            yield replace(self, arrival=arrival)
+
+    @contextmanager
     def with_agent(self, *, events: Events = SILENT) -> Iterator[ReadyAgent]:
         """The device with the agent on it and no model, ours for the time of the block."""
         with self._reached(events) as place:
             place.have(events=events)
-            yield place.ready_agent
+            yield place.ready_agent()
 
     def info(self, *, events: Events = SILENT) -> AgentInfo:
         """What the agent on the device says of the device."""
@@ -79,19 +90,40 @@ class SshDevice:
         """The device, connected and ours."""
         agent = build_agent(self.toolchain, self._arch, events=events)
         wanted = (_agent_folder(agent), *folders)
-        with (
-            connect(self.entry, known_hosts=self.known_hosts) as connection,
-            lease(
-                connection,
-                self.entry.directory,
-                wait=self.timeout,
-                user=who(),
-                files=[f"{folder.path}/{item.name}" for folder in wanted for item in folder.items],
-                events=events,
-            ) as leased,
-        ):
+        files = [f"{folder.path}/{item.name}" for folder in wanted for item in folder.items]
+        with ExitStack() as held:
+            there = self._arrived(agent, held)
+            connection, leased = there.connection, None
+            attendant: Attendant | None = there.attendant
+            if there.attendant.is_here():
+                leased = there.attendant.take(self.timeout, who(), files, events)
+            if leased is None:
+                attendant = None  # it is to be sent first, or the shell tells better what is wrong
+                leased = held.enter_context(
+                    lease(
+                        connection,
+                        self.entry.directory,
+                        wait=self.timeout,
+                        user=who(),
+                        files=files,
+                        events=events,
+                    )
+                )
             self._check_board(leased.cpu)
-            yield _Place(connection, agent, leased, self.timeout, self.entry.directory)
+            yield _Place(self, connection, agent, leased, attendant, held)
+
+    def _arrived(self, agent: Agent, held: ExitStack) -> Arrived:
+        arrived = self.arrival.take() if self.arrival is not None else None
+        if arrived is not None:
+            held.enter_context(arrived.closing)
+            return arrived
+        connection, attendant = self._arrive(agent, held)
+        return Arrived(connection, attendant, held)
+
+    def _arrive(self, agent: Agent, held: ExitStack) -> tuple[Connection, Attendant]:
+        connection = held.enter_context(connect(self.entry, known_hosts=self.known_hosts))
+        starting = attending(connection, self.entry.directory, agent.digest)
+        return connection, held.enter_context(starting)
 
     @property
     def _arch(self) -> str:
@@ -119,16 +151,28 @@ class _Folder:
 class _Place:
     """A device that is ours, and what is to be there."""
 
+    device: SshDevice
     connection: Connection
     agent: Agent
     leased: Lease
-    timeout: float
-    directory: str | None
+    attendant: Attendant | None
+    """None where the agent does not run yet."""
+    closing: ExitStack
 
-    @property
     def ready_agent(self) -> ReadyAgent:
-        program = f"{self.leased.root}/{_agent_folder(self.agent).path}/{AGENT}"
-        return ReadyAgent(self.connection, self.leased.root, program, self.leased, self.timeout)
+        """The agent, running; it has to be there."""
+        root, folder = self.leased.root, _agent_folder(self.agent).path
+        attendant = self.attendant or self.closing.enter_context(
+            attending(self.connection, root, self.agent.digest, self.leased.scratch)
+        )
+        ready = ReadyAgent(
+            self.connection, root, f"{root}/{folder}/{AGENT}", self.leased, attendant,
+            self.device.timeout,
+        )  # fmt: skip
+        if not attendant.is_here():
+            done = attendant.command.finish(timeout=30)
+            raise ready.failure(done, AgentMessages(), self.device.entry.board)
+        return ready
 
     def have(self, *folders: _Folder, events: Events) -> int:
         """Push what is not there of the agent and these; the bytes that were sent."""
@@ -137,7 +181,7 @@ class _Place:
         ]
         if not missing:
             return 0
-        facts = self.leased.facts or ask_device(self.connection, self.directory)
+        facts = self.leased.facts or ask_device(self.connection, self.leased.root)
         store = Store(self.connection, facts)
         ours = frozenset(
             item.name for folder in (_agent_folder(self.agent), *folders) for item in folder.items

@@ -14,7 +14,13 @@ from edgekit.devices.device_log import log_line
 from edgekit.devices.ready_agent import ReadyAgent
 from edgekit.devices.remote_command import Finished
 from edgekit.devices.tensors import in_order, named_outputs
-from edgekit.devices.version_records import ModelFile, ModelInput, new_record
+from edgekit.devices.version_records import (
+    ModelFile,
+    ModelInput,
+    folder_of,
+    new_record,
+    record_text,
+)
 from edgekit.devices.versions import Recorded, record_version
 from edgekit.errors import DeviceError, EdgekitError, InterruptedByUserError
 from edgekit.events import SILENT, Events, Stage
@@ -69,7 +75,7 @@ class SshSession:
         with self.agent.calling(("run", self.library), batch, messages, len(specs)) as call:
             if call.done.status != 0 or len(messages.samples) != len(batch):
                 raise self._failure(call.done, messages)
-            outputs = call.outputs(specs, len(batch), self.agent.timeout)
+            outputs = call.outputs(specs, len(batch))
             for arrays, nanoseconds in zip(outputs, messages.samples, strict=True):
                 yield RunResult(named_outputs(self.bundle, arrays), nanoseconds / 1e9)
 
@@ -111,6 +117,9 @@ class SshSession:
             inputs=[ModelInput(i.spec.dtype, i.spec.shape) for i in manifest.inputs],
         )
         line = self._log_line("deployed", seconds=median, message=verified_or_not(verified))
+        again = (folder_of(record.model), record.digest, keep, record_text(record), line)
+        if self.agent.attendant.record_again(*again):
+            return Recorded(record.digest, ())
         return record_version(self.agent.connection, self.agent.root, record, keep, line)
 
     def log_failure(self, event: str, error: EdgekitError) -> None:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace edgekit {
@@ -9,7 +10,7 @@ namespace edgekit {
 // Command-line options, `--name value`, and what is left.
 class Arguments {
  public:
-  Arguments(int argc, char** argv);
+  explicit Arguments(std::vector<std::string> words) : left_(std::move(words)) {}
   std::string Text(const std::string& name, const std::string& otherwise);
   double Number(const std::string& name, double otherwise);
   bool Flag(const std::string& name);
@@ -20,9 +21,13 @@ class Arguments {
   std::vector<std::string> left_;
 };
 
+int Attend(Arguments arguments);
 int Info(Arguments arguments);
 int Run(Arguments arguments);
 int Bench(Arguments arguments);
 int Serve(Arguments arguments);
+
+// One of those, by its name and what follows it; what it throws is said, and is an exit code.
+int RunCommand(std::vector<std::string> words);
 
 }  // namespace edgekit

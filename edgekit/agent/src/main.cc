@@ -13,8 +13,6 @@
 
 namespace edgekit {
 
-Arguments::Arguments(int argc, char** argv) : left_(argv, argv + argc) {}
-
 std::string Arguments::Text(const std::string& name, const std::string& otherwise) {
   for (size_t i = 0; i + 1 < left_.size(); ++i) {
     if (left_[i] != name) continue;
@@ -74,11 +72,14 @@ int Fail(const std::string& kind, const std::string& message, int code) {
   return code;
 }
 
-int Main(int argc, char** argv) {
-  LetIdleThreadsSleep();
-  const std::string command = argc > 1 ? argv[1] : "";
-  Arguments arguments(argc - (argc > 1 ? 2 : 1), argv + (argc > 1 ? 2 : 1));
+}  // namespace
+
+int RunCommand(std::vector<std::string> words) {
+  const std::string command = words.empty() ? "" : words[0];
+  if (!words.empty()) words.erase(words.begin());
+  Arguments arguments(std::move(words));
   try {
+    if (command == "attend") return Attend(arguments);
     if (command == "info") return Info(arguments);
     if (command == "run") return Run(arguments);
     if (command == "bench") return Bench(arguments);
@@ -87,7 +88,7 @@ int Main(int argc, char** argv) {
       std::puts(EDGEKIT_AGENT_VERSION);
       return 0;
     }
-    throw std::invalid_argument("usage: edgekit-agent info|run|bench|serve|--version ...");
+    throw std::invalid_argument("usage: edgekit-agent attend|info|run|bench|serve|--version ...");
   } catch (const std::invalid_argument& error) {
     return Fail("usage", error.what(), kUsage);
   } catch (const tvm::ffi::Error& error) {
@@ -97,7 +98,9 @@ int Main(int argc, char** argv) {
   }
 }
 
-}  // namespace
 }  // namespace edgekit
 
-int main(int argc, char** argv) { return edgekit::Main(argc, argv); }
+int main(int argc, char** argv) {
+  edgekit::LetIdleThreadsSleep();
+  return edgekit::RunCommand({argv + 1, argv + argc});
+}

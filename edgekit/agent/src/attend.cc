@@ -1,0 +1,228 @@
+// attend ROOT: holds the device for whoever is at the other end of our input, and does there what
+// they ask, until that input ends. One process for a whole deployment: on a slow board each program
+// that is started costs a tenth of a second.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "commands.h"
+#include "diary.h"
+#include "folders.h"
+#include "json.h"
+#include "requests.h"
+#include "supervise.h"
+
+namespace edgekit {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int kBetweenTries = 100;  // milliseconds
+constexpr size_t kLongestHolder = 80;
+constexpr size_t kLargestCpuInfo = 4 << 20;
+
+void Tell(const char* word, const std::string& rest = "") {
+  std::printf("edgekit %s %s\n", word, rest.c_str());
+  std::fflush(stdout);
+}
+
+const std::string& At(const Words& words, size_t index) {
+  if (index >= words.size()) throw std::runtime_error("a request lacks words: " + words[0]);
+  return words[index];
+}
+
+size_t NumberAt(const Words& words, size_t index) {
+  const std::string& text = At(words, index);
+  char* end = nullptr;
+  const unsigned long long number = std::strtoull(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0') throw std::runtime_error("no number: " + text);
+  return number;
+}
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+void SendFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  char block[1 << 16];
+  ssize_t count;
+  while (fd >= 0 && (count = read(fd, block, sizeof block)) > 0) {
+    std::fwrite(block, 1, static_cast<size_t>(count), stdout);
+  }
+  if (fd >= 0) close(fd);
+}
+
+class Attendant {
+ public:
+  explicit Attendant(std::string root) : root_(std::move(root)) {}
+
+  ~Attendant() {
+    if (ours_) RemoveFolder(scratch_);
+  }
+
+  // Somebody else holds the device for us, and this is their folder.
+  void Use(const std::string& scratch) { scratch_ = scratch; }
+
+  void Attend() {
+    for (Words words = requests_.Next(); !words.empty(); words = requests_.Next()) {
+      if (words[0] == "take") {
+        if (!Take(words)) return;
+      } else if (words[0] == "call") {
+        Call(words);
+      } else if (words[0] == "log") {
+        AddToLog(At(words, 1));
+      } else if (words[0] == "record") {
+        Record(words);
+      } else {
+        throw std::runtime_error("no request is called " + words[0]);
+      }
+    }
+  }
+
+ private:
+  // take stay|wait NAME USER FILE...: false where it did not come about.
+  bool Take(const Words& words) {
+    if (!Lock(At(words, 1) == "wait")) return false;
+    for (const std::string& left : NamesIn("runs")) RemoveFolder("runs/" + left);
+    scratch_ = "runs/" + At(words, 2);
+    MakeFolder(scratch_);
+    ours_ = true;
+    WriteWhole("holder", At(words, 3) + "\n");
+    Tell("root", root_);
+    utsname system;
+    uname(&system);
+    Tell("machine", system.machine);
+    for (size_t i = 4; i < words.size(); ++i) {
+      const int64_t size = FileSize(words[i]);
+      if (size >= 0) Tell("file", std::to_string(size) + " " + words[i]);
+      if (i == 4 || i + 1 == words.size()) {
+        utimensat(AT_FDCWD, FolderOf(words[i]).c_str(), nullptr, 0);  // it is in use
+      }
+    }
+    Tell("cpuinfo");
+    const std::string cpu = FirstBytes("/proc/cpuinfo", kLargestCpuInfo);
+    std::fwrite(cpu.data(), 1, cpu.size(), stdout);
+    Tell("mine");
+    return true;
+  }
+
+  bool Lock(bool wait) {
+    lock_ = open("lock", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (lock_ < 0) throw std::runtime_error(std::string("cannot lock: ") + std::strerror(errno));
+    if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return true;
+    std::string holder = FirstBytes("holder", kLongestHolder);
+    std::replace(holder.begin(), holder.end(), '\n', ' ');
+    Tell("busy", holder);
+    while (wait) {
+      if (requests_.Ended(-1, kBetweenTries)) return false;
+      if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return true;
+    }
+    return false;
+  }
+
+  // call MARK OUTPUTS SAMPLES FILES (NAME SIZE)... COMMAND...: the files' bytes come next. What the
+  // command prints is followed by a line that no model knows.
+  void Call(const Words& words) {
+    const std::string& mark = At(words, 1);
+    const size_t outputs = NumberAt(words, 2), samples = NumberAt(words, 3);
+    const size_t files = NumberAt(words, 4), command = 5 + 2 * files;
+    Ended ended;
+    if (StoreInputs(words, samples, files)) {
+      At(words, command);
+      const Words rest(words.begin() + static_cast<long>(command), words.end());
+      ended = Supervise(rest, scratch_, requests_);
+    } else {
+      ended.status = 1;
+    }
+    std::printf("\n%s %d %zu\n", mark.c_str(), ended.status, ended.errors.size());
+    for (const std::string& line : ended.errors) std::printf("%s\n", line.c_str());
+    if (ended.status == 0) SendOutputs(outputs, samples);
+    std::fflush(stdout);
+  }
+
+  bool StoreInputs(const Words& words, size_t samples, size_t files) {
+    std::string reason;
+    try {
+      for (const std::string& left : NamesIn(scratch_)) RemoveFolder(scratch_ + "/" + left);
+      for (size_t i = 0; i < samples; ++i) MakeFolder(Sample(i));
+    } catch (const std::runtime_error& error) {
+      reason = error.what();
+    }
+    for (size_t i = 0; i < files; ++i) {
+      const std::string path = scratch_ + "/" + At(words, 5 + 2 * i);
+      const std::string failed =
+          requests_.Store(NumberAt(words, 6 + 2 * i), reason.empty() ? path : "/dev/null");
+      if (reason.empty()) reason = failed;
+    }
+    if (!reason.empty()) Say(Object().Text("error", reason).Text("kind", "inputs"));
+    return reason.empty();
+  }
+
+  void SendOutputs(size_t outputs, size_t samples) {
+    Words paths;
+    for (size_t i = 0; i < samples; ++i) {
+      for (size_t k = 0; k < outputs; ++k) {
+        paths.push_back(Sample(i) + "/output-" + std::to_string(k) + ".npy");
+      }
+    }
+    for (const std::string& path : paths) {
+      std::printf("%lld\n", static_cast<long long>(FileSize(path)));
+    }
+    for (const std::string& path : paths) SendFile(path);
+  }
+
+  std::string Sample(size_t number) const {
+    return scratch_ + "/sample-" + std::to_string(number);
+  }
+
+  // record MODEL DIGEST KEEP RECORD LINE
+  void Record(const Words& words) {
+    const auto keep = static_cast<long>(NumberAt(words, 3));
+    bool done = false;
+    try {
+      done = RecordAgain(At(words, 1), At(words, 2), keep, At(words, 4));
+    } catch (const std::runtime_error& error) {
+      std::fprintf(stderr, "edgekit-agent: %s\n", error.what());
+    }
+    if (done) AddToLog(At(words, 5));
+    Tell(done ? "recorded" : "changed");
+  }
+
+  std::string root_;
+  std::string scratch_;
+  bool ours_ = false;
+  int lock_ = -1;
+  Requests requests_;
+};
+
+}  // namespace
+
+int Attend(Arguments arguments) {
+  const std::string held = arguments.Text("--held", "");
+  const auto rest = arguments.Rest(1, "attend [--held FOLDER] ROOT");
+  signal(SIGPIPE, SIG_IGN);
+  umask(077);
+  if (chdir(rest[0].c_str()) != 0 || !IsFolder("objects") || !IsFolder("runs")) {
+    Tell("none");
+    return 0;
+  }
+  Attendant attendant(rest[0]);
+  if (!held.empty()) attendant.Use(held);
+  Tell("here");
+  attendant.Attend();
+  return 0;
+}
+
+}  // namespace edgekit
