@@ -11,19 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.aot.names import is_identifier
 from edgekit.backends.base import Decision
 from edgekit.backends.compile import compile_regions
 from edgekit.backends.plan import OffloadPlan
 from edgekit.board import Board
+from edgekit.build_c import finish_tree, tree_job
 from edgekit.bundle import (
     LIBRARY_NAME,
+    BareMetal,
     BoardEntry,
     Bundle,
-    InputEntry,
+    FileEntry,
     Manifest,
     ModelEntry,
-    OracleEntry,
-    OutputEntry,
     ToolchainEntry,
     Versions,
     describe_file,
@@ -31,13 +32,11 @@ from edgekit.bundle import (
     open_bundle,
     write_archive,
     write_manifest,
-    write_tensor,
 )
 from edgekit.compilation import (
     Compilation,
     CompiledModel,
     CompileJob,
-    ImportedModel,
     compiling_here,
 )
 from edgekit.compile_process import compiling_apart
@@ -45,11 +44,17 @@ from edgekit.cpu import architecture
 from edgekit.cross.link import Linker, link_shared_library
 from edgekit.cross.toolchain import Compiler, Toolchain, find_compiler
 from edgekit.devices.elf import weight_bytes
-from edgekit.errors import BuildError, ProjectError, UsageError
+from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
+from edgekit.expectation import (
+    Expectation,
+    Reference,
+    check_preprocess,
+    expect,
+    write_reference,
+)
 from edgekit.files import replace_directory, storage_errors
 from edgekit.fingerprint import build_key, installed_version
-from edgekit.interrupts import interrupts_deferred
 from edgekit.manifest import SCHEMA_VERSION, Kernel, Region
 from edgekit.model import ModelSource
 from edgekit.preprocess import Preprocess
@@ -57,9 +62,8 @@ from edgekit.reuse import Order, make, reuse_or_make
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
-    from edgekit.oracle import Oracle
-    from edgekit.tensors import TensorSpec
+    from edgekit.aot.job import WrittenTree
+    from edgekit.expectation import Ends
 
 
 _REPRODUCIBLE = (
@@ -81,6 +85,8 @@ class BuildRequest:
     seed: int = 0
     """Of the reference inputs."""
     offload: OffloadPlan = field(default_factory=OffloadPlan)
+    prefix: str | None = None
+    """What the names of a model's functions in C begin with; None takes the model's name."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ def build(
     in this process: quicker for many small models, and a crash takes the caller along.
     """
     started = time.perf_counter()
-    _check_board(request.board)
+    _check_prefix(request)
     check_toolchain(request.board, request.toolchain)
     check_destination(out)
     compiler = find_compiler(request.toolchain)
@@ -133,7 +139,8 @@ def build(
         with storage_errors("put the bundle in place", out):
             replacing.close()
     bundle = open_bundle(out)
-    if request.offload.backends and not bundle.manifest.regions:
+    is_linux = bundle.manifest.bare_metal is None
+    if is_linux and request.offload.backends and not bundle.manifest.regions:
         names = ", ".join(request.offload.backends)
         events.warn(f"nothing went to {names}; edgekit partition says why")
     zipped = out.resolve().with_name(out.resolve().name + ".zip")
@@ -146,7 +153,7 @@ def build(
         from_cache,
         time.perf_counter() - started,
         zipped if archive else None,
-        weight_bytes(bundle.path / LIBRARY_NAME),
+        weight_bytes(bundle.library) if is_linux else 0,
     )
 
 
@@ -182,11 +189,18 @@ def check_destination(out: Path) -> None:
         )
 
 
-def _check_board(board: Board) -> None:
-    if board.kind == "baremetal":
+def _check_prefix(request: BuildRequest) -> None:
+    if request.prefix is None:
+        return
+    if request.board.kind != "baremetal":
         raise UsageError(
-            f"{board.name} is a bare-metal board, and this edgekit builds for Linux boards only",
-            hint="edgekit boards says which is which",
+            f"--prefix names a model's functions in C, and {request.board.name} gets a library",
+            hint="leave --prefix out, or choose a bare-metal board; edgekit boards lists them",
+        )
+    if not is_identifier(request.prefix):
+        raise UsageError(
+            f"{request.prefix!r} can't be what the names of C functions begin with",
+            hint="letters, digits and underscores, a letter first, and no word of C's own",
         )
 
 
@@ -214,26 +228,55 @@ class _Work:
     compiling: Callable[[CompileJob, Events], AbstractContextManager[Compilation]]
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """The reference inputs, and what somebody other than TVM says comes out."""
-
-    oracle: OracleEntry
-    inputs: Mapping[str, Array]
-    outputs: Mapping[str, Array]
-
-
 def _make(work: _Work, scratch: Path) -> None:
     """Import, compile, link, and write the bundle. The oracle works while TVM compiles."""
     request, events = work.request, work.events
-    job = CompileJob(request.source, request.board.target, scratch, work.dump_ir, request.offload)
+    job = CompileJob(
+        request.source,
+        request.board.target,
+        scratch,
+        work.dump_ir,
+        request.offload,
+        tree_job(request),
+    )
     with work.compiling(job, events) as compilation:
         model = compilation.imported()
         for repair in model.repairs:
             events.note(repair)
-        _check_preprocess(request.preprocess, model.inputs)
-        expectation = _expect(request, model, events)
-        compiled = compilation.compiled()
+        check_preprocess(request.preprocess, model.inputs)
+        ends = (model.inputs, model.outputs)
+        expectation = expect(request.source, request.seed, ends, events)
+        compiled = None if job.tree else compilation.compiled()
+        tree = compilation.tree() if job.tree else None
+    if tree is not None:
+        _finish_tree(work, tree, ends, expectation, scratch)
+    if compiled is not None:
+        _finish_library(work, compiled, ends, expectation, scratch)
+
+
+def _finish_tree(
+    work: _Work, tree: WrittenTree, ends: Ends, expectation: Expectation, scratch: Path
+) -> None:
+    request, folder = work.request, work.folder
+    bare_metal, files = finish_tree(
+        tree, expectation, request, work.compiler, folder, scratch, work.events
+    )
+    manifest = manifest_for(
+        request,
+        work.compiler,
+        expectation,
+        write_reference(folder, ends, expectation, request.preprocess),
+        files=files,
+        bare_metal=bare_metal,
+        reproducible=all(_is_free_of(scratch, folder / file.path) for file in files),
+    )
+    write_manifest(folder, manifest)
+
+
+def _finish_library(
+    work: _Work, compiled: CompiledModel, ends: Ends, expectation: Expectation, scratch: Path
+) -> None:
+    request, events = work.request, work.events
     library = work.folder / LIBRARY_NAME
     libraries = link_model(compiled, request, work.compiler, scratch, library, events)
     write_bundle(
@@ -241,7 +284,7 @@ def _make(work: _Work, scratch: Path) -> None:
         work.compiler,
         work.folder,
         libraries,
-        (model.inputs, model.outputs),
+        ends,
         expectation,
         (_regions_of(compiled), tuple(Kernel(name, rule) for name, rule in compiled.rules)),
         reproducible=_is_free_of(scratch, library),
@@ -277,42 +320,6 @@ def link_model(
     return library.name, *beside
 
 
-def _check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[TensorSpec]) -> None:
-    names = [spec.name for spec in inputs]
-    for name in preprocess:
-        if name not in names:
-            raise ProjectError(
-                f"a preprocessing is declared for {name!r}, which is no input of the model",
-                hint=f"its inputs are {', '.join(names)}",
-            )
-
-
-def _expect(request: BuildRequest, model: ImportedModel, events: Events) -> Expectation:
-    # numpy's modules in C may lose the exception that Ctrl-C is, while they are imported.
-    with interrupts_deferred():
-        from edgekit.inputs import reference_inputs
-        from edgekit.oracle import oracle_for
-
-    inputs = reference_inputs(model.inputs, request.seed)
-    with events.stage("compute the expected outputs") as stage:
-        oracle = oracle_for(request.source)
-        outputs = oracle.run(inputs)
-        stage.result = f"by {oracle.name} {oracle.version}"
-    for spec in model.outputs:
-        _check_agreement(spec, outputs.get(spec.name), oracle)
-    return Expectation(OracleEntry(oracle.name, oracle.version), inputs, outputs)
-
-
-def _check_agreement(spec: TensorSpec, array: Array | None, oracle: Oracle) -> None:
-    found = "no such output" if array is None else f"{array.dtype.name}{list(array.shape)}"
-    expected = f"{spec.dtype}{list(spec.shape)}"
-    if found != expected:
-        raise BuildError(
-            f"edgekit takes the output {spec.name!r} for {expected}, {oracle.name} gives {found}",
-            hint="this is an error in edgekit's importer: please report it with the model",
-        )
-
-
 def _regions_of(compiled: CompiledModel) -> tuple[Region, ...]:
     """Who runs what, for the manifest."""
     members: dict[str, list[Decision]] = {}
@@ -342,7 +349,7 @@ def write_bundle(
     compiler: Compiler,
     folder: Path,
     libraries: Sequence[str],
-    ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    ends: Ends,
     expectation: Expectation,
     insides: tuple[tuple[Region, ...], tuple[Kernel, ...]],
     *,
@@ -350,23 +357,38 @@ def write_bundle(
 ) -> None:
     """Reference vectors and the manifest, to the libraries that `link_model` put there; `ends` are
     the inputs and outputs, `insides` who computes what."""
-    inputs, outputs = ends
     regions, kernels = insides
     library, *others = libraries
     files = [describe_file(folder, library, "library")]
     files += [describe_file(folder, name, "shared-library") for name in others]
-    input_entries, output_entries = [], []
-    for i, spec in enumerate(inputs):
-        name = f"reference/input-{i}.npy"
-        write_tensor(folder / name, expectation.inputs[spec.name])
-        files.append(describe_file(folder, name, "reference-input"))
-        input_entries.append(InputEntry(spec, request.preprocess.get(spec.name), name))
-    for i, spec in enumerate(outputs):
-        name = f"reference/output-{i}.npy"
-        write_tensor(folder / name, expectation.outputs[spec.name])
-        files.append(describe_file(folder, name, "reference-output"))
-        output_entries.append(OutputEntry(spec, name))
-    manifest = Manifest(
+    reference = write_reference(folder, ends, expectation, request.preprocess)
+    manifest = manifest_for(
+        request,
+        compiler,
+        expectation,
+        reference,
+        regions=regions,
+        kernels=kernels,
+        files=tuple(files),
+        reproducible=reproducible,
+    )
+    write_manifest(folder, manifest)
+
+
+def manifest_for(
+    request: BuildRequest,
+    compiler: Compiler,
+    expectation: Expectation,
+    reference: Reference,
+    *,
+    files: tuple[FileEntry, ...],
+    regions: tuple[Region, ...] = (),
+    kernels: tuple[Kernel, ...] = (),
+    bare_metal: BareMetal | None = None,
+    reproducible: bool,
+) -> Manifest:
+    """What is the same for every kind of bundle, and what is not."""
+    return Manifest(
         schema_version=SCHEMA_VERSION,
         edgekit_version=__version__,
         model=ModelEntry(
@@ -381,12 +403,12 @@ def write_bundle(
         versions=Versions(installed_version("apache-tvm"), installed_version("apache-tvm-ffi")),
         oracle=expectation.oracle,
         seed=request.seed,
-        inputs=tuple(input_entries),
-        outputs=tuple(output_entries),
+        inputs=reference.inputs,
+        outputs=reference.outputs,
         regions=regions,
         kernels=kernels,
-        files=tuple(files),
+        bare_metal=bare_metal,
+        files=(*files, *reference.files),
         reproducible=reproducible,
         reproducible_note=_REPRODUCIBLE if reproducible else _NOT_REPRODUCIBLE,
     )
-    write_manifest(folder, manifest)

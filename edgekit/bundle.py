@@ -19,6 +19,7 @@ from edgekit.manifest import (
     MANIFEST_LIMIT,
     MANIFEST_NAME,
     SCHEMA_VERSION,
+    BareMetal,
     BoardEntry,
     FileEntry,
     FileRole,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MANIFEST_NAME",
     "SCHEMA_VERSION",
+    "BareMetal",
     "BoardEntry",
     "Bundle",
     "FileEntry",
@@ -66,6 +68,8 @@ __all__ = [
 ]
 
 LIBRARY_NAME = "model.so"
+TREE_NAME = "c"
+"""The folder of a bare-metal bundle that a firmware's project takes in."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,25 @@ class Bundle:
 
     @property
     def library(self) -> Path:
-        (entry,) = (file for file in self.manifest.files if file.role == "library")
-        return self.path / entry.path
+        entries = [file for file in self.manifest.files if file.role == "library"]
+        if not entries:
+            raise BundleError(
+                f"{self.path} is for the bare-metal board {self.manifest.board.name}: it holds C, "
+                "and no library that could be loaded",
+                hint="build the model for a Linux board, or for local",
+            )
+        return self.path / entries[0].path
+
+    @property
+    def tree(self) -> Path | None:
+        """The model in C, where the bundle is of bare metal."""
+        return self.path / TREE_NAME if self.manifest.bare_metal else None
+
+    @property
+    def firmware(self) -> Path | None:
+        """A program for the board with the model inside, where there is one."""
+        entries = [file for file in self.manifest.files if file.role == "firmware"]
+        return self.path / entries[0].path if entries else None
 
     @property
     def code(self) -> tuple[FileEntry, ...]:

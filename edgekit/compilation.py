@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from edgekit.agent.runtime import ffi_headers
+from edgekit.aot.job import TreeJob, WrittenTree
 from edgekit.backends.base import Backend, Decision, Options
 from edgekit.backends.codegen import RegionFiles, write_regions
 from edgekit.backends.plan import OffloadPlan, selection_of
@@ -36,6 +37,8 @@ class CompileJob:
     """Gets the object files."""
     dump_ir: Path | None
     offload: OffloadPlan = field(default_factory=OffloadPlan)
+    tree: TreeJob | None = None
+    """Where the model becomes C, and no library."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Compilation(Protocol):
 
     def compiled(self) -> CompiledModel: ...
 
+    def tree(self) -> WrittenTree: ...
+
 
 class CompilationHere:
     def __init__(self, job: CompileJob, events: Events) -> None:
@@ -113,6 +118,16 @@ class CompilationHere:
                 selection.backends if selection else (),
                 self._job.scratch,
             )
+
+    def tree(self) -> WrittenTree:
+        """Instead of `compiled`, where the job is one of C."""
+        from edgekit.aot.compile import compile_to_tree
+        from edgekit.pipeline import dumper
+
+        assert self._model is not None
+        assert self._job.tree is not None
+        dump = dumper(self._job.dump_ir)
+        return compile_to_tree(self._model, self._job.tree, self._job.scratch, dump, self._events)
 
 
 def write_objects(

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import edgekit.errors
+from edgekit.aot.job import WrittenTree
 from edgekit.compilation import (
     Compilation,
     CompiledModel,
@@ -71,6 +72,11 @@ class CompilationApart:
         for line in self._said:
             self._events.note(line)
         return compiled
+
+    def tree(self) -> WrittenTree:
+        tree = self._next()
+        assert isinstance(tree, WrittenTree)
+        return tree
 
     def end(self) -> None:
         """Kill the process, whatever it is doing, and wait until it is gone."""

@@ -29,9 +29,10 @@ def main() -> None:
         channel.write(pickle.dumps(message))
 
     try:
-        compilation = CompilationHere(pickle.load(sys.stdin.buffer), Events(send))
+        job = pickle.load(sys.stdin.buffer)
+        compilation = CompilationHere(job, Events(send))
         send(compilation.imported())
-        send(compilation.compiled())
+        send(compilation.tree() if job.tree else compilation.compiled())
     except EdgekitError as error:
         trace = traceback.format_exc()
         send(Failure(type(error).__name__, error.message, error.hint, error.details, trace))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from edgekit.files import sha256_bytes
 
 if TYPE_CHECKING:
+    from edgekit.board import Board
     from edgekit.build import BuildRequest
     from edgekit.cross.toolchain import Compiler
     from edgekit.model import ModelFormat
@@ -53,12 +54,22 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
         },
         "seed": request.seed,
+        "prefix": request.prefix,
+        "bare metal": _bare_metal_identity(board),
         "packages": [
             [name, installed_version(name)] for name in (*_ALWAYS, *_BY_FORMAT[source.format])
         ],
         "edgekit": package_digest(),
     }
     return sha256_bytes(json.dumps(ingredients, sort_keys=True).encode())
+
+
+def _bare_metal_identity(board: Board) -> list[object]:
+    """What a model must fit into, and what its firmware is told of the board."""
+    if board.kind != "baremetal":
+        return []
+    firmware = None if board.firmware is None else asdict(board.firmware)
+    return [asdict(board.memory), firmware, board.transport.baud]
 
 
 def _offload_identity(request: BuildRequest) -> list[object]:

@@ -19,15 +19,20 @@ from edgekit.manifest_reader import Reader, parse_json
 from edgekit.preprocess import Preprocess
 from edgekit.tensors import Quantization, TensorSpec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2: kernels and their rules are listed; models in C for bare metal."""
 MANIFEST_NAME = "manifest.json"
 MANIFEST_LIMIT = 16 << 20
 """Bytes. No real manifest comes near; a hostile one may not fill the memory."""
 
-FileRole = Literal["library", "shared-library", "reference-input", "reference-output"]
+FileRole = Literal[
+    "library", "shared-library", "c-tree", "firmware", "reference-input", "reference-output"
+]
 FILE_ROLES: tuple[FileRole, ...] = (
     "library",
     "shared-library",
+    "c-tree",
+    "firmware",
     "reference-input",
     "reference-output",
 )
@@ -108,6 +113,54 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class StepEntry:
+    """A function of a model in C: who wrote it, why, and what it takes."""
+
+    name: str
+    layers: tuple[str, ...]
+    """The model's own names for what it computes."""
+    operator: str
+    maker: str
+    note: str
+    reason: str
+    """Why it computes in floats, where the model is quantised."""
+    others: tuple[str, ...]
+    """Who could have written it and did not: `NAME: REASON`."""
+    scratch_bytes: int
+    constant_bytes: int
+    alive_bytes: int
+    """Of the arena, while it runs."""
+
+
+@dataclass(frozen=True)
+class LibraryEntry:
+    """A third party's sources inside the C."""
+
+    name: str
+    version: str
+    license: str
+
+
+@dataclass(frozen=True)
+class BareMetal:
+    """A model as C: what its functions begin with, and what it takes of a microcontroller."""
+
+    name: str
+    arena_bytes: int
+    arena_bound: int
+    """The most bytes that are alive at one step: no arena can be smaller."""
+    arena_note: str
+    """Why the arena is larger than that, if it is."""
+    constant_bytes: int
+    flash_bytes: int
+    """Code and constants, as the board's compiler made them."""
+    stack_bytes: int
+    """The most that the model's own functions need."""
+    steps: tuple[StepEntry, ...]
+    libraries: tuple[LibraryEntry, ...]
+
+
+@dataclass(frozen=True)
 class FileEntry:
     path: str
     sha256: str
@@ -131,6 +184,8 @@ class Manifest:
     outputs: tuple[OutputEntry, ...]
     regions: tuple[Region, ...]
     kernels: tuple[Kernel, ...]
+    bare_metal: BareMetal | None
+    """Where the bundle is C, and no library."""
     files: tuple[FileEntry, ...]
     reproducible: bool
     reproducible_note: str
@@ -201,6 +256,7 @@ def _read_manifest(reader: Reader) -> Manifest:
         outputs=tuple(_read_output(item) for item in reader.children("outputs")),
         regions=tuple(_read_region(item) for item in reader.children("regions")),
         kernels=tuple(_read_kernel(item) for item in reader.children("kernels")),
+        bare_metal=_read_bare_metal(reader.optional_child("bare_metal")),
         files=tuple(_read_file(item) for item in reader.children("files")),
         reproducible=reader.flag("reproducible"),
         reproducible_note=reader.text("reproducible_note"),
@@ -278,6 +334,47 @@ def _read_kernel(reader: Reader) -> Kernel:
     return entry
 
 
+def _read_bare_metal(reader: Reader | None) -> BareMetal | None:
+    if reader is None:
+        return None
+    entry = BareMetal(
+        name=reader.text("name"),
+        arena_bytes=reader.count("arena_bytes"),
+        arena_bound=reader.count("arena_bound"),
+        arena_note=reader.text("arena_note"),
+        constant_bytes=reader.count("constant_bytes"),
+        flash_bytes=reader.count("flash_bytes"),
+        stack_bytes=reader.count("stack_bytes"),
+        steps=tuple(_read_step(item) for item in reader.children("steps")),
+        libraries=tuple(_read_library(item) for item in reader.children("libraries")),
+    )
+    reader.close()
+    return entry
+
+
+def _read_step(reader: Reader) -> StepEntry:
+    entry = StepEntry(
+        name=reader.text("name"),
+        layers=reader.texts("layers"),
+        operator=reader.text("operator"),
+        maker=reader.text("maker"),
+        note=reader.text("note"),
+        reason=reader.text("reason"),
+        others=reader.texts("others"),
+        scratch_bytes=reader.count("scratch_bytes"),
+        constant_bytes=reader.count("constant_bytes"),
+        alive_bytes=reader.count("alive_bytes"),
+    )
+    reader.close()
+    return entry
+
+
+def _read_library(reader: Reader) -> LibraryEntry:
+    entry = LibraryEntry(reader.text("name"), reader.text("version"), reader.text("license"))
+    reader.close()
+    return entry
+
+
 def _read_file(reader: Reader) -> FileEntry:
     entry = FileEntry(
         path=reader.text("path"),
@@ -318,8 +415,13 @@ def _check_references(manifest: Manifest) -> None:
         if file.path in roles or file.path == MANIFEST_NAME:
             raise _inconsistent(f"names the file {file.path!a} twice")
         roles[file.path] = file.role
-    if list(roles.values()).count("library") != 1:
-        raise _inconsistent("must name one library")
+    kinds = list(roles.values())
+    if kinds.count("library") != (0 if manifest.bare_metal else 1):
+        raise _inconsistent("must name one library, or be of bare metal and name none")
+    if kinds.count("firmware") > (1 if manifest.bare_metal else 0):
+        raise _inconsistent("names a firmware that has no place in it")
+    if ("c-tree" in kinds) != (manifest.bare_metal is not None):
+        raise _inconsistent("must list files of C just where it is of bare metal")
     # The library looks for these beside itself.
     if any(role == "shared-library" and "/" in path for path, role in roles.items()):
         raise _inconsistent("names a shared library that is not beside the model's")

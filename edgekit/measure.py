@@ -16,13 +16,14 @@ from edgekit.backends.base import Region, Tensor
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.plan import selection_of
 from edgekit.bench import is_busy
-from edgekit.build import BuildRequest, Expectation, link_model, write_bundle
+from edgekit.build import BuildRequest, link_model, write_bundle
 from edgekit.bundle import LIBRARY_NAME, Bundle, OracleEntry, open_bundle
 from edgekit.compilation import CompiledModel, write_objects
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan
 from edgekit.errors import BuildError, UsageError
 from edgekit.events import SILENT, Events
+from edgekit.expectation import Expectation
 from edgekit.files import scratch_directory
 from edgekit.model import Model
 from edgekit.partition import decide

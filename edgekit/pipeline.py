@@ -71,10 +71,13 @@ def _fold(target: Any) -> list[Any]:
 
 
 def _quantize(target: Any) -> list[Any]:
+    from edgekit.passes.integer_products import IntegerProducts
     from edgekit.passes.litert_arithmetic import LiteRtArithmetic
+    from edgekit.schedules.machine import machine_of
     from edgekit.schedules.rescaling import rescaled
 
-    return [LiteRtArithmetic(rescaled)]
+    products = [IntegerProducts()] if machine_of(target).dot is not None else []
+    return [LiteRtArithmetic(rescaled), *products]
 
 
 def _simplify(target: Any) -> list[Any]:
@@ -232,7 +235,7 @@ def compile_model(
     """
     tvm = load_tvm()
     tvm_target = tvm.target.Target(target.as_json())
-    dump = _dumper(dump_ir)
+    dump = dumper(dump_ir)
     dump("imported", model.module)
     module = model.module
     regions: tuple[Region, ...] = ()
@@ -372,7 +375,7 @@ def guarded(what: str, work: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _dumper(folder: Path | None) -> Callable[[str, Any], None]:
+def dumper(folder: Path | None) -> Callable[[str, Any], None]:
     if folder is None:
         return lambda name, module: None
     target_folder = folder

@@ -32,6 +32,7 @@ def make_request(
     seed: int = 0,
     offload: tuple[str, ...] | None = None,
     one_layer_each: bool = False,
+    prefix: str | None = None,
 ) -> BuildRequest:
     """What was given goes before what the project file says."""
     project = find_project(Path.cwd())
@@ -49,4 +50,5 @@ def make_request(
         offload=replace(plan, one_layer_each=one_layer_each),
         preprocess=choose_preprocess(project, source),
         seed=seed,
+        prefix=prefix,
     )

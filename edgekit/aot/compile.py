@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from edgekit.aot.arena import plan_arena
+from edgekit.aot.budget import check_budget
 from edgekit.aot.choose import Choice, choose_kernels
+from edgekit.aot.generators import generators, is_portable, portable_generators
+from edgekit.aot.job import TreeJob, WrittenTree
 from edgekit.aot.kernel import Generator
 from edgekit.aot.lower import lower
 from edgekit.aot.program import Program
 from edgekit.aot.read import read_program
+from edgekit.aot.report import report_of
 from edgekit.aot.tree import Library, Origin, TreePlan
+from edgekit.aot.write import write_tree
+from edgekit.aot.write_project import include_folders, library_sources
 from edgekit.cpu import Cpu
+from edgekit.events import Events
 from edgekit.model import Model
+from edgekit.sizes import format_size
 
 Dump = Callable[[str, Any], None]
 
@@ -30,13 +39,48 @@ def compile_tree(
     name: str,
     cpu: Cpu,
     origin: Origin,
-    generators: Sequence[Generator],
+    offers: Sequence[Generator],
     dump: Dump = lambda name, module: None,
 ) -> Compiled:
     """`name` is a C identifier: what all of the tree's names begin with."""
     program = read_program(name, model, lower(model.module, dump))
-    choices = choose_kernels(program, cpu, generators)
-    return Compiled(planned(program, choices, origin), choices)
+    choices = choose_kernels(program, cpu, offers)
+    plan = planned(program, choices, origin)
+    if not all(is_portable(choice.kernel) for choice in choices):
+        portable = choose_kernels(program, cpu, portable_generators())
+        plan = replace(plan, host=planned(program, portable, origin))
+    return Compiled(plan, choices)
+
+
+def compile_to_tree(
+    model: Model, job: TreeJob, scratch: Path, dump: Dump, events: Events
+) -> WrittenTree:
+    """The whole of a job: C in a folder of the scratch folder, unless it would not fit."""
+    with events.stage("write the model in C") as stage:
+        compiled = compile_tree(model, job.name, job.cpu, job.origin, generators(job.offload), dump)
+        plan = compiled.plan
+        report = report_of(plan, compiled.choices)
+        check_budget(report, job.memory, job.origin.board, is_float=_is_float(plan.program))
+        folder = scratch / "c"
+        write_tree(plan, folder)
+        stage.result = f"{len(report.steps)} steps, an arena of {format_size(report.arena_bytes)}"
+    if report.arena_note:
+        events.note(report.arena_note)
+    return WrittenTree(
+        folder=folder,
+        origin=job.origin,
+        inputs=model.inputs,
+        outputs=model.outputs,
+        sources=(f"{plan.name}.c", *library_sources(plan)),
+        includes=(".", *include_folders(plan)),
+        report=report,
+    )
+
+
+def _is_float(program: Program) -> bool:
+    """Whether most of what it computes on are floats."""
+    floats = sum(buffer.bytes for buffer in program.buffers if buffer.dtype == "float32")
+    return 2 * floats > sum(buffer.bytes for buffer in program.buffers)
 
 
 def planned(

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from edgekit.aot.kernel import Generator
+from collections.abc import Sequence
+
+from edgekit.aot.kernel import Generator, Kernel
+from edgekit.aot.kernels_dsp.generator import DspGenerator
+from edgekit.aot.kernels_portable.generator import PortableGenerator
 from edgekit.aot.loops.generator import LoopGenerator
 
 
-def generators() -> tuple[Generator, ...]:
-    return (LoopGenerator(),)
+def generators(offload: Sequence[str] = ()) -> tuple[Generator, ...]:
+    """`offload` names libraries that may be used beside edgekit's own kernels."""
+    del offload
+    return (DspGenerator(), PortableGenerator(), LoopGenerator())
+
+
+def portable_generators() -> tuple[Generator, ...]:
+    """Whose C every machine runs."""
+    return (PortableGenerator(), LoopGenerator())
+
+
+def is_portable(kernel: Kernel) -> bool:
+    return kernel.maker in {generator.name for generator in portable_generators()}

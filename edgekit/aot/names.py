@@ -30,6 +30,11 @@ def identifier(text: str) -> str:
     return f"{plain}_" if plain.lower() in _RESERVED else plain
 
 
+def is_identifier(text: str) -> bool:
+    """Whether names in C may begin with it."""
+    return len(text) <= _LONGEST and identifier(text) == text and text == text.strip("_")
+
+
 def layer_identifier(layer: str) -> str:
     """Of a layer's name, the end: what comes before tells which part of the model it is in."""
     first = layer.split(";")[0]

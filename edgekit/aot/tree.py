@@ -44,6 +44,9 @@ class TreePlan:
     kernels: tuple[Kernel, ...]
     arena: ArenaPlan
     libraries: tuple[Library, ...] = ()
+    host: TreePlan | None = None
+    """The same program in C that any machine runs, where `kernels` are for one kind of CPU: what
+    the tree's own test compiles."""
 
     @property
     def name(self) -> str:

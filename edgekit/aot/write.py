@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.aot.tree import TreePlan
+from edgekit.aot.tree import Origin, TreePlan
 from edgekit.aot.write_header import header_text
-from edgekit.aot.write_project import cmake_text, makefile_text, readme_text
+from edgekit.aot.write_project import HOST_FOLDER, cmake_text, makefile_text, readme_text
 from edgekit.aot.write_source import source_text, weights_text
 from edgekit.aot.write_test import test_text, vectors_text
 from edgekit.files import safe_join, storage_errors
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.tensors import TensorSpec
 
 
 def tree_files(plan: TreePlan) -> dict[str, str]:
     """Text by path."""
     name = plan.name
     files = {
-        f"{name}.h": header_text(plan),
-        f"{name}.c": source_text(plan),
-        f"{name}_weights.h": weights_text(plan),
+        **_code(plan),
         "CMakeLists.txt": cmake_text(plan),
         "Makefile": makefile_text(plan),
         "README.md": readme_text(plan),
         f"test/test_{name}.c": test_text(plan),
     }
+    if plan.host is not None:
+        for path, text in _code(plan.host).items():
+            files[f"{HOST_FOLDER}/{path}"] = text
     for library in plan.libraries:
         files[f"LICENSES/{library.name}.txt"] = library.license_text
         for path, text in library.files.items():
             files[f"lib/{library.name}/{path}"] = text
     return files
+
+
+def _code(plan: TreePlan) -> dict[str, str]:
+    name = plan.name
+    return {
+        f"{name}.h": header_text(plan),
+        f"{name}.c": source_text(plan),
+        f"{name}_weights.h": weights_text(plan),
+    }
 
 
 def write_tree(plan: TreePlan, folder: Path) -> tuple[str, ...]:
@@ -44,12 +55,14 @@ def write_tree(plan: TreePlan, folder: Path) -> tuple[str, ...]:
 
 
 def write_vectors(
-    plan: TreePlan, folder: Path, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
-) -> str:
-    """The reference vectors of the tree's own test."""
-    path = "test/vectors.h"
-    _write(folder, {path: vectors_text(plan, inputs, outputs)})
-    return path
+    folder: Path,
+    origin: Origin,
+    ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+) -> None:
+    """The reference vectors of the tree's own test; `ends` are the model's inputs and outputs."""
+    _write(folder, {"test/vectors.h": vectors_text(origin, ends, inputs, outputs)})
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

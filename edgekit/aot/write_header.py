@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from edgekit.aot.arena import ALIGNMENT
 from edgekit.aot.c_text import C_TYPES, comment_text, float_text, string_text
-from edgekit.aot.tree import Port, TreePlan, ports
+from edgekit.aot.tree import Origin, Port, TreePlan, ports
 
 
 def header_text(plan: TreePlan) -> str:
@@ -14,7 +14,7 @@ def header_text(plan: TreePlan) -> str:
     inputs, outputs = ports(plan)
     guard = f"EDGEKIT_{macros}_H"
     lines = [
-        *banner(plan, "the model's whole interface"),
+        *banner(plan.origin, "the model's whole interface"),
         f"#ifndef {guard}",
         f"#define {guard}",
         "",
@@ -62,8 +62,7 @@ def header_text(plan: TreePlan) -> str:
     return "\n".join(lines)
 
 
-def banner(plan: TreePlan, what: str) -> Iterator[str]:
-    origin = plan.origin
+def banner(origin: Origin, what: str) -> Iterator[str]:
     yield f"/* {comment_text(origin.model)}: {what}."
     yield f" * Made from {comment_text(origin.file)} by edgekit {comment_text(origin.edgekit)}"
     yield f" * for {comment_text(origin.cpu)}. Build the model again rather than edit this. */"

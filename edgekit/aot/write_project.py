@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from edgekit.aot.tree import Library, Port, TreePlan, ports
 from edgekit.sizes import format_size
 
+HOST_FOLDER = "test/portable"
+"""The model in C for any machine, where the C beside it is for one kind of CPU."""
+
 
 def library_sources(plan: TreePlan) -> list[str]:
     return [
@@ -47,8 +50,7 @@ lib{name}.a: $(OBJECTS)
 lib/%.o: lib/%.c
 \t$(CC) -std=gnu99 $(CFLAGS) {includes} -c -o $@ $<
 
-test/test_{name}: test/test_{name}.c test/vectors.h lib{name}.a
-\t$(CC) $(STRICT) $(CFLAGS) {includes} -o $@ $< lib{name}.a -lm
+{_test_rule(plan, includes)}
 
 test: test/test_{name}
 \t./test/test_{name}
@@ -58,6 +60,18 @@ clean:
 
 .PHONY: test clean
 """
+
+
+def _test_rule(plan: TreePlan, includes: str) -> str:
+    name = plan.name
+    if plan.host is None:
+        return f"""\
+test/test_{name}: test/test_{name}.c test/vectors.h lib{name}.a
+\t$(CC) $(STRICT) $(CFLAGS) {includes} -o $@ $< lib{name}.a -lm"""
+    return f"""\
+# The C above is for {plan.origin.cpu}; this is the same model for any machine.
+test/test_{name}: test/test_{name}.c test/vectors.h {HOST_FOLDER}/{name}.c
+\t$(CC) $(STRICT) $(CFLAGS) -I{HOST_FOLDER} -o $@ $< {HOST_FOLDER}/{name}.c -lm"""
 
 
 def cmake_text(plan: TreePlan) -> str:
@@ -83,11 +97,22 @@ target_link_libraries({name} PUBLIC m)
 
 if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR AND NOT CMAKE_CROSSCOMPILING)
     enable_testing()
-    add_executable(test_{name} test/test_{name}.c)
-    target_link_libraries(test_{name} PRIVATE {name})
+{_cmake_test(plan)}
     add_test(NAME {name} COMMAND test_{name})
 endif()
 """
+
+
+def _cmake_test(plan: TreePlan) -> str:
+    name = plan.name
+    if plan.host is None:
+        return f"""\
+    add_executable(test_{name} test/test_{name}.c)
+    target_link_libraries(test_{name} PRIVATE {name})"""
+    return f"""\
+    add_executable(test_{name} EXCLUDE_FROM_ALL test/test_{name}.c {HOST_FOLDER}/{name}.c)
+    target_include_directories(test_{name} BEFORE PRIVATE {HOST_FOLDER})
+    target_link_libraries(test_{name} PRIVATE m)"""
 
 
 def readme_text(plan: TreePlan) -> str:
@@ -135,10 +160,19 @@ def readme_text(plan: TreePlan) -> str:
         "",
         "`make test` runs the reference inputs on the machine you are at and compares what comes "
         "out with another runtime's results.",
+        *_host_note(plan),
         "",
         *_licences(plan.libraries),
     ]
     return "\n".join(lines)
+
+
+def _host_note(plan: TreePlan) -> Iterator[str]:
+    if plan.host is not None:
+        yield (
+            f"The C beside this file has instructions of {plan.origin.cpu}; what the test compiles "
+            f"is the same model in `{HOST_FOLDER}`, for any machine."
+        )
 
 
 def _example(plan: TreePlan, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Iterator[str]:

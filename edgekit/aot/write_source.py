@@ -28,7 +28,7 @@ _RESTRICT = """\
 def weights_text(plan: TreePlan) -> str:
     guard = f"EDGEKIT_{plan.macros}_WEIGHTS_H"
     lines = [
-        *banner(plan, "what it has learnt"),
+        *banner(plan.origin, "what it has learnt"),
         f"#ifndef {guard}",
         f"#define {guard}",
         "",
@@ -51,10 +51,10 @@ def weights_text(plan: TreePlan) -> str:
 
 def source_text(plan: TreePlan) -> str:
     kernels, program, name = plan.kernels, plan.program, plan.name
-    headers = {header for kernel in kernels for header in kernel.headers}
+    headers = {_bracketed(header) for kernel in kernels for header in kernel.headers}
     system = sorted({"<stddef.h>", "<stdint.h>", "<string.h>", *headers} - _quoted(headers))
     lines = [
-        *banner(plan, "its steps, in their order"),
+        *banner(plan.origin, "its steps, in their order"),
         f'#include "{name}.h"',
         "",
         *(f"#include {header}" for header in (*system, *sorted(_quoted(headers)))),
@@ -90,6 +90,10 @@ def source_text(plan: TreePlan) -> str:
         lines.append(f"    case {index}: return {string_text(step.name)};")
     lines += ["    default: return NULL;", "    }", "}", ""]
     return "\n".join(lines)
+
+
+def _bracketed(header: str) -> str:
+    return header if header[0] in '<"' else f"<{header}>"
 
 
 def _quoted(headers: set[str]) -> set[str]:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from edgekit.aot.c_text import C_TYPES, float_text, values_text
-from edgekit.aot.tree import Port, TreePlan, ports
+from edgekit.aot.tree import Origin, Port, TreePlan, ports
 from edgekit.aot.write_header import banner
 from edgekit.comparison import ALL_ZERO_ATOL, tolerance_for
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.tensors import TensorSpec
 
 _COMPARE = """\
 static int compare(const char *name, const {type} *expected, const {type} *actual, long count,
@@ -40,15 +41,19 @@ static int compare(const char *name, const {type} *expected, const {type} *actua
 """
 
 
-def vectors_text(plan: TreePlan, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str:
-    lines = [*banner(plan, "reference inputs, and what must come out"), "#include <math.h>"]
+def vectors_text(
+    origin: Origin,
+    ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+) -> str:
+    """`ends` are the model's inputs and outputs."""
+    lines = [*banner(origin, "reference inputs, and what must come out"), "#include <math.h>"]
     lines += ["#include <stdint.h>", ""]
-    given, expected = ports(plan)
-    for members, arrays, word in ((given, inputs, "input"), (expected, outputs, "expected")):
-        for k, port in enumerate(members):
-            array = arrays[port.spec.name]
-            kind = C_TYPES[port.spec.dtype]
-            lines.append(f"static const {kind} {word}_{k}[{max(array.size, 1)}] = {{")
+    for specs, arrays, word in ((ends[0], inputs, "input"), (ends[1], outputs, "expected")):
+        for k, spec in enumerate(specs):
+            array = arrays[spec.name]
+            lines.append(f"static const {C_TYPES[spec.dtype]} {word}_{k}[{array.size}] = {{")
             lines += [*values_text(array), "};", ""]
     return "\n".join(lines)
 
@@ -58,7 +63,7 @@ def test_text(plan: TreePlan) -> str:
     inputs, outputs = ports(plan)
     kinds = dict.fromkeys(C_TYPES[port.spec.dtype] for port in outputs)
     lines = [
-        *banner(plan, "does it compute what it should?"),
+        *banner(plan.origin, "does it compute what it should?"),
         "#include <float.h>",
         "#include <math.h>",
         "#include <stdint.h>",

@@ -55,6 +55,11 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Write the module after each phase of the compiler.",
 )
+@click.option(
+    "--prefix",
+    metavar="NAME",
+    help="What names in C begin with, on bare-metal boards.  [default: the model's name]",
+)
 @click.option("--no-cache", is_flag=True, help="Neither use the build cache nor fill it.")
 @json_option
 @pass_console
@@ -71,6 +76,7 @@ def command(
     constants: Mapping[str, np.ndarray],
     seed: int,
     dump_ir: Path | None,
+    prefix: str | None,
     no_cache: bool,
 ) -> None:
     """Compile MODEL for a board into a bundle: library, manifest, reference vectors."""
@@ -78,7 +84,15 @@ def command(
     from edgekit.request import make_request
 
     request = make_request(
-        model, board_name, toolchain_name, shapes, constants, seed, offload, one_layer_each
+        model,
+        board_name,
+        toolchain_name,
+        shapes,
+        constants,
+        seed,
+        offload,
+        one_layer_each,
+        prefix,
     )
     result = build(
         request,
@@ -91,16 +105,36 @@ def command(
     console.report(result, lambda: _render(console, result))
 
 
+def _code_in_words(result: BuildResult) -> list[tuple[str, str]]:
+    manifest = result.bundle.manifest
+    c = manifest.bare_metal
+    if c is None:
+        library = sum(file.size for file in manifest.files if file.role == "library")
+        mapped = size(result.weight_bytes)
+        return [("library", f"{size(library)}, of which {mapped} are mapped weights")]
+    makers = Counter(step.maker for step in c.steps).most_common()
+    steps = ", ".join(f"{count} by {maker}" for maker, count in makers)
+    pairs = [
+        ("steps", f"{len(c.steps)} ({steps})"),
+        ("arena", f"{c.arena_bytes} bytes; {c.arena_bound} are alive at one step"),
+        ("flash", f"{c.flash_bytes} bytes, {c.constant_bytes} of them constants"),
+        ("stack", f"{c.stack_bytes} bytes"),
+    ]
+    floats = [step for step in c.steps if step.reason]
+    if floats:
+        pairs.append(("in floats", "; ".join(f"{s.name}: {s.reason}" for s in floats)))
+    return pairs
+
+
 def _render(console: Console, result: BuildResult) -> None:
     manifest = result.bundle.manifest
     total = sum(file.size for file in manifest.files)
-    library = sum(file.size for file in manifest.files if file.role == "library")
     how = "from the cache" if result.from_cache else f"in {duration(result.seconds)}"
     console.heading(f"{manifest.model.name} for {manifest.board.name}, {how}")
     pairs = [
         ("bundle", str(result.bundle.path)),
         ("size", f"{size(total)} in {len(manifest.files)} files"),
-        ("library", f"{size(library)}, of which {size(result.weight_bytes)} are mapped weights"),
+        *_code_in_words(result),
         ("expected outputs", f"by {manifest.oracle.name} {manifest.oracle.version}"),
         ("reproducible", "yes" if manifest.reproducible else manifest.reproducible_note),
     ]

@@ -23,6 +23,8 @@ _MACHINES: Mapping[str, str] = {
     "EM_386": "i686",
     "EM_RISCV": "riscv64",
 }
+_WRITABLE, _ALLOCATED = 1, 2
+"""Flags of a section."""
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9]{1,4}(?:\.[0-9]{1,4}){0,3})")
 
 
@@ -50,6 +52,19 @@ def read_elf(path: Path) -> ElfNeeds:
             libraries=_libraries(elf),
             versions=_versions(elf),
         )
+
+
+def loaded_bytes(path: Path) -> tuple[int, int]:
+    """Of an object file, what is only read (code and constants), and what is written to."""
+    read, written = 0, 0
+    with _opened(path) as elf:
+        for section in elf.iter_sections():
+            flags = int(section["sh_flags"])
+            if flags & _ALLOCATED and flags & _WRITABLE:
+                written += int(section["sh_size"])
+            elif flags & _ALLOCATED:
+                read += int(section["sh_size"])
+    return read, written
 
 
 def weight_bytes(path: Path) -> int:

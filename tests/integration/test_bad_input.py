@@ -139,7 +139,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
             lambda bundle: rewrite(bundle, lambda d: d["files"][0].update(path="../model.so")),
             "leads out of the bundle",
         ),
-        (lambda bundle: rewrite(bundle, lambda d: d.update(schema_version=2)), "schema version 2"),
+        (lambda bundle: rewrite(bundle, lambda d: d.update(schema_version=1)), "schema version 1"),
     ],
     ids=["library", "vector", "manifest", "leads out", "another schema"],
 )

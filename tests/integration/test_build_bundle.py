@@ -315,9 +315,11 @@ def test_preprocessing_for_an_input_that_is_none_is_refused(
     assert caught.value.hint == "its inputs are image"
 
 
-def test_a_bare_metal_board_is_refused(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="bare-metal"):
-        build(request_for(model, "mps2-an386"), tmp_path / "b")
+def test_a_prefix_is_for_boards_that_get_c(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--prefix"):
+        build(replace(request_for(model, "local"), prefix="net"), tmp_path / "b")
+    with pytest.raises(UsageError, match="can't be what the names"):
+        build(replace(request_for(model, "mps2-an386"), prefix="3d"), tmp_path / "b")
 
 
 def test_the_default_place_names_model_and_board(model: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.bundle import (
+    SCHEMA_VERSION,
     BoardEntry,
     Bundle,
     InputEntry,
@@ -49,7 +50,7 @@ def manifest_of(folder: Path) -> Manifest:
         describe_file(folder, "reference/output-0.npy", "reference-output"),
     )
     return Manifest(
-        schema_version=1,
+        schema_version=SCHEMA_VERSION,
         edgekit_version="0.1.0",
         model=ModelEntry("tiny", "onnx", "0" * 64, "tiny.onnx"),
         board=BoardEntry("local", "local"),
@@ -65,6 +66,7 @@ def manifest_of(folder: Path) -> Manifest:
         outputs=(OutputEntry(SCORES, "reference/output-0.npy"),),
         regions=(Region("region-0", "ncnn", ("conv2d", "relu"), 90, 100, "pays"),),
         kernels=(Kernel("fused_convolution_relu", "product"),),
+        bare_metal=None,
         files=files,
         reproducible=True,
         reproducible_note="same bytes",

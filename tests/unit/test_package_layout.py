@@ -45,8 +45,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("compilation", "compilation compile_*"),
     (
         "verbs",
-        "fingerprint expectation build_c build request partition measure deploy fleet rollback bench run verify doctor "
-        "summary kept prebuild export export.* quantization quantization.* quantize "
+        "fingerprint expectation build_c build request partition measure deploy fleet rollback "
+        "bench run verify doctor summary kept prebuild export export.* quantization quantization.* quantize "
         "recording results",
     ),
     ("display", "progress table console"),

@@ -1,0 +1,131 @@
+"""The part of a build that bare-metal boards have: C, its compiler's word on it, a firmware."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.aot.budget import check_budget
+from edgekit.aot.firmware.build import FIRMWARE_NAME, build_firmware
+from edgekit.aot.job import TreeJob, WrittenTree
+from edgekit.aot.names import identifier
+from edgekit.aot.tree import Origin
+from edgekit.aot.write import write_vectors
+from edgekit.bundle import TREE_NAME, BareMetal, FileEntry, describe_file
+from edgekit.cross.tools import run_tool
+from edgekit.devices.elf import loaded_bytes
+from edgekit.errors import BuildError
+from edgekit.events import Events
+from edgekit.expectation import Expectation
+from edgekit.files import storage_errors
+from edgekit.version import __version__
+
+if TYPE_CHECKING:
+    from edgekit.build import BuildRequest
+    from edgekit.cross.toolchain import Compiler
+
+OPTIMISATION = "-O3"
+_STRICT = ("-std=gnu99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+_FRAME = re.compile(r"^.*:(?P<function>[^:\t]+)\t(?P<bytes>[0-9]+)\t", re.MULTILINE)
+
+
+def tree_job(request: BuildRequest) -> TreeJob | None:
+    """What is to become C; None for boards that load libraries."""
+    if request.board.kind != "baremetal":
+        return None
+    board, source = request.board, request.source
+    return TreeJob(
+        name=request.prefix or identifier(source.name).lower(),
+        origin=Origin(source.name, source.path.name, __version__, board.name, board.cpu.name),
+        cpu=board.cpu,
+        memory=board.memory,
+        offload=request.offload.backends,
+    )
+
+
+def finish_tree(
+    tree: WrittenTree,
+    expectation: Expectation,
+    request: BuildRequest,
+    compiler: Compiler,
+    folder: Path,
+    scratch: Path,
+    events: Events,
+) -> tuple[BareMetal, tuple[FileEntry, ...]]:
+    """The C with its reference vectors in the bundle's folder, and what the board's compiler makes
+    of it."""
+    ends = (tree.inputs, tree.outputs)
+    write_vectors(tree.folder, tree.origin, ends, expectation.inputs, expectation.outputs)
+    with events.stage("compile the C") as stage:
+        report = _measured(tree, request, compiler, scratch)
+        stage.result = f"{report.flash_bytes} bytes of flash, {report.stack_bytes} of stack"
+    check_budget(report, request.board.memory, request.board.name, is_float=False)
+    with storage_errors("write the bundle", folder):
+        shutil.copytree(tree.folder, folder / TREE_NAME)
+        paths = sorted(path for path in (folder / TREE_NAME).rglob("*") if path.is_file())
+    files = [describe_file(folder, path.relative_to(folder).as_posix(), "c-tree") for path in paths]
+    if request.board.firmware is not None:
+        made = scratch / "firmware"
+        firmware = build_firmware([tree.folder], request.board, request.toolchain, made, events)
+        with storage_errors("write the bundle", folder):
+            shutil.copyfile(firmware.elf, folder / FIRMWARE_NAME)
+        files.append(describe_file(folder, FIRMWARE_NAME, "firmware"))
+    return report, tuple(files)
+
+
+def _measured(
+    tree: WrittenTree, request: BuildRequest, compiler: Compiler, scratch: Path
+) -> BareMetal:
+    """The report with what the compiler knows: code and constants, and the deepest stack."""
+    toolchain, board = request.toolchain, request.board
+    includes = [f"-I{tree.folder / folder}" for folder in tree.includes]
+    flash, frames = 0, dict[str, int]()
+    for index, source in enumerate(tree.sources):
+        made = scratch / f"c-{index}.o"
+        run_tool(
+            [
+                *compiler.command,
+                *toolchain.compile_flags,
+                *toolchain.spelled(board.cpu.compile_flags),
+                OPTIMISATION,
+                # What a library's sources say at a warning is its own affair.
+                *(_STRICT if index == 0 else ("-std=gnu99", "-w")),
+                "-fstack-usage",
+                *includes,
+                "-c",
+                str(tree.folder / source),
+                "-o",
+                str(made),
+            ],
+            folder=scratch,
+            doing="compile the model's C",
+        )
+        read, written = loaded_bytes(made)
+        flash += read
+        if written:
+            raise BuildError(
+                f"{source} has {written} bytes of variables of its own",
+                hint="this is a fault of edgekit: please report it with the model",
+            )
+        frames |= _frames(made.with_suffix(".su"))
+    return replace(tree.report, flash_bytes=flash, stack_bytes=_deepest(tree, frames))
+
+
+def _frames(usage: Path) -> dict[str, int]:
+    """Bytes of stack by function; empty where the compiler does not tell."""
+    if not usage.is_file():
+        return {}
+    text = usage.read_text(encoding="utf-8", errors="replace")
+    return {match["function"]: int(match["bytes"]) for match in _FRAME.finditer(text)}
+
+
+def _deepest(tree: WrittenTree, frames: dict[str, int]) -> int:
+    """NAME_run calls NAME_run_step, that one step, and that the functions of a library, of which
+    all are counted."""
+    name = tree.report.name
+    above = [frames.pop(f"{name}_{word}", 0) for word in ("run", "run_step")]
+    steps = [frames.pop(step.name, 0) for step in tree.report.steps]
+    return sum(above) + max(steps, default=0) + sum(frames.values())

@@ -1,0 +1,110 @@
+"""The reference inputs, and what somebody other than TVM says comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.bundle import (
+    FileEntry,
+    InputEntry,
+    OracleEntry,
+    OutputEntry,
+    describe_file,
+    write_tensor,
+)
+from edgekit.errors import BuildError, ProjectError
+from edgekit.events import Events
+from edgekit.interrupts import interrupts_deferred
+from edgekit.model import ModelSource
+from edgekit.preprocess import Preprocess
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+    from edgekit.oracle import Oracle
+    from edgekit.tensors import TensorSpec
+
+    Ends = tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
+    """A model's inputs and its outputs."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    oracle: OracleEntry
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a manifest says of the vectors in a bundle."""
+
+    inputs: tuple[InputEntry, ...]
+    outputs: tuple[OutputEntry, ...]
+    files: tuple[FileEntry, ...]
+
+
+def check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[TensorSpec]) -> None:
+    names = [spec.name for spec in inputs]
+    for name in preprocess:
+        if name not in names:
+            raise ProjectError(
+                f"a preprocessing is declared for {name!r}, which is no input of the model",
+                hint=f"its inputs are {', '.join(names)}",
+            )
+
+
+def expect(
+    source: ModelSource,
+    seed: int,
+    ends: Ends,
+    events: Events,
+) -> Expectation:
+    # numpy's modules in C may lose the exception that Ctrl-C is, while they are imported.
+    with interrupts_deferred():
+        from edgekit.inputs import reference_inputs
+        from edgekit.oracle import oracle_for
+
+    specs, results = ends
+    inputs = reference_inputs(specs, seed)
+    with events.stage("compute the expected outputs") as stage:
+        oracle = oracle_for(source)
+        outputs = oracle.run(inputs)
+        stage.result = f"by {oracle.name} {oracle.version}"
+    for spec in results:
+        _check_agreement(spec, outputs.get(spec.name), oracle)
+    return Expectation(OracleEntry(oracle.name, oracle.version), inputs, outputs)
+
+
+def write_reference(
+    folder: Path,
+    ends: Ends,
+    expectation: Expectation,
+    preprocess: Mapping[str, Preprocess],
+) -> Reference:
+    """The vectors, in a bundle's own folder for them."""
+    files: list[FileEntry] = []
+    inputs, outputs = [], []
+    for i, spec in enumerate(ends[0]):
+        name = f"reference/input-{i}.npy"
+        write_tensor(folder / name, expectation.inputs[spec.name])
+        files.append(describe_file(folder, name, "reference-input"))
+        inputs.append(InputEntry(spec, preprocess.get(spec.name), name))
+    for i, spec in enumerate(ends[1]):
+        name = f"reference/output-{i}.npy"
+        write_tensor(folder / name, expectation.outputs[spec.name])
+        files.append(describe_file(folder, name, "reference-output"))
+        outputs.append(OutputEntry(spec, name))
+    return Reference(tuple(inputs), tuple(outputs), tuple(files))
+
+
+def _check_agreement(spec: TensorSpec, array: Array | None, oracle: Oracle) -> None:
+    found = "no such output" if array is None else f"{array.dtype.name}{list(array.shape)}"
+    expected = f"{spec.dtype}{list(spec.shape)}"
+    if found != expected:
+        raise BuildError(
+            f"edgekit takes the output {spec.name!r} for {expected}, {oracle.name} gives {found}",
+            hint="this is an error in edgekit's importer: please report it with the model",
+        )
