@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from edgekit.aot.kernel import Generator, Kernel
 from edgekit.aot.kernels_dsp.generator import DspGenerator
+from edgekit.aot.kernels_mve.generator import MveGenerator
 from edgekit.aot.kernels_portable.generator import PortableGenerator
 from edgekit.aot.loops.generator import LoopGenerator
 
@@ -13,7 +14,7 @@ from edgekit.aot.loops.generator import LoopGenerator
 def generators(offload: Sequence[str] = ()) -> tuple[Generator, ...]:
     """`offload` names libraries that may be used beside edgekit's own kernels."""
     del offload
-    return (DspGenerator(), PortableGenerator(), LoopGenerator())
+    return (MveGenerator(), DspGenerator(), PortableGenerator(), LoopGenerator())
 
 
 def portable_generators() -> tuple[Generator, ...]:
