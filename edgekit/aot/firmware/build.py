@@ -63,11 +63,11 @@ def build_firmware(
             hint="add [firmware] to its profile, or use the bundle's C in a project of your own",
         )
     compiler = find_compiler(toolchain)
-    models = tuple(read_tree(tree) for tree in trees)
+    models = tuple(read_tree(tree.resolve()) for tree in trees)
     _refuse_twins(models)
     arena = max((tree.arena for tree in models), default=0)
     with storage_errors("write the firmware", folder):
-        work = folder / "firmware"
+        work = folder.resolve() / "firmware"
         work.mkdir(parents=True, exist_ok=True)
         (work / "config.h").write_text(config_header(board, hardware, max(arena, 16)))
         (work / "models.c").write_text(models_source(models))
@@ -96,6 +96,13 @@ class _Job:
     work: Path
     trees: tuple[CTree, ...]
 
+    @property
+    def renamed(self) -> tuple[str, ...]:
+        """Where it was built is nobody's business, and no part of what was built."""
+        folders = [(self.work, "firmware"), (_SOURCE, "edgekit")]
+        folders += [(tree.folder, tree.name) for tree in self.trees]
+        return tuple(f"-ffile-prefix-map={folder}={name}" for folder, name in folders)
+
 
 @dataclass(frozen=True)
 class _Unit:
@@ -113,7 +120,8 @@ def _units(job: _Job, hardware: Hardware) -> tuple[_Unit, ...]:
     units.append(_unit(job, job.work, job.work / "models.c", "edgekit", (*own_flags, *every)))
     for tree in job.trees:
         includes = tuple(f"-I{path}" for path in tree.includes)
-        flags = ("-std=c99", *job.optimisation, *_STRICT, *includes)
+        # Not ISO's mode, in which GCC leaves a * b + c two instructions.
+        flags = ("-std=gnu99", *job.optimisation, *_STRICT, *includes)
         units += [_unit(job, tree.folder, path, tree.name, flags) for path in tree.sources]
         # Somebody else's warnings are somebody else's.
         library = ("-std=gnu99", *job.optimisation, "-w", *includes)
@@ -130,8 +138,7 @@ def _unit(job: _Job, root: Path, source: Path, group: str, flags: tuple[str, ...
         *job.compiler,
         *job.machine,
         *flags,
-        # Where it was built is nobody's business, and no part of what was built.
-        *("-g", f"-ffile-prefix-map={root}={group}", f"-ffile-prefix-map={job.work}=firmware"),
+        *("-g", *job.renamed),
         *("-c", str(source), "-o", target),
     )
     return _Unit(relative, target, command)
