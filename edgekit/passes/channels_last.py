@@ -157,6 +157,14 @@ def _unary(self: _ChannelsLast, call: Any) -> Any | None:
     return self.first(relax.Call(call.op, [data, *call.args[1:]], call.attrs))
 
 
+def _quantization(self: _ChannelsLast, call: Any) -> Any | None:
+    """With one scale for all channels."""
+    parameters = [constant_array(argument) for argument in call.args[1:]]
+    if any(array is None or array.size != 1 for array in parameters):
+        return None
+    return _unary(self, call)
+
+
 def _binary(self: _ChannelsLast, call: Any) -> Any | None:
     if len(shape_of(call)) != 4 or not all(_is_tensor(argument) for argument in call.args):
         return None
@@ -296,6 +304,8 @@ _RULES: dict[str, Callable[[_ChannelsLast, Any], Any | None]] = {
     "relax.nn.conv2d": _convolution,
     "relax.nn.conv2d_transpose": _transposed,
     **dict.fromkeys(_UNARY, _unary),
+    "relax.quantize": _quantization,
+    "relax.dequantize": _quantization,
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_POOLS, _pool),
     **dict.fromkeys(_REDUCTIONS, _reduction),
