@@ -235,7 +235,7 @@ def compile_model(
     """
     tvm = load_tvm()
     tvm_target = tvm.target.Target(target.as_json())
-    dump = _dumper(dump_ir)
+    dump = dumper(dump_ir)
     dump("imported", model.module)
     module = model.module
     regions: tuple[Region, ...] = ()
@@ -375,7 +375,7 @@ def guarded(what: str, work: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _dumper(folder: Path | None) -> Callable[[str, Any], None]:
+def dumper(folder: Path | None) -> Callable[[str, Any], None]:
     if folder is None:
         return lambda name, module: None
     target_folder = folder
