@@ -50,6 +50,17 @@ def shift_right(value: int, amount: int) -> int:
     return (value + half) >> amount if value >= 0 else -((-value + half) >> amount)
 
 
+def has_ties(factor: FixedPoint, largest: int) -> bool:
+    """Whether a value of at most `largest` times the factor can lie half way between two numbers.
+
+    Only where the multiplier ends in so many zeros that a value's own can make up for the rest.
+    """
+    if factor.multiplier == 0:
+        return False
+    zeros = (factor.multiplier & -factor.multiplier).bit_length() - 1
+    return largest >= 1 << max(30 - factor.shift - zeros, 0)
+
+
 def saturated(value: int, low: int = INT8[0], high: int = INT8[1]) -> int:
     return max(low, min(high, value))
 

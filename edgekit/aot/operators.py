@@ -31,7 +31,7 @@ class Rescale:
     """The least stored value: a fused activation is a narrower range."""
     high: int
     rounds_once: bool = False
-    """Fully connected layers round once, all others twice."""
+    """Fully connected layers round once, ties away from zero; all others twice."""
 
 
 @dataclass(frozen=True)

@@ -146,13 +146,14 @@ def _leaves_image(window: Window, extent: int, results: int) -> bool:
 
 def _products(step: Step, channels: int, depth: int, rescale: rescaling.PerChannel) -> list[str]:
     """Every output channel of one pixel, two at a time: each value is read half as often."""
+    width = rescale.width
     body = [
         f"const int8_t *weights = {step.name}_weights;",
         f"const int32_t *row = {step.name}_rows;",
     ]
     if channels >= 2:
         pair = [
-            "int32_t sum = row[0], other = row[3];",
+            f"int32_t sum = row[0], other = row[{width}];",
             *loop(
                 "k",
                 depth,
@@ -164,9 +165,9 @@ def _products(step: Step, channels: int, depth: int, rescale: rescaling.PerChann
             ),
             f"*output++ = {rescale.stored.text};",
             "sum = other;",
-            "row += 3;",
+            f"row += {width};",
             f"*output++ = {rescale.stored.text};",
-            "row += 3;",
+            f"row += {width};",
             f"weights += {2 * depth};",
         ]
         body += loop("pair", channels // 2, pair)
@@ -251,7 +252,7 @@ def depthwise(step: Step, operator: DepthwiseConv2D) -> Kernel:
         ),
         *loop("y", result.height, loop("x", result.width, sums)),
         f"weights += {rows * columns};",
-        "row += 3;",
+        f"row += {rescale.width};",
     ]
     each = [*plane, *loop("m", operator.multiplier, multiplied)]
     if operator.multiplier == 1:

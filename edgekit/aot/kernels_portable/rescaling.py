@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edgekit.aot.arithmetic import has_ties
 from edgekit.aot.kernels_portable.text import plus
 from edgekit.aot.operators import FixedPoint, Rescale
 
@@ -39,10 +40,11 @@ static inline int32_t ek_floor_high(int32_t value, int32_t factor)
 }
 """
 ONCE = """\
-/* value * factor / 2**shift, rounded to the nearest, ties up. */
+/* value * factor / 2**shift, rounded to the nearest, ties away from zero. */
 static inline int32_t ek_scaled_once(int32_t value, int32_t factor, int32_t shift)
 {
-    return (int32_t)(((int64_t)value * factor + (INT64_C(1) << (shift - 1))) >> shift);
+    const int64_t product = (int64_t)value * factor - (value < 0);
+    return (int32_t)((product + (INT64_C(1) << (shift - 1))) >> shift);
 }
 """
 SHIFT = """\
@@ -104,7 +106,7 @@ def stored(value: str, rescale: Rescale, largest: int) -> Expression:
     """The stored value of a sum, where one factor is for all."""
     (factor,) = rescale.factors
     if rescale.rounds_once:
-        inner = _once(value, factor)
+        inner = _once(value, factor, _needs_ties(rescale, largest))
     elif _cuts_negatives(rescale) and 1 <= -factor.shift <= 22 and _fits(rescale, factor, largest):
         inner = _high(value, str(factor.multiplier), largest)
         offset = _rounding(rescale, -factor.shift)
@@ -115,9 +117,16 @@ def stored(value: str, rescale: Rescale, largest: int) -> Expression:
     return clamped(Expression(inner.text + plus(rescale.zero_point), inner.helpers), rescale)
 
 
-def _once(value: str, factor: FixedPoint) -> Expression:
+def _needs_ties(rescale: Rescale, largest: int) -> bool:
+    """Whether it shows how ties of negative sums are rounded."""
+    if _cuts_negatives(rescale):
+        return False
+    return any(has_ties(factor, largest) for factor in rescale.factors)
+
+
+def _once(value: str, factor: FixedPoint, needs_ties: bool) -> Expression:
     shift = 31 - factor.shift
-    if shift >= 33:
+    if shift >= 33 and not needs_ties:
         text = f"(ek_floor_high({value}, {factor.multiplier}){plus(1 << (shift - 33))})"
         return Expression(f"({text} >> {shift - 32})", (FLOOR_HIGH,))
     return Expression(f"ek_scaled_once({value}, {factor.multiplier}, {shift})", (ONCE,))
@@ -128,19 +137,25 @@ class PerChannel:
     """How sums become stored values where every channel has a row of numbers."""
 
     rows: Array
-    """int32, for each channel: what its sum starts from, the multiplier, the shift."""
+    """int32, for each channel: what its sum starts from; where channels differ, the multiplier
+    and the shift as well."""
     stored: Expression
     """Of `sum` and `row`."""
+
+    @property
+    def width(self) -> int:
+        return int(self.rows.shape[1])
 
 
 def per_channel(rescale: Rescale, start: Array, largest: int) -> PerChannel:
     import numpy as np
 
-    factors = rescale.factors * (len(start) // len(rescale.factors))
+    if len(rescale.factors) == 1:
+        return PerChannel(start.astype("int32").reshape(-1, 1), stored("sum", rescale, largest))
     rows = np.array(
         [
             (int(first), factor.multiplier, _row_shift(factor, rescale))
-            for first, factor in zip(start, factors, strict=True)
+            for first, factor in zip(start, rescale.factors, strict=True)
         ],
         "int32",
     )
@@ -154,7 +169,8 @@ def _row_shift(factor: FixedPoint, rescale: Rescale) -> int:
 def _of_row(rescale: Rescale, largest: int) -> Expression:
     factors, zero = rescale.factors, rescale.zero_point
     if rescale.rounds_once:
-        if all(factor.shift <= -2 for factor in factors):
+        short = all(factor.shift <= -2 for factor in factors)
+        if short and not _needs_ties(rescale, largest):
             text = "((ek_floor_high(sum, row[1]) + ((int32_t)1 << (row[2] - 33))) >> (row[2] - 32))"
             return Expression(text + plus(zero), (FLOOR_HIGH,))
         return Expression(f"ek_scaled_once(sum, row[1], row[2]){plus(zero)}", (ONCE,))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.aot.arithmetic import fixed_point, float_product
+from edgekit.aot.arithmetic import fixed_point
 from edgekit.aot.operators import (
     Conv2D,
     DepthwiseConv2D,
@@ -160,11 +160,7 @@ def _product(
     depth, units = weights.values.shape
     rows = math.prod(source.shape) // depth
     scales = _one_each(weights.scales.T)
-    if len(set(scales.tolist())) == 1:
-        # LiteRT multiplies these two in single precision.
-        factors = [float_product(source.scale, float(scales[0])) / target.scale]
-    else:
-        factors = [source.scale * float(scale) / target.scale for scale in scales]
+    factors = [source.scale * float(scale) / target.scale for scale in scales]
     operator = FullyConnected(
         rows,
         np.ascontiguousarray(weights.values.T),

@@ -128,15 +128,24 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def convert_qnn_fused_activation_function(
         self, expr: Any, fused_activation_fn: int, scale: float, zero_point: int, dtype: str
     ) -> Any:
-        """As TVM's, without the clip to the whole range of the type, which clips nothing."""
-        clipped = super().convert_qnn_fused_activation_function(
-            expr, fused_activation_fn, scale, zero_point, dtype
-        )
-        if clipped is expr:
-            return expr
+        """A clip between stored values, rounded as LiteRT rounds; TVM rounds ties to even.
+
+        What would clip to the whole range of the type clips nothing.
+        """
+        if fused_activation_fn not in _CUT_OFF:
+            return super().convert_qnn_fused_activation_function(
+                expr, fused_activation_fn, scale, zero_point, dtype
+            )
         limits = np.iinfo(dtype)
-        lowest, highest = (float(bound.value) for bound in clipped.args[1:3])
-        return expr if lowest <= limits.min and highest >= limits.max else clipped
+        low, high = (
+            float(limit if real is None else zero_point + _round_half_away(real, scale))
+            for real, limit in zip(
+                _CUT_OFF[fused_activation_fn], (limits.min, limits.max), strict=True
+            )
+        )
+        if low <= limits.min and high >= limits.max:
+            return expr
+        return relax.op.clip(expr, min=max(low, limits.min), max=min(high, limits.max))
 
     # The walk.
 
@@ -239,6 +248,19 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         shape = static_shape(value)
         if not self._resized and declared.shape and shape != declared.shape:
             raise ValueError(f"it comes out as {list(shape)}, the file says {list(declared.shape)}")
+
+
+_CUT_OFF: dict[int, tuple[float | None, float | None]] = {
+    tflite.ActivationFunctionType.RELU: (0.0, None),
+    tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+    tflite.ActivationFunctionType.RELU6: (0.0, 6.0),
+}
+"""Between which real numbers a fused activation leaves what it is given."""
+
+
+def _round_half_away(real: float, scale: float) -> int:
+    steps = float(np.float32(real) / np.float32(scale))
+    return math.floor(abs(steps) + 0.5) * (1 if steps >= 0 else -1)
 
 
 def static_shape(expression: Any) -> tuple[int, ...]:
