@@ -8,7 +8,7 @@ from typing import Any
 
 from edgekit.cpu import Target
 from edgekit.model import Model
-from edgekit.pipeline import FUSE, PHASES
+from edgekit.pipeline import fused_for
 from edgekit.tvm_compat import load_tvm
 
 
@@ -23,10 +23,7 @@ class Work:
 def work_of(model: Model, target: Target) -> dict[str, Work]:
     tvm = load_tvm()
     tvm_target = tvm.target.Target(target.as_json())
-    module = model.module
-    with tvm_target:
-        for phase in PHASES[: PHASES.index(FUSE) + 1]:
-            module = tvm.transform.Sequential(phase.passes(tvm_target))(module)
+    module = fused_for(model, tvm_target)
     return {
         variable.name_hint: _count(function)
         for variable, function in module.functions_items()

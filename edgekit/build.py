@@ -59,6 +59,7 @@ from edgekit.manifest import SCHEMA_VERSION, Kernel, Region
 from edgekit.model import ModelSource
 from edgekit.preprocess import Preprocess
 from edgekit.reuse import Order, make, reuse_or_make
+from edgekit.schedules.choices import NO_CHOICES, Choices
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class BuildRequest:
     offload: OffloadPlan = field(default_factory=OffloadPlan)
     prefix: str | None = None
     """What the names of a model's functions in C begin with; None takes the model's name."""
+    choices: Choices = NO_CHOICES
+    """What was measured to be better than the schedules' own choices."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +241,7 @@ def _make(work: _Work, scratch: Path) -> None:
         work.dump_ir,
         request.offload,
         tree_job(request),
+        request.choices,
     )
     with work.compiling(job, events) as compilation:
         model = compilation.imported()
@@ -286,7 +290,7 @@ def _finish_library(
         libraries,
         ends,
         expectation,
-        (_regions_of(compiled), tuple(Kernel(name, rule) for name, rule in compiled.rules)),
+        (_regions_of(compiled), _kernels_of(compiled)),
         reproducible=_is_free_of(scratch, library),
     )
 
@@ -337,6 +341,11 @@ def _regions_of(compiled: CompiledModel) -> tuple[Region, ...]:
         )
         for symbol, decisions in members.items()
     )
+
+
+def _kernels_of(compiled: CompiledModel) -> tuple[Kernel, ...]:
+    measured = dict(compiled.choices)
+    return tuple(Kernel(name, rule, measured.get(name, "")) for name, rule in compiled.rules)
 
 
 def _is_free_of(scratch: Path, library: Path) -> bool:

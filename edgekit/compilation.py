@@ -22,6 +22,7 @@ from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.weights import write_weights
 from edgekit.events import Events
 from edgekit.model import Model, ModelSource, import_model
+from edgekit.schedules.choices import NO_CHOICES, Choices
 from edgekit.tensors import TensorSpec
 from edgekit.tvm_compat import load_tvm
 
@@ -39,6 +40,7 @@ class CompileJob:
     offload: OffloadPlan = field(default_factory=OffloadPlan)
     tree: TreeJob | None = None
     """Where the model becomes C, and no library."""
+    choices: Choices = NO_CHOICES
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class CompiledModel:
     """Who runs each operator; empty where no backend was asked."""
     rules: tuple[tuple[str, str], ...]
     """Of each kernel: its name and the rule that gave its schedule."""
+    choices: tuple[tuple[str, str], ...]
+    """Of each kernel that has what was measured to be best: its name and that, in words."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class CompilationHere:
             self._job.target,
             offload=selection,
             weights_apart=True,
+            choices=self._job.choices,
             dump_ir=self._job.dump_ir,
             events=self._events,
         )
@@ -140,7 +145,7 @@ def write_objects(
     objects = export_objects(compiled.executable, target.triple, scratch)
     objects = objects.with_sources(write_weights(compiled.weights, scratch), ffi_headers())
     regions = write_regions(compiled.regions, backends, scratch)
-    return CompiledModel(objects, regions, compiled.decisions, compiled.rules)
+    return CompiledModel(objects, regions, compiled.decisions, compiled.rules, compiled.choices)
 
 
 @contextmanager

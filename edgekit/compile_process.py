@@ -93,7 +93,7 @@ class CompilationApart:
             except (EOFError, pickle.UnpicklingError) as error:
                 raise self._died() from error
             if isinstance(message, Failure):
-                raise _error_of(message) from _WorkerTraceback(message.traceback)
+                raise error_of(message) from _WorkerTraceback(message.traceback)
             if not isinstance(message, Event):
                 return message
             self._events.send(message)
@@ -131,7 +131,7 @@ def compiling_apart(job: CompileJob, events: Events) -> Iterator[Compilation]:
         yield compilation
 
 
-def _error_of(failure: Failure) -> EdgekitError:
+def error_of(failure: Failure) -> EdgekitError:
     if not failure.kind:
         return EdgekitError(
             f"this is a bug in edgekit: {failure.message}",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.files import sha256_bytes
+from edgekit.schedules.choices import choice_as_json
 
 if TYPE_CHECKING:
     from edgekit.board import Board
@@ -50,6 +51,10 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
         ],
         "compiler": [compiler.command, compiler.version, compiler.banner],
         "offload": _offload_identity(request),
+        "choices": [
+            [kernel, choice_as_json(choice)]
+            for kernel, choice in sorted(request.choices.of_kernel.items())
+        ],
         "preprocess": {
             name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
         },

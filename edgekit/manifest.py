@@ -110,6 +110,9 @@ class Kernel:
 
     name: str
     rule: str
+    choice: str = ""
+    """In words, what was measured to be better than the rule's own choice; empty where that
+    stands."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +332,7 @@ def _read_region(reader: Reader) -> Region:
 
 
 def _read_kernel(reader: Reader) -> Kernel:
-    entry = Kernel(reader.text("name"), reader.text("rule"))
+    entry = Kernel(reader.text("name"), reader.text("rule"), reader.text("choice"))
     reader.close()
     return entry
 

@@ -16,19 +16,19 @@ from edgekit.backends.base import Region, Tensor
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.plan import selection_of
 from edgekit.bench import is_busy
-from edgekit.build import BuildRequest, link_model, write_bundle
-from edgekit.bundle import LIBRARY_NAME, Bundle, OracleEntry, open_bundle
+from edgekit.build import BuildRequest
+from edgekit.bundle import Bundle
 from edgekit.compilation import CompiledModel, write_objects
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan
 from edgekit.errors import BuildError, UsageError
 from edgekit.events import SILENT, Events
-from edgekit.expectation import Expectation
 from edgekit.files import scratch_directory
 from edgekit.model import Model
 from edgekit.partition import decide
 from edgekit.paths import cache_dir
 from edgekit.tensors import TensorSpec
+from edgekit.trial import trial_bundle
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -188,30 +188,20 @@ class _Trial:
 
     def _bundle(self, way: Callable[[Path], CompiledModel]) -> Bundle:
         """For a device only: what comes out of it is compared here, with no oracle's numbers."""
-        import numpy as np
-
-        from edgekit.arrays import numpy_dtype
         from edgekit.inputs import reference_inputs
 
         folder = self.scratch / way.__name__
         objects = folder / "objects"
         objects.mkdir(parents=True)
-        made = folder / "bundle"
-        made.mkdir()
-        source = replace(self.request.source, path=Path(self.region.symbol))
-        request = replace(self.request, source=source, preprocess={})
-        libraries = link_model(
-            way(objects), request, self.compiler, objects, made / LIBRARY_NAME, SILENT
+        return trial_bundle(
+            self.request,
+            self.compiler,
+            self.region.symbol,
+            way(objects),
+            (self.inputs, self.outputs),
+            reference_inputs(self.inputs, self.request.seed),
+            folder,
         )
-        unknown = {o.name: np.zeros(o.shape, numpy_dtype(o.dtype)) for o in self.outputs}
-        expectation = Expectation(
-            OracleEntry("nobody", "0"), reference_inputs(self.inputs, request.seed), unknown
-        )
-        ends = (self.inputs, self.outputs)
-        write_bundle(
-            request, self.compiler, made, libraries, ends, expectation, ((), ()), reproducible=False
-        )
-        return open_bundle(made)
 
 
 def _specs(word: str, tensors: tuple[Tensor, ...]) -> tuple[TensorSpec, ...]:

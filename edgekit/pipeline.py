@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from edgekit.errors import BuildError, EdgekitError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, write_atomically
 from edgekit.model import Model
+from edgekit.schedules.choices import NO_CHOICES, Choices
 from edgekit.tvm_compat import load_tvm
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class Phase:
 
     name: str
     reaches: str
-    passes: Callable[[Any], list[Any]]
+    passes: Callable[..., list[Any]]
     """From the TVM target to the passes."""
 
 
@@ -97,7 +99,7 @@ def _simplify(target: Any) -> list[Any]:
     ]
 
 
-def _lay_out(target: Any) -> list[Any]:
+def _lay_out(target: Any, choices: Choices = NO_CHOICES) -> list[Any]:
     from tvm import relax
 
     from edgekit.passes.channels_last import ChannelsLast
@@ -112,7 +114,7 @@ def _lay_out(target: Any) -> list[Any]:
         FoldConstants(),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),
-        PackWeights(machine),
+        PackWeights(machine, choices),
         PackInt8(machine),
         relax.transform.DeadCodeElimination(),
     ]
@@ -141,13 +143,13 @@ def _fuse(target: Any) -> list[Any]:
     ]
 
 
-def _schedule(target: Any) -> list[Any]:
+def _schedule(target: Any, choices: Choices = NO_CHOICES) -> list[Any]:
     from edgekit.schedules.apply import ScheduleKernels
     from edgekit.schedules.machine import machine_of
     from edgekit.schedules.vector_math import use_vector_math
 
     use_vector_math()
-    return [ScheduleKernels(machine_of(target))]
+    return [ScheduleKernels(machine_of(target), choices)]
 
 
 def _lower(target: Any) -> list[Any]:
@@ -190,13 +192,17 @@ SIMPLIFY = Phase("simplify", "batch norm and constants folded, dead code gone", 
 
 FUSE = Phase("fuse", "neighbouring loop nests are one function", _fuse)
 
+LAYOUT = Phase("layout", "channels lie last, and weights as the kernels read them", _lay_out)
+
+SCHEDULE = Phase("schedule", "each kernel's loops are in the order that suits the CPU", _schedule)
+
 PHASES: tuple[Phase, ...] = (
     Phase("quantize", "what is left of a quantised TFLite model computes in integers", _quantize),
     SIMPLIFY,
-    Phase("layout", "channels lie last, and weights as the kernels read them", _lay_out),
+    LAYOUT,
     Phase("legalize", "every operator is a loop nest", _legalize),
     FUSE,
-    Phase("schedule", "each kernel's loops are in the order that suits the CPU", _schedule),
+    SCHEDULE,
     Phase("lower", "calls write into buffers", _lower),
     Phase("plan", "buffers are planned and freed; the VM's own form", _plan),
 )
@@ -211,6 +217,9 @@ class Compiled:
     """The fused functions, in the order they were made."""
     rules: tuple[tuple[str, str], ...]
     """Of each kernel that has a schedule: its name and the rule that gave it."""
+    choices: tuple[tuple[str, str], ...]
+    """Of each kernel for which something better than the rule's own choice was measured: its name
+    and that, in words."""
     weights: tuple[Weight, ...]
     """What the executable lacks: the library that it becomes must have them."""
     regions: tuple[Region, ...]
@@ -225,6 +234,7 @@ def compile_model(
     *,
     offload: Selection | None = None,
     weights_apart: bool = False,
+    choices: Choices = NO_CHOICES,
     dump_ir: Path | None = None,
     events: Events = SILENT,
 ) -> Compiled:
@@ -234,6 +244,8 @@ def compile_model(
     `offload` only with the regions of its backends.
     """
     tvm = load_tvm()
+    from edgekit.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE
+
     tvm_target = tvm.target.Target(target.as_json())
     dump = dumper(dump_ir)
     dump("imported", model.module)
@@ -249,7 +261,7 @@ def compile_model(
             decisions = partition.decisions
             stage.result = _coverage(decisions, len(regions))
     with events.stage("compile", total=len(PHASES) + 1) as stage, tvm_target:
-        for phase in PHASES:
+        for phase in phases_with(choices):
             module = apply_phase(phase, module, tvm_target)
             dump(phase.name, module)
             stage.advance(detail=phase.name)
@@ -267,16 +279,22 @@ def compile_model(
         )
         stage.advance(detail="code generation")
         stage.result = f"{len(kernels)} kernels"
-    return Compiled(executable, kernels, _rules_of(functions), weights, regions, decisions)
+    return Compiled(
+        executable,
+        kernels,
+        _said_of(functions, RULE_ATTRIBUTE),
+        _said_of(functions, CHOICE_ATTRIBUTE),
+        weights,
+        regions,
+        decisions,
+    )
 
 
-def _rules_of(functions: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    from edgekit.schedules.apply import RULE_ATTRIBUTE
-
+def _said_of(functions: Mapping[str, Any], attribute: str) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (name, str(function.attrs[RULE_ATTRIBUTE]))
+        (name, str(function.attrs[attribute]))
         for name, function in functions.items()
-        if function.attrs is not None and RULE_ATTRIBUTE in function.attrs
+        if function.attrs is not None and attribute in function.attrs
     )
 
 
@@ -339,14 +357,42 @@ def simplified(model: Model) -> Any:
     return apply_phase(SIMPLIFY, model.module, None)
 
 
-def fused(module: Any) -> Any:
-    """A module after the phases that make its kernels, for no CPU in particular."""
-    tvm = load_tvm()
-    target = tvm.target.Target("llvm")
+def phases_with(choices: Choices) -> tuple[Phase, ...]:
+    """With what was measured in place of the rules' own choices."""
+    return tuple(
+        replace(phase, passes=partial(phase.passes, choices=choices))
+        if phase in (LAYOUT, SCHEDULE)
+        else phase
+        for phase in PHASES
+    )
+
+
+def fused(module: Any, target: Any = None) -> Any:
+    """A module after the phases that make its kernels: for no CPU in particular, or for one."""
+    target = target or load_tvm().target.Target("llvm")
     with target:
         for phase in PHASES[: PHASES.index(FUSE) + 1]:
             module = apply_phase(phase, module, target)
     return module
+
+
+def fused_for(model: Model, target: Any, offload: Selection | None = None) -> Any:
+    """A model as its kernels are just before they get their schedules."""
+    module = model.module
+    if offload is not None:
+        partition = partition_model(model, offload)
+        module = partition.module if partition.regions else module
+    return fused(module, target)
+
+
+def generated(module: Any, target: Any) -> Any:
+    """The executable of scheduled kernels and the calls of them."""
+    from tvm import relax
+
+    with target:
+        for phase in PHASES[PHASES.index(SCHEDULE) + 1 :]:
+            module = apply_phase(phase, module, target)
+        return guarded("code generation", lambda: relax.build(module, target, relax_pipeline=None))
 
 
 def apply_phase(phase: Phase, module: Any, target: Any) -> Any:

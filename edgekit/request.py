@@ -18,6 +18,7 @@ from edgekit.project import (
     choose_preprocess,
     find_project,
 )
+from edgekit.tuning.store import measured_choices
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -51,4 +52,5 @@ def make_request(
         preprocess=choose_preprocess(project, source),
         seed=seed,
         prefix=prefix,
+        choices=measured_choices(board.target),
     )

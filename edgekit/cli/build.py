@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.cli.device_options import device_for_board, device_options
+from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     Command,
     board_option,
@@ -21,6 +23,7 @@ from edgekit.cli.options import (
     shape_option,
     toolchain_option,
 )
+from edgekit.cli.tune_options import check_quick_tune, quick_tune_options, tuned
 from edgekit.console import Console
 from edgekit.wording import duration, size
 
@@ -61,6 +64,9 @@ if TYPE_CHECKING:
     help="What names in C begin with, on bare-metal boards.  [default: the model's name]",
 )
 @click.option("--no-cache", is_flag=True, help="Neither use the build cache nor fill it.")
+@quick_tune_options
+@device_options
+@timeout_option
 @json_option
 @pass_console
 def command(
@@ -78,11 +84,18 @@ def command(
     dump_ir: Path | None,
     prefix: str | None,
     no_cache: bool,
+    tune_seconds: float | None,
+    tune_again: bool,
+    device_name: str | None,
+    twin: bool,
+    timeout: float,
 ) -> None:
-    """Compile MODEL for a board into a bundle: library, manifest, reference vectors."""
+    """Compile MODEL for a board into a bundle: library, manifest, reference vectors. No device is
+    asked, except with --quick-tune."""
     from edgekit.build import build, default_destination
     from edgekit.request import make_request
 
+    check_quick_tune(tune_seconds, tune_again or twin or device_name is not None)
     request = make_request(
         model,
         board_name,
@@ -94,6 +107,9 @@ def command(
         one_layer_each,
         prefix,
     )
+    if tune_seconds is not None:
+        device = device_for_board(console, request.board, device_name, twin, timeout)
+        request = tuned(console, request, device, tune_seconds, tune_again)
     result = build(
         request,
         out or default_destination(request),
@@ -142,6 +158,8 @@ def _render(console: Console, result: BuildResult) -> None:
         counts = Counter(kernel.rule for kernel in manifest.kernels).most_common()
         rules = ", ".join(f"{count} {rule}" for rule, count in counts)
         pairs.append(("kernels", f"{len(manifest.kernels)} ({rules})"))
+        measured = [kernel for kernel in manifest.kernels if kernel.choice]
+        pairs += [(kernel.name, f"{kernel.rule}, measured {kernel.choice}") for kernel in measured]
     if manifest.regions:
         from edgekit.backends.report import offload_in_words
 

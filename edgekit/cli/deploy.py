@@ -27,8 +27,10 @@ from edgekit.cli.options import (
     shape_option,
     toolchain_option,
 )
+from edgekit.cli.tune_options import check_quick_tune, quick_tune_options, tuned
 from edgekit.cli.verify import tolerance_options
 from edgekit.console import Console
+from edgekit.errors import UsageError
 from edgekit.project import MOST_KEPT, choose_keep, find_project
 from edgekit.wording import duration, milliseconds, size
 
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     help="Where the bundle goes.  [default: build/MODEL-BOARD]",
 )
 @click.option("--no-cache", is_flag=True, help="Neither use the build cache nor fill it.")
+@quick_tune_options
 @click.option(
     "--no-verify", is_flag=True, help="Do not run the reference input and compare with the oracle."
 )
@@ -83,6 +86,8 @@ def command(
     one_layer_each: bool,
     out: Path | None,
     no_cache: bool,
+    tune_seconds: float | None,
+    tune_again: bool,
     no_verify: bool,
     no_bench: bool,
     keep: int | None,
@@ -100,6 +105,7 @@ def command(
     from edgekit.request import make_request
     from edgekit.verify import Widening
 
+    check_quick_tune(tune_seconds, tune_again)
     request = make_request(
         model,
         board_name,
@@ -118,6 +124,11 @@ def command(
     place, use_cache, events = out or default_destination(request), not no_cache, console.events
     several = several_devices(request.board, device_names, every, twin, timeout)
     if several is not None:
+        if tune_seconds is not None:
+            raise UsageError(
+                "--quick-tune measures on one device, and several are named",
+                hint="tune on one first: edgekit build --quick-tune 60s --device NAME",
+            )
         fleet = deploy_to_each(
             request, several, place, plan=plan, use_cache=use_cache, events=events
         )
@@ -126,6 +137,8 @@ def command(
         return
     name = device_names[0] if device_names else None
     device = device_for_board(console, request.board, name, twin, timeout)
+    if tune_seconds is not None:
+        request = tuned(console, request, device, tune_seconds, tune_again)
     report = deploy(request, device, place, plan=plan, use_cache=use_cache, events=events)
     console.report(report, lambda: _render(console, report))
 
@@ -135,6 +148,9 @@ def _render(console: Console, report: DeployReport) -> None:
     verdict = "not verified" if verification is None else "verified"
     console.heading(f"{manifest.model.name} is on {report.device}, {verdict}")
     fields = [_bundle(report.build), *_version(report)]
+    measured = sum(bool(kernel.choice) for kernel in manifest.kernels)
+    if measured:
+        fields.append(("kernels", f"{measured} of {len(manifest.kernels)} as measured to be best"))
     if manifest.regions:
         from edgekit.backends.report import offload_in_words
 

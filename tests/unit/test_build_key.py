@@ -18,6 +18,7 @@ from edgekit.fingerprint import build_key, package_digest
 from edgekit.model import ModelFormat, ModelSource
 from edgekit.offload import Rates
 from edgekit.preprocess import Preprocess
+from edgekit.schedules.choices import Choices, ProductChoice
 
 COMPILER = Compiler(Path("/usr/bin/cc"), (), "12.2.0", "cc (Debian) 12.2.0")
 Change = Callable[[BuildRequest], BuildRequest]
@@ -63,6 +64,9 @@ DECIDES: dict[str, Change] = {
     "link flags": _toolchain(link_flags=("-Wl,-z,now",)),
     "sysroot": _toolchain(sysroot="/opt/sysroot"),
     "seed": lambda r: replace(r, seed=1),
+    "what was measured to be best": lambda r: replace(
+        r, choices=Choices({"product-0": ProductChoice(unrolled=8)})
+    ),
     "preprocessing": lambda r: replace(r, preprocess={"image": Preprocess("NCHW")}),
 }
 OFFLOAD: dict[str, dict[str, object]] = {

@@ -43,8 +43,10 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("compiler", "pipeline liveness"),
     ("bare metal", "aot aot.*"),
     ("compilation", "compilation compile_*"),
+    ("tuning", "tuning tuning.*"),
     (
         "verbs",
+        "trial quick_tune "
         "fingerprint expectation build_c build request partition measure deploy fleet rollback "
         "bench run verify doctor summary kept prebuild export export.* quantization quantization.* quantize "
         "recording results",
@@ -58,12 +60,12 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "progress console",
     "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* schedules.* passes.* pipeline "
-    "liveness macs "
+    "liveness macs tuning.trials "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.* "
     "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
-    "tvm_ffi": "devices.local_worker schedules.* aot.loops.*",
+    "tvm_ffi": "devices.local_worker schedules.* tuning.trials aot.loops.*",
     "onnx": "frontends.onnx frontends.onnx.* quantization.quantiser quantization.loss",
     "onnxruntime": "oracle quantization.quantiser quantization.loss",
     "tflite": "frontends.tflite frontends.tflite.*",

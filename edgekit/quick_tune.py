@@ -1,0 +1,256 @@
+"""A minute's search on the device itself: the choices that rules leave open, measured.
+
+Kernels that take longest come first. Of each, one program runs the rule's own choice and a few
+others one after another, says how far their results are apart, and is timed kernel by kernel.
+What is best is kept at once, and every later build uses it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.bench import is_busy
+from edgekit.build import BuildRequest
+from edgekit.compilation import CompiledModel
+from edgekit.cross.toolchain import Compiler, find_compiler
+from edgekit.devices.base import BenchPlan
+from edgekit.errors import BuildError, DeviceError
+from edgekit.events import SILENT, Events
+from edgekit.files import scratch_directory
+from edgekit.paths import cache_dir
+from edgekit.schedules.choices import Choice, ProductChoice
+from edgekit.trial import trial_bundle
+from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
+from edgekit.tuning.process import TuningProcess, tuning_process
+from edgekit.tuning.store import (
+    TunedKernel,
+    keep_tuned_kernel,
+    measured_choices,
+    tuned_kernels,
+)
+
+if TYPE_CHECKING:
+    from edgekit.bundle import Bundle
+    from edgekit.devices.base import Device
+
+_WORTH_IT = 0.97
+"""Of the own choice's time: what is nearer is noise."""
+_FAR = 1e-9
+"""Squares of differences over squares: single precision in another order stays far below."""
+_SECONDS_A_TRIAL = 0.5
+_FEWEST, _MOST = 5, 100
+"""Inferences of a trial."""
+
+
+@dataclass(frozen=True)
+class QuickTune:
+    """What came of a search."""
+
+    kernels: int
+    """Of the model, that have choices."""
+    measured: tuple[TunedKernel, ...]
+    """Now."""
+    known: int
+    """From earlier."""
+    seconds: float
+
+    @property
+    def better(self) -> tuple[TunedKernel, ...]:
+        return tuple(record for record in self.measured if not record.is_own)
+
+
+def quick_tune(
+    request: BuildRequest,
+    device: Device,
+    seconds: float,
+    events: Events = SILENT,
+    *,
+    again: bool = False,
+) -> tuple[BuildRequest, QuickTune]:
+    """Search for about so long; gives the request with what is known then.
+
+    Kernels that were measured on this kind of CPU before are left out, except `again`.
+    """
+    started = time.monotonic()
+    target = request.board.target
+    order = Order(
+        replace(request.source, path=request.source.path.absolute()), target, request.offload
+    )
+    measured: list[TunedKernel] = []
+    with (
+        scratch_directory(cache_dir()) as scratch,
+        tuning_process(order) as process,
+        events.stage(f"tune on {device.name}", total=round(seconds)) as stage,
+    ):
+        kernels = process.kernels()
+        known = {} if again else tuned_kernels(target)
+        left = [kernel for kernel in kernels if kernel.key not in known]
+        search = _Search(
+            request, device, process, find_compiler(request.toolchain), scratch, events
+        )
+        shown = 0
+        for kernel in left:
+            now = round(time.monotonic() - started)
+            stage.advance(min(now, round(seconds)) - shown, kernel.words)
+            shown = min(now, round(seconds))
+            if now >= seconds:
+                break
+            record = search.best_of(kernel)
+            if record is not None:
+                keep_tuned_kernel(record)
+                measured.append(record)
+        found = QuickTune(
+            len(kernels), tuple(measured), len(kernels) - len(left), time.monotonic() - started
+        )
+        stage.result = _in_words(found)
+    return replace(request, choices=measured_choices(target)), found
+
+
+def _in_words(found: QuickTune) -> str:
+    done = len(found.measured) + found.known
+    return f"{done} of {found.kernels} kernels measured, {len(found.better)} better than before"
+
+
+def is_as_right(apart: float) -> bool:
+    """Of squares of differences over squares; NaN is no number that anybody should get."""
+    return apart <= _FAR
+
+
+@dataclass(frozen=True)
+class _Timed:
+    choice: Choice
+    microseconds: float
+
+
+class _Search:
+    def __init__(
+        self,
+        request: BuildRequest,
+        device: Device,
+        process: TuningProcess,
+        compiler: Compiler,
+        scratch: Path,
+        events: Events,
+    ) -> None:
+        self._request = request
+        self._device = device
+        self._process = process
+        self._compiler = compiler
+        self._scratch = scratch
+        self._events = events
+        self._trials = 0
+        self._warned = False
+
+    def best_of(self, kernel: Kernel) -> TunedKernel | None:
+        """None, and a warning, where not even the rule's own choice could be timed."""
+        own, *others = kernel.candidates
+        timed = self._timed(kernel, (own, *others))
+        if not timed:
+            return None
+        best = sorted(timed[1:], key=lambda one: one.microseconds)
+        better = [one for one in best if one.microseconds < _WORTH_IT * timed[0].microseconds]
+        more = _together([one.choice for one in better])
+        if more:
+            again = self._timed(kernel, (own, better[0].choice, *more))
+            timed = again or timed
+        winner = min(timed, key=lambda one: one.microseconds)
+        if winner.microseconds >= _WORTH_IT * timed[0].microseconds:
+            winner = timed[0]
+        return TunedKernel(
+            kernel=kernel.key,
+            target=self._request.board.target.as_json(),
+            choice=winner.choice,
+            best_us=winner.microseconds,
+            own_us=timed[0].microseconds,
+            words=kernel.words,
+            device=self._device.name,
+            when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
+
+    def _timed(self, kernel: Kernel, choices: Sequence[Choice]) -> list[_Timed]:
+        """The first, and those of the others that ran and gave the same numbers. What crashes
+        costs itself only: then each is tried alone."""
+        try:
+            return self._run(kernel, tuple(choices))
+        except (BuildError, DeviceError) as error:
+            if len(choices) == 1:
+                self._events.warn(f"{kernel.words} is not measured: {error.message}")
+                return []
+        own, *others = choices
+        found: dict[Choice, _Timed] = {}
+        for other in others:
+            try:
+                first, *rest = self._run(kernel, (own, other))
+            except (BuildError, DeviceError) as error:
+                self._events.note(f"{kernel.words}, {other.words}: {error.message}")
+                continue
+            found.setdefault(own, first)
+            # Against the own choice of the same moment.
+            scale = found[own].microseconds / max(first.microseconds, 1e-3)
+            found.update(
+                {one.choice: replace(one, microseconds=one.microseconds * scale) for one in rest}
+            )
+        return list(found.values())
+
+    def _run(self, kernel: Kernel, choices: tuple[Choice, ...]) -> list[_Timed]:
+        self._trials += 1
+        folder = self._scratch / f"trial{self._trials}"
+        objects = folder / "objects"
+        objects.mkdir(parents=True)
+        trial = self._process.make(TrialOrder(kernel.key, choices, objects))
+        bundle = self._bundle(trial, folder)
+        inputs = bundle.reference_inputs()
+        with self._device.opened(bundle) as session:
+            result = session.run(inputs)
+            apart = result.outputs[trial.output.name]
+            count = max(_FEWEST, min(_MOST, int(_SECONDS_A_TRIAL / max(result.seconds, 1e-4))))
+            samples = session.bench(inputs, BenchPlan(1, 1, 0.0, None, count))
+        if is_busy(samples) and not self._warned:
+            self._warned = True
+            self._events.warn(f"{self._device.name} is busy: what is measured says less")
+        times = (
+            {}
+            if samples.kernels is None
+            else {time.name: time.nanoseconds / 1e3 for time in samples.kernels.kernels}
+        )
+        found = []
+        for place, choice in enumerate(trial.tried):
+            if not is_as_right(float(apart[place])):
+                self._events.warn(f"{kernel.words}, {choice.words}: its numbers differ; left out")
+            elif trial.kernel_of(place) in times:
+                found.append(_Timed(choice, times[trial.kernel_of(place)]))
+        if not found or found[0].choice != choices[0]:
+            raise DeviceError(
+                "its own choice was not timed", hint="report this with the model: it is a bug"
+            )
+        return found
+
+    def _bundle(self, trial: Trial, folder: Path) -> Bundle:
+        import numpy as np
+
+        values = {
+            spec.name: np.load(folder / "objects" / f"input{number}.npy", allow_pickle=False)
+            for number, spec in enumerate(trial.inputs)
+        }
+        compiled = CompiledModel(trial.objects, (), (), (), ())
+        ends = (trial.inputs, (trial.output,))
+        return trial_bundle(
+            self._request, self._compiler, folder.name, compiled, ends, values, folder
+        )
+
+
+def _together(better: Sequence[Choice]) -> list[Choice]:
+    """What was better in one respect each, all at once: the best of those that exclude others."""
+    products = [choice for choice in better if isinstance(choice, ProductChoice)]
+    if len(products) < 2:
+        return []
+    own, together = ProductChoice(), ProductChoice()
+    for choice in reversed(products):
+        changed = {n: v for n, v in vars(choice).items() if v != getattr(own, n)}
+        together = replace(together, **changed)
+    return [] if together in products else [together]

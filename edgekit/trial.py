@@ -1,0 +1,47 @@
+"""A bundle that only a device ever sees: something to be timed, and compared over here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.build import BuildRequest, link_model, write_bundle
+from edgekit.bundle import LIBRARY_NAME, Bundle, OracleEntry, open_bundle
+from edgekit.compilation import CompiledModel
+from edgekit.cross.toolchain import Compiler
+from edgekit.events import SILENT
+from edgekit.expectation import Expectation
+from edgekit.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+
+def trial_bundle(
+    request: BuildRequest,
+    compiler: Compiler,
+    name: str,
+    compiled: CompiledModel,
+    ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    inputs: Mapping[str, Array],
+    folder: Path,
+) -> Bundle:
+    """In `folder`, where its objects lie in `objects`. No oracle says what comes out of it."""
+    import numpy as np
+
+    from edgekit.arrays import numpy_dtype
+
+    made = folder / "bundle"
+    made.mkdir()
+    request = replace(request, source=replace(request.source, path=Path(name)), preprocess={})
+    libraries = link_model(
+        compiled, request, compiler, folder / "objects", made / LIBRARY_NAME, SILENT
+    )
+    unknown = {o.name: np.zeros(o.shape, numpy_dtype(o.dtype)) for o in ends[1]}
+    expectation = Expectation(OracleEntry("nobody", "0"), inputs, unknown)
+    write_bundle(
+        request, compiler, made, libraries, ends, expectation, ((), ()), reproducible=False
+    )
+    return open_bundle(made)

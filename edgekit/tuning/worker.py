@@ -1,0 +1,58 @@
+"""The process that compiles for a search: takes orders on stdin, answers on stdout.
+
+Messages are pickles: both ends are this very edgekit, and nobody else has the pipe.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import traceback
+
+from edgekit.compilation import Failure
+from edgekit.errors import EdgekitError
+from edgekit.tuning.messages import Order, TrialOrder
+from edgekit.tvm_compat import load_tvm
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Whatever else writes to stdout must not end up between the messages.
+    channel = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    load_tvm()
+    from edgekit.tuning.trials import Workshop
+
+    workshop: Workshop | None = None
+    while True:
+        try:
+            order = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            os._exit(0)  # nothing of TVM's needs taking down piece by piece
+        try:
+            answer: object
+            if isinstance(order, Order):
+                workshop = Workshop(order)
+                answer = workshop.kernels
+            else:
+                assert isinstance(order, TrialOrder)
+                assert workshop is not None
+                answer = workshop.make(order)
+        except EdgekitError as error:
+            trace = traceback.format_exc()
+            kind = type(error).__name__
+            answer = Failure(kind, error.message, error.hint, error.details, trace)
+        except Exception as error:  # noqa: BLE001 - reported on the other side
+            said = str(error).strip().splitlines()
+            what = f"{type(error).__name__}: {said[-1]}" if said else type(error).__name__
+            answer = Failure("", what, None, (), traceback.format_exc())
+        channel.write(pickle.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""A quick search on this machine: what it finds is kept, right, and used without being asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from support.building import (
+    command_line,
+    environment,
+    request_for,
+    run_edgekit,
+    write_model,
+)
+from support.compiling import random_array, results_of
+from support.onnx_models import judged_by_onnxruntime, onnx_model
+from support.relax_modules import relax_of
+from support.rpc_lab import eventually
+
+from edgekit.devices.local import LocalDevice
+from edgekit.errors import BuildError
+from edgekit.events import Event, Events, Warned
+from edgekit.model import Model
+from edgekit.pipeline import compile_model
+from edgekit.quick_tune import is_as_right, quick_tune
+from edgekit.schedules.choices import Choice, Choices, ProductChoice
+from edgekit.tensors import TensorSpec
+from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
+from edgekit.tuning.process import TuningProcess, tuning_process
+from edgekit.tuning.store import tuned_kernels, tuned_kernels_file
+from edgekit.tvm_compat import load_tvm
+
+LONG = 600.0
+SHAPE = (1, 3, 20, 20)
+
+
+def network() -> onnx.ModelProto:
+    """One kernel of each family."""
+    weights = {
+        "w0": random_array((24, 3, 3, 3), 0) / np.float32(5),
+        "w1": random_array((24, 1, 3, 3), 1) / np.float32(3),
+        "w2": random_array((40, 24, 1, 1), 2) / np.float32(5),
+        "b0": random_array((24,), 3),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b0"], ["v0"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["v0"], ["v1"]),
+        helper.make_node("Conv", ["v1", "w1"], ["v2"], pads=[1, 1, 1, 1], group=24),
+        helper.make_node("Conv", ["v2", "w2"], ["v3"]),
+        helper.make_node("MaxPool", ["v3"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    return onnx_model(nodes, {"x": SHAPE}, ["y"], weights)
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    onnx.save(network(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def order(tmp_path_factory: pytest.TempPathFactory) -> Order:
+    path = tmp_path_factory.mktemp("model") / "net.onnx"
+    onnx.save(network(), path)
+    request = request_for(path)
+    return Order(request.source, request.board.target, request.offload)
+
+
+@pytest.fixture(scope="module")
+def process(order: Order) -> Iterator[TuningProcess]:
+    with tuning_process(order) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kernels(process: TuningProcess) -> tuple[Kernel, ...]:
+    return process.kernels()
+
+
+def test_every_kernel_with_choices_is_measured_once(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgekit.quick_tune.is_busy", lambda samples: True)
+    request = request_for(model)
+    heard: list[Event] = []
+
+    _, first = quick_tune(request, LocalDevice(), LONG, Events(heard.append))
+    kept = tuned_kernels(request.board.target)
+    _, second = quick_tune(request, LocalDevice(), LONG)
+
+    assert len(first.measured) == first.kernels == len(kept) >= 4
+    assert {kernel.partition("-")[0] for kernel in kept} == {"product", "kernel"}
+    for record in first.measured:
+        assert 0 < record.best_us <= record.own_us
+        assert record.is_own == (record.best_us == record.own_us)
+    assert second.measured == ()
+    assert second.known == first.kernels
+    assert sum(isinstance(event, Warned) and "busy" in event.text for event in heard) == 1
+
+
+def test_no_time_left_measures_nothing_and_changes_nothing(model: Path) -> None:
+    request = request_for(model)
+
+    after, found = quick_tune(request, LocalDevice(), 0.0)
+
+    assert found.measured == ()
+    assert after == request
+    assert not tuned_kernels_file().exists()
+
+
+@pytest.mark.parametrize("place", range(1, 14))
+def test_whatever_is_chosen_the_numbers_are_onnxruntimes(
+    place: int, order: Order, kernels: tuple[Kernel, ...]
+) -> None:
+    model = Model(order.source, relax_of(network()), (), (), ())
+    choices = Choices({k.key: k.candidates[place % len(k.candidates)] for k in kernels})
+    data = random_array(SHAPE)
+
+    compiled = compile_model(model, order.target, choices=choices)
+
+    (found,) = results_of(compiled, [data])
+    (expected,) = judged_by_onnxruntime(network(), {"x": data})
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-4)
+    taken = {choice for _, choice in compiled.choices}
+    assert taken
+    assert taken <= {choice.words for choice in choices.of_kernel.values()}
+
+
+def test_a_candidate_that_takes_the_compiler_down_costs_itself_only(
+    order: Order, kernels: tuple[Kernel, ...], tmp_path: Path
+) -> None:
+    first = next(kernel for kernel in kernels if kernel.key.startswith("product"))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    with tuning_process(order) as process:
+        process.kernels()
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+
+        with pytest.raises(BuildError, match="ended early"):
+            process.make(TrialOrder(first.key, first.candidates[:2], tmp_path / "one"))
+        trial = process.make(TrialOrder(first.key, first.candidates[:2], tmp_path / "two"))
+
+    assert trial.tried[0] == first.candidates[0]
+
+
+class _Breaks(TuningProcess):
+    """Dies of one candidate, as a compiler with a fault does."""
+
+    fatal: Choice = ProductChoice(unrolled=8)
+
+    def make(self, order: TrialOrder) -> Trial:
+        if self.fatal in order.choices and self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
+        return super().make(order)
+
+
+def test_the_others_are_measured_where_one_candidate_is_fatal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgekit.tuning.process.TuningProcess", _Breaks)
+    request = request_for(write_model(tmp_path / "small.onnx"))
+
+    _, found = quick_tune(request, LocalDevice(), LONG)
+
+    products = [record for record in found.measured if record.kernel.startswith("product")]
+    assert products
+    assert all(record.choice != _Breaks.fatal for record in products)
+
+
+def test_one_wrong_number_in_many_stands_out(tmp_path: Path) -> None:
+    tvm = load_tvm()
+    from edgekit.tuning.trials import far_apart_kernel
+
+    shape = (1, 64, 64, 33)
+    kernel = far_apart_kernel(TensorSpec("output", "float32", shape))
+    run = tvm.compile(tvm.IRModule({"main": kernel}), target="llvm")
+    right = random_array(shape)
+    rounded = right * (1 + random_array(shape, 1) * np.float32(1e-6))
+    wrong, lost = right.copy(), right.copy()
+    wrong[0, 63, 63, 32] += 0.5
+    lost[0, 0, 0, 0] = np.nan
+
+    def far(other: np.ndarray) -> float:
+        answer = tvm.runtime.tensor(np.zeros(1, "float32"))
+        run["main"](tvm.runtime.tensor(right), tvm.runtime.tensor(other), answer)
+        return float(answer.numpy()[0])
+
+    assert is_as_right(far(right))
+    assert is_as_right(far(rounded))
+    assert not is_as_right(far(wrong))
+    assert not is_as_right(far(lost))
+
+
+def test_a_later_build_uses_what_was_measured_and_says_so(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "small.onnx")
+    extra = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    plain = run_edgekit("build", str(model), "-b", "local", folder=tmp_path, extra=extra)
+    tuned = run_edgekit(
+        *("build", str(model), "-b", "local", "--quick-tune", "5m"), folder=tmp_path, extra=extra
+    )
+    file = tmp_path / "data" / "edgekit" / "kernels.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    for record in document["kernels"]:
+        if record["choice"]["family"] == "product":
+            record["choice"]["unrolled"] = 2
+    file.write_text(json.dumps(document), encoding="utf-8")
+
+    later = run_edgekit("build", str(model), "-b", "local", folder=tmp_path, extra=extra)
+    again = run_edgekit("build", str(model), "-b", "local", folder=tmp_path, extra=extra)
+
+    assert plain.code == tuned.code == later.code == again.code == 0, tuned.err + later.err
+    assert "product, measured" not in plain.out
+    assert "unrolled 2" in " ".join(later.out.split())
+    assert "from the cache" not in later.out
+    assert "from the cache" in again.out
+
+
+def test_ctrl_c_keeps_what_was_measured(model: Path, tmp_path: Path) -> None:
+    command = command_line("build", str(model), "-b", "local", "--quick-tune", "5m")
+    extra = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    file = tmp_path / "data" / "edgekit" / "kernels.json"
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment(extra),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        eventually(file.exists)
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+
+    assert running.returncode != 0
+    assert json.loads(file.read_text(encoding="utf-8"))["kernels"]
+    assert not list((tmp_path / "cache").glob("scratch*"))
+
+
+@pytest.mark.parametrize("arguments", [("--again",), ("--twin",), ("--device", "local")])
+def test_options_of_a_search_need_one(arguments: tuple[str, ...], model: Path) -> None:
+    told = run_edgekit("build", str(model), "-b", "local", *arguments, folder=model.parent)
+
+    assert told.code == 2
+    assert "--quick-tune" in told.err
+
+
+@pytest.mark.parametrize("text", ["0", "soon", "-3s", "5 weeks", "1e9"])
+def test_a_time_is_a_number_and_a_unit(text: str, model: Path) -> None:
+    told = run_edgekit("build", str(model), "--quick-tune", text, folder=model.parent)
+
+    assert told.code == 2
+    assert "60s" in told.err
