@@ -30,6 +30,8 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("verify", "edgekit.cli.verify", "Compare a bundle's outputs with the oracle's."),
     Entry("bench", "edgekit.cli.bench", "Time a bundle."),
     Entry("quantize", "edgekit.cli.quantize", "Make a float model one in int8, with its cost."),
+    Entry("flash", "edgekit.cli.flash", "Write a bundle's firmware to a microcontroller."),
+    Entry("monitor", "edgekit.cli.monitor", "Show what a microcontroller's serial line carries."),
     Entry("results", "edgekit.cli.results", "Show, compare and carry what was measured."),
     Entry("export", "edgekit.cli.export", "Make a bundle the beginning of an application."),
     Entry("boards", "edgekit.cli.boards", "List, show, make or check board profiles."),

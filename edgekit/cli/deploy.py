@@ -36,6 +36,7 @@ from edgekit.wording import duration, milliseconds, size
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.bench import BenchSummary
     from edgekit.build import BuildResult
     from edgekit.deploy import Deployed, DeployReport, FleetReport
     from edgekit.fleet import Outcome
@@ -161,7 +162,7 @@ def _render(console: Console, report: DeployReport) -> None:
             ("max error", _error(verification)),
         ]
     if report.bench is not None:
-        fields.append(("median latency", milliseconds(report.bench.median)))
+        fields.append(_speed(report.bench))
     console.fields(fields)
     if report.bench is not None:
         console.print()
@@ -189,11 +190,19 @@ def _row(outcome: Outcome[Deployed]) -> list[object]:
         outcome.device,
         "not verified" if verification is None else "verified",
         None if verification is None else _error(verification),
-        None if bench is None else milliseconds(bench.median),
-        None if bench is None else milliseconds(bench.p90),
+        None if bench is None else _speed(bench)[1],
+        None if bench is None or bench.counted is not None else milliseconds(bench.p90),
         None if installed is None else size(installed.sent),
         took,
     ]
+
+
+def _speed(bench: BenchSummary) -> tuple[str, str]:
+    """An emulated microcontroller's times are nobody's."""
+    counted = bench.counted
+    if counted is not None and counted.clock is None:
+        return counted.unit, f"{counted.median:,}"
+    return "median latency", milliseconds(bench.median)
 
 
 def _bundle(build: BuildResult) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from edgekit.errors import UsageError
 from edgekit.wording import size
 
 if TYPE_CHECKING:
+    from edgekit.board import Board
     from edgekit.device_entry import DeviceEntry
     from edgekit.devices.hostkeys import Ask, KnownHosts, NewHostKey
     from edgekit.devices.visit import CheckReport
@@ -49,6 +50,16 @@ class AddedDevice:
 
 
 @dataclass(frozen=True)
+class AddedPort:
+    """Nothing was asked of it: its firmware may be another one yet."""
+
+    name: str
+    board: str
+    port: str
+    path: Path
+
+
+@dataclass(frozen=True)
 class RemovedDevice:
     name: str
     path: Path
@@ -61,8 +72,22 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("name")
-@click.argument("target", metavar="[USER@]HOST[:PORT]")
+@click.argument("target", metavar="[[USER@]HOST[:PORT]]", required=False)
 @board_option
+@click.option(
+    "--port",
+    metavar="PORT",
+    help="A microcontroller's serial port: /dev/ttyACM0, socket://host:port.",
+)
+@click.option(
+    "--baud",
+    type=click.IntRange(1200, 12_000_000),
+    metavar="N",
+    help="Of that port.  [default: the board's]",
+)
+@click.option(
+    "--probe", metavar="ID", help="Which debug probe writes to it, where several are attached."
+)
 @click.option(
     "--key", type=click.Path(path_type=Path), metavar="FILE", help="The private key to log in with."
 )
@@ -75,15 +100,21 @@ def command() -> None:
 def add_command(
     console: Console,
     name: str,
-    target: str,
+    target: str | None,
     board_name: str | None,
+    port: str | None,
+    baud: int | None,
+    probe: str | None,
     key: Path | None,
     proxy: str | None,
     directory: str | None,
     fingerprint: str | None,
     force: bool,
 ) -> None:
-    """Log in to a device over SSH, check it, and remember it as NAME."""
+    """Log in to a device over SSH, check it, and remember it as NAME.
+
+    With --port the device is a microcontroller on a serial line, which need not be plugged in yet.
+    """
     from edgekit.board import load_board
     from edgekit.device_entry import make_entry
     from edgekit.devices.hostkeys import check_fingerprint
@@ -95,6 +126,19 @@ def add_command(
             "no board is given", hint="add --board NAME; `edgekit boards` lists all boards"
         )
     board = load_board(board_name)
+    if port is not None:
+        if target is not None or key or proxy or directory or fingerprint:
+            raise UsageError(
+                "--port is for a serial line, and what else is given for SSH",
+                hint="leave one of them out",
+            )
+        _add_on_a_line(console, name, board, port, baud, probe, force)
+        return
+    if target is None or baud is not None or probe is not None:
+        raise UsageError(
+            "it is not said where the device is",
+            hint="give user@host, or --port /dev/ttyACM0 for a microcontroller",
+        )
     entry = make_entry(
         name, board.name, target, key=key, proxy=proxy, directory=directory, kind=board.kind
     )
@@ -111,6 +155,31 @@ def add_command(
     console.report(added, render)
 
 
+def _add_on_a_line(
+    console: Console,
+    name: str,
+    board: Board,
+    port: str,
+    baud: int | None,
+    probe: str | None,
+    force: bool,
+) -> None:
+    from edgekit.device_entry import make_serial_entry
+    from edgekit.devices.registry import add_device, refuse_taken
+
+    entry = make_serial_entry(name, board.name, port, kind=board.kind, baud=baud, probe=probe)
+    refuse_taken(name, force)
+    added = AddedPort(name, board.name, port, add_device(entry, replace=force))
+
+    def render() -> None:
+        console.heading(f"{name} is known from now on")
+        console.fields(
+            [("board", board.name), ("serial port", port), ("remembered in", added.path)]
+        )
+
+    console.report(added, render)
+
+
 @command.command("list")
 @json_option
 @pass_console
@@ -123,7 +192,7 @@ def list_command(console: Console) -> None:
         ListedDevice(
             known.entry.name,
             known.entry.board,
-            str(known.entry.target) if known.entry.target else None,
+            str(known.entry.target) if known.entry.target else known.entry.serial,
             known.entry.twin,
             known.origin,
         )
@@ -233,9 +302,14 @@ def _reached(console: Console, name: str) -> tuple[DeviceEntry, KnownHosts | Non
     from edgekit.project import find_project
 
     entry = find_device(name, known_devices(find_project(Path.cwd()))).entry
+    board = load_board(entry.board)
+    if board.kind == "baremetal":
+        raise UsageError(
+            f"{name} is a microcontroller, and holds nothing but its firmware",
+            hint=f"edgekit monitor --device {name} shows whether it answers",
+        )
     if not entry.twin:
         return entry, None
-    board = load_board(entry.board)
     device = device_for(board, name, {name: entry}, events=console.events)
     assert isinstance(device, SshDevice)
     return device.entry, device.known_hosts

@@ -117,6 +117,7 @@ def remote_device(
     from edgekit.devices.choice import device_for
     from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
+    from edgekit.devices.serial_device import SerialDevice
     from edgekit.devices.ssh import SshDevice
     from edgekit.project import LOCAL, choose_board, find_project
 
@@ -138,6 +139,11 @@ def remote_device(
         console.events,
         twin=twin,
     )
+    if isinstance(device, SerialDevice):
+        raise UsageError(
+            f"{device.name} is a microcontroller: it has one firmware, no older ones and no log",
+            hint="edgekit flash writes another; edgekit monitor shows what its line carries",
+        )
     if not isinstance(device, SshDevice):
         raise UsageError(
             "local is this machine: nothing is deployed to it, and it has no log",

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,6 +17,9 @@ from edgekit.console import Console
 from edgekit.errors import UsageError
 from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
 from edgekit.wording import duration, size
+
+if TYPE_CHECKING:
+    from edgekit.board import Board
 
 _FOLLOW_SECONDS = 0.3
 
@@ -64,9 +68,11 @@ class StopReport:
 
 @click.group("twin", cls=Group, short_help="Start and stop emulated boards.")
 def command() -> None:
-    """Emulated twins of Linux boards: a whole system in QEMU, reached over SSH.
+    """Emulated twins of boards in QEMU.
 
-    The first start builds an image out of Debian packages; all twins share it.
+    Of Linux boards: a whole system, reached over SSH. The first start builds an image out of Debian
+    packages; all twins share it. Of microcontrollers: a chip, blank until `edgekit flash` or
+    `deploy --twin` writes its firmware, with its serial line on a port of this machine.
     """
 
 
@@ -99,10 +105,18 @@ def up_command(
     from edgekit.twin.machine import all_twins, up
 
     known = {twin.name: twin.board for twin in all_twins()}
-    board = word if name else known.get(word) or word
+    board = load_board(word if name else known.get(word) or word)
+    if board.kind == "baremetal":
+        if init is not None or icount is not None:
+            raise UsageError(
+                "--init and --icount are for twins of Linux boards",
+                hint="leave them out: a microcontroller's always counts instructions",
+            )
+        _up_microcontroller(console, name or word, board, fresh)
+        return
     started = up(
         name or word,
-        load_board(board),
+        board,
         fresh=fresh,
         init=init,
         icount=icount,
@@ -123,6 +137,27 @@ def up_command(
                 ("address", f"{started.access.user}@{started.access.host}:{started.access.port}"),
                 ("key", started.access.key),
                 ("for ssh, scp, rsync", f"ssh -F {started.access.ssh_config} {started.name}"),
+            ]
+        )
+
+    console.report(started, render)
+
+
+def _up_microcontroller(console: Console, name: str, board: Board, fresh: bool) -> None:
+    from edgekit.twin import microcontroller
+
+    started = microcontroller.up(name, board, fresh=fresh, events=console.events)
+
+    def render() -> None:
+        state = "runs already" if started.already_running else f"up in {duration(started.seconds)}"
+        console.print(f"{started.name}: {state}")
+        console.fields(
+            [
+                ("board", started.board),
+                ("emulates", f"{started.hardware.machine}, {started.hardware.cpu}"),
+                ("clock", "counts instructions"),
+                ("serial port", started.serial),
+                ("debugger", f"target remote {started.folder / microcontroller.GDB_SOCKET}"),
             ]
         )
 
@@ -175,15 +210,15 @@ def status_command(console: Console, word: str | None) -> None:
                 twin.condition,
                 twin.board,
                 twin.hardware.cpu if twin.hardware else None,
-                twin.access.port if twin.access else None,
+                twin.access.port if twin.access else twin.serial,
                 twin.pid,
                 size(twin.disk_bytes),
                 twin.problem or "",
             )
             for twin in twins
         ]
-        columns = ("name", "state", "board", "cpu", "ssh port", "process", "disk", "problem")
-        console.table(columns, rows, right=("ssh port", "process", "disk"))
+        columns = ("name", "state", "board", "cpu", "port", "process", "disk", "problem")
+        console.table(columns, rows, right=("port", "process", "disk"))
 
     console.report(StatusReport(twins), render)
 
@@ -235,6 +270,10 @@ def logs_command(
     from edgekit.twin.qemu import CONSOLE, OLD_CONSOLE
     from edgekit.twin.systemd import recipe_for
 
+    if word and find_twin(word).serial is not None:
+        raise UsageError(
+            f"{word} is a microcontroller, which keeps no log", hint="edgekit monitor --twin"
+        )
     if building == bool(word):
         raise UsageError("which log?", hint="name a twin, or say --build")
     if word:

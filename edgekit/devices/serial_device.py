@@ -70,15 +70,19 @@ class SerialDevice:
     @contextmanager
     def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SerialSession]:
         firmware = _firmware_of(bundle)
+        self.check_board(bundle)
+        with self.prepared(firmware, events) as (client, hello, sent):
+            model = _model_of(bundle, client, hello, self.name)
+            yield SerialSession(self, bundle, firmware, client, hello, model, sent, events)
+
+    def check_board(self, bundle: Bundle) -> None:
+        """Another board's firmware would not even start."""
         if bundle.manifest.board.name != self.board.name:
             raise DeviceError(
                 f"the bundle was built for the board {bundle.manifest.board.name}, and {self.name} "
                 f"is a {self.board.name}",
                 hint=f"build it again with --board {self.board.name}",
             )
-        with self.prepared(firmware, events) as (client, hello, sent):
-            model = _model_of(bundle, client, hello, self.name)
-            yield SerialSession(self, bundle, firmware, client, hello, model, sent, events)
 
     @contextmanager
     def prepared(

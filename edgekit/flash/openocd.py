@@ -69,7 +69,8 @@ def write(job: FlashJob) -> None:
     path = str(job.firmware.path.resolve())
     if any(c in path for c in '{}\\"$[];'):
         raise UsageError(
-            f"OpenOCD takes no file of the name {path}", hint="move the bundle to another folder"
+            f"the name {path} is one that OpenOCD can't take",
+            hint="move the bundle to another folder",
         )
     words = [word for script in job.flash.scripts for word in ("-f", script)]
     if job.probe is not None:

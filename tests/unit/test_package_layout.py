@@ -48,6 +48,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "verbs",
         "trial quick_tune "
         "fingerprint expectation build_c build request partition measure deploy fleet rollback "
+        "flashing "
         "bench run verify doctor summary kept prebuild export export.* quantization quantization.* quantize "
         "recording results",
     ),

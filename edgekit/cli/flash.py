@@ -1,0 +1,49 @@
+"""edgekit flash: a bundle's firmware onto a microcontroller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edgekit.cli.device_options import device_for_bundle, device_options
+from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
+from edgekit.console import Console
+from edgekit.wording import duration, size
+
+
+@click.command("flash", cls=Command)
+@bundle_argument
+@device_options
+@click.option("--again", is_flag=True, help="Write it even where it is there already.")
+@json_option
+@pass_console
+def command(
+    console: Console, bundle: Path, device_name: str | None, twin: bool, again: bool
+) -> None:
+    """Write the firmware of BUNDLE to a microcontroller, verify it, and ask it what it runs."""
+    from edgekit.bundle import open_bundle
+    from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.flashing import flash
+
+    opened = open_bundle(bundle)
+    device = device_for_bundle(console, opened, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
+    report = flash(opened, device, console.events, again=again)
+
+    def render() -> None:
+        board = report.board
+        done = f"has it, {size(report.written)} written" if report.written else "had it already"
+        console.heading(f"{board.device} {done}, in {duration(report.seconds)}")
+        console.fields(
+            [
+                ("firmware", board.firmware[:12]),
+                ("core", f"{board.core} at {board.clock / 1e6:g} MHz"),
+                ("serial port", board.port),
+                *(
+                    ("model", f"{model.name}, {size(model.arena)} of arena")
+                    for model in board.models
+                ),
+            ]
+        )
+
+    console.report(report, render)

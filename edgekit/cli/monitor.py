@@ -1,0 +1,48 @@
+"""edgekit monitor: what comes over a microcontroller's serial line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edgekit.cli.device_options import device_for_board, remote_device_options
+from edgekit.cli.options import Command, pass_console
+from edgekit.console import Console
+
+
+@click.command("monitor", cls=Command)
+@remote_device_options
+@click.option("--listen", is_flag=True, help="Send nothing: do not ask who is there.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="End after so long.  [default: never]",
+)
+@pass_console
+def command(
+    console: Console,
+    device_name: str | None,
+    board_name: str | None,
+    twin: bool,
+    listen: bool,
+    seconds: float | None,
+) -> None:
+    """Show lines of text and frames as they come. Ctrl-C ends it."""
+    from edgekit.board import load_board
+    from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.devices.monitor import watch
+    from edgekit.devices.registry import find_device, known_devices
+    from edgekit.flashing import serial_device
+    from edgekit.project import choose_board, find_project
+
+    project = find_project(Path.cwd())
+    if board_name is None and device_name is not None:
+        board_name = find_device(device_name, known_devices(project)).entry.board
+    board = load_board(choose_board(project, board_name))
+    device = serial_device(
+        device_for_board(console, board, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
+    )
+    for seen in watch(device, ask=not listen, seconds=seconds):
+        console.print(seen.words if seen.what == "text" else f"[{seen.what}] {seen.words}")
