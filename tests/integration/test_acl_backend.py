@@ -127,13 +127,13 @@ def refusal(model: onnx.ModelProto, folder: Path) -> str:
 
 
 def test_what_is_refused_has_a_reason(tmp_path: Path) -> None:
-    weights = {"w": np.ones((4, 2, 1, 1), np.float32), "t": np.ones((4, 2, 1, 1), np.float32)}
+    weights = {"w": np.ones((4, 2, 2, 3), np.float32), "t": np.ones((4, 2, 2, 2), np.float32)}
     shape = {"x": [1, 4, 4, 4]}
-    grouped = onnx_model([node("Conv", ["x", "w"], "y", group=2)], shape, ["y"], weights)
-    turned = onnx_model([node("ConvTranspose", ["x", "t"], "y")], shape, ["y"], weights)
+    wide = onnx_model([node("ConvTranspose", ["x", "w"], "y")], shape, ["y"], weights)
+    dilated = node("ConvTranspose", ["x", "t"], "y", dilations=[2, 2])
 
-    assert refusal(grouped, tmp_path) == "acl: its groups are of several channels"
-    assert "no transposed convolution" in refusal(turned, tmp_path)
+    assert "kernel is not square" in refusal(wide, tmp_path)
+    assert "it is dilated" in refusal(onnx_model([dilated], shape, ["y"], weights), tmp_path)
 
 
 @pytest.mark.slow

@@ -18,19 +18,38 @@ from edgekit.model import import_model, open_model
 CLOSE = 2e-5
 """Of the largest expected value: ACL adds in another order, and approximates exponentials."""
 TAKEN = {
-    "convolutions": ("nn.conv2d", "nn.conv1d", "nn.relu", "nn.leakyrelu", "clip", "sigmoid"),
+    "convolutions": (
+        "nn.conv2d",
+        "nn.conv1d",
+        "nn.conv2d_transpose",
+        "nn.conv1d_transpose",
+        "nn.relu",
+        "nn.leakyrelu",
+        "clip",
+        "sigmoid",
+    ),
     "products": ("nn.relu", "nn.leakyrelu", "clip", "sigmoid"),
     "poolings": ("nn.max_pool2d", "nn.max_pool1d", "nn.avg_pool2d", "nn.avg_pool1d", "mean"),
     "pairs": ("add", "subtract", "multiply", "divide", "maximum", "minimum", "exp"),
     "functions": ("nn.relu", "nn.leakyrelu", "nn.prelu", "clip", "abs", "exp", "negative", "tanh"),
     "normalisations": ("nn.softmax",),
-    "movements": ("concat", "reshape", "nn.relu"),
+    "movements": (
+        "concat",
+        "reshape",
+        "nn.relu",
+        "nn.pad",
+        "strided_slice",
+        "split",
+        "permute_dims",
+    ),
+    "reductions": ("sum", "mean", "prod", "max", "min"),
     "resizings": ("image.resize2d",),
 }
 """What is left to TVM without a reason that ACL_REFUSES knows is a gap in the rules."""
 ACL_REFUSES = (
     "ACL holds 4 axes",
-    "its groups are of several channels",
+    "it is dilated",
+    "its kernel is not square",
     "is repeated",
     "it is not over",
     "its coordinates are",

@@ -4,6 +4,8 @@ left alone, clear errors."""
 from __future__ import annotations
 
 import dataclasses
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,13 +19,13 @@ from onnx import helper
 from support.building import request_for
 from support.onednn_lab import OneDnnRegion, offloaded
 from support.onnx_models import judged_by_onnxruntime, onnx_model
-from support.region_lab import EVERYTHING_PAYS, library_here, selection_for
+from support.region_lab import EVERYTHING_PAYS, compile_lab, library_here, selection_for
 from support.source import ROOT
 
 from benchmarks.networks import NETWORKS
 from edgekit.backends.base import Region
 from edgekit.backends.plain.program import program_of
-from edgekit.backends.plan import OffloadPlan
+from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.build import build
 from edgekit.bundle import open_bundle
 from edgekit.devices.local import LocalDevice
@@ -263,3 +265,35 @@ def test_a_built_bundle_computes_what_onnxruntime_computes(tmp_path: Path) -> No
     (folder / "libdnnl.so.3").unlink()
     with pytest.raises(EdgekitError, match=r"libdnnl\.so\.3"):
         verify(open_bundle(folder), LocalDevice())
+
+
+def test_a_library_says_what_its_region_copied_in_a_call(tmp_path: Path) -> None:
+    import tvm
+    from tvm import relax
+
+    library_here("onednn")
+    module = tvm.runtime.load_module(str(built(tmp_path) / "model.so"))
+    plan = OffloadPlan(("onednn",), rates=EVERYTHING_PAYS)
+    model = import_model(open_model(tmp_path / "model.onnx"))
+    (region,) = partition_model(model, selection_of(plan)).regions
+    relax.VirtualMachine(module, tvm.cpu())["main"](tvm.runtime.tensor(image()))
+
+    copied = module.get_function(f"{region.symbol}_copied", True)()
+
+    features = 16 * 9 * 10 * 4
+    assert copied in (0, features, features + image().nbytes)
+
+
+def test_an_older_onednn_than_the_region_was_written_for_is_told(tmp_path: Path) -> None:
+    (include,) = library_here("onednn").include
+    shutil.copytree(include, tmp_path / "include")
+    header = tmp_path / "include" / "oneapi" / "dnnl" / "dnnl_version.h"
+    newer = re.sub(r"(#define DNNL_VERSION_MINOR) \d+", r"\1 999", header.read_text())
+    header.write_text(newer)
+    region, _ = only_region(imported(residual_network(), tmp_path))
+    options = selection_for("onednn").backends[0][1]
+
+    lab = compile_lab("onednn", [tmp_path / "include"])
+
+    with pytest.raises(RuntimeError, match=r"oneDNN 3\.\d+ is loaded.* built for 3\.999"):
+        OneDnnRegion(region, options, lab=lab)

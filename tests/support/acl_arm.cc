@@ -46,20 +46,21 @@ std::vector<char> answer(const std::string& text, const std::string& weights,
       lines.data(), lines.size(),
       Blob{static_cast<const unsigned char*>(blob.tensor.data), weights.size()});
   const auto size_of = [&](int number) {
-    return static_cast<size_t>(edgekit::count_of(program.values[number].extents)) * 4;
+    const edgekit::Value& value = program.values[number];
+    return static_cast<size_t>(edgekit::count_of(value.extents)) * value.width;
   };
   std::vector<std::unique_ptr<Room>> rooms;
   std::vector<const DLTensor*> inputs;
   std::vector<DLTensor*> outputs;
   size_t place = 0;
   for (int number : program.inputs()) {
-    rooms.emplace_back(new Room(static_cast<int64_t>(size_of(number) / 4)));
+    rooms.emplace_back(new Room(static_cast<int64_t>(size_of(number) / 4) + 1));
     std::memcpy(rooms.back()->tensor.data, values.data() + place, size_of(number));
     place += size_of(number);
     inputs.push_back(&rooms.back()->tensor);
   }
   for (int number : program.outputs) {
-    rooms.emplace_back(new Room(static_cast<int64_t>(size_of(number) / 4)));
+    rooms.emplace_back(new Room(static_cast<int64_t>(size_of(number) / 4) + 1));
     outputs.push_back(&rooms.back()->tensor);
   }
   Runner runner(program, {1, true});

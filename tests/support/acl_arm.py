@@ -47,7 +47,7 @@ class ArmMachine:
         if length:
             raise RuntimeError(self._read(length).decode())
         return [
-            np.frombuffer(self._read(tensor.nbytes), np.float32).reshape(tensor.shape)
+            np.frombuffer(self._read(tensor.nbytes), tensor.dtype).reshape(tensor.shape)
             for tensor in shapes
         ]
 
@@ -111,6 +111,6 @@ class AclRegion:
         return arm_machine().ask(question, self.region.outputs)
 
 
-def offloaded(model: Model, inputs: Sequence[np.ndarray]) -> Offloaded:
+def offloaded(model: Model, inputs: Sequence[np.ndarray], **options: object) -> Offloaded:
     """The model with everything in ACL that ACL takes, and TVM, on this machine, for the rest."""
-    return run_offloaded(model, inputs, selection_for("acl"), AclRegion)
+    return run_offloaded(model, inputs, selection_for("acl", **options), AclRegion)

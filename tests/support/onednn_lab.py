@@ -15,8 +15,14 @@ from support.region_lab import LabRegion, Offloaded, compiled_lab, run_offloaded
 
 
 class OneDnnRegion(LabRegion):
-    def __init__(self, region: Region, options: Options, weights: bytes | None = None) -> None:
-        super().__init__(region, compiled_lab("onednn"))
+    def __init__(
+        self,
+        region: Region,
+        options: Options,
+        weights: bytes | None = None,
+        lab: ctypes.CDLL | None = None,
+    ) -> None:
+        super().__init__(region, lab or compiled_lab("onednn"))
         program = program_of(region)
         blob = program.weights if weights is None else weights
         room = np.zeros(len(blob) + 64, np.uint8)

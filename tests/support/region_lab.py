@@ -62,13 +62,17 @@ def library_here(backend: str) -> BuiltLibrary:
 
 @lru_cache
 def compiled_lab(backend: str) -> ctypes.CDLL:
-    """BACKEND_lab.cc, which stands beside this file."""
+    return compile_lab(backend, library_here(backend).include)
+
+
+def compile_lab(backend: str, include: Sequence[Path]) -> ctypes.CDLL:
+    """BACKEND_lab.cc, which stands beside this file; `include` has the library's headers."""
     library = library_here(backend)
     compiler = find_cxx_compiler(load_toolchain(load_board("local").toolchain))
     folder = Path(tempfile.mkdtemp(prefix=f"edgekit-{backend}-lab-"))
     out = folder / "lab.so"
     own = load_backend(backend).include
-    includes = (INCLUDE, *([own] if own else ()), ffi_headers(), *library.include)
+    includes = (INCLUDE, *([own] if own else ()), ffi_headers(), *include)
     command = (
         *compiler.command,
         *("-std=c++17", "-O2", "-fPIC", "-shared", "-o", str(out)),

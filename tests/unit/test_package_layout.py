@@ -50,7 +50,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "fingerprint expectation build_c build request partition measure deploy fleet rollback "
         "flashing "
         "bench run verify doctor summary kept prebuild export export.* quantization quantization.* quantize "
-        "recording results",
+        "recording results farm farm.*",
     ),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
@@ -64,7 +64,7 @@ AT_HOME: dict[str, str] = {
     "liveness macs tuning.trials "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
-    "backends.*.rules backends.*.rules.* "
+    "backends.*.rules backends.*.rules.* backends.*.quantised "
     "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
     "tvm_ffi": "devices.local_worker schedules.* tuning.trials aot.loops.*",
     "onnx": "frontends.onnx frontends.onnx.* quantization.quantiser quantization.loss",

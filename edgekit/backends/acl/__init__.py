@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _OPTIONS = {
     "threads": Option(0, "threads of a region; 0 takes as many as the rest of the model"),
+    "int8": Option(
+        False,
+        "convolutions and dense layers of quantised models too, which may come out a step away",
+    ),
     "non_finite": Option("error", "NaN and infinity in a region's inputs", ("error", "pass")),
 }
 
@@ -47,7 +51,7 @@ class Acl:
     def rules(self, options: Options) -> Sequence[Rule]:
         from edgekit.backends.acl.rules import all_rules
 
-        return all_rules()
+        return all_rules(int8=bool(options["int8"]))
 
     def generate(self, region: Region, options: Options) -> GeneratedRegion:
         from edgekit.backends.plain.codegen import generate_program

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from edgekit.backends.base import Layer, Refused, Rule
+from edgekit.backends.acl import quantised
+from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.plain.rules import Takes
 from edgekit.backends.plain.rules import all_rules as rules_of
@@ -16,7 +17,15 @@ _FUSED = frozenset({"nn.relu", "nn.leakyrelu", "clip", "hard_swish", "hard_swish
 _CURVES = _FUSED | {"sigmoid", "tanh", "elu"}
 
 
-def all_rules() -> tuple[Rule, ...]:
+_REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod"})
+_OTHERS = {"view", "softmax", "concat", "prelu", "resize", "slice", "pad", "permute"}
+
+
+def all_rules(*, int8: bool) -> tuple[Rule, ...]:
+    return (*(quantised.rules() if int8 else ()), *_of_floats())
+
+
+def _of_floats() -> tuple[Rule, ...]:
     return rules_of(
         Takes(
             library="ACL",
@@ -26,8 +35,8 @@ def all_rules() -> tuple[Rule, ...]:
             fused_sum=frozenset(),
             unary=frozenset({"abs", "negative", "square", "sqrt", "exp", "log"}),
             binary=frozenset({"add", "subtract", "multiply", "divide", "maximum", "minimum"}),
-            reductions=frozenset(),
-            others=frozenset({"view", "softmax", "concat", "prelu", "resize"}),
+            reductions=_REDUCTIONS,
+            others=frozenset(_OTHERS),
             check=_checked,
         )
     )
@@ -36,16 +45,16 @@ def all_rules() -> tuple[Rule, ...]:
 def _checked(match: Match, layer: Layer) -> Layer:
     settings = layer.settings
     if layer.kind == "deconvolution":
-        raise Refused("ACL has no transposed convolution with all of its settings")
-    if layer.kind == "convolution" and settings["groups"] not in (1, match.shape("input")[1]):
-        raise Refused("its groups are of several channels")
-    if layer.kind in ("convolution", "pooling") and len(match.shape("input")) == 3:
+        _check_transposed(layer)
+    if layer.kind in ("convolution", "deconvolution", "pooling") and len(match.shape("input")) == 3:
         layer = _as_image(match, layer)
     values = settings.get("curve_values")
     if str(settings.get("curve", "")).startswith("hard_swish"):
         assert isinstance(values, tuple)
         if any(abs(own - theirs) > 1e-6 for own, theirs in zip(values, _HARD_SWISH, strict=True)):
             raise Refused("its hard swish has other constants than ACL's")
+    if layer.kind == "permute" and len(match.shape("input")) < 3:
+        return _as_three_axes(match, layer)
     if layer.kind == "softmax":
         shape = match.shape("input")
         if settings["axis"] != len(shape) - 1:
@@ -53,6 +62,29 @@ def _checked(match: Match, layer: Layer) -> Layer:
         view = (math.prod(shape[:-1]), shape[-1])
         return replace(layer, settings={**settings, "view0": view, "makes": view})
     return layer
+
+
+def _as_three_axes(match: Match, layer: Layer) -> Layer:
+    """ACL turns three axes or four."""
+    axes, missing = layer.settings["axes"], 3 - len(match.shape("input"))
+    assert isinstance(axes, tuple)
+    lead = (1,) * missing
+    settings: dict[str, Setting] = {
+        "axes": (*range(missing), *(int(axis) + missing for axis in axes)),
+        "view0": (*lead, *match.shape("input")),
+        "makes": (*lead, *match.shape(OUT)),
+    }
+    return replace(layer, settings=settings)
+
+
+def _check_transposed(layer: Layer) -> None:
+    dilations = layer.settings["dilations"]
+    assert isinstance(dilations, tuple)
+    if any(step != 1 for step in dilations):
+        raise Refused("it is dilated, and ACL's transposed convolutions are not")
+    kernel = layer.weights["weight"].shape[-len(dilations) :]
+    if (1, *kernel)[-2] != kernel[-1]:
+        raise Refused("its kernel is not square, as ACL's transposed ones are")
 
 
 def _as_image(match: Match, layer: Layer) -> Layer:

@@ -4,7 +4,8 @@
 //   value 1,16,224,224                 one that a layer makes
 //   layer convolution reads=0 makes=3 weight=1 strides=2,2 name=/stem/Conv
 //   outputs 3
-// Values are numbered in their order. All are float32.
+// Values are numbered in their order. They are float32, or int32 where their layer says so; after
+// input8, constant8 and value8 they are int8.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,7 @@ struct Value {
   Extents extents;
   std::string name;
   const float* data;  // of a constant
+  size_t width;       // bytes of an element
 };
 
 class Layer {
@@ -91,13 +93,15 @@ struct Program {
     std::istringstream words(line);
     std::string role, extents;
     words >> role;
+    const bool narrow = role.back() == '8';
+    if (narrow) role.pop_back();
     if (role == "layer") return read_layer(words);
     if (role == "outputs") {
       words >> extents;
       for (int64_t number : listed(extents)) outputs.push_back(static_cast<int>(number));
       return;
     }
-    Value value{Value::kMade, {}, {}, nullptr};
+    Value value{Value::kMade, {}, {}, nullptr, narrow ? 1u : sizeof(float)};
     size_t place = 0;
     if (role == "constant") words >> place;
     words >> extents >> std::ws;
@@ -105,7 +109,7 @@ struct Program {
     value.extents = listed(extents);
     if (role == "input") value.role = Value::kInput;
     if (role == "constant") {
-      const size_t size = static_cast<size_t>(count_of(value.extents)) * sizeof(float);
+      const size_t size = static_cast<size_t>(count_of(value.extents)) * value.width;
       if (place > weights.size || size > weights.size - place)
         throw std::runtime_error("the region's weights are cut off");
       value.role = Value::kConstant;

@@ -124,3 +124,15 @@ int call(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outp
       void*, const TVMFFIAny* arguments, int32_t count, TVMFFIAny* result) {                  \
     return edgekit::call<Region>(#symbol, inputs, outputs, arguments, count, result);         \
   }
+
+// Beside the region a function that says how many bytes of inputs and outputs a call copies, or
+// brings into another layout: `copied_in_a_call` of the Region.
+#define EDGEKIT_COPIED(symbol, Region)                                                        \
+  extern "C" __attribute__((visibility("default"))) int __tvm_ffi_##symbol##_copied(          \
+      void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {                                  \
+    result->type_index = kTVMFFIInt;                                                          \
+    result->zero_padding = 0;                                                                 \
+    result->v_int64 =                                                                         \
+        static_cast<int64_t>(edgekit::instance_of<Region>().copied_in_a_call());              \
+    return 0;                                                                                 \
+  }

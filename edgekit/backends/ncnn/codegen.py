@@ -19,7 +19,7 @@ def generate(region: Region, options: Options) -> GeneratedRegion:
     weights = net.weights(precision_of(options))
     blobs = {"weights": weights} if weights else {}
     source = region_source(region, ("edgekit_ncnn.h",), _class(region, net, options), "Net", blobs)
-    counter = f"\nEDGEKIT_NCNN_COPIED({region.symbol}, Net)\n"
+    counter = f"\nEDGEKIT_COPIED({region.symbol}, Net)\n"
     return GeneratedRegion(region.symbol, region.backend, source + counter, blobs)
 
 

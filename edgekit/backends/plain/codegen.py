@@ -8,7 +8,8 @@ from edgekit.backends.source import region_source
 
 
 def generate_program(region: Region, header: str, runner: str, settings: str) -> GeneratedRegion:
-    """`runner` is a class of the header that takes the program and these settings."""
+    """`runner` is a class of the header that takes the program and these settings, and says what
+    it copies."""
     program = program_of(region)
     blobs = {"weights": program.weights} if program.weights else {}
     weights = "weights" if blobs else "edgekit::Blob{nullptr, 0}"
@@ -25,4 +26,5 @@ class Region : public {runner} {{
 }};
 """
     whole = region_source(region, (header,), source, "Region", blobs)
-    return GeneratedRegion(region.symbol, region.backend, whole, blobs)
+    counter = f"\nEDGEKIT_COPIED({region.symbol}, Region)\n"
+    return GeneratedRegion(region.symbol, region.backend, whole + counter, blobs)

@@ -30,7 +30,7 @@ class Program:
 def program_of(region: Region) -> Program:
     writer = _Writer()
     for tensor in region.inputs:
-        writer.value(held(tensor.shape), "input", tensor.name)
+        writer.value(held(tensor.shape), f"input{_width(tensor.dtype)}", tensor.name)
     for step in region.steps:
         writer.step(step)
     numbers = (writer.numbers[tensor.name] for tensor in region.outputs)
@@ -77,7 +77,7 @@ class _Writer:
         assert isinstance(made, tuple)
         if made == shapes[0]:
             makes = [
-                self.value(shape, "value", tensor.name)
+                self.value(shape, f"value{_width(tensor.dtype)}", tensor.name)
                 for shape, tensor in zip(shapes, step.outputs, strict=True)
             ]
             self._layer(step.layer.kind, reads, makes, settings, name)
@@ -100,8 +100,9 @@ class _Writer:
 
         self.weights += bytes(-len(self.weights) % _ALIGNMENT)
         start = len(self.weights)
-        self.weights += np.ascontiguousarray(array, np.float32).tobytes()
-        return self.value(held(array.shape), f"constant {start}")
+        kind = array.dtype if str(array.dtype) in ("int8", "int32") else np.float32
+        self.weights += np.ascontiguousarray(array, kind).tobytes()
+        return self.value(held(array.shape), f"constant{_width(str(array.dtype))} {start}")
 
     def _layer(
         self,
@@ -114,6 +115,11 @@ class _Writer:
         words = [f"{key}={_joined(value)}" for key, value in settings.items()]
         ends = (f"reads={_joined(reads)}", f"makes={_joined(makes)}")
         self.lines.append(" ".join(("layer", kind, *ends, *words, f"name={_one_line(name)}")))
+
+
+def _width(dtype: str) -> str:
+    """How edgekit_program.h tells one byte an element from four."""
+    return "8" if dtype == "int8" else ""
 
 
 def _joined(values: object) -> str:

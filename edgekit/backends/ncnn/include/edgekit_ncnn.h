@@ -168,9 +168,12 @@ class Runner {
     copied_.fetch_add(copied, std::memory_order_relaxed);
   }
 
-  // Bytes of inputs and outputs that were copied in all calls so far, and how many those were.
-  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  // Bytes of inputs and outputs that were copied: in all calls so far, and in one on average.
   uint64_t copied() const { return copied_.load(std::memory_order_relaxed); }
+  uint64_t copied_in_a_call() const {
+    const uint64_t calls = calls_.load(std::memory_order_relaxed);
+    return calls ? copied() / calls : 0;
+  }
 
  private:
   static constexpr int kMostTensors = 64;
@@ -343,15 +346,3 @@ class Runner {
 
 }  // namespace ncnn_net
 }  // namespace edgekit
-
-// Beside the region a function that says how many bytes a call copied at the boundary, on average.
-#define EDGEKIT_NCNN_COPIED(symbol, Region)                                                   \
-  extern "C" __attribute__((visibility("default"))) int __tvm_ffi_##symbol##_copied(          \
-      void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {                                  \
-    const Region& region = edgekit::instance_of<Region>();                                    \
-    const uint64_t calls = region.calls();                                                    \
-    result->type_index = kTVMFFIInt;                                                          \
-    result->zero_padding = 0;                                                                 \
-    result->v_int64 = calls ? static_cast<int64_t>(region.copied() / calls) : 0;              \
-    return 0;                                                                                 \
-  }

@@ -117,6 +117,9 @@ class Runner {
     idle_.push_back(std::move(context));
   }
 
+  // Bytes of inputs and outputs that are brought into another layout.
+  uint64_t copied_in_a_call() const { return plan_.copied; }
+
  private:
   std::unique_ptr<Context> take() {
     {

@@ -54,6 +54,7 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<dnnl::memory> weights;
   size_t own_size = 0, scratch_size = 0;
+  size_t copied = 0;  // of the caller's tensors
 };
 
 template <typename Action>
@@ -515,6 +516,11 @@ class Planner {
   void reorder(int from, int to) {
     const dnnl::reorder::primitive_desc made(engine_, plan_.operands[from].desc, engine_,
                                              plan_.operands[to].desc, attributes());
+    const auto kind = [&](int operand) {
+      return plan_.buffers[plan_.operands[operand].buffer].kind;
+    };
+    if (kind(from) == Buffer::kInput || kind(to) == Buffer::kOutput)
+      plan_.copied += made.src_desc().get_size();
     const bool inside = now_ < static_cast<int>(program_.layers.size());
     add_step(inside ? program_.layers[now_].name : "output", dnnl::reorder(made),
              made.scratchpad_desc(), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});

@@ -1,0 +1,56 @@
+"""Layers of quantised models in ACL's integers, on an emulated ARM CPU, against LiteRT's reference
+kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from support.acl_arm import arm_machine, offloaded
+from support.quantised_cases import Quantised, layers
+from support.tflite_models import write_model
+
+from edgekit.model import import_model
+from edgekit.oracle import oracle_for
+
+
+def judge(count: int, folder: Path, **options: object) -> int:
+    """How many of the cases ran in ACL."""
+    arm_machine()
+    taken = []
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=layers())
+    def judged(case: Quantised) -> None:
+        source = write_model(folder, case.content)
+        values = case.values()
+        result = offloaded(import_model(source), [values], **options)
+        (expected,) = oracle_for(source).run({"x": values}).values()
+        (found,) = result.outputs
+        assert found.dtype == expected.dtype == np.int8
+        differences = np.abs(found.astype(int) - expected)
+        assert differences.max() <= (1 if result.regions else 0)
+        taken.append(len(result.regions))
+
+    judged()
+    return sum(taken)
+
+
+def test_quantised_layers_in_acl_are_at_most_a_step_from_litert(tmp_path: Path) -> None:
+    assert judge(20, tmp_path, int8=True) > 15
+
+
+@pytest.mark.operators
+def test_many_quantised_layers_in_acl_are_at_most_a_step_from_litert(tmp_path: Path) -> None:
+    assert judge(150, tmp_path, int8=True) > 110
+
+
+def test_quantised_layers_stay_in_tvm_unless_somebody_asks(tmp_path: Path) -> None:
+    assert judge(3, tmp_path) == 0
