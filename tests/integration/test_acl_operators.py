@@ -17,31 +17,17 @@ from edgekit.model import import_model, open_model
 
 CLOSE = 2e-5
 """Of the largest expected value: ACL adds in another order, and approximates exponentials."""
+_ACTIVATIONS = ("nn.relu", "nn.leakyrelu", "clip", "sigmoid")
+_CONVOLUTIONS = ("nn.conv2d", "nn.conv1d", "nn.conv2d_transpose", "nn.conv1d_transpose")
+_MOVEMENTS = ("concat", "reshape", "nn.pad", "strided_slice", "split", "permute_dims")
 TAKEN = {
-    "convolutions": (
-        "nn.conv2d",
-        "nn.conv1d",
-        "nn.conv2d_transpose",
-        "nn.conv1d_transpose",
-        "nn.relu",
-        "nn.leakyrelu",
-        "clip",
-        "sigmoid",
-    ),
-    "products": ("nn.relu", "nn.leakyrelu", "clip", "sigmoid"),
+    "convolutions": (*_CONVOLUTIONS, *_ACTIVATIONS),
+    "products": _ACTIVATIONS,
     "poolings": ("nn.max_pool2d", "nn.max_pool1d", "nn.avg_pool2d", "nn.avg_pool1d", "mean"),
     "pairs": ("add", "subtract", "multiply", "divide", "maximum", "minimum", "exp"),
     "functions": ("nn.relu", "nn.leakyrelu", "nn.prelu", "clip", "abs", "exp", "negative", "tanh"),
     "normalisations": ("nn.softmax",),
-    "movements": (
-        "concat",
-        "reshape",
-        "nn.relu",
-        "nn.pad",
-        "strided_slice",
-        "split",
-        "permute_dims",
-    ),
+    "movements": (*_MOVEMENTS, "nn.relu"),
     "reductions": ("sum", "mean", "prod", "max", "min"),
     "resizings": ("image.resize2d",),
 }
