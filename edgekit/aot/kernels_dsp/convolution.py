@@ -171,6 +171,7 @@ def _arranged(operator: Conv2D, plan: _Plan) -> tuple[Array, Array]:
 def _helpers(operator: Conv2D, plan: _Plan) -> tuple[str, ...]:
     widen = (text.WIDEN_16 if operator.source.channels % 16 == 0 else text.WIDEN,)
     used = [
+        text.APART,
         text.LOAD_WORD,
         text.LOAD_PAIR,
         text.STORE_PAIR,
@@ -251,7 +252,7 @@ def _function(operator: Conv2D, plan: _Plan) -> tuple[str, str]:
     lines = make(operator, plan, tiles)
     kind = f"conv_{operator.source.channels}x{outputs}"
     signature = (
-        "static void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
+        "static EK_APART void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
         "    int16_t *restrict strip, const int8_t *restrict all_weights,\n"
         "    const int32_t *restrict all_scales)\n"
     )

@@ -52,6 +52,7 @@ def offer(step: Step, operator: FullyConnected) -> Kernel | Declined:
             Constant("scales", rescaling.table(chosen, _bias(operator)[order])),
         ),
         helpers=(
+            text.APART,
             text.LOAD_WORD,
             text.EVEN_ODD,
             text.KEEP_ORDER,
@@ -149,8 +150,9 @@ def _function(rescale: Rescale, pairs: int) -> tuple[str, str]:
         body += [f"    to[{n}] = {rescaling.stored(rescale, f's{n}')};"]
     body += [f"    scales += {6 * pairs};", "}"]
     signature = """\
-static void @NAME@(const int8_t *restrict input, const int8_t *end, int8_t *restrict output,
-    uint32_t outputs, const int8_t *restrict weights, const int32_t *restrict scales)
+static EK_APART void @NAME@(const int8_t *restrict input, const int8_t *end,
+    int8_t *restrict output, uint32_t outputs,
+    const int8_t *restrict weights, const int32_t *restrict scales)
 """
     lines = "".join(f"    {line}\n" for line in body)
     return text.shared("dense", signature + "{\n" + lines + "}\n", {"step": 2 * pairs})

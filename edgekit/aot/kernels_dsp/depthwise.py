@@ -70,6 +70,7 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output, v
             Constant("scales", rescaling.table(operator.rescale, _bias(operator))),
         ),
         helpers=(
+            text.APART,
             *(text.LOAD_WORD, text.LOAD_PAIR, text.STORE_PAIR, text.EVEN_ODD, text.PACK),
             *(text.KEEP_ORDER, text.FILL),
             *rescaling.helpers(operator.rescale),
@@ -177,7 +178,7 @@ def _function(operator: DepthwiseConv2D, plan: _Plan, taps: _Taps) -> tuple[str,
         "}",
     ]
     signature = (
-        "static void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
+        "static EK_APART void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
         "    int16_t *restrict planes, const int8_t *restrict weights,\n"
         "    const int32_t *restrict scales)\n"
     )

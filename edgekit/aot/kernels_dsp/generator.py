@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgekit.aot.constant_channels import without_constant_channels
 from edgekit.aot.kernel import Declined, Kernel
 from edgekit.aot.kernels_dsp import addition, convolution, dense, depthwise, floats, pooling
 from edgekit.aot.operators import (
@@ -28,11 +29,11 @@ class DspGenerator:
             return Declined(f"{cpu.name} has no DSP instructions")
         match step.operator:
             case Conv2D():
-                return convolution.offer(step, step.operator)
+                return convolution.offer(step, without_constant_channels(step.operator))
             case DepthwiseConv2D():
-                return depthwise.offer(step, step.operator)
+                return depthwise.offer(step, without_constant_channels(step.operator))
             case FullyConnected():
-                return dense.offer(step, step.operator)
+                return dense.offer(step, without_constant_channels(step.operator))
             case Add():
                 return addition.offer(step, step.operator)
             case AveragePool():

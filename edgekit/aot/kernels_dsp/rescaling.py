@@ -14,8 +14,8 @@ def why_not(rescale: Rescale) -> str | None:
     least = 2 if rescale.rounds_once else 1
     if any(-factor.shift < least for factor in rescale.factors):
         return "a factor is not below 1/2"
-    if any(-factor.shift > 22 for factor in rescale.factors):
-        return "a factor is below 2**-22"
+    if any(-factor.shift > 23 for factor in rescale.factors):
+        return "a factor is below 2**-23"
     return None
 
 

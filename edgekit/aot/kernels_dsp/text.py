@@ -184,6 +184,12 @@ def tile(pixels: int) -> str:
     )
 
 
+APART = """\
+/* In a function that several of these were put into, compilers run out of registers. */
+#define EK_APART __attribute__((noinline))
+"""
+
+
 def shared(kind: str, template: str, values: Mapping[str, object]) -> tuple[str, str]:
     """A function of a template, under a name that says its text: layers alike share one.
 

@@ -62,7 +62,7 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output{sc
 """
     eight = operator.result.channels % 8 == 0
     helpers = [*(() if plan.pointwise else (text.COPY, text.FILL))]
-    helpers += [text.FOUR_SUMS, rescaling.helper(operator.rescale)]
+    helpers += [text.APART, text.FOUR_SUMS, rescaling.helper(operator.rescale)]
     helpers += [rescaling.STORE_EIGHT if eight else rescaling.STORE_FOUR, body]
     return Kernel(
         maker="edgekit mve",
@@ -177,7 +177,7 @@ def _function(operator: Conv2D, plan: _Plan, fours: list[list[int]]) -> tuple[st
         lines = ["int8_t *to = output;", *_rows(operator, plan, pixel)]
         strip = ", int8_t *restrict strip"
     signature = (
-        "static void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
+        "static EK_APART void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
         "    const int8_t *restrict weights, const int32_t *restrict scales"
         f"{strip})\n"
     )

@@ -72,7 +72,7 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output, v
             Constant("scales", rescaling.table(operator.rescale, _bias(operator), fours), 16),
         ),
         helpers=(
-            *(text.COPY, text.FILL, _TAP, rescaling.helper(operator.rescale)),
+            *(text.APART, text.COPY, text.FILL, _TAP, rescaling.helper(operator.rescale)),
             *(rescaling.STORE_EIGHT, body),
         ),
         headers=rescaling.HEADERS,
@@ -159,7 +159,7 @@ def _function(operator: DepthwiseConv2D, row: int) -> tuple[str, str]:
     lines += [*(f"    {line}" for line in group)]
     lines += [f"    output += {result.width * channels};", "}"]
     signature = (
-        "static void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
+        "static EK_APART void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
         "    int8_t *restrict ring, const int8_t *restrict weights,\n"
         "    const int32_t *restrict scales)\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgekit.aot.constant_channels import without_constant_channels
 from edgekit.aot.kernel import Declined, Kernel
 from edgekit.aot.kernels_mve import addition, convolution, depthwise
 from edgekit.aot.operators import Add, Conv2D, DepthwiseConv2D, FullyConnected
@@ -21,11 +22,11 @@ class MveGenerator:
             return Declined(f"{cpu.name} has no vector instructions")
         match step.operator:
             case Conv2D():
-                return convolution.offer(step, step.operator)
+                return convolution.offer(step, without_constant_channels(step.operator))
             case DepthwiseConv2D():
-                return depthwise.offer(step, step.operator)
+                return depthwise.offer(step, without_constant_channels(step.operator))
             case FullyConnected():
-                return convolution.offer_dense(step, step.operator)
+                return convolution.offer_dense(step, without_constant_channels(step.operator))
             case Add():
                 return addition.offer(step, step.operator)
         return Declined("there is no kernel of this kind")

@@ -56,6 +56,12 @@ static inline int32x4_t ek_four(int32_t a, int32_t b, int32_t c, int32_t d)
 """
 
 
+APART = """\
+/* In a function that several of these were put into, compilers run out of registers. */
+#define EK_APART __attribute__((noinline))
+"""
+
+
 def shared(kind: str, signature: str, lines: list[str]) -> tuple[str, str]:
     """A function, under a name that says its text: layers alike share one."""
     text = signature + "{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
