@@ -27,7 +27,7 @@ from edgekit.aot.quantised.graph import (
 from edgekit.aot.quantised.group import TO_FIRST, TO_LAST, Context, Group, Matcher
 from edgekit.aot.quantised.images import match_mean, match_pool, match_resize, match_softmax
 from edgekit.aot.quantised.joins import match_join
-from edgekit.aot.quantised.layers import match_layer
+from edgekit.aot.quantised.layers import main_call, match_layer
 from edgekit.aot.quantised.stored import clipped, match_stored
 from edgekit.macs import shape_of
 from edgekit.node_names import named_after, numbered
@@ -115,7 +115,10 @@ class _Rewriter:
             with self._builder.dataflow():
                 for binding in self._bindings:
                     self._bind(binding.var, binding.value)
-                result = self._builder.emit_output(self._renamed(self._function.body.body))
+                body = self._function.body.body
+                # An output keeps the name that says which layer it is of.
+                name = str(body.name) if isinstance(body, relax.Var) else ""
+                result = self._builder.emit_output(self._renamed(body), name)
             self._builder.emit_func_output(result)
         function = self._builder.get()["main"]
         for name, value in (self._function.attrs or {}).items():
@@ -197,7 +200,7 @@ class _Rewriter:
         if group is None:
             if not self._reads_stored(value):
                 return False
-            raise UnfitError(f"there is no integer kernel for {operator_name(value)}")
+            raise UnfitError(f"there is no integer kernel for {_words(self._graph, value)}")
         self._emit_group(variable, group, unsigned)
         for move in reversed(moves):
             self._held[variable] = self._moved(self._held[variable], move)
@@ -235,7 +238,7 @@ class _Rewriter:
 
     def _decline(self, variable: Any, value: Any, reason: str) -> None:
         layers = self._graph.layers(variable) or (str(variable.name),)
-        operator = operator_name(value)
+        operator = operator_name(main_call(self._graph, value))
         self.declined.setdefault((layers, operator), NotInteger(layers, operator, reason))
 
     # Ends of the model.
@@ -420,6 +423,21 @@ class _Rewriter:
                 expression.ty_args,
             )
         return expression
+
+
+def _words(graph: Graph, value: Any) -> str:
+    """The operators between the stored values and this one, which no kernel has in this form."""
+    names = [operator_name(value)]
+    pending = list(getattr(value, "args", ()))
+    while pending:
+        here = graph.value(pending.pop(0))
+        if isinstance(here, relax.Tuple):
+            pending.extend(here.fields)
+        elif isinstance(here, relax.Call) and not is_call(here, DEQUANTIZE, QUANTIZE):
+            names.append(operator_name(here))
+            pending.extend(here.args)
+    distinct = [name for name in dict.fromkeys(reversed(names)) if name]
+    return ", ".join(distinct[:-1]) + (" and " if len(distinct) > 1 else "") + distinct[-1]
 
 
 def _is_same_order(shape: tuple[int, ...], axes: Any) -> bool:
