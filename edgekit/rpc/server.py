@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from edgekit.devices.agent_messages import AgentMessages
 from edgekit.devices.crashes import signal_meaning
@@ -63,6 +63,29 @@ class Serving:
     """The version over there."""
 
 
+@dataclass(frozen=True)
+class Heard:
+    """What became of a device that serves."""
+
+    state: Literal["up", "in use", "free", "no tracker"]
+    detail: str = ""
+    """How the session ended, or why there is no tracker."""
+    port: int = 0
+    """Where clients here reach it, once it is up."""
+
+
+def serve_until_lost(
+    plan: ServePlan,
+    heard: Callable[[Heard], None],
+    beside: Callable[[Connection], AbstractContextManager[None]],
+    events: Events = SILENT,
+) -> None:
+    """Serve once: until the device, its agent or the connection is lost, which raises DeviceError.
+    `beside` is entered with the connection, for whatever else it may carry."""
+    server = _Server(plan, lambda serving: None, events, heard, beside)
+    server.serve_once()
+
+
 def serve_device(
     plan: ServePlan, *, started: Callable[[Serving], None], events: Events = SILENT
 ) -> None:
@@ -98,6 +121,8 @@ class _Server:
     plan: ServePlan
     started: Callable[[Serving], None]
     events: Events
+    heard: Callable[[Heard], None] = lambda heard: None
+    beside: Callable[[Connection], AbstractContextManager[None]] = lambda connection: nullcontext()
     is_up: bool = False
     was_up: bool = False
     _port: int = field(init=False)
@@ -127,6 +152,7 @@ class _Server:
                     there = closing.enter_context(connection.reversed(plan.tracker.port))
                     words += ["--tracker", f"{LOOPBACK}:{there}"]
                     words += ["--custom-addr", LOOPBACK, "--custom-port", str(forward.port)]
+                closing.enter_context(self.beside(connection))
                 with connection.command(guarded(words)) as command:
                     done = command.finish(on_line=follow.take)
         raise self._agent_ended(done, follow.messages)
@@ -191,12 +217,15 @@ class _Follow:
             tell = events.note if self._without_tracker else events.warn
             tell(f"{name} does not reach the tracker and keeps trying: {reason}")
             self._without_tracker = True
+            self._server.heard(Heard("no tracker", reason))
         elif state == "in use":
             events.note(f"{name} is in use")
+            self._server.heard(Heard("in use"))
         elif state == "free":
             ending = str(message.get("session", ""))[:80]
             tell = events.note if ending in _SESSIONS_THAT_END_WELL else events.warn
             tell(f"{name} is free again; its session: {ending}")
+            self._server.heard(Heard("free", ending))
         elif state == "refused":
             events.note(f"{name} refused a client: {reason}")
 
@@ -205,3 +234,4 @@ class _Follow:
         self._server.is_up = True
         self._server.was_up = True
         self._server.started(self._serving)
+        self._server.heard(Heard("up", port=self._serving.port))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -36,16 +36,19 @@ def open_session(
     tracker: TrackerAddress | None = None,
     wait: float = DEFAULT_WAIT_SECONDS,
     priority: int = 1,
+    taken: Callable[[Assigned], None] = lambda assigned: None,
     events: Events = SILENT,
 ) -> Iterator[Any]:
     """TVM's own RPC session on a device with that key, which is free again after the block.
 
     The device ends the session after `timeout` seconds; `wait` is for how long to wait while
-    every such device is busy. Without `tracker` it is the one that runs on this machine. What
-    TVM raises in the block because the session is over becomes SessionTimedOut or SessionLost.
+    every such device is busy; `taken` hears which one it is. Without `tracker` it is the one that
+    runs on this machine. What TVM raises in the block because the session is over becomes
+    SessionTimedOut or SessionLost.
     """
     load_tvm()
-    session = _first_that_takes_it(key, timeout, find_tracker(tracker), wait, priority, events)
+    address = find_tracker(tracker)
+    session = _first_that_takes_it(key, timeout, address, wait, priority, taken, events)
     try:
         with _explained(session, key, timeout):
             _check_versions(session, key, events)
@@ -55,7 +58,13 @@ def open_session(
 
 
 def _first_that_takes_it(
-    key: str, timeout: float, address: TrackerAddress, wait: float, priority: int, events: Events
+    key: str,
+    timeout: float,
+    address: TrackerAddress,
+    wait: float,
+    priority: int,
+    taken: Callable[[Assigned], None],
+    events: Events,
 ) -> Any:
     """A device may be lost just while the tracker hands it out: then the next one is asked for."""
     with TrackerClient(address) as client:
@@ -65,12 +74,15 @@ def _first_that_takes_it(
         while True:
             assigned = client.request(key, priority, left)
             try:
-                return _connect(assigned, key, timeout)
+                session = _connect(assigned, key, timeout)
             except SessionLost as error:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise
                 events.note(error.message)
+            else:
+                taken(assigned)
+                return session
 
 
 def _check_key(key: str, client: TrackerClient, address: TrackerAddress, events: Events) -> None:

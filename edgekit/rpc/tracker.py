@@ -15,10 +15,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ _SECONDS_TO_START = 120.0
 _SECONDS_TO_STOP = 10.0
 _SECONDS_BETWEEN_STARTS = 1.0
 _SECONDS_TO_LOCK = 2.0
+_SECONDS_BETWEEN_LOOKS = 0.2
 _KEPT_LINES = 12
 
 
@@ -82,8 +84,11 @@ def run_tracker(
     *,
     started: Callable[[RunningTracker], None],
     events: Events = SILENT,
+    stop: threading.Event | None = None,
 ) -> None:
-    """Run a tracker until interrupted. `started` is called once it serves."""
+    """Run a tracker until interrupted, or until `stop` is set. `started` is called once it
+    serves."""
+    over = stop or threading.Event()
     if importlib.util.find_spec("tornado") is None:
         raise MissingToolError(
             "TVM's tracker needs tornado, which is not installed", hint="pip install tornado"
@@ -93,8 +98,11 @@ def run_tracker(
             child = _start(listener)
         try:
             started(state)
-            while True:
-                child.wait()
+            while not over.is_set():
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=None if stop is None else _SECONDS_BETWEEN_LOOKS)
+                if child.returncode is None:
+                    continue
                 events.warn(f"the tracker ended ({_ending(child)}) and is started again")
                 time.sleep(_SECONDS_BETWEEN_STARTS)
                 child = _start(listener)

@@ -1,0 +1,1 @@
+"""The farm: the devices of a project as one pool behind TVM's tracker, watched over."""

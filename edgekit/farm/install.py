@@ -1,0 +1,94 @@
+"""Units for the user's own systemd: the farm is up when the machine is."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.errors import UsageError
+from edgekit.farm.plan import plan_farm
+from edgekit.files import storage_errors, write_atomically
+from edgekit.paths import config_dir
+from edgekit.project import Project
+from edgekit.rpc.protocol import DEFAULT_PORT
+
+_FARM = """\
+# Written by `edgekit farm install`.
+[Unit]
+Description=edgekit farm
+After=network-online.target
+
+[Service]
+ExecStart={command}
+WorkingDirectory={folder}
+Restart=on-failure
+RestartSec=5
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+_WEB = """\
+# Written by `edgekit farm install`.
+[Unit]
+Description=edgekit farm's page
+After=edgekit-farm.service
+
+[Service]
+ExecStart={command}
+WorkingDirectory={folder}
+Restart=on-failure
+RestartSec=5
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+
+
+@dataclass(frozen=True)
+class Installed:
+    units: tuple[Path, ...]
+    commands: tuple[str, ...]
+    """What switches them on."""
+
+
+def install(project: Project | None, names: Sequence[str], *, web: bool) -> Installed:
+    """Nothing is started: that is the user's to say."""
+    plan_farm(project, names, DEFAULT_PORT)  # what can't be up need not be installed
+    folder = project.path.parent if project is not None else Path.home()
+    if any(character in str(folder) for character in "\n\r"):
+        raise UsageError("the project's folder has a line break in its name", hint="rename it")
+    place = config_dir().parent / "systemd" / "user"
+    edgekit = [sys.executable, "-m", "edgekit"]
+    units = [("edgekit-farm.service", _FARM, [*edgekit, "farm", "up", *names])]
+    if web:
+        units.append(("edgekit-farm-web.service", _WEB, [*edgekit, "farm", "web"]))
+    written = []
+    with storage_errors("write the units", place):
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text, words in units:
+            path = place / name
+            write_atomically(path, text.format(command=_command(words), folder=_escaped(folder)))
+            written.append(path)
+    services = " ".join(path.name for path in written)
+    return Installed(
+        tuple(written),
+        (
+            "systemctl --user daemon-reload",
+            f"systemctl --user enable --now {services}",
+            "loginctl enable-linger    # so that they run while you are away",
+        ),
+    )
+
+
+def _command(words: Sequence[str]) -> str:
+    """systemd's own quoting: near enough to a shell's, with % and $ doubled."""
+    return " ".join(shlex.quote(word) for word in words).replace("%", "%%").replace("$", "$$")
+
+
+def _escaped(folder: Path) -> str:
+    return str(folder).replace("%", "%%")

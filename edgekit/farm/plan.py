@@ -1,0 +1,39 @@
+"""Which devices a farm is to have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgekit.board import load_board
+from edgekit.devices.registry import find_device, known_devices
+from edgekit.errors import UsageError
+from edgekit.farm.keeper import FarmPlan, Member
+from edgekit.project import Project
+
+
+def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmPlan:
+    """Those that are named, or every known one whose board runs Linux."""
+    known = known_devices(project)
+    if names:
+        entries = [find_device(name, known).entry for name in dict.fromkeys(names)]
+    else:
+        entries = [
+            device.entry
+            for device in known.values()
+            if load_board(device.entry.board).kind != "baremetal"
+        ]
+    if not entries:
+        raise UsageError(
+            "no device is known that could serve",
+            hint="edgekit device add NAME --board BOARD user@host makes one known",
+        )
+    members = []
+    for entry in entries:
+        board = load_board(entry.board)
+        if board.kind == "baremetal":
+            raise UsageError(
+                f"{entry.name} is a {board.name}, which can't serve TVM's RPC",
+                hint="name Linux devices only; edgekit bench reaches the others directly",
+            )
+        members.append(Member(entry.name, board.name, board.name))
+    return FarmPlan(tuple(members), project.path if project is not None else None, port)

@@ -1,0 +1,74 @@
+"""The farm's state as Prometheus reads it."""
+
+from __future__ import annotations
+
+from edgekit.farm.health import State
+from edgekit.farm.status import DeviceStatus, FarmStatus
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_STATES: tuple[State, ...] = (
+    "starting",
+    "free",
+    "busy",
+    "lost",
+    "quarantined",
+    "draining",
+    "drained",
+)
+
+
+def as_metrics(status: FarmStatus) -> str:
+    lines = [
+        "# HELP edgekit_farm_uptime_seconds Since the farm is up.",
+        "# TYPE edgekit_farm_uptime_seconds gauge",
+        f"edgekit_farm_uptime_seconds {status.now - status.started:.3f}",
+        "# HELP edgekit_device_state 1 for the state that a device is in.",
+        "# TYPE edgekit_device_state gauge",
+    ]
+    for device in status.devices:
+        for state in _STATES:
+            lines.append(
+                f'edgekit_device_state{{{_labels(device)},state="{state}"}} '
+                f"{int(device.state == state)}"
+            )
+    for name, kind, text, values in (
+        (
+            "edgekit_device_sessions_total",
+            "counter",
+            "Sessions that the device served since the farm is up.",
+            [(device, device.sessions) for device in status.devices],
+        ),
+        (
+            "edgekit_device_faults",
+            "gauge",
+            "Losses of the device within the last minutes that count.",
+            [(device, device.faults) for device in status.devices],
+        ),
+        (
+            "edgekit_device_load",
+            "gauge",
+            "Load average of the last minute.",
+            [(device, device.load) for device in status.devices],
+        ),
+        (
+            "edgekit_device_temperature_celsius",
+            "gauge",
+            "Of the hottest zone.",
+            [(device, device.temperature) for device in status.devices],
+        ),
+    ):
+        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+        lines += [
+            f"{name}{{{_labels(device)}}} {value:g}"
+            for device, value in values
+            if value is not None
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(device: DeviceStatus) -> str:
+    return f'device="{_escaped(device.name)}",board="{_escaped(device.board)}"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

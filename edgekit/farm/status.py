@@ -1,0 +1,70 @@
+"""What the farm says of itself: to people, scripts, the web page and Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from edgekit.errors import DeviceError
+from edgekit.farm.health import State
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Who has a device, as they said themselves; TVM's stock clients say nothing."""
+
+    owner: str
+    purpose: str
+    until: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class DeviceStatus:
+    name: str
+    board: str
+    key: str
+    """What clients ask the tracker for."""
+    state: State
+    since: float
+    reason: str
+    again_at: float | None
+    port: int
+    """Where clients here reach it; 0 where they don't."""
+    sessions: int
+    faults: int
+    lease: Lease | None
+    load: float | None
+    temperature: float | None
+    """Degrees Celsius, of the hottest zone; None where the device has none to tell."""
+
+
+@dataclass(frozen=True)
+class FarmStatus:
+    pid: int
+    started: float
+    now: float
+    tracker: str
+    devices: tuple[DeviceStatus, ...]
+
+
+def status_from(document: object) -> FarmStatus:
+    """What the keeper wrote; DeviceError where it is something else."""
+    try:
+        if not isinstance(document, Mapping):
+            raise TypeError("no object")
+        devices = tuple(_device(item) for item in document["devices"])
+        plain = {field.name: document[field.name] for field in fields(FarmStatus)[:-1]}
+        return FarmStatus(**plain, devices=devices)
+    except (TypeError, KeyError, ValueError) as error:
+        raise DeviceError(
+            "the farm's answer makes no sense",
+            hint="another edgekit may have started it: edgekit farm down, then up",
+        ) from error
+
+
+def _device(item: Mapping[str, Any]) -> DeviceStatus:
+    lease = item["lease"]
+    plain = {field.name: item[field.name] for field in fields(DeviceStatus)}
+    return DeviceStatus(**{**plain, "lease": None if lease is None else Lease(**lease)})

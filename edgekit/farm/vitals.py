@@ -1,0 +1,66 @@
+"""How a device does while nobody uses it: its load and temperature, now and then."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgekit.errors import DeviceError
+
+if TYPE_CHECKING:
+    from edgekit.devices.connection import Connection
+
+SECONDS_BETWEEN = 30.0
+_SECONDS_TO_ANSWER = 20.0
+_HOTTEST_BELIEVED = 200.0
+_SCRIPT = (
+    "cat /proc/loadavg; for f in /sys/class/thermal/thermal_zone*/temp; do cat $f 2>/dev/null; done"
+)
+
+
+@dataclass(frozen=True)
+class Vitals:
+    load: float | None
+    temperature: float | None
+
+
+def parse_vitals(output: str) -> Vitals:
+    """None for whatever makes no sense."""
+    first, *rest = output.splitlines() or [""]
+    try:
+        load: float | None = float(first.split()[0])
+    except (IndexError, ValueError):
+        load = None
+    degrees = [int(line) / 1000 for line in rest if line.strip().lstrip("-").isdecimal()]
+    believed = [value for value in degrees if -60.0 < value < _HOTTEST_BELIEVED]
+    return Vitals(load, max(believed, default=None))
+
+
+@contextmanager
+def watched(
+    connection: Connection, told: Callable[[Vitals], None], is_idle: Callable[[], bool]
+) -> Iterator[None]:
+    """Ask every half minute, but not while somebody measures."""
+    over = threading.Event()
+
+    def ask() -> None:
+        wait = 1.0
+        while not over.wait(wait):
+            wait = SECONDS_BETWEEN
+            if not is_idle():
+                continue
+            try:
+                done = connection.run(("sh", "-c", _SCRIPT), timeout=_SECONDS_TO_ANSWER)
+            except DeviceError:
+                return  # whoever serves over the same connection says why
+            told(parse_vitals(done.output))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()

@@ -1,0 +1,171 @@
+"""The farm's page and metrics, on loopback, for whoever has the token."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+from edgekit.errors import DeviceError, EdgekitError
+from edgekit.farm import page
+from edgekit.farm.control import farm_status
+from edgekit.farm.page import History
+from edgekit.farm.prometheus import CONTENT_TYPE, as_metrics
+from edgekit.rpc.protocol import LOOPBACK
+
+DEFAULT_PORT = 9191
+_COOKIE = "edgekit-farm"
+_HTML = "text/html; charset=utf-8"
+_RUNS_SHOWN = 200
+_SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class WebServing:
+    url: str
+    """With the token: opening it once is enough for a browser."""
+    metrics: str
+    token: str
+
+
+def serve_web(port: int, store: str | None, *, started: Callable[[WebServing], None]) -> None:
+    """Until interrupted."""
+    token = secrets.token_urlsafe(24)
+    try:
+        server = ThreadingHTTPServer((LOOPBACK, port), _handler(token, store))
+    except OSError as error:
+        raise DeviceError(
+            f"port {port} cannot be used: {(error.strerror or str(error)).lower()}",
+            hint="choose another one: edgekit farm web --port PORT",
+        ) from error
+    server.daemon_threads = True
+    with server:
+        place = f"http://{LOOPBACK}:{server.server_address[1]}"
+        started(WebServing(f"{place}/?token={token}", f"{place}/metrics", token))
+        server.serve_forever()
+
+
+def _handler(token: str, store: str | None) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 20
+        server_version = "edgekit"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+            if not self._is_for_us():
+                self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not this host\n")
+            elif not self._is_allowed(query):
+                self._send(
+                    HTTPStatus.FORBIDDEN,
+                    _HTML,
+                    page.error_page("Open the address that edgekit farm web printed."),
+                )
+            elif "token" in query and parts.path == "/":
+                # The token leaves the address bar and the history.
+                self._send(
+                    HTTPStatus.SEE_OTHER,
+                    "text/plain",
+                    "",
+                    {
+                        "Location": "/",
+                        "Set-Cookie": f"{_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/",
+                    },
+                )
+            else:
+                self._answer(parts.path, query)
+
+        def _answer(self, path: str, query: dict[str, str]) -> None:
+            try:
+                kind, text = _content(path, query, store)
+            except KeyError:
+                self._send(HTTPStatus.NOT_FOUND, _HTML, page.error_page("There is no such page."))
+            except EdgekitError as error:
+                self._send(
+                    HTTPStatus.SERVICE_UNAVAILABLE, _HTML, page.error_page(f"{error.message}.")
+                )
+            else:
+                self._send(HTTPStatus.OK, kind, text)
+
+        def _is_for_us(self) -> bool:
+            """A name that a stranger's DNS leads here is refused."""
+            host = (self.headers.get("Host") or "").rpartition(":")[0]
+            return host in (LOOPBACK, "localhost")
+
+        def _is_allowed(self, query: dict[str, str]) -> bool:
+            given = query.get("token", "")
+            bearer = self.headers.get("Authorization") or ""
+            if bearer.startswith("Bearer "):
+                given = bearer.removeprefix("Bearer ")
+            if not given:
+                try:
+                    morsel = SimpleCookie(self.headers.get("Cookie") or "").get(_COOKIE)
+                except CookieError:
+                    morsel = None
+                given = morsel.value if morsel is not None else ""
+            return hmac.compare_digest(given.encode(), token.encode())
+
+        def _send(
+            self, status: HTTPStatus, kind: str, text: str, headers: dict[str, str] | None = None
+        ) -> None:
+            data = text.encode()
+            self.send_response(status)
+            for name, value in {**_SECURITY, **(headers or {})}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Requests may hold the token, and nobody reads them."""
+
+    return Handler
+
+
+def _content(path: str, query: dict[str, str], store: str | None) -> tuple[str, str]:
+    """KeyError for what there is not."""
+    if path == "/":
+        return _HTML, page.farm_page(farm_status())
+    if path == "/devices":
+        return _HTML, page.devices_table(farm_status())
+    if path == "/status.json":
+        return "application/json", json.dumps(asdict(farm_status()))
+    if path == "/metrics":
+        return CONTENT_TYPE, as_metrics(farm_status())
+    if path == "/results":
+        return _HTML, page.results_page(_histories(store))
+    if path == "/compare":
+        from edgekit.results import compare_results
+
+        comparison = compare_results(query["before"], query["after"], store)
+        return _HTML, page.comparison_page(comparison)
+    if path == "/style.css":
+        return "text/css; charset=utf-8", page.style_sheet()
+    if path == "/script.js":
+        return "text/javascript; charset=utf-8", page.SCRIPT
+    raise KeyError(path)
+
+
+def _histories(store: str | None) -> tuple[History, ...]:
+    from edgekit.results import list_results
+    from edgekit.store.bench_runs import Wanted
+
+    grouped: dict[tuple[str, str, str], list[object]] = {}
+    runs = list_results(Wanted(limit=_RUNS_SHOWN), store).runs
+    for run in reversed(runs):
+        grouped.setdefault((run.build.model, run.build.board, run.device), []).append(run)
+    return tuple(History(*key, tuple(found)) for key, found in sorted(grouped.items()))  # type: ignore[arg-type]

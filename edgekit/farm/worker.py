@@ -1,0 +1,104 @@
+"""One device of the farm: a process that serves it until it is lost, and says so in lines of JSON.
+
+The keeper starts one for each device, and the next one when it ends. It dies with its keeper.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from edgekit.devices.registry import find_device, known_devices
+from edgekit.errors import EdgekitError
+from edgekit.events import SILENT
+from edgekit.farm.vitals import Vitals, watched
+from edgekit.rpc.protocol import LOOPBACK, TrackerAddress
+from edgekit.rpc.server import Heard, ServePlan, serve_until_lost
+
+if TYPE_CHECKING:
+    from edgekit.devices.connection import Connection
+    from edgekit.devices.ssh import SshDevice
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    name, project, key, tracker_port, port = sys.argv[1:]
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    lock = threading.Lock()
+
+    def say(document: dict[str, object]) -> None:
+        with lock:
+            channel.write(json.dumps(document) + "\n")
+
+    threading.Thread(target=_end_with_keeper, daemon=True).start()
+    try:
+        plan = ServePlan(
+            _device(name, project), key, TrackerAddress(LOOPBACK, int(tracker_port)), int(port)
+        )
+        _serve(plan, say)
+    except EdgekitError as error:
+        say({"state": "lost", "reason": error.message})
+    except Exception as error:  # noqa: BLE001 - told to the keeper, who shows it
+        say({"state": "lost", "reason": f"a bug in edgekit: {type(error).__name__}: {error}"})
+
+
+def _serve(plan: ServePlan, say: Callable[[dict[str, object]], None]) -> None:
+    idle = threading.Event()
+
+    def heard(heard: Heard) -> None:
+        if heard.state in ("up", "free"):
+            idle.set()
+        else:
+            idle.clear()
+        say(asdict(heard))
+
+    def beside(connection: Connection) -> AbstractContextManager[None]:
+        def told(vitals: Vitals) -> None:
+            say({"state": "vitals", **asdict(vitals)})
+
+        return watched(connection, told, idle.is_set)
+
+    serve_until_lost(plan, heard, beside, SILENT)
+
+
+def _device(name: str, project: str) -> SshDevice:
+    from pathlib import Path
+
+    from edgekit.board import load_board
+    from edgekit.devices.choice import device_for
+    from edgekit.devices.ssh import SshDevice
+    from edgekit.errors import UsageError
+    from edgekit.project import read_project
+
+    entries = known_devices(read_project(Path(project)) if project else None)
+    entry = find_device(name, entries).entry
+    board = load_board(entry.board)
+    device = device_for(board, name, {name: entry})
+    if not isinstance(device, SshDevice):
+        raise UsageError(
+            f"{name} is a {board.name}, which can't serve TVM's RPC",
+            hint="leave it out of the farm: `edgekit farm up DEVICE ...`",
+        )
+    return device
+
+
+def _end_with_keeper() -> None:
+    """The keeper holds our input open for as long as it wants us."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

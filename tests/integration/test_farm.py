@@ -1,0 +1,345 @@
+"""The farm as a person runs it: a keeper, a real tracker, a device behind a real SSH server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rpc_lab import Lab, Process, eventually, rpc_lab
+from support.stores import a_run
+
+from edgekit.farm.prometheus import as_metrics
+from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
+
+DEVICE = "desk"
+
+
+@dataclass
+class Farm:
+    lab: Lab
+    keeper: Process | None = None
+    others: list[Process] = field(default_factory=list)
+
+    def up(self) -> dict[str, Any]:
+        words = self.words("up", "--port", str(self.lab.port), "--json", "-v")
+        self.keeper = Process(words, self.lab.environment, self.lab.folder / "farm.log")
+        return self.keeper.report
+
+    def words(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "edgekit", "farm", *arguments]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.words(*arguments),
+            env=self.lab.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def status(self, *arguments: str) -> dict[str, Any]:
+        done = self.run(*(arguments or ("status",)), "--json")
+        assert done.returncode == 0, done.stderr
+        (device,) = json.loads(done.stdout)["devices"]
+        return dict(device)
+
+    def state(self) -> str:
+        return str(self.status()["state"])
+
+    def becomes(self, *states: str) -> None:
+        eventually(lambda: self.state() in states)
+
+    def python(self, script: str) -> Process:
+        words = [sys.executable, "-c", script, str(self.lab.port)]
+        process = Process(words, self.lab.environment, self.lab.folder / "client.log")
+        self.others.append(process)
+        return process
+
+    def processes(self) -> list[int]:
+        assert self.keeper is not None
+        return [*self.lab.family(self.keeper.pid), *self.lab.agents()]
+
+    def close(self) -> None:
+        for process in (*self.others, self.keeper):
+            if process is not None:
+                process.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    with rpc_lab(tmp_path_factory.mktemp("farm")) as lab:
+        running = Farm(lab)
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+@pytest.fixture
+def free(farm: Farm) -> Farm:
+    """Up, with its device free."""
+    if farm.keeper is None or not farm.keeper.is_running():
+        farm.up()
+    farm.status("resume", DEVICE)
+    farm.becomes("free")
+    return farm
+
+
+CLIENT = """
+import json, sys, time
+from edgekit.farm.session import farm_session
+with farm_session("local", "tuning", timeout=60) as session:
+    print(json.dumps({"pid": 1}), flush=True)
+    time.sleep(30)
+"""
+STOCK = """
+import json, sys, time
+from tvm import rpc
+remote = rpc.connect_tracker("127.0.0.1", int(sys.argv[1])).request("local", session_timeout=60)
+print(json.dumps({"pid": 1}), flush=True)
+time.sleep(30)
+"""
+
+
+def test_without_a_farm_the_commands_say_how_to_get_one(farm: Farm) -> None:
+    if farm.keeper is not None:
+        farm.keeper.end()
+    for command in (("status",), ("drain", DEVICE), ("down",)):
+        done = farm.run(*command)
+        assert done.returncode == 8
+        assert "no farm is up" in done.stderr
+        assert "edgekit farm up" in done.stderr
+
+
+def test_a_device_comes_up_and_tvms_stock_client_gets_it(free: Farm) -> None:
+    client = free.python(STOCK)
+    free.becomes("busy")
+    told = free.status()
+    assert told["lease"] is None, "a stock client says nothing of itself"
+    assert told["sessions"] >= 1
+    client.end(signal.SIGKILL)
+    free.becomes("free")
+
+
+def test_a_session_of_edgekits_says_who_has_the_device_and_for_what(free: Farm) -> None:
+    client = free.python(CLIENT)
+    free.becomes("busy")
+    eventually(lambda: free.status()["lease"] is not None)
+    lease = free.status()["lease"]
+    assert lease["purpose"] == "tuning"
+    assert "@" in lease["owner"]
+    assert lease["until"] > time.time()
+    assert "tuning" in free.run("status").stdout
+    client.end(signal.SIGKILL)
+    free.becomes("free")
+
+
+def test_a_drain_lets_the_session_end_and_gives_the_device_to_nobody(free: Farm) -> None:
+    client = free.python(STOCK)
+    free.becomes("busy")
+    assert free.status("drain", DEVICE)["state"] == "draining"
+    client.end(signal.SIGKILL)
+    free.becomes("drained")
+    eventually(lambda: free.lab.agents() == [])
+    assert free.lab.free("local") == 0
+    free.status("resume", DEVICE)
+    free.becomes("free")
+
+
+def test_an_agent_that_is_killed_comes_back(free: Farm) -> None:
+    (agent,) = free.lab.agents()
+    os.kill(agent, signal.SIGKILL)
+    eventually(lambda: free.status()["faults"] >= 1)
+    assert free.keeper is not None
+    assert "killed" in free.keeper.errors()
+    free.becomes("free")
+    assert free.lab.agents() != [agent]
+
+
+def test_repeated_faults_bring_quarantine_and_resume_ends_it(free: Farm) -> None:
+    for _ in range(3):
+        free.becomes("free", "quarantined")
+        for agent in free.lab.agents():
+            os.kill(agent, signal.SIGKILL)
+        eventually(lambda: free.state() != "free")
+        if free.state() == "quarantined":
+            break
+    free.becomes("quarantined")
+    told = free.status()
+    assert "3 times" in told["reason"]
+    assert told["again_at"] > time.time()
+    assert free.lab.agents() == []
+    free.status("resume", DEVICE)
+    free.becomes("free")
+
+
+def test_a_second_farm_and_a_wrong_name_are_refused(free: Farm) -> None:
+    second = free.run("up", "--port", str(free.lab.port))
+    assert second.returncode == 2
+    assert "up already" in second.stderr
+    wrong = free.run("drain", "dessk")
+    assert wrong.returncode == 2
+    assert "did you mean desk?" in wrong.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_however_the_keeper_ends_nothing_stays(free: Farm, number: int) -> None:
+    processes = free.processes()
+    assert len(processes) >= 4, "keeper, tracker, worker, agent"
+    assert free.keeper is not None
+    free.keeper.end(number)
+    eventually(lambda: free.lab.alive(processes) == [])
+    assert free.run("status").returncode == 8
+    free.up()
+    free.becomes("free")
+
+
+def test_down_ends_everything_before_it_returns(free: Farm) -> None:
+    processes = free.processes()
+    assert free.run("down").returncode == 0
+    assert free.keeper is not None
+    assert free.keeper.end() == 0
+    eventually(lambda: free.lab.alive(processes) == [])
+
+
+def test_nonsense_on_the_socket_does_not_hurt(free: Farm) -> None:
+    import socket
+
+    path = Path(free.lab.environment["XDG_DATA_HOME"]) / "edgekit" / "farm" / "control.sock"
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.parent.stat().st_mode & 0o077 == 0
+    for line in (b"\n", b"{\n", b"[1]\n", b'{"do": "eat"}\n', b'{"do": "lease"}\n', b"\xff\n", b""):
+        with socket.socket(socket.AF_UNIX) as stream:
+            stream.settimeout(20)
+            stream.connect(os.path.relpath(path))
+            stream.sendall(line)
+            stream.shutdown(socket.SHUT_WR)
+            answer = stream.recv(1000)
+            assert (b"error" in answer) == bool(line)
+    assert free.state() == "free"
+
+
+class Page:
+    def __init__(self, report: dict[str, str]) -> None:
+        self.token = report["token"]
+        self.port = int(report["metrics"].split(":")[2].split("/")[0])
+
+    def get(
+        self, path: str, headers: dict[str, str] | None = None
+    ) -> tuple[int, str, http.client.HTTPMessage]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("GET", path, headers=headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), answer.headers
+        finally:
+            connection.close()
+
+    def seen(self, path: str) -> str:
+        status, text, _ = self.get(path, {"Authorization": f"Bearer {self.token}"})
+        assert status == 200, text
+        return text
+
+
+@pytest.fixture
+def page(free: Farm) -> Iterator[Page]:
+    outbox = Path(free.lab.environment["XDG_DATA_HOME"]) / "edgekit" / "outbox"
+    from edgekit.store.outbox import post
+
+    post(a_run(1), outbox)
+    post(a_run(2, 0.02, device="<script>alert(1)</script>"), outbox)
+    post(a_run(3, 0.02), outbox)
+    environment = {**free.lab.environment, "EDGEKIT_STORE": f"sqlite:///{outbox.parent / 's.db'}"}
+    words = free.words("web", "--port", "0", "--json")
+    process = Process(words, environment, free.lab.folder / "web.log")
+    yield Page(process.report)
+    process.end(signal.SIGINT)
+
+
+def test_the_page_shows_devices_and_results_to_whoever_has_the_token(page: Page) -> None:
+    assert "desk" in page.seen("/")
+    assert "<span class='free'>free</span>" in page.seen("/devices")
+    assert json.loads(page.seen("/status.json"))["devices"][0]["name"] == DEVICE
+    assert 'edgekit_device_state{device="desk",board="local",state="free"} 1' in page.seen(
+        "/metrics"
+    )
+    results = page.seen("/results")
+    assert "net on kitchen" in results
+    assert "<script>alert" not in results
+    assert "&lt;script&gt;" in results
+    compared = page.seen(f"/compare?before={a_run(1).id}&after={a_run(3).id}")
+    assert "slower" in compared
+
+
+def test_nobody_else_sees_anything(page: Page) -> None:
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Cookie": "edgekit-farm=wrong"},
+        {"Cookie": ";;;=\x7f"},
+    ):
+        status, text, _ = page.get("/", headers)
+        assert status == 403
+        assert "desk" not in text
+    status, _, _ = page.get(
+        "/", {"Host": "evil.example:80", "Authorization": f"Bearer {page.token}"}
+    )
+    assert status == 421
+    status, _, headers = page.get(f"/?token={page.token}")
+    assert status == 303
+    assert "HttpOnly" in headers["Set-Cookie"]
+    assert "SameSite=Strict" in headers["Set-Cookie"]
+    cookie = headers["Set-Cookie"].split(";")[0]
+    assert page.get("/", {"Cookie": cookie})[0] == 200
+    assert page.get("/nothing", {"Cookie": cookie})[0] == 404
+    assert page.get("/compare?before=zz&after=zz", {"Cookie": cookie})[0] == 503
+
+
+def test_install_writes_units_that_systemd_takes(free: Farm, tmp_path: Path) -> None:
+    done = free.run("install", "--json")
+    assert done.returncode == 0, done.stderr
+    units = [Path(path) for path in json.loads(done.stdout)["units"]]
+    assert [path.name for path in units] == ["edgekit-farm.service", "edgekit-farm-web.service"]
+    for path in units:
+        assert "ExecStart=" in path.read_text()
+        checked = subprocess.run(
+            ["systemd-analyze", "--user", "verify", str(path)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+            check=False,
+        )
+        assert path.name not in checked.stderr, checked.stderr
+
+
+def test_metrics_escape_names_and_leave_out_what_is_not_known() -> None:
+    device = DeviceStatus(
+        name='a"b\\',
+        board="rpi4",
+        key="rpi4",
+        state="busy",
+        since=0,
+        reason="",
+        again_at=None,
+        port=1,
+        sessions=3,
+        faults=0,
+        lease=Lease("me", "x", 1),
+        load=0.5,
+        temperature=None,
+    )
+    text = as_metrics(FarmStatus(1, 0, 10, "127.0.0.1:9190", (device,)))
+    assert 'device="a\\"b\\\\"' in text
+    assert "edgekit_device_load{" in text
+    assert "edgekit_device_temperature_celsius{" not in text
