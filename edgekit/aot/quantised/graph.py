@@ -150,7 +150,7 @@ class Graph:
             value = self.value(value.args[0])
         if not is_call(value, DEQUANTIZE):
             return None
-        stored, scales, zeros = (constant_array(self.value(part)) for part in value.args)
+        stored, scales, zeros = (self._constant(part) for part in value.args)
         if stored is None or scales is None or zeros is None:
             return None
         along = [1] * stored.ndim
@@ -166,6 +166,14 @@ class Graph:
         for move in reversed(moves):
             constant = constant.moved(move)
         return constant
+
+    def _constant(self, expression: Any) -> Array | None:
+        """A constant, or what the importer leaves to be folded: two scales multiplied."""
+        value = self.value(expression)
+        if is_call(value, "relax.multiply"):
+            left, right = (self._constant(argument) for argument in value.args)
+            return None if left is None or right is None else left * right
+        return constant_array(value)
 
     def real_constant(self, expression: Any) -> Array | None:
         """A constant as floats: stored so, or dequantised."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from edgekit.arrays import Array
 
 _CONVOLUTION, _PRODUCT = "relax.nn.conv2d", "relax.matmul"
+_AROUND = ("relax.add", "relax.clip", "relax.nn.relu", "relax.maximum", "relax.minimum")
 
 
 def match_layer(context: Context, value: Any, target: Target) -> Group | None:
@@ -61,6 +62,15 @@ def _apart(graph: Graph, value: Any) -> tuple[Any, Any]:
         if is_call(call, _CONVOLUTION, _PRODUCT) and graph.real_constant(bias) is not None:
             return call, bias
     return None, None
+
+
+def main_call(graph: Graph, value: Any) -> Any:
+    """The convolution or product that a bias and activations are applied to; else the value."""
+    call = value
+    while is_call(call, *_AROUND):
+        layer, _ = _apart(graph, call)
+        call = graph.value(call.args[0]) if layer is None else layer
+    return call if is_call(call, _CONVOLUTION, _PRODUCT) else value
 
 
 def _narrow(weights: QuantisedConstant) -> QuantisedConstant:
