@@ -230,6 +230,7 @@ def test_no_memory_inside_ncnn_is_an_error_with_the_layers_name(tmp_path: Path) 
         {"winograd": False, "sgemm": False},
         {"light_mode": False},
         {"fp16_storage": True, "fp16_arithmetic": True},
+        {"bf16_storage": True},
     ],
     ids=str,
 )
@@ -242,7 +243,7 @@ def test_options_change_how_a_region_computes_and_not_what(
 
     (actual,) = run(image())
 
-    close = 1e-2 if "fp16_storage" in options else 2e-5
+    close = {"fp16_storage": 1e-2, "bf16_storage": 0.15}.get(next(iter(options)), 2e-5)
     np.testing.assert_allclose(actual, expected, rtol=0, atol=close)
 
 

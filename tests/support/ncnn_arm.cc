@@ -64,7 +64,7 @@ int main() {
       const Graph graph{words.data(),  words.size() * 4,          {weights.data(), weights.size()},
                         inputs.data(), int(inputs.size()),        outputs.data(),
                         int(outputs.size()), nullptr, 0};
-      Runner runner(graph, {1, true, true, true, true, false, false, true});
+      Runner runner(graph, {1, true, true, true, true, false, false, false, true});
       runner.run(pointers.data(), pointers.data() + inputs.size());
     } catch (const std::exception& error) {
       problem = error.what();

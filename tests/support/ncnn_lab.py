@@ -71,7 +71,7 @@ class _Graph(ctypes.Structure):
 
 
 class _Settings(ctypes.Structure):
-    _fields_ = (("threads", ctypes.c_int), ("switches", ctypes.c_bool * 7))
+    _fields_ = (("threads", ctypes.c_int), ("switches", ctypes.c_bool * 8))
 
 
 class _Tensor(ctypes.Structure):
@@ -160,7 +160,7 @@ class RegionRunner:
             *(self._layers, len(named)),
         )
         threads, *switches = settings_of(options)
-        settings = _Settings(threads, (ctypes.c_bool * 7)(*switches))
+        settings = _Settings(threads, (ctypes.c_bool * 8)(*switches))
         self._runner = ctypes.c_void_p()
         self._check(
             self._lab.library.lab_new(

@@ -29,6 +29,7 @@ _OPTIONS = {
     ),
     "fp16_storage": Option(False, "layers hand each other float16"),
     "fp16_arithmetic": Option(False, "layers compute in float16, where fp16_storage is on"),
+    "bf16_storage": Option(False, "layers hand each other bfloat16, on any CPU"),
     "packing": Option(True, "channels are interleaved for vector instructions"),
     "winograd": Option(True, "3x3 convolutions by Winograd's method: faster, more memory"),
     "sgemm": Option(True, "convolutions as matrix products: faster, more memory"),

@@ -11,7 +11,10 @@ from edgekit.backends.ncnn.params import Precision
 from edgekit.backends.source import region_source, text_literal
 
 _NUMBERS_A_LINE = 12
-_SWITCHES = ("packing", "winograd", "sgemm", "light_mode", "fp16_storage", "fp16_arithmetic")
+_SWITCHES = (
+    *("packing", "winograd", "sgemm", "light_mode"),
+    *("fp16_storage", "fp16_arithmetic", "bf16_storage"),
+)
 
 
 def generate(region: Region, options: Options) -> GeneratedRegion:

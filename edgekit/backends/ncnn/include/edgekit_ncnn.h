@@ -55,7 +55,7 @@ struct Graph {
 
 struct Settings {
   int threads;
-  bool packing, winograd, sgemm, light_mode, fp16_storage, fp16_arithmetic;
+  bool packing, winograd, sgemm, light_mode, fp16_storage, fp16_arithmetic, bf16_storage;
   bool only_finite;
 };
 
@@ -129,7 +129,8 @@ class Runner {
     option.use_fp16_packed = settings.fp16_storage;
     option.use_fp16_storage = settings.fp16_storage;
     option.use_fp16_arithmetic = settings.fp16_arithmetic;
-    option.use_bf16_storage = false;
+    option.use_bf16_packed = settings.bf16_storage;
+    option.use_bf16_storage = settings.bf16_storage;
     option.use_vulkan_compute = false;
     BoundedReader words(graph.words, graph.size);
     if (net_.load_param_bin(words) != 0)
@@ -202,7 +203,7 @@ class Runner {
     return CPU_COUNT(&cores);
   }
 
-  bool keeps_fp32() const { return !settings_.fp16_storage; }
+  bool keeps_fp32() const { return !settings_.fp16_storage && !settings_.bf16_storage; }
 
   ncnn::Extractor make_extractor() {
     ncnn::Extractor extractor = net_.create_extractor();
