@@ -55,9 +55,12 @@ def offer(step: Step, operator: DepthwiseConv2D) -> Kernel | Declined:
     if reason:
         return Declined(reason)
     plan, taps = _plan(operator), _taps(operator)
-    name, body = _function(operator, plan, taps)
+    # All rows of the channels at hand are parted before any of their results is written.
+    in_place = plan.bands == 1 and operator.multiplier == 1
+    restrict = "" if in_place else "restrict "
+    name, body = _function(operator, plan, taps, restrict)
     source = f"""\
-static void {step.name}(const int8_t *restrict input, int8_t *restrict output, void *scratch)
+static void {step.name}(const int8_t *{restrict}input, int8_t *{restrict}output, void *scratch)
 {{
     {name}(input, output, (int16_t *)scratch, {step.name}_weights, {step.name}_scales);
 }}
@@ -78,6 +81,7 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output, v
         ),
         headers=text.HEADERS,
         scratch=plan.scratch,
+        in_place=((0, 0),) if in_place else (),
         instructions=_instructions(operator, plan, taps),
         note=f"planes of {plan.group} channels, {plan.band} rows at a time",
     )
@@ -161,7 +165,9 @@ def _bias(operator: DepthwiseConv2D) -> Array:
     return bias
 
 
-def _function(operator: DepthwiseConv2D, plan: _Plan, taps: _Taps) -> tuple[str, str]:
+def _function(
+    operator: DepthwiseConv2D, plan: _Plan, taps: _Taps, restrict: str
+) -> tuple[str, str]:
     channels, outputs = operator.source.channels, operator.result.channels
     wide, high = operator.result.width, operator.result.height
     last_band = high - plan.band
@@ -178,7 +184,7 @@ def _function(operator: DepthwiseConv2D, plan: _Plan, taps: _Taps) -> tuple[str,
         "}",
     ]
     signature = (
-        "static EK_APART void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
+        f"static EK_APART void @NAME@(const int8_t *{restrict}input, int8_t *{restrict}output,\n"
         "    int16_t *restrict planes, const int8_t *restrict weights,\n"
         "    const int32_t *restrict scales)\n"
     )

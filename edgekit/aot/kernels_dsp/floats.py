@@ -32,7 +32,7 @@ def offer(step: Step, operator: Quantize, features: tuple[str, ...]) -> Kernel |
         f"        output[{n}] = ek_quantize(input[{n}], {scale}, {offset});\n" for n in range(four)
     )
     source = f"""\
-static void {step.name}(const float *restrict input, int8_t *restrict output)
+static void {step.name}(const float *input, int8_t *output)
 {{
     const float *end = input + {operator.elements};
     for (; input != end; input += {four}, output += {four}) {{
@@ -43,6 +43,7 @@ static void {step.name}(const float *restrict input, int8_t *restrict output)
         maker="edgekit dsp",
         source=source,
         helpers=(_QUANTIZE,),
+        in_place=((0, 0),),
         instructions=20 + 10 * operator.elements,
         note="rounded by the conversion to fixed point",
     )

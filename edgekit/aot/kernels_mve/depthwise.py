@@ -57,9 +57,15 @@ def offer(step: Step, operator: DepthwiseConv2D) -> Kernel | Declined:
     fours = [
         [8 * n + odd + 2 * i for i in range(4)] for n in range(channels // 8) for odd in (0, 1)
     ]
-    name, body = _function(operator, row)
+    # Rows are in the ring before results of as many rows are written over them.
+    in_place = (
+        operator.result.width <= operator.source.width
+        and operator.window.padding[0] < operator.window.kernel[0]
+    )
+    restrict = "" if in_place else "restrict "
+    name, body = _function(operator, row, restrict)
     source = f"""\
-static void {step.name}(const int8_t *restrict input, int8_t *restrict output, void *scratch)
+static void {step.name}(const int8_t *{restrict}input, int8_t *{restrict}output, void *scratch)
 {{
     {name}(input, output, (int8_t *)scratch, {step.name}_weights, {step.name}_scales);
 }}
@@ -77,6 +83,7 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output, v
         ),
         headers=rescaling.HEADERS,
         scratch=row * height,
+        in_place=((0, 0),) if in_place else (),
         instructions=_instructions(operator, row),
         note="eight channels of two pixels at a time",
     )
@@ -109,7 +116,7 @@ def _bias(operator: DepthwiseConv2D) -> Array:
     return bias
 
 
-def _function(operator: DepthwiseConv2D, row: int) -> tuple[str, str]:
+def _function(operator: DepthwiseConv2D, row: int, restrict: str) -> tuple[str, str]:
     source, result = operator.source, operator.result
     channels, zero = source.channels, operator.zero_point
     height, width = operator.window.kernel
@@ -159,7 +166,7 @@ def _function(operator: DepthwiseConv2D, row: int) -> tuple[str, str]:
     lines += [*(f"    {line}" for line in group)]
     lines += [f"    output += {result.width * channels};", "}"]
     signature = (
-        "static EK_APART void @NAME@(const int8_t *restrict input, int8_t *restrict output,\n"
+        f"static EK_APART void @NAME@(const int8_t *{restrict}input, int8_t *{restrict}output,\n"
         "    int8_t *restrict ring, const int8_t *restrict weights,\n"
         "    const int32_t *restrict scales)\n"
     )
