@@ -45,6 +45,14 @@ MATCHERS: tuple[Matcher, ...] = (
     match_function,
 )
 _BYTES = ("int8", "uint8")
+_ORDERED = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("maximum", "minimum", "max", "min", "strided_slice", "take", "tile", "repeat", "flip"),
+        *("broadcast_to", "gather_elements", "gather_nd"),
+    )
+)
+"""Operators that choose among values: in one quantisation they choose among stored ones."""
 
 
 def rewrite(module: Any) -> Recognised:
@@ -196,15 +204,37 @@ class _Rewriter:
         while source is None and is_call(value, *MOVES):
             moves.append(value)
             value = self._graph.value(value.args[0])
-        group = self._match(value, target, strict=True)
-        if group is None:
+        chosen = self._chosen(value, target)
+        group = self._match(value, target, strict=True) if chosen is None else None
+        if chosen is not None:
+            self._held[variable] = _Held(chosen, False, unsigned)
+        elif group is not None:
+            self._emit_group(variable, group, unsigned)
+        else:
             if not self._reads_stored(value):
                 return False
             raise UnfitError(f"there is no integer kernel for {_words(self._graph, value)}")
-        self._emit_group(variable, group, unsigned)
         for move in reversed(moves):
             self._held[variable] = self._moved(self._held[variable], move)
         return True
+
+    def _chosen(self, value: Any, target: Target) -> Any | None:
+        """An operator that only chooses among values, applied to the stored ones."""
+        if not is_call(value, *_ORDERED):
+            return None
+        arguments = []
+        for argument in value.args:
+            source = self._graph.source(argument)
+            if source is None:
+                if not _is_whole(argument):
+                    return None
+                arguments.append(self._renamed(argument))
+            elif source.means_the_same(target):
+                arguments.append(self._argument(source, last=False))
+            else:
+                return None
+        call = relax.Call(value.op, arguments, value.attrs, value.ty_args)
+        return self._builder.emit(call)
 
     def _match(self, value: Any, target: Target, *, strict: bool = False) -> Group | None:
         try:
@@ -423,6 +453,12 @@ class _Rewriter:
                 expression.ty_args,
             )
         return expression
+
+
+def _is_whole(argument: Any) -> bool:
+    """Whether an argument is a shape, an index or a number, and no floats of the model's."""
+    dtype = str(getattr(getattr(argument, "ty", None), "dtype", "") or "")
+    return not dtype.startswith("float")
 
 
 def _words(graph: Graph, value: Any) -> str:
