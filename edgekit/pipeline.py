@@ -102,20 +102,24 @@ def _simplify(target: Any) -> list[Any]:
 def _lay_out(target: Any, choices: Choices = NO_CHOICES) -> list[Any]:
     from tvm import relax
 
+    from edgekit.passes.as_images import AsImages
     from edgekit.passes.channels_last import ChannelsLast
     from edgekit.passes.fold_constants import FoldConstants
     from edgekit.passes.pack_int8 import PackInt8
+    from edgekit.passes.pack_pairs import PackPairs
     from edgekit.passes.pack_weights import PackWeights
     from edgekit.schedules.machine import machine_of
 
     machine = machine_of(target)
     return [
+        AsImages(),
         ChannelsLast(),
         FoldConstants(),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),
         PackWeights(machine, choices),
         PackInt8(machine),
+        PackPairs(machine),
         relax.transform.DeadCodeElimination(),
     ]
 

@@ -22,7 +22,7 @@ from edgekit.tvm_compat import constant_array
 TO_LAST = (0, 2, 3, 1)
 TO_FIRST = (0, 3, 1, 2)
 
-_UNARY = frozenset(
+UNARY = frozenset(
     f"relax.{name}"
     for name in (
         *("abs", "ceil", "clip", "cos", "erf", "exp", "floor", "log", "negative", "round", "rsqrt"),
@@ -39,7 +39,7 @@ _UNARY = frozenset(
         *("nn.dropout",),
     )
 )
-_BINARY = frozenset(
+BINARY = frozenset(
     f"relax.{name}"
     for name in (
         *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "where"),
@@ -136,6 +136,8 @@ def _transposed(self: _ChannelsLast, call: Any) -> Any | None:
         return None
     if str(attrs.out_layout) not in ("", "NCHW"):
         return None
+    if _integers(attrs.strides) != [1, 1] and _integers(attrs.dilation) == [1, 1]:
+        return self.first(_by_phases(self, call, weight))
     transposed = relax.op.nn.conv2d_transpose(
         self.last(call.args[0]),
         call.args[1],
@@ -148,6 +150,45 @@ def _transposed(self: _ChannelsLast, call: Any) -> Any | None:
         out_layout="NHWC",
     )
     return self.first(transposed)
+
+
+def _by_phases(self: _ChannelsLast, call: Any, weight: np.ndarray) -> Any:
+    """A transposed convolution as a plain one, channels last: as many results for each pixel as a
+    step has pixels, which are then put side by side. No zero is multiplied but in the last taps of
+    a kernel that steps don't divide."""
+    attrs = call.attrs
+    batch, channels, height, width = shape_of(call)
+    down, right = _integers(attrs.strides)
+    top, left, _, _ = _integers(attrs.padding)
+    inputs, _, rows, columns = weight.shape
+    taps_y, taps_x = -(-rows // down), -(-columns // right)
+    filled = np.pad(
+        weight, ((0, 0), (0, 0), (0, taps_y * down - rows), (0, taps_x * right - columns))
+    )
+    # (I, O, tap, phase, tap, phase), the taps in the order in which a convolution walks.
+    phases = filled.reshape(inputs, channels, taps_y, down, taps_x, right)[:, :, ::-1, :, ::-1]
+    kernel = phases.transpose(2, 4, 0, 3, 5, 1).reshape(taps_y, taps_x, inputs, -1)
+    lines, pixels = -(-(top + height) // down), -(-(left + width) // right)
+    _, _, given_lines, given_pixels = shape_of(call.args[0])
+    bottom = max(lines - given_lines, 0)
+    end = max(pixels - given_pixels, 0)
+    results = self.builder_.emit(
+        relax.op.nn.conv2d(
+            self.last(call.args[0]),
+            relax.const(np.ascontiguousarray(kernel)),
+            padding=[taps_y - 1, taps_x - 1, bottom, end],
+            data_layout="NHWC",
+            kernel_layout="HWIO",
+            out_layout="NHWC",
+        )
+    )
+    _, made_lines, made_pixels, _ = shape_of(results)
+    apart = (batch, made_lines, made_pixels, down, right, channels)
+    value = self.builder_.emit(relax.op.reshape(results, apart))
+    value = self.builder_.emit(relax.op.permute_dims(value, [0, 1, 3, 2, 4, 5]))
+    together = (batch, made_lines * down, made_pixels * right, channels)
+    value = self.builder_.emit(relax.op.reshape(value, together))
+    return relax.op.strided_slice(value, [1, 2], [top, left], [top + height, left + width])
 
 
 def _unary(self: _ChannelsLast, call: Any) -> Any | None:
@@ -303,10 +344,10 @@ def _reshape(self: _ChannelsLast, call: Any) -> Any | None:
 _RULES: dict[str, Callable[[_ChannelsLast, Any], Any | None]] = {
     "relax.nn.conv2d": _convolution,
     "relax.nn.conv2d_transpose": _transposed,
-    **dict.fromkeys(_UNARY, _unary),
+    **dict.fromkeys(UNARY, _unary),
     "relax.quantize": _quantization,
     "relax.dequantize": _quantization,
-    **dict.fromkeys(_BINARY, _binary),
+    **dict.fromkeys(BINARY, _binary),
     **dict.fromkeys(_POOLS, _pool),
     **dict.fromkeys(_REDUCTIONS, _reduction),
     "relax.concat": _concatenation,

@@ -15,6 +15,7 @@ from edgekit.schedules.generic import schedule_generic
 from edgekit.schedules.int8 import schedule_int8
 from edgekit.schedules.kernels import key_of
 from edgekit.schedules.machine import Machine
+from edgekit.schedules.pair import schedule_pair
 from edgekit.schedules.product import schedule_product
 from edgekit.schedules.scalar import schedule_scalar
 
@@ -25,6 +26,7 @@ take a choice."""
 RULES: tuple[tuple[str, Rule], ...] = (
     ("scalar", schedule_scalar),
     ("product", schedule_product),
+    ("pair", schedule_pair),
     ("depthwise", schedule_depthwise),
     ("int8", schedule_int8),
     ("generic", schedule_generic),

@@ -77,8 +77,8 @@ def schedule_product(
         around = run_parallel(schedule, [*outer, bands], product.work, machine)
         inner = panel
     if cut:
-        _stage(schedule, product, last, inner, machine)
-    _sum_up(schedule, product, inner, choice.unrolled, machine)
+        stage_tile(schedule, product, last, inner, machine)
+    sum_up(schedule, product, inner, choice.unrolled, machine)
     for block in others:
         if block.name == PAD:
             copy_padding(schedule, block, None if heavy else around, machine)
@@ -103,7 +103,7 @@ def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
     return loops
 
 
-def _stage(
+def stage_tile(
     schedule: s_tir.Schedule, product: Block, last: SBlockRV, inner: LoopRV, machine: Machine
 ) -> None:
     """A tile that has too much goes from the registers to memory, and what is wanted of it from
@@ -130,7 +130,7 @@ def copy_padding(
     vectorize_innermost(schedule, channels, machine)
 
 
-def _sum_up(
+def sum_up(
     schedule: s_tir.Schedule, product: Block, inner: LoopRV, unrolled: int, machine: Machine
 ) -> None:
     """The sum of one tile, in registers, below the loop `inner`."""

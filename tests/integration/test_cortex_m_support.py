@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from support.cortex_m import PROCESSORS, run_on
 
 _LOOP = r"""

@@ -126,3 +126,51 @@ def test_dense_layers_are_made_by_the_product_rule() -> None:
     compiled = check_against_onnxruntime(model, {"x": random_array((5, 40))})
 
     assert {rule for _, rule in compiled.rules} == {"product"}
+
+
+HEADS = st.permutations([0, 1, 2, 3])
+
+
+@settings(max_examples=15)
+@given(
+    st.tuples(st.integers(1, 2), st.integers(1, 3)),
+    st.integers(4, 50),
+    st.integers(4, 40),
+    st.integers(4, 70),
+    HEADS,
+    HEADS,
+    st.sampled_from(["", "Relu", "scale"]),
+    CPUS,
+)
+def test_a_product_of_two_matrices_reads_through_their_transpositions(
+    batch: tuple[int, int],
+    rows: int,
+    depth: int,
+    columns: int,
+    left: list[int],
+    right: list[int],
+    epilogue: str,
+    cpu: str | None,
+) -> None:
+    shapes, nodes = {}, []
+    for name, order, matrix in (("x", left, (rows, depth)), ("z", right, (depth, columns))):
+        given_shape = [0] * 4
+        for axis, extent in zip(order, (*batch, *matrix), strict=True):
+            given_shape[axis] = extent
+        shapes[name] = tuple(given_shape)
+        nodes.append(helper.make_node("Transpose", [name], [f"{name}t"], perm=order))
+    nodes.append(helper.make_node("MatMul", ["xt", "zt"], ["v"]))
+    weights = {}
+    if epilogue == "scale":
+        weights["s"] = np.float32(0.125)
+        nodes.append(helper.make_node("Mul", ["v", "s"], ["y"]))
+    elif epilogue:
+        nodes.append(helper.make_node(epilogue, ["v"], ["y"]))
+    model = onnx_model(nodes, shapes, ["y" if epilogue else "v"], weights)
+    feeds = {name: random_array(shape, seed) for seed, (name, shape) in enumerate(shapes.items())}
+    target = None if cpu is None else Target("llvm", "x86_64-linux-gnu", cpu, (), 2)
+
+    compiled = check_against_onnxruntime(model, feeds, target=target, near=1e-4)
+
+    if rows * depth * columns * batch[0] * batch[1] >= 4096 * 4:
+        assert [rule for _, rule in compiled.rules] == ["pair"]
