@@ -26,6 +26,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "cross.tools cross.blob cross.weights cross.cmake",
     ),
     ("values", "preprocess images inputs constants comparison"),
+    ("sensors", "sensors sensors.*"),
     ("store", "store store.*"),
     ("model", "model"),
     ("project", "device_entry project"),

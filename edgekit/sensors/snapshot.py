@@ -1,0 +1,105 @@
+"""The files of a board's sysfs that may say something, with what they hold now: everything that
+discovery needs, from this machine or from far away, in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+LONGEST_VALUE = 200
+_MOST_FILES = 4000
+
+THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
+"""Flags, in hexadecimal digits and nothing else."""
+
+PATTERNS: tuple[str, ...] = (
+    # Power monitors on Jetsons (JetPack 5 and later, Thor), and any that a person soldered on.
+    "/sys/bus/i2c/devices/*/name",
+    "/sys/bus/i2c/devices/*/hwmon/hwmon*/in*_label",
+    "/sys/bus/i2c/devices/*/hwmon/hwmon*/in*_input",
+    "/sys/bus/i2c/devices/*/hwmon/hwmon*/curr*_input",
+    "/sys/bus/i2c/devices/*/hwmon/hwmon*/power*_input",
+    # The same on JetPack 4.
+    "/sys/bus/i2c/devices/*/iio:device*/rail_name_*",
+    "/sys/bus/i2c/devices/*/iio:device*/in_power*_input",
+    # What the kernel calls a hardware monitor.
+    "/sys/class/hwmon/hwmon*/name",
+    "/sys/class/hwmon/hwmon*/power*_label",
+    "/sys/class/hwmon/hwmon*/power*_input",
+    "/sys/class/hwmon/hwmon*/power*_average",
+    "/sys/class/hwmon/hwmon*/temp*_label",
+    "/sys/class/hwmon/hwmon*/temp*_input",
+    "/sys/class/hwmon/hwmon*/fan*_input",
+    "/sys/class/hwmon/hwmon*/pwm[0-9]",
+    "/sys/class/hwmon/hwmon*/in*_lcrit_alarm",
+    "/sys/class/thermal/thermal_zone*/type",
+    "/sys/class/thermal/thermal_zone*/temp",
+    # Intel's and AMD's energy counters.
+    "/sys/class/powercap/intel-rapl:*/name",
+    "/sys/class/powercap/intel-rapl:*/energy_uj",
+    "/sys/class/powercap/intel-rapl:*/max_energy_range_uj",
+    # Clocks.
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
+    "/sys/class/devfreq/*/cur_freq",
+    # What a Raspberry Pi's firmware says of undervoltage and throttling.
+    THROTTLED,
+    # A Jetson's power mode and fan.
+    "/var/lib/nvpmodel/status",
+    "/sys/devices/pwm-fan/cur_pwm",
+    "/proc/device-tree/model",
+)
+
+SCRIPT = (
+    "for f in "
+    + " ".join(PATTERNS)
+    + '; do [ -r "$f" ] && printf "%s\\t%s\\n" "$f" '
+    + f'"$(head -c {LONGEST_VALUE} "$f" 2>/dev/null | tr "\\000\\n\\t" "   ")"; done; :'
+)
+"""Shell that tells all of them, a line each: a path, a tab, what is in it."""
+
+
+def parse_snapshot(output: str) -> dict[str, str]:
+    """What `SCRIPT` wrote. Lines that make no sense are left out."""
+    found: dict[str, str] = {}
+    for line in output.splitlines()[:_MOST_FILES]:
+        path, tab, value = line.partition("\t")
+        if tab and path.startswith("/") and value.strip():
+            found[path] = value.strip()[:LONGEST_VALUE]
+    return found
+
+
+def local_snapshot(root: Path = Path("/")) -> dict[str, str]:
+    """The same of this machine, or of a tree that lies in a folder."""
+    found: dict[str, str] = {}
+    for pattern in PATTERNS:
+        for path in sorted(root.glob(pattern.lstrip("/"))):
+            value = read_value(path)
+            if value:
+                found["/" + str(path.relative_to(root))] = value
+            if len(found) >= _MOST_FILES:
+                return found
+    return found
+
+
+def read_value(path: Path) -> str:
+    """Empty where it can't be read: a sensor may refuse at any moment."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(LONGEST_VALUE)
+    except OSError:
+        return ""
+    return " ".join(data.replace(b"\0", b" ").decode(errors="replace").split())
+
+
+def folders(snapshot: Mapping[str, str], prefix: str, names: Iterable[str]) -> list[str]:
+    """The folders below `prefix` that hold a file of one of those names, in order."""
+    wanted = tuple(f"/{name}" for name in names)
+    return sorted(
+        {
+            path.rpartition("/")[0]
+            for path in snapshot
+            if path.startswith(prefix) and path.endswith(wanted)
+        }
+    )

@@ -1,0 +1,216 @@
+"""Trees of sysfs as boards have them, and what is made of them. No board was at hand: the layouts
+are those of jetson-stats' sources and of the kernel's documentation."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgekit.sensors.discovery import Board, Sensor, discover
+from edgekit.sensors.readings import Readings, observe, parse_reading
+from edgekit.sensors.snapshot import SCRIPT, THROTTLED, local_snapshot, parse_snapshot
+from edgekit.sensors.watching import watched_for, watching
+
+I2C = "sys/bus/i2c/devices/1-0040"
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return root
+
+
+def found(root: Path) -> Board:
+    return discover(local_snapshot(root))
+
+
+ORIN = {
+    f"{I2C}/name": "ina3221",
+    f"{I2C}/hwmon/hwmon3/in1_label": "VDD_IN",
+    f"{I2C}/hwmon/hwmon3/in1_input": "5000",
+    f"{I2C}/hwmon/hwmon3/curr1_input": "1200",
+    f"{I2C}/hwmon/hwmon3/in2_label": "VDD_CPU_GPU_CV",
+    f"{I2C}/hwmon/hwmon3/in2_input": "5000",
+    f"{I2C}/hwmon/hwmon3/curr2_input": "400",
+    f"{I2C}/hwmon/hwmon3/in3_label": "NC",
+    f"{I2C}/hwmon/hwmon3/in3_input": "0",
+    f"{I2C}/hwmon/hwmon3/curr3_input": "0",
+    f"{I2C}/hwmon/hwmon3/in7_label": "sum of shunt voltages",
+    f"{I2C}/hwmon/hwmon3/in7_input": "12",
+    f"{I2C}/hwmon/hwmon3/curr7_input": "1",
+    "sys/class/thermal/thermal_zone0/type": "cpu-thermal",
+    "sys/class/thermal/thermal_zone0/temp": "48500",
+    "sys/class/thermal/thermal_zone1/type": "gpu-thermal",
+    "sys/class/thermal/thermal_zone1/temp": "-256000",
+    "sys/class/devfreq/17000000.ga10b/cur_freq": "306000000",
+    "var/lib/nvpmodel/status": "pmode:0002 fmode:fanNull",
+    "sys/devices/pwm-fan/cur_pwm": "80",
+    "proc/device-tree/model": "NVIDIA Jetson Orin Nano",
+}
+
+
+def test_a_jetson_with_ina3221_has_rails_and_one_of_them_is_all(tmp_path: Path) -> None:
+    board = found(tree(tmp_path, ORIN))
+    assert [(s.name, s.is_total) for s in board.of("watts")] == [
+        ("VDD_IN", True),
+        ("VDD_CPU_GPU_CV", False),
+    ]
+    assert board.power_mode == "2"
+    assert board.model == "NVIDIA Jetson Orin Nano"
+    observed = observe(board, None, watched_for(0.3, files_of(board), tmp_path))
+    assert observed.power is not None
+    assert observed.power.source == "VDD_IN"
+    assert observed.power.watts == pytest.approx(6.0)
+    assert {rail.name: rail.watts for rail in observed.power.rails} == pytest.approx(
+        {"VDD_IN": 6.0, "VDD_CPU_GPU_CV": 2.0}
+    )
+    assert observed.warmth is not None
+    assert observed.warmth.hottest == 48.5, "a zone at -256 degrees is a sensor that is off"
+    assert observed.throttled is None, "this board has nothing that tells"
+
+
+def test_jetpack_4_and_thor_have_other_files(tmp_path: Path) -> None:
+    four = {
+        f"{I2C}/name": "ina3221x",
+        f"{I2C}/iio:device0/rail_name_0": "POM_5V_IN",
+        f"{I2C}/iio:device0/in_power0_input": "3500",
+        f"{I2C}/iio:device0/rail_name_1": "POM_5V_GPU",
+        f"{I2C}/iio:device0/in_power1_input": "900",
+    }
+    board = found(tree(tmp_path / "four", four))
+    observed = observe(board, None, watched_for(0.2, files_of(board), tmp_path / "four"))
+    assert observed.power is not None
+    assert (observed.power.source, observed.power.watts) == ("POM_5V_IN", pytest.approx(3.5))
+
+    thor = {
+        f"{I2C}/name": "ina238",
+        f"{I2C}/hwmon/hwmon0/power1_input": "21500000",
+        f"{I2C}/hwmon/hwmon0/in1_input": "19000",
+    }
+    board = found(tree(tmp_path / "thor", thor))
+    observed = observe(board, None, watched_for(0.2, files_of(board), tmp_path / "thor"))
+    assert observed.power is not None
+    assert (observed.power.source, observed.power.watts) == ("VIN", pytest.approx(21.5))
+
+
+def test_rails_without_a_total_are_added_up(tmp_path: Path) -> None:
+    files = {
+        f"{I2C}/name": "ina3221",
+        f"{I2C}/hwmon/hwmon3/in1_label": "GPU",
+        f"{I2C}/hwmon/hwmon3/in1_input": "5000",
+        f"{I2C}/hwmon/hwmon3/curr1_input": "1000",
+        f"{I2C}/hwmon/hwmon3/in2_label": "CPU",
+        f"{I2C}/hwmon/hwmon3/in2_input": "5000",
+        f"{I2C}/hwmon/hwmon3/curr2_input": "200",
+    }
+    board = found(tree(tmp_path, files))
+    observed = observe(board, None, watched_for(0.2, files_of(board), tmp_path))
+    assert observed.power is not None
+    assert observed.power.source == "sum of GPU, CPU"
+    assert observed.power.watts == pytest.approx(6.0)
+
+
+def test_a_raspberry_pi_has_no_power_and_says_when_it_is_throttled(tmp_path: Path) -> None:
+    pi = {
+        THROTTLED.lstrip("/"): "50000",
+        "sys/class/hwmon/hwmon1/name": "rpi_volt",
+        "sys/class/hwmon/hwmon1/in0_lcrit_alarm": "0",
+        "sys/class/thermal/thermal_zone0/type": "cpu-thermal",
+        "sys/class/thermal/thermal_zone0/temp": "61000",
+    }
+    board = found(tree(tmp_path, pi))
+    observed = observe(board, None, watched_for(0.1, files_of(board), tmp_path))
+    assert observed.power is None, "null, never zero"
+    assert observed.throttled is False, "it was so at some time, and is not now"
+    tree(tmp_path, {THROTTLED.lstrip("/"): "50005"})
+    assert observe(board, None, watched_for(0.1, files_of(board), tmp_path)).throttled is True
+
+
+def test_counters_of_energy_wrap(tmp_path: Path) -> None:
+    rapl = {
+        "sys/class/powercap/intel-rapl:0/name": "package-0",
+        "sys/class/powercap/intel-rapl:0/energy_uj": "1000",
+        "sys/class/powercap/intel-rapl:0/max_energy_range_uj": "262143328850",
+        "sys/class/powercap/intel-rapl:0:0/name": "core",
+        "sys/class/powercap/intel-rapl:0:0/energy_uj": "500",
+    }
+    board = found(tree(tmp_path, rapl))
+    (counter,) = board.of("joules")
+    assert counter.name == "package-0"
+    file = counter.files[0]
+    end = 262143328850
+    busy = Readings((0.0, 1.0, 2.0), {file: (end - 5_000_000, end - 1, 4_999_999)})
+    idle = Readings((0.0, 2.0), {file: (0, 4_000_000)})
+    observed = observe(board, idle, busy)
+    assert observed.power is not None
+    assert observed.power.joules == pytest.approx(10.0, rel=1e-5)
+    assert observed.power.watts == pytest.approx(5.0, rel=1e-5)
+    assert observed.power.idle_watts == pytest.approx(2.0)
+    assert observed.power.joules_per(4) == pytest.approx(2.5, rel=1e-5)
+    assert observed.power.joules_above_idle_per(4) == pytest.approx(1.5, rel=1e-5)
+
+
+def test_power_that_changes_is_integrated_and_gaps_are_left_out() -> None:
+    board = Board(None, None, (Sensor("meter", "watts", ("/m",), 1e-6, is_total=True),))
+    ramp = Readings((0.0, 0.5, 1.0, 9.0, 9.5), {"/m": (0, 1_000_000, 2_000_000, 4_000_000, None)})
+    observed = observe(board, None, ramp)
+    assert observed.power is not None
+    assert observed.power.joules == pytest.approx(1.0)
+    assert observed.power.seconds == pytest.approx(1.0), "nobody knows what was in between"
+    none = observe(board, None, Readings((0.0, 1.0), {"/m": (None, None)}))
+    assert none.power is None
+
+
+def test_a_machine_without_sensors_says_nothing(tmp_path: Path) -> None:
+    board = found(tmp_path)
+    assert board.sensors == ()
+    observed = observe(board, None, Readings((0.0, 1.0), {}))
+    assert (observed.power, observed.warmth, observed.throttled) == (None, None, None)
+
+
+def test_the_shell_tells_what_python_reads(tmp_path: Path) -> None:
+    tree(tmp_path, ORIN)
+    script = SCRIPT.replace(" /sys", f" {tmp_path}/sys").replace(" /var", f" {tmp_path}/var")
+    script = script.replace(" /proc", f" {tmp_path}/proc")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    told = parse_snapshot(done.stdout)
+    assert {path.removeprefix(str(tmp_path)): value for path, value in told.items()} == (
+        local_snapshot(tmp_path)
+    )
+
+
+def test_watching_ends_with_its_block(tmp_path: Path) -> None:
+    tree(tmp_path, {"sys/a": "1"})
+    with pytest.raises(KeyError), watching(("/sys/a", "/sys/not-there"), tmp_path) as watch:
+        time.sleep(0.2)
+        raise KeyError
+    readings = watch.end()
+    assert len(readings.times) >= 3
+    assert set(readings.values["/sys/a"]) == {1}
+    assert set(readings.values["/sys/not-there"]) == {None}
+
+
+PATHS = st.sampled_from([*ORIN, f"{I2C}/hwmon/hwmon3/power1_input", THROTTLED.lstrip("/")])
+
+
+@given(st.dictionaries(PATHS, st.text(max_size=30)), st.lists(st.text(max_size=20), max_size=5))
+def test_whatever_a_board_says_nothing_breaks(files: dict[str, str], values: list[str]) -> None:
+    snapshot = parse_snapshot("\n".join(f"/{path}\t{text}" for path, text in files.items()))
+    board = discover(snapshot)
+    readings = Readings(
+        tuple(float(place) for place in range(len(values))),
+        {file: tuple(parse_reading(file, value) for value in values) for file in files_of(board)},
+    )
+    observed = observe(board, readings, readings)
+    assert observed.power is None or observed.power.watts >= 0
+
+
+def files_of(board: Board) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(file for sensor in board.sensors for file in sensor.files))
