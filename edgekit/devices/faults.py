@@ -27,17 +27,23 @@ def explain_fault(
 ) -> DeviceError:
     where = _place(report.pc, firmware)
     if report.registers is None or report.cfsr & _STACK_BITS:
-        return DeviceError(
-            f"the firmware on {device} ran out of its {size(stack)} of stack"
-            + (f" in {where}" if where else ""),
-            hint="give it more: [firmware] stack in the board's profile",
-            details=_registers(report, firmware),
-        )
+        return stack_overflow(device, stack, where, _registers(report, firmware))
     return DeviceError(
         f"the firmware on {device} faulted in {where or 'no function that is known'}: "
         f"{_what(report)}",
         hint="gdb with the bundle's firmware.elf shows the line; report it if that is edgekit's",
         details=_registers(report, firmware),
+    )
+
+
+def stack_overflow(
+    device: str, stack: int, where: str | None = None, details: tuple[str, ...] = ()
+) -> DeviceError:
+    return DeviceError(
+        f"the firmware on {device} ran out of its {size(stack)} of stack"
+        + (f" in {where}" if where else ""),
+        hint="give it more: [firmware] stack in the board's profile",
+        details=details,
     )
 
 

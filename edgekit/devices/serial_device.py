@@ -18,7 +18,7 @@ from edgekit.devices.base import (
     RunResult,
     check_same,
 )
-from edgekit.devices.faults import explain_fault
+from edgekit.devices.faults import explain_fault, stack_overflow
 from edgekit.devices.firmware_file import FirmwareFile, read_firmware
 from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.serial_client import BoardRestarted, Client, FirmwareFault
@@ -217,6 +217,8 @@ class SerialSession:
                 stage.advance()
             steps = self._steps(data)
             marks = self.client.memory()
+            if marks.stack_used >= marks.stack:
+                raise stack_overflow(self.name, marks.stack)
             stage.result = f"{len(cycles)} runs"
         clock = None if self.device.chip is None else self.device.chip.clock
         found = counted(cycles, steps, self.hello.clock, clock)

@@ -10,8 +10,8 @@ from edgekit.flash.job import VERIFY_FAILED, VERIFY_HINT, FlashJob, explained, f
 from edgekit.twin.microcontroller import GDB_SOCKET
 
 _GONE = failure(
-    r"remote connection closed|connection reset|connection refused|no such file|broken pipe"
-    r"|not being run|connection timed out",
+    r"remote connection closed|connection reset|connection refused|target disconnected"
+    rf"|^{GDB_SOCKET}: no such file|broken pipe|not being run|timed out",
     "the emulator of {device} ended, or was never there, while its firmware was written",
     "start it again and try again: edgekit twin up",
 )
@@ -21,7 +21,8 @@ _NO_MEMORY = failure(
     "the [[memory.region]] of its profile must be those of the emulated machine",
 )
 _DIFFERS = failure(r"MIS-MATCHED", VERIFY_FAILED, VERIFY_HINT)
-FAILURES = (_DIFFERS, _GONE, _NO_MEMORY)
+# A gdb that has lost its target compares the file with itself: that comes first.
+FAILURES = (_GONE, _DIFFERS, _NO_MEMORY)
 _SECTIONS = re.compile(r"^Section (\S+), range .*: matched\.", re.MULTILINE)
 
 
@@ -46,7 +47,11 @@ def write(job: FlashJob) -> None:
     said = tool.run(
         [str(gdb), "-nx", "-batch", *words, str(job.firmware.path.resolve())], folder=job.twin
     )
-    # gdb goes on after what failed, and may say at the end that all is well.
-    matched = _SECTIONS.findall(said.output)
-    if "Transfer rate" not in said.output or not matched or "MIS-MATCHED" in said.output:
+    if not _is_written(said.output):
         raise explained(job, "gdb", said.output, FAILURES)
+
+
+def _is_written(output: str) -> bool:
+    """gdb goes on after what failed, and ends well whatever happened."""
+    failed = any(known.pattern.search(output) for known in FAILURES)
+    return "Transfer rate" in output and bool(_SECTIONS.search(output)) and not failed

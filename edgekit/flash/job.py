@@ -42,7 +42,7 @@ class Failure:
 
 
 def failure(pattern: str, what: str, hint: str) -> Failure:
-    return Failure(re.compile(pattern, re.IGNORECASE), what, hint)
+    return Failure(re.compile(pattern, re.IGNORECASE | re.MULTILINE), what, hint)
 
 
 NO_PROBE = "no debug probe is attached to this machine that could write to {device}"

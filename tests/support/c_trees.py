@@ -44,12 +44,14 @@ const char *{name}_step_name(unsigned step);
 _SOURCE = """\
 #include "{name}.h"
 static const int8_t weights[{weights}] = {{{factor}}};
-static void triple(int8_t *data) {{
+__attribute__((noinline)) static void triple(int8_t *data) {{
+  const int8_t *volatile kept = weights;
+  const int8_t factor = kept[0];
   for (int i = 0; i < {bytes}; i++) {{
-    data[i] = (int8_t)(data[i] * weights[0]);
+    data[i] = (int8_t)(data[i] * factor);
   }}
 }}
-static void more(int8_t *data) {{
+__attribute__((noinline)) static void more(int8_t *data) {{
   for (int i = 0; i < {bytes}; i++) {{
     data[i] = (int8_t)(data[i] + 1);
   }}

@@ -1,0 +1,86 @@
+"""A serial line that changes, loses, repeats and invents bytes, between a client and what listens."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+HOST = "127.0.0.1"
+
+
+@dataclass
+class Harm:
+    """Chances, of each byte or of each piece that comes at once."""
+
+    changed: float = 0.0
+    lost: float = 0.0
+    repeated: float = 0.0
+    invented: float = 0.0
+    done: int = 0
+    """How often it was done so far."""
+    random: random.Random = field(default_factory=lambda: random.Random(7))
+
+    def to(self, data: bytes) -> bytes:
+        out = bytearray()
+        for byte in data:
+            chance = self.random.random()
+            if chance < self.changed:
+                out.append(byte ^ self.random.randrange(1, 256))
+            elif chance >= self.changed + self.lost:
+                out.append(byte)
+                continue
+            self.done += 1
+        if self.random.random() < self.repeated:
+            out = out * 2
+            self.done += 1
+        if self.random.random() < self.invented:
+            out += self.random.randbytes(self.random.randrange(1, 40))
+            self.done += 1
+        return bytes(out)
+
+
+@contextmanager
+def noisy_line(port: int, harm: Harm) -> Iterator[str]:
+    """Where to connect instead, as pyserial has it."""
+    with socket.create_server((HOST, 0)) as server:
+        server.settimeout(0.2)
+        ended = threading.Event()
+
+        def serve() -> None:
+            while not ended.is_set():
+                with suppress(TimeoutError):
+                    client, _ = server.accept()
+                    with client, socket.create_connection((HOST, port)) as board:
+                        _carry(client, board, harm, ended)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"socket://{HOST}:{server.getsockname()[1]}"
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _carry(client: socket.socket, board: socket.socket, harm: Harm, ended: threading.Event) -> None:
+    for side in (client, board):
+        side.settimeout(0.02)
+        side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while not ended.is_set():
+        for source, target in ((client, board), (board, client)):
+            try:
+                data = source.recv(4096)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            if not data:
+                return
+            try:
+                target.sendall(harm.to(data))
+            except OSError:
+                return
