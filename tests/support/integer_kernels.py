@@ -23,7 +23,6 @@ from edgekit.board import load_board
 GUARD = 64
 """Bytes around every buffer that no kernel may touch."""
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
-_TYPES = {"float32": "float32", "int8": "int8"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,6 @@ def c_file(kernels: Sequence[Kernel]) -> str:
         lines.append(kernel.source)
         count = kernel.source.split("{")[0].rpartition("(")[2].count(",") + 1
         arguments = ", ".join(f"void *a{place}" for place in range(count))
-        passed = ", ".join(f"a{place}" for place in range(count))
         casts = _casts(kernel.source)
         passed = ", ".join(f"({cast})a{place}" for place, cast in enumerate(casts))
         lines += [
@@ -73,7 +71,7 @@ def _casts(source: str) -> list[str]:
 
 def compiled(kernels: Sequence[Kernel], folder: Path, flags: Sequence[str] = ("-O1",)) -> Compiled:
     text = c_file(kernels)
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    name = hashlib.sha256(f"{flags} {text}".encode()).hexdigest()[:16]
     source, library = folder / f"{name}.c", folder / f"{name}.so"
     source.write_text(text)
     command = ["gcc", "-std=c99", *WARNINGS, *flags, "-shared", "-fPIC", "-o", library, source]
@@ -122,6 +120,7 @@ def run_module(
     feeds: Mapping[str, np.ndarray] | Sequence[np.ndarray],
     folder: Path,
     generator: Any = None,
+    flags: Sequence[str] = ("-O1",),
 ) -> tuple[list[np.ndarray], dict[int, np.ndarray]]:
     """The outputs of a recognised module, and what each of its steps gave."""
     from tvm import relax
@@ -135,7 +134,7 @@ def run_module(
         offered(recognised.operators[number], place, generator)
         for place, number in enumerate(order)
     ]
-    code = compiled(kernels, folder)
+    code = compiled(kernels, folder, flags)
     main = recognised.module["main"]
     given = feeds.values() if isinstance(feeds, Mapping) else feeds
     values: dict[Any, Any] = dict(zip(main.params, given, strict=True))

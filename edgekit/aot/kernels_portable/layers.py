@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MAKER = "edgekit"
 _INT8 = "int8_t"
+_HELD_WEIGHTS = 25
+"""As many as are read into variables before a channel's pixels: those of a window of 5 by 5."""
 
 FILL_ROW = """\
 /* One row of a window: `count` pixels from column `x` on; what lies outside is `zero`. */
@@ -211,7 +213,7 @@ def depthwise(step: Step, operator: DepthwiseConv2D) -> Kernel:
     taps = operator.weights.reshape(rows * columns, result.channels)
     start = operator.bias.astype("int64") - operator.zero_point * taps.sum(axis=0, dtype="int64")
     largest = _largest(taps.T, operator.bias, operator.zero_point)
-    rescale = rescaling.per_channel(operator.rescale, start, largest)
+    rescale = rescaling.per_channel(operator.rescale, start, largest, ("factor", "shift"))
     top, left = window.padding[:2]
     height = (result.height - 1) * window.strides[0] + (rows - 1) * window.dilations[0] + 1
     width = (result.width - 1) * window.strides[1] + (columns - 1) * window.dilations[1] + 1
@@ -233,30 +235,33 @@ def depthwise(step: Step, operator: DepthwiseConv2D) -> Kernel:
             ),
         ),
     ]
+    each_row = ["const int32_t start = row[0];"]
+    if rescale.width > 1:
+        each_row = ["const int32_t start = row[0], factor = row[1], shift = row[2];"]
+    places = [(i, j) for i in range(rows) for j in range(columns)]
+    held = [f"const int32_t w{i}{j} = weights[{i * columns + j}];" for i, j in places]
+    weight = [f"w{i}{j}" for i, j in places]
+    if len(places) > _HELD_WEIGHTS:
+        held, weight = [], [f"weights[{k}]" for k in range(len(places))]
     sums = [
         f"const int8_t *from = plane + y * {window.strides[0] * width} + x * {window.strides[1]};",
-        "int32_t sum = row[0];",
+        "int32_t sum = start;",
         *(
-            f"sum += from[{i * window.dilations[0] * width + j * window.dilations[1]}] * "
-            f"weights[{i * columns + j}];"
-            for i in range(rows)
-            for j in range(columns)
+            f"sum += from[{i * window.dilations[0] * width + j * window.dilations[1]}] * {name};"
+            for (i, j), name in zip(places, weight, strict=True)
         ),
-        f"output[(y * {result.width} + x) * {result.channels} + to] = {rescale.stored.text};",
+        f"*to = {rescale.stored.text};",
+        f"to += {result.channels};",
     ]
     multiplied = [
-        *(
-            [f"const int32_t to = c * {operator.multiplier} + m;"]
-            if operator.multiplier > 1
-            else []
-        ),
+        *each_row,
+        *held,
+        "int8_t *to = output++;",
         *loop("y", result.height, loop("x", result.width, sums)),
         f"weights += {rows * columns};",
         f"row += {rescale.width};",
     ]
     each = [*plane, *loop("m", operator.multiplier, multiplied)]
-    if operator.multiplier == 1:
-        each = ["const int32_t to = c;", *each]
     body = [
         "int8_t *plane = (int8_t *)scratch;",
         f"const int8_t *weights = {step.name}_weights;",

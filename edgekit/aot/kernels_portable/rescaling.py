@@ -25,18 +25,43 @@ static inline int32_t ek_high(int32_t value, int32_t factor)
     return (int32_t)(((int64_t)value * factor + (INT64_C(1) << 30)) >> 31);
 }
 """
+WORD = """\
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+/* The upper word of a product, of which `low` gets the highest bit of the lower word: these CPUs
+   multiply to 32 bits and no further, so four products of 16 bits. */
+static inline int32_t ek_upper_word(int32_t value, int32_t factor, int32_t *low)
+{
+    const uint32_t v = (uint32_t)value & 0xffff, f = (uint32_t)factor & 0xffff;
+    const int32_t first = (value >> 16) * (int32_t)f + (int32_t)((v * f) >> 16);
+    const int32_t second = (int32_t)v * (factor >> 16) + (first & 0xffff);
+    *low = (second >> 15) & 1;
+    return (value >> 16) * (factor >> 16) + (first >> 16) + (second >> 16);
+}
+#endif
+"""
 HIGH_OF_SMALL = """\
 /* value * factor / 2**31, rounded to the nearest, for values that doubling does not overflow. */
 static inline int32_t ek_high_of_small(int32_t value, int32_t factor)
 {
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+    int32_t low;
+    const int32_t high = ek_upper_word(value * 2, factor, &low);
+    return high + low;
+#else
     return (int32_t)(((int64_t)(value * 2) * factor + (INT64_C(1) << 31)) >> 32);
+#endif
 }
 """
 FLOOR_HIGH = """\
 /* value * factor / 2**32, rounded down. */
 static inline int32_t ek_floor_high(int32_t value, int32_t factor)
 {
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+    int32_t low;
+    return ek_upper_word(value, factor, &low);
+#else
     return (int32_t)(((int64_t)value * factor) >> 32);
+#endif
 }
 """
 ONCE = """\
@@ -88,9 +113,8 @@ def scaled(value: str, factor: FixedPoint, largest: int) -> Expression:
         value, largest = f"({value} * {1 << left})", largest << left
     if factor.multiplier == 1 << 30 and largest < _SMALL:
         return _shifted(f"(({value} + 1) >> 1)", -factor.shift, largest, ())
-    name, helper = ("ek_high_of_small", HIGH_OF_SMALL) if largest < _SMALL else ("ek_high", HIGH)
-    text = f"{name}({value}, {factor.multiplier})"
-    return _shifted(text, -factor.shift, largest, (helper,))
+    high = _high(value, str(factor.multiplier), largest)
+    return _shifted(high.text, -factor.shift, largest, high.helpers)
 
 
 def _shifted(text: str, right: int | str, largest: int, helpers: tuple[str, ...]) -> Expression:
@@ -128,7 +152,7 @@ def _once(value: str, factor: FixedPoint, needs_ties: bool) -> Expression:
     shift = 31 - factor.shift
     if shift >= 33 and not needs_ties:
         text = f"(ek_floor_high({value}, {factor.multiplier}){plus(1 << (shift - 33))})"
-        return Expression(f"({text} >> {shift - 32})", (FLOOR_HIGH,))
+        return Expression(f"({text} >> {shift - 32})", (WORD, FLOOR_HIGH))
     return Expression(f"ek_scaled_once({value}, {factor.multiplier}, {shift})", (ONCE,))
 
 
@@ -147,7 +171,10 @@ class PerChannel:
         return int(self.rows.shape[1])
 
 
-def per_channel(rescale: Rescale, start: Array, largest: int) -> PerChannel:
+def per_channel(
+    rescale: Rescale, start: Array, largest: int, names: tuple[str, str] = ("row[1]", "row[2]")
+) -> PerChannel:
+    """`names` are what C calls the multiplier and the shift of a channel."""
     import numpy as np
 
     if len(rescale.factors) == 1:
@@ -159,31 +186,32 @@ def per_channel(rescale: Rescale, start: Array, largest: int) -> PerChannel:
         ],
         "int32",
     )
-    return PerChannel(rows, clamped(_of_row(rescale, largest), rescale))
+    return PerChannel(rows, clamped(_of_row(rescale, largest, *names), rescale))
 
 
 def _row_shift(factor: FixedPoint, rescale: Rescale) -> int:
     return 31 - factor.shift if rescale.rounds_once else -factor.shift
 
 
-def _of_row(rescale: Rescale, largest: int) -> Expression:
+def _of_row(rescale: Rescale, largest: int, factor: str, shift: str) -> Expression:
     factors, zero = rescale.factors, rescale.zero_point
     if rescale.rounds_once:
-        short = all(factor.shift <= -2 for factor in factors)
+        short = all(each.shift <= -2 for each in factors)
         if short and not _needs_ties(rescale, largest):
-            text = "((ek_floor_high(sum, row[1]) + ((int32_t)1 << (row[2] - 33))) >> (row[2] - 32))"
-            return Expression(text + plus(zero), (FLOOR_HIGH,))
-        return Expression(f"ek_scaled_once(sum, row[1], row[2]){plus(zero)}", (ONCE,))
-    if any(factor.shift > 0 for factor in factors):
-        text = "ek_shift_either(ek_high(ek_left(sum, row[2]), row[1]), row[2])"
+            half = f"((int32_t)1 << ({shift} - 33))"
+            text = f"((ek_floor_high(sum, {factor}) + {half}) >> ({shift} - 32))"
+            return Expression(text + plus(zero), (WORD, FLOOR_HIGH))
+        return Expression(f"ek_scaled_once(sum, {factor}, {shift}){plus(zero)}", (ONCE,))
+    if any(each.shift > 0 for each in factors):
+        text = f"ek_shift_either(ek_high(ek_left(sum, {shift}), {factor}), {shift})"
         return Expression(text + plus(zero), (HIGH, SHIFT_LARGE, _EITHER))
-    high = _high("sum", "row[1]", largest)
-    short = all(1 <= -factor.shift <= 22 and _fits(rescale, factor, largest) for factor in factors)
+    high = _high("sum", factor, largest)
+    short = all(1 <= -each.shift <= 22 and _fits(rescale, each, largest) for each in factors)
     if short and _cuts_negatives(rescale):
         # Twice the zero point and a half, brought up to where the shift leaves it.
-        text = f"({high.text} + ({2 * zero + 1}) * ((int32_t)1 << (row[2] - 1))) >> row[2]"
+        text = f"({high.text} + ({2 * zero + 1}) * ((int32_t)1 << ({shift} - 1))) >> {shift}"
         return Expression(text, high.helpers)
-    shifted = _shifted(high.text, "row[2]", largest, high.helpers)
+    shifted = _shifted(high.text, shift, largest, high.helpers)
     return Expression(shifted.text + plus(zero), shifted.helpers)
 
 
@@ -203,7 +231,7 @@ static inline int32_t ek_shift_either(int32_t value, int32_t shift)
 
 def _high(value: str, multiplier: str, largest: int) -> Expression:
     if largest < _SMALL:
-        return Expression(f"ek_high_of_small({value}, {multiplier})", (HIGH_OF_SMALL,))
+        return Expression(f"ek_high_of_small({value}, {multiplier})", (WORD, HIGH_OF_SMALL))
     return Expression(f"ek_high({value}, {multiplier})", (HIGH,))
 
 
