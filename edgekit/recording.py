@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgekit.errors import EdgekitError
 from edgekit.events import SILENT, Events
@@ -63,13 +63,7 @@ def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
         device=report.device,
         host=socket.gethostname(),
         purpose=purpose,
-        unit="seconds",
-        median=report.median,
-        p90=report.p90,
-        p99=report.p99,
-        mean=report.mean,
-        minimum=report.minimum,
-        stdev=report.stdev,
+        **_figures(report),
         warmup=report.warmup,
         conditions=Conditions(
             threads=report.threads,
@@ -82,5 +76,26 @@ def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
         model_peak=report.memory.model_peak,
         process_peak=report.memory.process_peak,
         notes=report.notes,
-        samples=tuple(round(seconds * 1e9) for seconds in report.samples),
     )
+
+
+def _figures(report: BenchReport) -> dict[str, Any]:
+    """Times, or what a microcontroller's own counter said: an emulated one's times mean nothing."""
+    counted = report.counted
+    if counted is not None:
+        return {
+            "unit": counted.unit,
+            "median": counted.median,
+            "p90": counted.maximum,
+            "p99": counted.maximum,
+            "mean": counted.median,
+            "minimum": counted.minimum,
+            "stdev": 0.0,
+            "samples": (),
+        }
+    return {
+        "unit": "seconds",
+        **{name: getattr(report, name) for name in ("median", "p90", "p99", "mean", "minimum")},
+        "stdev": report.stdev,
+        "samples": tuple(round(seconds * 1e9) for seconds in report.samples),
+    }

@@ -50,7 +50,7 @@ class BenchRun:
     purpose: str
     """What was measured for: "bench", "deploy", "matrix"."""
     unit: str
-    """"seconds", or "instructions" where a device counts those."""
+    """"seconds", or the "cycles" or "instructions" that a microcontroller counts."""
     median: float
     p90: float
     p99: float
