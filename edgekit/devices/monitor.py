@@ -22,7 +22,6 @@ from edgekit.errors import DeviceError
 if TYPE_CHECKING:
     from edgekit.devices.serial_device import SerialDevice
 
-_AT_ONCE = 4096
 _QUIET_SECONDS = 0.3
 """After which half a line is a line."""
 _OUR_SESSION = 1 << 16
@@ -49,10 +48,7 @@ def watch(
                 port.write(encode_frame(SerialFrame(Request.HELLO, _OUR_SESSION, b"")))
             heard = time.monotonic()
             while ends_at is None or time.monotonic() < ends_at:
-                # One byte, then what came with it: a socket waits for all that is asked for.
-                data = port.read(1)
-                while data and port.in_waiting and len(data) < _AT_ONCE:
-                    data += port.read(1)
+                data = port.read(max(port.in_waiting, 1))
                 if data:
                     heard = time.monotonic()
                     for piece in decoder.feed(data):
@@ -62,6 +58,7 @@ def watch(
                     if rest:
                         yield from seen(Noise(rest))
         except (serial.SerialException, OSError) as error:
+            yield from seen(Noise(decoder.rest()))
             raise DeviceError(
                 f"the line to {device.name} broke: {error}",
                 hint="was it unplugged? plug it in and try again",

@@ -37,7 +37,7 @@ FAILURES = (
         NO_PROBE_HINT,
     ),
     failure(
-        r"readout protect|device is (locked|protected)|flash.*(is|was) (write )?protected"
+        r"readout protect|device (is )?(locked|protected)|flash.*(is|was) (write )?protected"
         r"|AP.*(locked|protected)|device security bit set",
         LOCKED,
         "unlocking erases the chip: with OpenOCD, `stm32f4x unlock 0` or `nrf5 mass_erase`",

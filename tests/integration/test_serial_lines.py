@@ -1,0 +1,188 @@
+"""Serial ports that are not there, dead, taken, or lose their board."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.c_trees import write_c_tree
+from support.microcontrollers import firmware_for
+
+from edgekit.board import load_board
+from edgekit.devices.firmware_file import FirmwareFile
+from edgekit.devices.monitor import Seen, watch
+from edgekit.devices.serial_device import SerialDevice
+from edgekit.devices.serial_frames import SerialFrame, encode_frame
+from edgekit.devices.serial_link import NoAnswer
+from edgekit.devices.serial_messages import ANSWER, Request
+from edgekit.devices.serial_port import held
+from edgekit.errors import DeviceError, MissingToolError
+
+BOARD = load_board("stm32f746g-disco")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def on(port: str, **other: object) -> SerialDevice:
+    return SerialDevice("wing", BOARD, port, 115200, **other)  # type: ignore[arg-type]
+
+
+def refused(device: SerialDevice, why: str) -> None:
+    with pytest.raises(DeviceError, match=why), device.connected():
+        pass
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, str]]:
+    """Our end of a line, and the other's name."""
+    ours, theirs = pty.openpty()
+    try:
+        yield ours, os.ttyname(theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_port_that_is_not_there_is_told() -> None:
+    refused(on("/dev/ttyNONE"), "there is no serial port /dev/ttyNONE")
+
+
+def test_a_socket_where_nobody_listens_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    refused(on(f"socket://127.0.0.1:{port}"), "nobody listens at socket://")
+
+
+def test_what_is_no_terminal_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused(on(str(tmp_path / "file")), "can't be opened")
+
+
+def test_a_dead_line_is_told_in_seconds() -> None:
+    with (
+        terminal() as (_, name),
+        on(name).connected() as client,
+        pytest.raises(NoAnswer, match="wing does not answer"),
+    ):
+        client.hello(1.0)
+
+
+def test_a_line_that_ends_is_told() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        on(f"socket://127.0.0.1:{server.getsockname()[1]}").connected() as client,
+    ):
+        server.accept()[0].close()
+        with pytest.raises(DeviceError, match="the line to wing broke"):
+            client.hello(5.0)
+
+
+def test_a_line_that_another_edgekit_holds_is_told() -> None:
+    with terminal() as (_, name):
+        holding = (
+            "import sys\nfrom edgekit.devices.serial_port import held\n"
+            "with held(sys.argv[1]):\n    print('held', flush=True)\n    sys.stdin.read()\n"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", holding, name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as other:
+            assert other.stdout is not None
+            assert other.stdin is not None
+            assert other.stdout.readline() == "held\n"
+            with pytest.raises(DeviceError, match="in use by another edgekit"), held(name):
+                pass
+            other.stdin.close()
+            other.wait()
+        with held(name):
+            pass
+
+
+def test_a_line_that_another_program_holds_is_told() -> None:
+    import serial
+
+    with terminal() as (_, name), serial.Serial(name, exclusive=True):
+        refused(on(name), "in use by another program")
+
+
+def test_answers_without_sense_are_told() -> None:
+    with terminal() as (ours, name), on(name).connected() as client:
+        pid = os.fork()
+        if pid == 0:
+            asked = b""
+            while len(asked) < 15:
+                asked += os.read(ours, 100)
+            sequence = int.from_bytes(_unstuffed(asked)[2:6], "little")
+            os.write(ours, encode_frame(SerialFrame(Request.HELLO | ANSWER, sequence, b"short")))
+            os._exit(0)
+        with pytest.raises(DeviceError, match="answer without sense: 5 bytes where 48 belong"):
+            client.hello(10.0)
+        os.waitpid(pid, 0)
+
+
+def _unstuffed(message: bytes) -> bytes:
+    from edgekit.devices.serial_frames import unstuffed
+
+    found = unstuffed(message.strip(b"\0"))
+    assert found is not None
+    return found
+
+
+def test_the_monitor_shows_text_frames_and_noise() -> None:
+    said = b"boot 1.0\r\nready\r\n\0"
+    said += encode_frame(SerialFrame(Request.MEMORY | ANSWER, 1, bytes(12)))
+    said += bytes(range(128, 168)) + b"\0half a line"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        shown = watch(on(f"socket://127.0.0.1:{server.getsockname()[1]}"), ask=True)
+        thread = threading.Thread(target=lambda: server.accept()[0].sendall(said))
+        thread.start()
+        seen = [next(shown) for _ in range(5)]
+        shown.close()
+        thread.join()
+    assert seen == [
+        Seen("text", "boot 1.0"),
+        Seen("text", "ready"),
+        Seen("frame", "answer to memory, 12 bytes"),
+        Seen("noise", "40 bytes that are no frame"),
+        Seen("text", "half a line"),
+    ]
+
+
+@pytest.fixture
+def firmware(tmp_path: Path) -> FirmwareFile:
+    if shutil.which("arm-none-eabi-gcc") is None:
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    return firmware_for(BOARD, tmp_path / "out", write_c_tree(tmp_path / "c"))
+
+
+def test_openocd_without_a_probe_is_told(firmware: FirmwareFile) -> None:
+    if shutil.which("openocd") is None:
+        pytest.skip("openocd is not installed")
+    with pytest.raises(DeviceError) as caught:
+        on("/dev/ttyNONE").write(firmware)
+    assert caught.value.message == (
+        "no debug probe is attached to this machine that could write to wing"
+    )
+    assert any("Error: open failed" in line for line in caught.value.details)
+
+
+def test_a_flash_tool_that_is_missing_is_told(
+    firmware: FirmwareFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(MissingToolError, match="openocd, which writes the firmware"):
+        on("/dev/ttyNONE").write(firmware)
