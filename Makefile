@@ -25,8 +25,8 @@ demo-local: setup ## Train a small model, build it, run it here, prove it and ti
 test: setup ## Run the tests
 	$(PYTEST) -n $(WORKERS)
 
-test-slow: setup ## Run the tests that take more than half a minute each
-	$(PYTEST) -m slow
+test-slow: setup ## Run the tests that take more than half a minute each, a file at a time in each process
+	$(PYTEST) -m slow -n $(WORKERS) --dist loadfile
 
 test-all: test test-slow operator-tests node-tests model-tests ## Run every test there is
 

@@ -137,7 +137,7 @@ def deploy_bundle(
                 raise
         if plan.bench is not None:
             measuring = brief(plan.bench, verification)
-            measured = bench(bundle, session, measuring, events).summary()
+            measured = bench(bundle, session, measuring, events, purpose="deploy").summary()
         version = session.make_current(
             verified=verification is not None,
             median=measured.median if measured is not None else None,

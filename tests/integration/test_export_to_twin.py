@@ -14,12 +14,13 @@ import pytest
 from support.building import request_for, write_model
 from support.exports import built, checked
 from support.rpc_lab import eventually
-from support.twins import edgekit_json, on_twin, twins_in
+from support.twins import edgekit_json, on_twin, share_images, twins_in
 
 from edgekit.board import load_board
 from edgekit.build import build
 from edgekit.twin.access import Access
 from edgekit.twin.machine import up
+from edgekit.twin.systemd import systemd_recipe
 from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 pytestmark = pytest.mark.slow
@@ -64,6 +65,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     assert report["runtime"] < 8_000_000
     assert "warning" not in built(app)
     checked(("sh", "-c", "DESTDIR=build/stage cmake --install build"), app)
+    share_images(place / "cache", systemd_recipe())
     with twins_in(place / "cache"):
         access = up("shed", load_board("rpi4"), init="systemd", limit_s=900).access
         send(app, access, "-C build/stage -c opt etc", "sudo tar -C / -x --no-same-owner")

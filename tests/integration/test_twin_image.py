@@ -32,6 +32,11 @@ BUILD = "from edgekit.twin import image, recipe; image.ensure_image(recipe.defau
 
 
 @pytest.fixture
+def shared_image(twin_cache: Path) -> Path:
+    return next((twin_cache / "twins").iterdir()).resolve()
+
+
+@pytest.fixture
 def cache(tmp_path: Path) -> Iterator[Path]:
     with twins_in(tmp_path):
         yield tmp_path
@@ -59,8 +64,13 @@ def test_two_who_ask_at_once_get_one_build(cache: Path) -> None:
     assert any(package.startswith("openssh-server_") for package in contents["packages"])
 
 
-def test_a_damaged_image_is_built_again(cache: Path) -> None:
-    kernel = ensure_image(default_recipe()).kernel
+def test_a_damaged_image_is_built_again(shared_image: Path, cache: Path) -> None:
+    mine = cache / "twins" / shared_image.name
+    mine.parent.mkdir()
+    subprocess.run(["cp", "-r", "--sparse=always", shared_image, mine], check=True)
+    made = find_image(default_recipe())
+    assert made is not None
+    kernel = made.kernel
     whole = kernel.stat().st_size
     os.truncate(kernel, 1000)
     assert find_image(default_recipe()) is None
@@ -68,20 +78,21 @@ def test_a_damaged_image_is_built_again(cache: Path) -> None:
     assert kernel.stat().st_size == whole
 
 
-@pytest.mark.parametrize("step", ["apt-get -q=2 download", "dpkg-deb", "mke2fs"])
-def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path, step: str) -> None:
-    builder = _build()
-    log = build_log(default_recipe())
-    while not (log.exists() and f"$ {step}" in log.read_text(errors="replace")):
-        assert builder.poll() is None
-        time.sleep(0.02)
-    builder.send_signal(signal.SIGKILL)
-    builder.wait()
-    assert find_image(default_recipe()) is None
-    ends_at = time.monotonic() + 10
-    while processes_with(str(cache)) and time.monotonic() < ends_at:
-        time.sleep(0.05)
-    assert processes_with(str(cache)) == []
+def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path) -> None:
+    for step in ("apt-get -q=2 download", "dpkg-deb", "mke2fs"):
+        log = build_log(default_recipe())
+        log.unlink(missing_ok=True)
+        builder = _build()
+        while not (log.exists() and f"$ {step}" in log.read_text(errors="replace")):
+            assert builder.poll() is None
+            time.sleep(0.02)
+        builder.send_signal(signal.SIGKILL)
+        builder.wait()
+        assert find_image(default_recipe()) is None
+        ends_at = time.monotonic() + 10
+        while processes_with(str(cache)) and time.monotonic() < ends_at:
+            time.sleep(0.05)
+        assert processes_with(str(cache)) == []
     ensure_image(default_recipe())
     assert not [path for path in (cache / "twins").iterdir() if path.name.endswith("edgekit-tmp")]
 
@@ -89,8 +100,10 @@ def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path, step: s
 @pytest.mark.skipif(
     any(find_tool(tool.name) is None for tool in TO_RUN), reason="QEMU is not installed"
 )
-@pytest.mark.parametrize("release", [name for name, _ in RELEASES])
-def test_every_release_makes_a_system_that_starts(cache: Path, release: str) -> None:
+@pytest.mark.parametrize(
+    "release", [name for name, _ in RELEASES if name != default_recipe().release]
+)
+def test_every_other_release_makes_a_system_that_starts_too(cache: Path, release: str) -> None:
     started = up("rpi5", load_board("rpi5"), recipe=default_recipe(release))
     assert f"VERSION_CODENAME={release}" in on_twin(started.access, "cat /etc/os-release")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.twins import edgekit, edgekit_json, on_twin, twins_in
+from support.twins import edgekit, edgekit_json, on_twin, share_images, twins_in
 
 from edgekit.board import load_board
 from edgekit.twin.machine import down, up
@@ -28,6 +28,7 @@ RPI4 = load_board("rpi4")
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("twins")
+    share_images(folder, systemd_recipe())  # that of one release; the other one is built
     with twins_in(folder):
         yield folder
 

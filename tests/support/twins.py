@@ -14,11 +14,32 @@ from typing import Any
 import pytest
 
 from edgekit.errors import EdgekitError
+from edgekit.paths import cache_dir
 from edgekit.twin import qemu
 from edgekit.twin.access import Access
+from edgekit.twin.image import ensure_image
 from edgekit.twin.machine import all_twins, down, machines_dir
+from edgekit.twin.recipe import Recipe, default_recipe
+from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 COMMAND_SECONDS = 300
+
+
+def share_images(cache: Path, *recipes: Recipe) -> None:
+    """Let a cache for tests have images of the user's own cache, which take a minute each to build,
+    and the runtime that agents need. The shared twin's where none is named.
+
+    Call it before EDGEKIT_CACHE_DIR is set to `cache`.
+    """
+    if any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)):
+        return  # the tests say so, and skip
+    (cache / "twins").mkdir(parents=True, exist_ok=True)
+    for recipe in recipes or (default_recipe(),):
+        shared = ensure_image(recipe).folder
+        (cache / "twins" / shared.name).symlink_to(shared)
+    runtimes = cache_dir() / "runtimes"
+    runtimes.mkdir(parents=True, exist_ok=True)
+    (cache / "runtimes").symlink_to(runtimes)
 
 
 @contextmanager
