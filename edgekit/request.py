@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.backends.plan import plan_offload
-from edgekit.board import load_board
+from edgekit.backends.plan import OffloadPlan, plan_offload
+from edgekit.board import Board, load_board
 from edgekit.build import BuildRequest, check_toolchain
 from edgekit.cross.toolchain import load_toolchain
+from edgekit.errors import UsageError
 from edgekit.project import (
     choose_board,
     choose_model,
@@ -43,7 +44,12 @@ def make_request(
         check_toolchain(board, load_toolchain(toolchain_name))
         # What runs the model over there is made by the same compiler as the model.
         board = replace(board, toolchain=toolchain_name)
-    plan = plan_offload(board, choose_offload(project, source), offload)
+    wishes = choose_offload(project, source)
+    plan = (
+        _plan_for_c(board, offload if offload is not None else wishes.backends)
+        if board.kind == "baremetal"
+        else plan_offload(board, wishes, offload)
+    )
     return BuildRequest(
         source=source,
         board=board,
@@ -54,3 +60,19 @@ def make_request(
         prefix=prefix,
         choices=measured_choices(board.target),
     )
+
+
+def _plan_for_c(board: Board, asked: tuple[str, ...] | None) -> OffloadPlan:
+    """Whose kernels may stand beside edgekit's own; what nobody asked for is used where it is."""
+    from edgekit.aot.generators import LIBRARIES
+
+    if asked is None:
+        return OffloadPlan(tuple(name for name in board.offload.default if name in LIBRARIES))
+    for name in asked:
+        if name not in board.offload.allowed or name not in LIBRARIES:
+            known = ", ".join(n for n in board.offload.allowed if n in LIBRARIES)
+            raise UsageError(
+                f"models in C for {board.name} can't use kernels of {name}",
+                hint=f"there is {known}" if known else "leave --offload out: edgekit has its own",
+            )
+    return OffloadPlan(asked)

@@ -59,22 +59,10 @@ class ArenaPlan:
 
 def plan_arena(program: Program, kernels: Sequence[Kernel]) -> ArenaPlan:
     slots, in_place = _slots(program, kernels)
-    last_step = max(len(program.steps) - 1, 0)
-    firsts, lasts = _lifetimes(program)
-    blocks: list[Block] = []
     owners = sorted(set(slots))
-    for owner in owners:
-        members = [k for k, slot in enumerate(slots) if slot == owner]
-        blocks.append(
-            Block(
-                size=max(_aligned(program.buffers[k].bytes) for k in members),
-                first=min(firsts[k] for k in members),
-                last=min(max(lasts[k] for k in members), last_step),
-            )
-        )
-    scratch_steps = [k for k, kernel in enumerate(kernels) if kernel.scratch]
-    blocks += [Block(_aligned(kernels[k].scratch), k, k) for k in scratch_steps]
+    blocks = _blocks(program, kernels, slots)
     offsets = place(blocks)
+    scratch_steps = [k for k, kernel in enumerate(kernels) if kernel.scratch]
     place_of_owner = dict(zip(owners, offsets, strict=False))
     place_of_scratch = dict(zip(scratch_steps, offsets[len(owners) :], strict=True))
     return ArenaPlan(
@@ -82,7 +70,7 @@ def plan_arena(program: Program, kernels: Sequence[Kernel]) -> ArenaPlan:
         scratch=tuple(place_of_scratch.get(k) for k in range(len(kernels))),
         bytes=_total(blocks, offsets),
         bound=lower_bound(blocks),
-        alive=tuple(_alive(blocks, step) for step in range(last_step + 1)),
+        alive=tuple(_alive(blocks, step) for step in range(len(program.steps))),
         in_place=in_place,
     )
 
@@ -172,6 +160,24 @@ def _promising_orders(blocks: Sequence[Block]) -> Iterable[list[int]]:
     yield sorted(everything, key=lambda k: (blocks[k].first, -blocks[k].size))
 
 
+def _blocks(program: Program, kernels: Sequence[Kernel], slots: Sequence[int]) -> list[Block]:
+    """One for each slot, in the order of their owners, then one for each kernel's own memory."""
+    last_step = max(len(program.steps) - 1, 0)
+    firsts, lasts = _lifetimes(program)
+    blocks = []
+    for owner in sorted(set(slots)):
+        members = [k for k, slot in enumerate(slots) if slot == owner]
+        blocks.append(
+            Block(
+                size=max(_aligned(program.buffers[k].bytes) for k in members),
+                first=min(firsts[k] for k in members),
+                last=min(max(lasts[k] for k in members), last_step),
+            )
+        )
+    own = [Block(_aligned(k.scratch), i, i) for i, k in enumerate(kernels) if k.scratch]
+    return [*blocks, *own]
+
+
 def _slots(program: Program, kernels: Sequence[Kernel]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Of each buffer, the one whose memory it has; and the steps that work in place."""
     _, lasts = _lifetimes(program)
@@ -182,15 +188,29 @@ def _slots(program: Program, kernels: Sequence[Kernel]) -> tuple[tuple[int, ...]
         used: set[int] = set()
         for i, j in kernel.in_place:
             source, result = step.inputs[i], step.outputs[j]
-            fits = _aligned(program.buffers[source].bytes) == _aligned(
-                program.buffers[result].bytes
-            )
             is_free = lasts[source] == index and source not in kept
-            if fits and is_free and step.inputs.count(source) == 1 and not {source, result} & used:
-                slots[result] = slots[source]
+            if not is_free or step.inputs.count(source) > 1 or {source, result} & used:
+                continue
+            shared = [slots[source] if k == result else slot for k, slot in enumerate(slots)]
+            if _pays(program, kernels, (slots, shared), (source, result)):
+                slots = shared
                 used |= {source, result}
                 in_place.append(index)
     return tuple(slots), tuple(in_place)
+
+
+def _pays(
+    program: Program,
+    kernels: Sequence[Kernel],
+    ways: tuple[Sequence[int], Sequence[int]],
+    pair: tuple[int, int],
+) -> bool:
+    """A smaller result keeps all of the larger memory alive, which may cost more than it saves."""
+    source, result = (_aligned(program.buffers[k].bytes) for k in pair)
+    if result >= source:
+        return result == source
+    apart, shared = (lower_bound(_blocks(program, kernels, slots)) for slots in ways)
+    return shared < apart
 
 
 def _lifetimes(program: Program) -> tuple[list[int], list[int]]:

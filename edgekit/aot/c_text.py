@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,9 @@ _WIDTH = 96
 
 def float_text(value: float, dtype: str) -> str:
     """A literal of exactly this value."""
-    suffix = "f" if dtype == "float32" else ""
+    suffix = ""
+    if dtype == "float32":
+        suffix, (value,) = "f", struct.unpack("<f", struct.pack("<f", value))
     if math.isnan(value):
         return "NAN" if suffix else "(double)NAN"
     if math.isinf(value):

@@ -10,6 +10,9 @@ from edgekit.aot.kernels_mve.generator import MveGenerator
 from edgekit.aot.kernels_portable.generator import PortableGenerator
 from edgekit.aot.loops.generator import LoopGenerator
 
+LIBRARIES: tuple[str, ...] = ()
+"""Other people's kernels that somebody may ask for by name, with --offload."""
+
 
 def generators(offload: Sequence[str] = ()) -> tuple[Generator, ...]:
     """`offload` names libraries that may be used beside edgekit's own kernels."""

@@ -27,7 +27,7 @@ _HINT = "docs/bare-metal.md says what a model for a microcontroller may use"
 
 def read_program(name: str, model: Model, lowered: Lowered) -> Program:
     """`name` is a C identifier, what all names of the program begin with."""
-    reader = _Reader(lowered)
+    reader = _Reader(lowered, name, len(model.inputs) + len(model.outputs))
     main = lowered.module["main"]
     for spec, variable in zip(model.inputs, main.params, strict=True):
         reader.take_input(spec.name, variable)
@@ -46,18 +46,26 @@ def read_program(name: str, model: Model, lowered: Lowered) -> Program:
     )
 
 
+def _taken(name: str, ports: int) -> set[str]:
+    """What the functions around the steps are called, and their variables."""
+    interface = {f"{name}_{word}" for word in ("run", "run_step", "step_name", "check")}
+    types = {f"{name}_inputs", f"{name}_outputs"}
+    variables = {f"{word}{k}" for word in ("in", "out") for k in range(ports)}
+    return interface | types | variables | {"inputs", "outputs", "arena", "at", "step"}
+
+
 @dataclass(frozen=True)
 class _Constant:
     array: Any
 
 
 class _Reader:
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: Lowered, name: str, ports: int) -> None:
         self._lowered = lowered
         self._values: dict[Any, Any] = {}
         """Of a variable: the index of a buffer, a constant, or a tuple of these."""
         self._buffer_names = Unique()
-        self._step_names = Unique(("run", "run_step", "step_name", "check", "inputs", "outputs"))
+        self._step_names = Unique(_taken(name, ports))
         self._inputs = 0
         self.buffers: list[Buffer] = []
         self.steps: list[Step] = []

@@ -18,6 +18,14 @@ _ALIGNED = """\
 #endif
 #endif
 """
+_STEP = """\
+/* A step stays a function of its own: to step through, and for a stack that ends with it. */
+#if defined(__GNUC__) || defined(__clang__)
+#define EDGEKIT_STEP __attribute__((noinline)) static
+#else
+#define EDGEKIT_STEP static
+#endif
+"""
 _RESTRICT = """\
 #ifdef __cplusplus
 #define restrict __restrict
@@ -62,13 +70,16 @@ def source_text(plan: TreePlan) -> str:
         f'#include "{name}_weights.h"',
         "",
         _RESTRICT,
+        _STEP,
     ]
     for helper in dict.fromkeys(helper for kernel in kernels for helper in kernel.helpers):
         lines.append(helper)
     for step, kernel in zip(program.steps, kernels, strict=True):
         layers = comment_text(", ".join(layer for layer in step.layers if layer) or step.name)
         note = comment_text(f" ({kernel.note})" if kernel.note else "")
-        lines += [f"/* {layers}: by {kernel.maker}{note} */", kernel.source.rstrip("\n"), ""]
+        head = f"static void {step.name}("
+        source = kernel.source.replace(head, f"EDGEKIT_STEP void {step.name}(", 1).rstrip("\n")
+        lines += [f"/* {layers}: by {kernel.maker}{note} */", source, ""]
     lines += _checks(plan)
     lines += _arena_map(plan)
     lines += _run_step(plan)

@@ -16,6 +16,19 @@ class NotInCError(Exception):
 
 _ATOM, _UNARY, _PRODUCT, _SUM, _SHIFT, _ORDER, _EQUAL, _BITS, _AND, _OR, _CHOICE = range(11)
 
+_OPERANDS = {
+    _PRODUCT: (_PRODUCT, _UNARY),
+    _SUM: (_SUM, _PRODUCT),
+    _SHIFT: (_UNARY, _UNARY),
+    _ORDER: (_SUM, _SUM),
+    _EQUAL: (_SUM, _SUM),
+    _BITS: (_UNARY, _UNARY),
+    _AND: (_AND, _EQUAL),
+    _OR: (_EQUAL, _EQUAL),
+}
+"""How loosely the operands of each may bind: no order of additions changes, and where C's own rules
+are easily forgotten there are brackets."""
+
 _BINARY: Mapping[type, tuple[str, int]] = {
     tirx.Add: ("+", _SUM),
     tirx.Sub: ("-", _SUM),
@@ -108,6 +121,9 @@ class Expressions:
             return f"!{self.text(e.a, _ATOM)}", _UNARY
         if type(e) in _BINARY:
             return self._binary(*_BINARY[type(e)], e.a, e.b, _dtype(e))
+        if isinstance(e, tirx.Let):
+            self.names[e.var] = self.text(e.value, _ATOM)
+            return self._print(e.body)
         if isinstance(e, ir.Call):
             return self._call(e)
         raise NotInCError(f"TVM's {type(e).__name__} has no C")
@@ -124,11 +140,8 @@ class Expressions:
     def _binary(self, sign: str, strength: int, a: Any, b: Any, dtype: str) -> tuple[str, int]:
         if sign == "%" and dtype.startswith("float"):
             return self._function("fmod", dtype, (a, b)), _ATOM
-        # && inside || and sums inside shifts get brackets that only readers need.
-        inner = _EQUAL if strength in (_AND, _OR) else _PRODUCT if strength >= _SHIFT else strength
-        same = strength if strength in (_AND, _OR, _SUM, _PRODUCT) else inner
-        left = self.text(a, min(same, inner) if strength in (_ORDER, _EQUAL) else same)
-        right = self.text(b, inner - 1 if strength in (_SUM, _PRODUCT) else inner)
+        limits = _OPERANDS[strength]
+        left, right = self.text(a, limits[0]), self.text(b, limits[1])
         text = f"{left} {sign} {right}"
         if dtype in _SHORT:
             return f"({C_TYPES[dtype]})({text})", _UNARY

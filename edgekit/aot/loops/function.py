@@ -18,6 +18,7 @@ from edgekit.aot.loops.statements import (
     Condition,
     Guard,
     Line,
+    Loop,
     Scope,
     Statement,
     loop,
@@ -53,8 +54,8 @@ class CFunction:
 class _Buffer:
     name: str
     dtype: str
-    scalars: bool = False
-    """Each element is a variable of its own."""
+    scalars: int = 0
+    """How many elements are a variable each; 0 where it is an array."""
     undeclared: set[int] = field(default_factory=set)
 
 
@@ -71,7 +72,7 @@ def c_function(
 ) -> CFunction:
     """`names` are those of all parameters: inputs, constants (complete names of global arrays),
     outputs. NotInCError where something has no C."""
-    writer = _Writer(function, names)
+    writer = _Writer(function, name, names)
     body = writer.statements(function.body)
     results = range(len(names) - outputs, len(names))
     in_place = tuple(
@@ -100,11 +101,13 @@ def c_function(
 
 
 class _Writer:
-    def __init__(self, function: Any, names: Sequence[str]) -> None:
+    def __init__(self, function: Any, step: str, names: Sequence[str]) -> None:
         self.expressions = Expressions(self._load_text)
         self.scratch = 0
         self._buffers: dict[Any, _Buffer] = {}
         self._taken: set[str] = {*names, "scratch"}
+        # A constant's whole name begins with that of its step.
+        self._short = {name: name.removeprefix(f"{step}_") for name in names}
         self._accesses: list[_Access] = []
         self._constant_indices = _constant_indices(function)
         self.parameters: list[_Buffer] = []
@@ -156,7 +159,7 @@ class _Writer:
             condition = self.expressions.text(part.condition)
             return [Choice(condition, self.statements(part.then_case), no)]
         if isinstance(part, tirx.Bind):
-            name = self._name(str(part.var.name))
+            name = self._name(_buffer_name(str(part.var.name)))
             text = self.expressions.text(part.value)
             self.expressions.names[part.var] = name
             return [Line(f"const {C_TYPES[str(part.var.ty.dtype)]} {name} = {text};")]
@@ -174,7 +177,8 @@ class _Writer:
         begin = self.expressions.text(part.min)
         end = self.expressions.text(part.min + part.extent)
         self._taken = taken
-        return loop(name, begin, end, body)
+        kind = C_TYPES[str(part.loop_var.ty.dtype)]
+        return loop(Loop(kind, name, begin, end, body))
 
     def _allocate(self, buffer: Any) -> list[Statement]:
         elements = math.prod(int(extent) for extent in buffer.ty.shape)
@@ -184,7 +188,7 @@ class _Writer:
         made = _Buffer(self._name(_buffer_name(str(buffer.name))), dtype)
         self._buffers[buffer] = made
         if elements <= _STACK_BYTES // 4 and self._constant_indices.get(buffer, False):
-            made.scalars = True
+            made.scalars = elements
             made.undeclared = set(range(elements))
             return []
         size = elements * int(re.sub(r"\D", "", dtype) or 8) // 8
@@ -261,7 +265,7 @@ class _Writer:
             for text, load in counts.items():
                 if seen[text] > 1:
                     buffer = self._buffers[load.source]
-                    name = self._name(f"{buffer.name.rpartition('__')[2]}_0")
+                    name = self._numbered(self._short.get(buffer.name, buffer.name))
                     lines.append(Line(f"const {C_TYPES[buffer.dtype]} {name} = {text};"))
                     self.expressions.replaced[text] = name
         lines += [Line(self._store(store)) for store in group]
@@ -308,13 +312,22 @@ class _Writer:
         name, number = wanted, 1
         while name in self._taken:
             number += 1
-            name = f"{wanted.rstrip('0').rstrip('_')}_{number}"
+            name = f"{wanted}_{number}"
         self._taken.add(name)
         return name
 
+    def _numbered(self, word: str) -> str:
+        number = 0
+        while f"{word}_{number}" in self._taken:
+            number += 1
+        self._taken.add(f"{word}_{number}")
+        return f"{word}_{number}"
+
 
 def _scalar(buffer: _Buffer, index: int) -> str:
-    return f"{buffer.name}{index}"
+    if buffer.scalars == 1:
+        return buffer.name
+    return f"{buffer.name}_{index}" if buffer.name[-1].isdigit() else f"{buffer.name}{index}"
 
 
 def _declares_values(lines: Sequence[Statement]) -> bool:

@@ -34,6 +34,10 @@ def schedule_loops(function: Any, registers: int, constants: range) -> Scheduled
     """`registers` hold sums and what goes into them; `constants` are the parameters that may be
     laid out anew."""
     schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
+    try:
+        schedule.get_sblock("root")
+    except s_tir.ScheduleError:
+        return Scheduled(function, {})  # written down loop by loop, as a scatter is
     schedule = _attempt(schedule, _inline_all)
     panels: dict[int, int] = {}
     blocks = blocks_of(schedule) or []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Loop:
+    kind: str
     variable: str
     begin: str
     end: str
@@ -51,16 +52,19 @@ class Scope:
 Statement = Line | Guard | Choice | Loop | Scope
 
 
-def loop(variable: str, begin: str, end: str, body: tuple[Statement, ...]) -> Statement:
+def loop(made: Loop) -> Statement:
     """A loop; conditions that are the same in every round are asked once, before it."""
+    body = made.body
+    if len(body) == 1 and isinstance(body[0], Scope):
+        made = replace(made, body=body[0].body)
     if len(body) == 1 and isinstance(body[0], Guard):
         guard = body[0]
-        varying = tuple(c for c in guard.conditions if variable in c.variables)
-        constant = tuple(c for c in guard.conditions if variable not in c.variables)
+        varying = tuple(c for c in guard.conditions if made.variable in c.variables)
+        constant = tuple(c for c in guard.conditions if made.variable not in c.variables)
         if constant:
             inner = (Guard(varying, guard.body),) if varying else guard.body
-            return Guard(constant, (Loop(variable, begin, end, inner),))
-    return Loop(variable, begin, end, body)
+            return Guard(constant, (replace(made, body=inner),))
+    return made
 
 
 def written(statements: Sequence[Statement], indent: str = "    ") -> list[str]:
@@ -72,7 +76,9 @@ def written(statements: Sequence[Statement], indent: str = "    ") -> list[str]:
         deeper = indent + "    "
         if isinstance(statement, Loop):
             v = statement.variable
-            head = f"for (int32_t {v} = {statement.begin}; {v} < {statement.end}; ++{v}) {{"
+            head = (
+                f"for ({statement.kind} {v} = {statement.begin}; {v} < {statement.end}; ++{v}) {{"
+            )
             lines += [indent + head, *written(statement.body, deeper)]
         elif isinstance(statement, Guard):
             condition = " && ".join(c.text for c in statement.conditions)

@@ -1,0 +1,203 @@
+"""edgekit build for a microcontroller: what is in the bundle, and what is refused before it."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from support.building import request_for, run_edgekit
+from support.c_builds import SANITIZED, make
+from support.c_networks import Net, ds_cnn, several_inputs
+
+from edgekit.board import Memory
+from edgekit.build import BuildRequest, build
+from edgekit.bundle import Bundle, open_bundle
+from edgekit.errors import BuildError, BundleError, MissingToolError, UnsupportedModelError
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("models") / "key-words.onnx"
+    onnx.save(ds_cnn(), file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("models") / "small.onnx"
+    onnx.save(several_inputs(), file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def bundle(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    out = tmp_path_factory.mktemp("bundles") / "b"
+    return build(request_for(model, "mps3-an547"), out, use_cache=False).bundle
+
+
+def odd_model(path: Path, node: onnx.NodeProto, shape: tuple[int, ...], *constants: str) -> Path:
+    """One node on one input `x`; the constants are the number 2."""
+    graph = helper.make_graph(
+        [node],
+        "odd",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([2], np.int64), name) for name in constants],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return path
+
+
+def test_the_bundle_holds_a_tree_that_passes_its_own_test(bundle: Bundle, tmp_path: Path) -> None:
+    assert bundle.tree is not None
+    roles = {file.path: file.role for file in bundle.manifest.files}
+    for name in ("key_words.h", "key_words.c", "key_words_weights.h", "README.md", "Makefile"):
+        assert roles[f"c/{name}"] == "c-tree"
+    assert "library" not in roles.values()
+    copied = tmp_path / "c"
+    subprocess.run(["cp", "-r", str(bundle.tree), str(copied)], check=True)
+    tested = make(copied, "test", f"CFLAGS={' '.join(SANITIZED)}")
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    assert "words" in tested.stdout
+
+
+def test_the_manifest_says_what_the_model_takes(bundle: Bundle) -> None:
+    c = bundle.manifest.bare_metal
+    assert c is not None
+    assert bundle.manifest.board.kind == "baremetal"
+    assert c.name == "key_words"
+    assert c.arena_bound <= c.arena_bytes <= 1.02 * c.arena_bound
+    assert c.arena_note == ""
+    weights = 64 * 40 + 4 * (64 * 9 + 64 * 64) + 64 * 12
+    biases = 64 + 4 * 2 * 64 + 12
+    assert c.constant_bytes == 4 * (weights + biases)
+    assert c.constant_bytes < c.flash_bytes < c.constant_bytes + 20_000
+    assert 0 < c.stack_bytes < 2000
+    assert [step.name for step in c.steps][:2] == ["conv_0", "depthwise_1"]
+    assert all(step.maker == "tvm" for step in c.steps)
+    assert max(step.alive_bytes for step in c.steps) == c.arena_bound
+    assert any("operator" in other or "loop" in other for other in c.steps[0].others)
+
+
+def test_the_firmware_is_an_elf_for_the_board(bundle: Bundle) -> None:
+    assert bundle.firmware is not None
+    assert bundle.firmware.read_bytes()[:4] == b"\x7fELF"
+
+
+def test_the_same_build_gives_the_same_bytes(bundle: Bundle, model: Path, tmp_path: Path) -> None:
+    again = build(request_for(model, "mps3-an547"), tmp_path / "b", use_cache=False).bundle
+    assert bundle.manifest.reproducible
+    assert again.digest == bundle.digest
+
+
+def test_a_bundle_of_c_has_no_library_to_load(bundle: Bundle) -> None:
+    with pytest.raises(BundleError, match="holds C"):
+        _ = bundle.library
+
+
+def test_the_second_build_comes_from_the_cache_and_another_prefix_does_not(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    request = request_for(small, "mps2-an386")
+    assert not build(request, tmp_path / "a", isolated=False).from_cache
+    assert build(request, tmp_path / "b").from_cache
+    renamed = build(replace(request, prefix="other"), tmp_path / "c", isolated=False)
+    assert not renamed.from_cache
+    assert (tmp_path / "c/c/other.h").is_file()
+    assert "other_run" in (tmp_path / "c/c/other.h").read_text()
+
+
+def test_a_model_that_needs_more_memory_than_there_is_is_refused(
+    model: Path, tmp_path: Path
+) -> None:
+    """Before a compiler runs: this one is not there."""
+    request = _with_memory(request_for(model, "mps2-an386"), Memory(32 << 10, 4 << 20))
+    with pytest.raises(BuildError, match=r"more than the 32(\.0)? KiB that mps2-an386") as caught:
+        build(request, tmp_path / "b", use_cache=False, isolated=False)
+    assert "int8" in (caught.value.hint or "")
+    assert "--shape" in (caught.value.hint or "")
+    assert any("pointwise_1" in detail for detail in caught.value.details)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_model_that_needs_more_flash_than_there_is_is_refused(
+    model: Path, tmp_path: Path
+) -> None:
+    request = _with_memory(request_for(model, "mps2-an386"), Memory(1 << 20, 64 << 10))
+    with pytest.raises(BuildError, match="of flash") as caught:
+        build(request, tmp_path / "b", use_cache=False, isolated=False)
+    assert any("of constants" in detail for detail in caught.value.details)
+
+
+def test_a_compiler_that_is_not_installed_is_named_with_what_installs_it(
+    small: Path, tmp_path: Path
+) -> None:
+    request = request_for(small, "mps2-an386")
+    tools = replace(request.toolchain.tools, cc="arm-none-eabi-nosuch")
+    missing = replace(request.toolchain, tools=tools)
+    with pytest.raises(MissingToolError, match="arm-none-eabi-nosuch") as caught:
+        build(replace(request, toolchain=missing), tmp_path / "b")
+    assert "apt-get install" in (caught.value.hint or "")
+
+
+def test_what_has_no_c_is_refused_by_the_name_of_its_layer(tmp_path: Path) -> None:
+    best = helper.make_node("TopK", ["x", "k"], ["y", "places"], name="the_best")
+    file = odd_model(tmp_path / "m.onnx", best, (1, 9), "k")
+    with pytest.raises(UnsupportedModelError, match="topk of the_best") as caught:
+        build(request_for(file, "mps2-an386"), tmp_path / "b", use_cache=False, isolated=False)
+    assert "bare-metal.md" in (caught.value.hint or "")
+
+
+def test_a_tensor_without_an_element_is_refused(tmp_path: Path) -> None:
+    file = odd_model(tmp_path / "m.onnx", helper.make_node("Relu", ["x"], ["y"]), (0, 3))
+    with pytest.raises(UnsupportedModelError, match="no element"):
+        build(request_for(file, "mps2-an386"), tmp_path / "b", use_cache=False, isolated=False)
+
+
+def test_half_floats_are_refused(tmp_path: Path) -> None:
+    cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT16)
+    net = Net()
+    net.nodes.append(cast)
+    net.node("Exp", ("y",), "grown")
+    graph = helper.make_graph(
+        net.nodes,
+        "half",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))],
+        [helper.make_tensor_value_info("grown", TensorProto.FLOAT16, None)],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    file = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), file)
+    with pytest.raises(UnsupportedModelError, match="float16"):
+        build(request_for(file, "mps2-an386"), tmp_path / "b", use_cache=False, isolated=False)
+
+
+def test_a_library_that_there_are_no_kernels_of_is_refused(small: Path, tmp_path: Path) -> None:
+    arguments = ("build", str(small), "--board", "mps2-an386", "--offload", "ncnn")
+    ran = run_edgekit(*arguments, folder=tmp_path)
+    assert ran.code == 2
+    assert "can't use kernels of ncnn" in ran.err
+
+
+def test_the_command_tells_what_the_model_takes(small: Path, tmp_path: Path) -> None:
+    ran = run_edgekit(
+        *("build", str(small), "--board", "stm32f746g-disco", "--prefix", "net", "-o", "out"),
+        folder=tmp_path,
+        extra={"EDGEKIT_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    assert ran.code == 0, ran.err
+    for word in ("arena", "flash", "stack", "steps"):
+        assert word in ran.out
+    assert open_bundle(tmp_path / "out").manifest.bare_metal is not None
+    assert (tmp_path / "out/c/net.c").is_file()
+
+
+def _with_memory(request: BuildRequest, memory: Memory) -> BuildRequest:
+    return replace(request, board=replace(request.board, memory=memory))
