@@ -4,9 +4,11 @@
     python -m benchmarks.cpu --quick --filter ResNet
     python -m benchmarks.cpu --per-op --filter MobileNetV2
     python -m benchmarks.cpu --docs                # writes the table in docs/schedules.md
+    python -m benchmarks.cpu --json run.json       # and again: goes on with what is missing there
+    python -m benchmarks.cpu --counts rpi4         # instructions on an emulated board
 
 Either runs in a process of its own. Ratios are edgekit's time to onnxruntime's: below 1, edgekit
-is faster.
+is faster. Each network's row is printed when it is done; one that fails is told of at the end.
 """
 
 from __future__ import annotations
@@ -18,15 +20,18 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import onnx
 
 from benchmarks import networks
+from benchmarks.instruction_counts import count, counting_twin, counts_in_words
 from benchmarks.kernel_work import Work, work_of
-from benchmarks.model_zoo import MODELS, fetch
+from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from benchmarks.models import machine
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
 from benchmarks.roof import Roof, measure_roof
@@ -35,13 +40,19 @@ from edgekit.build import build
 from edgekit.bundle import Bundle
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local import LocalDevice
+from edgekit.files import write_atomically
+from edgekit.fingerprint import package_digest
 from edgekit.model import ModelSource, import_model
 from edgekit.request import make_request
+from edgekit.schedules.choices import NO_CHOICES
 from edgekit.tvm_compat import load_tvm
 from edgekit.wording import size
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
 MARK = "<!-- benchmarks.cpu --docs -->\n"
+COUNTS_MARK = "<!-- benchmarks.cpu --counts -->\n"
+MOST_LOAD = 0.5
+"""Of one core, before the first network: with more, others are measured too."""
 TRAINED = ("MobileNetV2", "RetinaFace MobileNet0.25", "PP-OCRv4 detection", "magika")
 SHAPED = ("ResNet-18", "ResNet-50", "SqueezeNet", "AlexNet", "YOLOv8n")
 SHOWN = 15
@@ -54,7 +65,7 @@ class Effort:
     """Of each runtime in each round."""
 
 
-FULL, QUICK = Effort(5, 1.0), Effort(3, 0.2)
+FULL, QUICK = Effort(5, 0.6), Effort(3, 0.2)
 
 
 @dataclass(frozen=True)
@@ -96,19 +107,25 @@ class Result:
     """onnxruntime's own, with their seconds."""
 
 
-def sources(wanted: str, folder: Path) -> list[tuple[str, ModelSource]]:
-    """The networks by name; random ones are written into the folder."""
-    found = []
-    for model in MODELS:
-        if model.name in TRAINED and wanted.lower() in model.name.lower():
-            request = make_request(fetch(model), "local", None, model.shapes, {})
-            found.append((model.name, request.source))
-    for name in SHAPED:
-        if wanted.lower() in name.lower():
-            path = folder / f"{name}.onnx"
-            onnx.save(networks.build(name), path)
-            found.append((name, make_request(path, "local", None, {}, {}).source))
-    return found
+Network = tuple[str, Callable[[Path], ModelSource]]
+"""A name, and how to have its model: fetched, or written into a folder."""
+
+
+def chosen_networks(wanted: str) -> list[Network]:
+    trained: list[Network] = [(m.name, partial(_fetched, m)) for m in MODELS if m.name in TRAINED]
+    shaped: list[Network] = [(name, partial(_written, name)) for name in SHAPED]
+    return [network for network in (*trained, *shaped) if wanted.lower() in network[0].lower()]
+
+
+def _fetched(model: ZooModel, folder: Path) -> ModelSource:
+    del folder
+    return make_request(fetch(model), "local", None, model.shapes, {}).source
+
+
+def _written(name: str, folder: Path) -> ModelSource:
+    path = folder / f"{name}.onnx"
+    onnx.save(networks.build(name), path)
+    return make_request(path, "local", None, {}, {}).source
 
 
 def measure(
@@ -116,11 +133,12 @@ def measure(
 ) -> Result:
     say(f"{name}: compiling")
     request = make_request(source.path, "local", None, source.shapes, {})
+    request = replace(request, choices=NO_CHOICES)  # untuned, whatever was measured here before
     started = time.perf_counter()
     bundle = build(request, folder / f"{name}-bundle", use_cache=False).bundle
     compile_seconds = time.perf_counter() - started
     timings, ours, theirs = [], None, 0
-    for threads in sorted({1, os.cpu_count() or 1}):
+    for threads in thread_counts():
         say(f"{name}: timing on {threads} threads")
         timing, mine, other = _alternate(bundle, source, threads, effort)
         timings.append(timing)
@@ -170,29 +188,47 @@ def _kernels(
     return tuple(times)
 
 
-def summary(results: Sequence[Result], roofs: Sequence[Roof]) -> str:
-    """Everything but the kernels, as Markdown."""
-    threads = [timing.threads for timing in results[0].timings]
-    heads = [f"{_on(count)}: edgekit ms | onnxruntime ms | ratio" for count in threads]
-    lines = [
-        f"| network | {' | '.join(heads)} | memory: edgekit | onnxruntime | compiled in s |",
-        "|---" * (4 + 3 * len(threads)) + "|",
+def head() -> str:
+    heads = [f"{_on(count)}: edgekit ms | onnxruntime ms | ratio" for count in thread_counts()]
+    return (
+        f"| network | {' | '.join(heads)} | memory: edgekit | onnxruntime | compiled in s |\n"
+        + "|---" * (4 + 3 * len(heads))
+        + "|"
+    )
+
+
+def row(result: Result) -> str:
+    cells = [result.network]
+    for timing in result.timings:
+        cells += [
+            _milliseconds(timing.edgekit),
+            _milliseconds(timing.onnxruntime),
+            f"{timing.ratio:.2f} ({min(timing.ratios):.2f} to {max(timing.ratios):.2f})",
+        ]
+    ours = "–" if result.edgekit_memory is None else size(result.edgekit_memory)
+    cells += [ours, size(result.onnxruntime_memory), f"{result.compile_seconds:.1f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def below(results: Sequence[Result], roofs: Sequence[Roof]) -> str:
+    """What all networks come to, and the machine."""
+    lines = []
+    for place, threads in enumerate(thread_counts()):
+        ratios = [result.timings[place].ratio for result in results]
+        lines.append(
+            f"Geometric mean of the ratios on {_on(threads)}: "
+            f"{statistics.geometric_mean(ratios):.2f}, the largest {max(ratios):.2f}."
+        )
+    memory = [
+        result.edgekit_memory / result.onnxruntime_memory
+        for result in results
+        if result.edgekit_memory and result.onnxruntime_memory
     ]
-    for result in results:
-        cells = [result.network]
-        for timing in result.timings:
-            cells += [
-                _milliseconds(timing.edgekit),
-                _milliseconds(timing.onnxruntime),
-                f"{timing.ratio:.2f} ({min(timing.ratios):.2f} to {max(timing.ratios):.2f})",
-            ]
-        ours = "–" if result.edgekit_memory is None else size(result.edgekit_memory)
-        cells += [ours, size(result.onnxruntime_memory), f"{result.compile_seconds:.1f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines.append("")
-    for place, count in enumerate(threads):
-        mean = statistics.geometric_mean(result.timings[place].ratio for result in results)
-        lines.append(f"Geometric mean of the ratios on {_on(count)}: {mean:.2f}.")
+    if memory:
+        lines.append(
+            f"Peak memory: {statistics.geometric_mean(memory):.2f} times onnxruntime's, "
+            f"at most {max(memory):.2f}."
+        )
     lines.append("")
     for roof in roofs:
         lines.append(
@@ -227,15 +263,13 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def write_docs(text: str) -> None:
-    """In place of what an earlier run wrote behind the mark."""
+def write_docs(mark: str, text: str) -> None:
+    """In place of what an earlier run wrote between the mark and the next one."""
     page = DOCS.read_text(encoding="utf-8")
-    before, mark, _ = page.partition(MARK)
-    assert mark, f"{DOCS} has lost its mark"
-    note = (
-        f"Medians of {FULL.rounds} rounds, the ratios with their spread. Measured on {machine()}."
-    )
-    DOCS.write_text(f"{before}{MARK}\n{text}\n{note}\n", encoding="utf-8")
+    before, found, after = page.partition(mark)
+    assert found, f"{DOCS} has lost its mark"
+    _, next_mark, rest = after.partition("<!-- ")
+    DOCS.write_text(f"{before}{mark}\n{text}\n{next_mark}{rest}", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -243,32 +277,115 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--filter", default="", help="only networks whose name contains this")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     parser.add_argument("--per-op", action="store_true", help="each kernel, beside the roof")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="keep everything there, and go on from it"
+    )
     parser.add_argument("--docs", action="store_true", help="write docs/schedules.md's table")
+    parser.add_argument(
+        "--counts", metavar="BOARD", help="count instructions on its emulated twin instead"
+    )
     options = parser.parse_args(arguments)
     if options.docs and (options.filter or options.quick):
         parser.error("--docs takes all networks and full rounds")
-    effort = QUICK if options.quick else FULL
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        chosen = sources(options.filter, folder)
+        chosen = chosen_networks(options.filter)
         if not chosen:
             parser.error("no network has such a name")
-        roofs = [measure_roof(count, lanes()) for count in sorted({1, os.cpu_count() or 1})]
-        results = [
-            measure(network, source, effort, roofs[0], folder, options.per_op)
-            for network, source in chosen
-        ]
-    text = summary(results, roofs)
-    print(text)
-    print(f"Measured on {machine()}.\n")
+        if options.counts:
+            _count(chosen, options.counts, folder, options.docs)
+            return
+        effort = QUICK if options.quick else FULL
+        _compare(chosen, effort, folder, options)
+
+
+def _compare(
+    chosen: Sequence[Network],
+    effort: Effort,
+    folder: Path,
+    options: argparse.Namespace,
+) -> None:
+    load = os.getloadavg()[0]
+    if load > MOST_LOAD:
+        say(f"the machine is busy (load average {load:.1f}): ratios are rough, times are worse")
+    roofs = [measure_roof(count, lanes()) for count in thread_counts()]
+    results = _earlier(options.json, effort, options.per_op)
+    failed: dict[str, str] = {}
+    print(head(), flush=True)
+    for network, source in chosen:
+        done = next((result for result in results if result.network == network), None)
+        if done is None:
+            try:
+                done = measure(network, source(folder), effort, roofs[0], folder, options.per_op)
+            except Exception as error:  # noqa: BLE001 - the other networks are still of interest
+                failed[network] = f"{type(error).__name__}: {error}".splitlines()[0]
+                say(f"{network}: {failed[network]}")
+                continue
+            results.append(done)
+            _keep(options.json, effort, roofs, results)
+        print(row(done), flush=True)
+    wanted = [name for name, _ in chosen]
+    results = [result for result in results if result.network in wanted]
+    if results:
+        print(f"\n{below(results, roofs)}\nMeasured on {machine()}.\n")
     if options.per_op:
         print("\n".join(kernels_in_words(result) for result in results))
-    if options.json:
-        document = {"roofs": [asdict(r) for r in roofs], "results": [asdict(r) for r in results]}
-        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    if options.docs:
-        write_docs(text)
+    if options.docs and not failed:
+        note = f"Medians of {effort.rounds} rounds, the ratios with their spread. Measured on "
+        table = "\n".join([head(), *(row(result) for result in results)])
+        write_docs(MARK, f"{table}\n\n{below(results, roofs)}\n{note}{machine()}.")
+    if failed:
+        raise SystemExit("\n".join(f"{network}: {why}" for network, why in failed.items()))
+
+
+def _earlier(file: Path | None, effort: Effort, per_operator: bool) -> list[Result]:
+    """What an earlier run of this very edgekit left in the file."""
+    if file is None or not file.is_file():
+        return []
+    document = json.loads(file.read_text(encoding="utf-8"))
+    if document["edgekit"] != package_digest() or document["effort"] != asdict(effort):
+        say(f"{file} is of another edgekit or other rounds: starting anew")
+        return []
+    found = [_result(item) for item in document["results"]]
+    return [result for result in found if result.kernels or not per_operator]
+
+
+def _result(item: dict[str, Any]) -> Result:
+    timings = tuple(
+        Timing(t["threads"], tuple(t["edgekit"]), tuple(t["onnxruntime"])) for t in item["timings"]
+    )
+    kernels = tuple(KernelTime(**kernel) for kernel in item["kernels"])
+    operators = tuple((name, seconds) for name, seconds in item["operators"])
+    return Result(**{**item, "timings": timings, "kernels": kernels, "operators": operators})
+
+
+def _keep(
+    file: Path | None, effort: Effort, roofs: Sequence[Roof], results: Sequence[Result]
+) -> None:
+    if file is not None:
+        document = {
+            "edgekit": package_digest(),
+            "effort": asdict(effort),
+            "roofs": [asdict(roof) for roof in roofs],
+            "results": [asdict(result) for result in results],
+        }
+        write_atomically(file, json.dumps(document, indent=2) + "\n")
+
+
+def _count(chosen: Sequence[Network], board: str, folder: Path, docs: bool) -> None:
+    with counting_twin(board) as device:
+        counted = []
+        for network, source in chosen:
+            counted.append(count(network, source(folder), device, board, folder, say))
+            say(counts_in_words(counted[-1:], board))
+    text = counts_in_words(counted, board)
+    print(text)
+    if docs:
+        write_docs(COUNTS_MARK, text)
+
+
+def thread_counts() -> list[int]:
+    return sorted({1, os.cpu_count() or 1})
 
 
 def lanes() -> int:
