@@ -82,6 +82,10 @@ def _offload_identity(request: BuildRequest) -> list[object]:
     plan = request.offload
     if not plan.backends:
         return []
+    if request.board.kind == "baremetal":
+        from edgekit.aot.generators import library_identity
+
+        return library_identity(plan.backends)
     from edgekit.backends.plan import options_of
     from edgekit.backends.registry import load_backend, origin_of
 

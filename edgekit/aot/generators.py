@@ -20,6 +20,11 @@ def generators(offload: Sequence[str] = ()) -> tuple[Generator, ...]:
     return (MveGenerator(), DspGenerator(), PortableGenerator(), LoopGenerator())
 
 
+def library_identity(offload: Sequence[str]) -> list[object]:
+    """What decides the C that libraries are asked for: it is part of a build's key."""
+    return [*offload]
+
+
 def portable_generators() -> tuple[Generator, ...]:
     """Whose C every machine runs."""
     return (PortableGenerator(), LoopGenerator())
