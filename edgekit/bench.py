@@ -95,6 +95,8 @@ class BenchSummary:
     runs: int
     warmup: int
     threads: int
+    load: float | None
+    """Seconds from the library's file to a model that can be run."""
     memory: Memory
     counted: CountedSummary | None
     """None where nothing but time was measured."""
@@ -213,6 +215,7 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         runs=len(ordered),
         warmup=measured.warmup,
         threads=measured.threads,
+        load=None if measured.load_nanoseconds is None else measured.load_nanoseconds / 1e9,
         memory=Memory(measured.memory.before_model, measured.memory.peak, measured.memory.of_model),
         counted=None if measured.counted is None else _counted(measured.counted),
         governor=measured.host_after.governor,

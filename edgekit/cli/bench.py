@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.cli.device_options import device_for_bundle, device_options
+from edgekit.cli.device_options import (
+    device_for_bundle,
+    only,
+    several_devices_options,
+    several_for_bundle,
+)
 from edgekit.cli.input_options import (
     choose_samples,
     input_option,
@@ -17,11 +22,14 @@ from edgekit.cli.input_options import (
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
 from edgekit.console import Console
 from edgekit.errors import UsageError
-from edgekit.wording import milliseconds, size
+from edgekit.wording import duration, milliseconds, size
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchSummary, CountedSummary, Profile
+    from edgekit.bench import BenchReport, BenchSummary, CountedSummary, Profile
+    from edgekit.devices.base import Device
+    from edgekit.events import Events
 
+_COLUMNS = ("median", "p90", "fastest", "runs", "threads", "loaded in", "memory")
 _PROFILED = 10
 _MOST_PROFILED = 1000
 _SHOWN_KERNELS = 20
@@ -77,7 +85,7 @@ class _BenchCommand(Command):
 )
 @input_option
 @nonfinite_option
-@device_options
+@several_devices_options
 @timeout_option
 @json_option
 @pass_console
@@ -91,7 +99,8 @@ def command(
     profiled: int | None,
     input_texts: tuple[str, ...],
     allow_nonfinite: bool,
-    device_name: str | None,
+    device_names: tuple[str, ...] | None,
+    every: bool,
     twin: bool,
     timeout: float,
 ) -> None:
@@ -108,14 +117,18 @@ def command(
         )
     inputs = next(chosen.samples).inputs if chosen.samples is not None else None
     plan = plan_bench(runs, seconds, warmup, threads, profiled or 0)
-    report = bench(
-        opened,
-        device_for_bundle(console, opened, device_name, twin, timeout),
-        plan,
-        console.events,
-        inputs=inputs,
-        purpose="bench",
-    )
+
+    def work(device: Device, events: Events) -> BenchReport:
+        return bench(opened, device, plan, events, inputs=inputs, purpose="bench")
+
+    several = several_for_bundle(opened, device_names, every, twin, timeout)
+    if several is not None:
+        from edgekit.cli.several import Columns, on_several
+
+        on_several(console, opened, several, work, Columns(_COLUMNS, _cells, "measured"))
+        return
+    device = device_for_bundle(console, opened, only(device_names), twin, timeout)
+    report = work(device, console.events)
 
     def render() -> None:
         render_bench(console, report)
@@ -123,6 +136,18 @@ def command(
             _render_profile(console, report.profile)
 
     console.report(report, render)
+
+
+def _cells(report: BenchReport) -> list[object]:
+    return [
+        milliseconds(report.median),
+        milliseconds(report.p90),
+        milliseconds(report.minimum),
+        report.runs,
+        report.threads,
+        None if report.load is None else duration(report.load),
+        None if report.memory.model_peak is None else size(report.memory.model_peak),
+    ]
 
 
 def render_bench(console: Console, report: BenchSummary) -> None:
@@ -144,6 +169,7 @@ def render_bench(console: Console, report: BenchSummary) -> None:
             ("throughput", f"{_per_second(report.throughput)} inferences/s"),
             ("runs", f"{report.runs} after {report.warmup} to warm up"),
             ("threads", report.threads),
+            ("loaded in", None if report.load is None else duration(report.load)),
             ("memory of the model", _bytes(memory.model_peak)),
             ("memory of its process", _bytes(memory.process_peak)),
             ("CPU governor", report.governor),

@@ -163,6 +163,11 @@ def _render(console: Console, report: DeployReport) -> None:
         ]
     if report.bench is not None:
         fields.append(_speed(report.bench))
+    installed = report.installed
+    if installed is not None:
+        sizes = f"{size(installed.model)} of model beside {size(installed.agent)} of agent"
+        sizes += f" and {size(installed.runtime)} of TVM's runtime; {size(installed.sent)} sent now"
+        fields.append(("on the device", sizes))
     console.fields(fields)
     if report.bench is not None:
         console.print()

@@ -96,6 +96,23 @@ def several_devices(
     return devices_for(board, device_names, entries, timeout)
 
 
+def several_for_bundle(
+    bundle: Bundle, device_names: tuple[str, ...] | None, every: bool, twin: bool, timeout: float
+) -> tuple[Candidate, ...] | None:
+    """The same for a bundle, which knows its board."""
+    from edgekit.board import load_board
+
+    if not every and (device_names is None or len(device_names) == 1):
+        return None
+    board = load_board(bundle.manifest.board.name)
+    return several_devices(board, device_names, every, twin, timeout)
+
+
+def only(device_names: tuple[str, ...] | None) -> str | None:
+    """The name where one was given."""
+    return device_names[0] if device_names else None
+
+
 def remote_device_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Gives `device_name: str | None`, `board_name: str | None` and `twin: bool`."""
     twin = click.option("--twin", is_flag=True, help="The board's emulated twin.")
@@ -129,6 +146,8 @@ def remote_device(
             device_name = fitting[0].name
         elif board_name is None and (project is None or project.board is None):
             raise _no_device_is_meant([entry.name for entry in fitting])
+    if device_name is not None and device_name != LOCAL and device_name not in known:
+        board_name = board_name or _board_of_twin(device_name, twin)
     if board_name is None and device_name is not None and device_name != LOCAL:
         board_name = find_device(device_name, known).entry.board
     device = device_for(
@@ -150,6 +169,20 @@ def remote_device(
             hint="name a device with --device; `edgekit device list` shows them",
         )
     return device
+
+
+def _board_of_twin(name: str, asked_for: bool) -> str | None:
+    """What the twin of that name emulates, where --twin says that one is meant."""
+    from edgekit.twin.machine import all_twins
+
+    twin = next((twin for twin in all_twins() if twin.name == name), None)
+    if twin is None or asked_for:
+        return None if twin is None else twin.board
+    which = "" if name == twin.board else f" --device {name}"
+    raise UsageError(
+        f"there is no device {name!r}, only a twin of that name",
+        hint=f"say --board {twin.board} --twin{which}",
+    )
 
 
 def _no_device_is_meant(known: list[str]) -> EdgekitError:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.cli.device_options import device_for_bundle, device_options
+from edgekit.cli.device_options import (
+    device_for_bundle,
+    only,
+    several_devices_options,
+    several_for_bundle,
+)
 from edgekit.cli.input_options import (
+    ChosenSamples,
     choose_samples,
     input_option,
     nonfinite_option,
@@ -16,9 +23,14 @@ from edgekit.cli.input_options import (
 )
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
 from edgekit.console import Console
+from edgekit.errors import UsageError
 from edgekit.wording import duration
 
 if TYPE_CHECKING:
+    from edgekit.bundle import Bundle
+    from edgekit.devices.base import Device
+    from edgekit.devices.choice import Candidate
+    from edgekit.events import Events
     from edgekit.run import OutputSummary, RunReport
 
 
@@ -41,7 +53,7 @@ if TYPE_CHECKING:
     metavar="K",
     help="Show the K highest elements of outputs that are vectors.",
 )
-@device_options
+@several_devices_options
 @timeout_option
 @json_option
 @pass_console
@@ -52,19 +64,27 @@ def command(
     allow_nonfinite: bool,
     out: Path | None,
     top: int,
-    device_name: str | None,
+    device_names: tuple[str, ...] | None,
+    every: bool,
     twin: bool,
     timeout: float,
 ) -> None:
-    """Run BUNDLE on a device of its board, on your input or on its reference input."""
+    """Run BUNDLE on a device of its board, on your input or on its reference input.
+
+    On several devices, --out has a folder for each.
+    """
     from edgekit.bundle import open_bundle
     from edgekit.run import run
 
     opened = open_bundle(bundle)
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
+    several = several_for_bundle(opened, device_names, every, twin, timeout)
+    if several is not None:
+        _run_on_several(console, opened, several, chosen, out, top)
+        return
     report = run(
         opened,
-        device_for_bundle(console, opened, device_name, twin, timeout),
+        device_for_bundle(console, opened, only(device_names), twin, timeout),
         samples=chosen.samples,
         total=chosen.count,
         out=out,
@@ -72,6 +92,49 @@ def command(
         events=console.events,
     )
     console.report(report, lambda: _render(console, report))
+
+
+def _run_on_several(
+    console: Console,
+    bundle: Bundle,
+    devices: Sequence[Candidate],
+    chosen: ChosenSamples,
+    out: Path | None,
+    top: int,
+) -> None:
+    from edgekit.cli.several import Columns, on_several
+    from edgekit.run import run
+
+    if out is not None and out.suffix == ".npz":
+        raise UsageError("several devices do not fit into one file", hint="give -o a folder")
+    samples = None if chosen.samples is None else tuple(chosen.samples)
+
+    def work(device: Device, events: Events) -> RunReport:
+        return run(
+            bundle,
+            device,
+            samples=samples,
+            total=chosen.count,
+            out=None if out is None else out / device.name,
+            top=top,
+            events=events,
+        )
+
+    columns = Columns(("samples", "inference", "highest"), _cells, "ran")
+    on_several(console, bundle, devices, work, columns)
+
+
+def _cells(report: RunReport) -> list[object]:
+    seconds = sorted(sample.seconds for sample in report.samples)
+    highest = [
+        output.top[0] for sample in report.samples for output in sample.outputs if output.top
+    ]
+    first = (
+        f"{highest[0].value:.6g} at {highest[0].index}"
+        if len(report.samples) == 1 and highest
+        else None
+    )
+    return [len(seconds), duration(seconds[len(seconds) // 2]), first]
 
 
 def _render(console: Console, report: RunReport) -> None:

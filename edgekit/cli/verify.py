@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgekit.cli.device_options import device_for_bundle, device_options
+from edgekit.cli.device_options import (
+    device_for_bundle,
+    only,
+    several_devices_options,
+    several_for_bundle,
+)
 from edgekit.cli.input_options import (
     choose_samples,
     input_option,
@@ -29,6 +34,10 @@ from edgekit.errors import UsageError
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.bundle import Bundle
+    from edgekit.devices.base import Device
+    from edgekit.devices.choice import Candidate
+    from edgekit.events import Events
     from edgekit.verify import OutputReport, VerifyReport
 
 
@@ -71,7 +80,7 @@ def tolerance_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @shape_option
 @constant_option
 @tolerance_options
-@device_options
+@several_devices_options
 @timeout_option
 @json_option
 @pass_console
@@ -86,7 +95,8 @@ def command(
     rtol: float | None,
     atol: float | None,
     steps: int | None,
-    device_name: str | None,
+    device_names: tuple[str, ...] | None,
+    every: bool,
     twin: bool,
     timeout: float,
 ) -> None:
@@ -110,17 +120,50 @@ def command(
         )
     opened = open_bundle(bundle)
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
-    report = verify(
-        opened,
-        device_for_bundle(console, opened, device_name, twin, timeout),
-        samples=chosen.samples,
-        source=None if model is None else open_model(model, shapes, constants),
-        widening=Widening(rtol, atol, steps),
-        total=chosen.count,
-        events=console.events,
-    )
+    source = None if model is None else open_model(model, shapes, constants)
+    several = several_for_bundle(opened, device_names, every, twin, timeout)
+    samples = chosen.samples if several is None or chosen.samples is None else tuple(chosen.samples)
+
+    def work(device: Device, events: Events) -> VerifyReport:
+        return verify(
+            opened,
+            device,
+            samples=samples,
+            source=source,
+            widening=Widening(rtol, atol, steps),
+            total=chosen.count,
+            events=events,
+        )
+
+    if several is not None:
+        _verify_on_several(console, opened, several, work)
+        return
+    device = device_for_bundle(console, opened, only(device_names), twin, timeout)
+    report = work(device, console.events)
     console.report(report, lambda: render_verification(console, report))
     raise_if_failed(report)
+
+
+def _verify_on_several(
+    console: Console,
+    bundle: Bundle,
+    devices: Sequence[Candidate],
+    work: Callable[[Device, Events], VerifyReport],
+) -> None:
+    from edgekit.cli.several import Columns, on_several
+    from edgekit.verify import raise_if_failed
+
+    def proven(device: Device, events: Events) -> VerifyReport:
+        report = work(device, events)
+        raise_if_failed(report)
+        return report
+
+    def cells(report: VerifyReport) -> list[object]:
+        largest = max(report.outputs, key=lambda output: output.max_error)
+        return [len(report.samples), _row(largest)[3], largest.name, str(largest.tolerance)]
+
+    columns = Columns(("samples", "max error", "in", "allowed"), cells, "verified")
+    on_several(console, bundle, devices, proven, columns)
 
 
 def render_verification(console: Console, report: VerifyReport) -> None:

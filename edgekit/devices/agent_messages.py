@@ -107,6 +107,7 @@ def parse_bench(said: Mapping[str, Any], name: str) -> BenchSamples:
             host_after=_host(said["host_after"]),
             preemptions=_number(said["preemptions"]),
             kernels=parse_kernel_times(said),
+            load_nanoseconds=_number(said["load_nanoseconds"]),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise _nonsense(name) from error

@@ -97,6 +97,8 @@ class BenchSamples:
     """How often another process took the core away during the samples."""
     kernels: KernelTimes | None = None
     """None where no profile was asked for."""
+    load_nanoseconds: int | None = None
+    """What it took to load the model, to where it can be run."""
     counted: Counted | None = None
     """On a microcontroller."""
 

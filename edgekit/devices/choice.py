@@ -72,15 +72,12 @@ def device_for(
 ) -> Device:
     """The device to use: the one that is named, or the first free one of that board.
 
-    With `twin`, the board's emulated twin, which is started if it does not run.
+    With `twin`, the board's emulated twin, or the one that is named, which is started if it does
+    not run.
     """
     known = devices or {}
     if twin:
-        if name is not None:
-            raise UsageError(
-                f"--twin and --device {name} name two devices", hint="leave one of them out"
-            )
-        return _emulated(board.name, board, timeout, events)
+        return _emulated(_twin_called(name, board, known), board, timeout, events)
     if name is not None and name != LOCAL:
         return _reached(board, _named(board, name, known), timeout, events)
     if board.kind == "local":
@@ -99,6 +96,23 @@ def device_for(
     return _reached(board, entry, timeout, events)
 
 
+def _twin_called(name: str | None, board: Board, known: Mapping[str, DeviceEntry]) -> str:
+    """The board's twin, or the one that is named: it is there already, or is an entry."""
+    from edgekit.twin.machine import all_twins
+
+    if name is None:
+        return board.name
+    if name in known and not known[name].twin:
+        raise UsageError(
+            f"--twin and --device {name} name two devices", hint="leave one of them out"
+        )
+    twins = [twin.name for twin in all_twins()]
+    if name not in (*known, *twins):
+        making = f"edgekit twin up {board.name} --name {name} makes one"
+        raise UsageError(f"there is no twin {name!r}", hint=did_you_mean(name, twins, making))
+    return name
+
+
 def _not_local(board: Board) -> UsageError:
     return UsageError(
         f"local is this machine, and the build is for {board.name}", hint="say --board local"
@@ -108,7 +122,7 @@ def _not_local(board: Board) -> UsageError:
 def _none_known(board: Board) -> DeviceError:
     where = "--port /dev/ttyACM0" if board.kind == "baremetal" else "user@host"
     return DeviceError(
-        f"no device is known that is a {board.name}",
+        f"no device of the board {board.name} is known",
         hint=f"edgekit device add NAME --board {board.name} {where} makes one known; --twin "
         "uses an emulated one",
     )
@@ -124,7 +138,8 @@ def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceE
         )
     if known[name].board != board.name:
         raise UsageError(
-            f"the device {name!r} is a {known[name].board}, and the build is for {board.name}",
+            f"the device {name!r} is of the board {known[name].board}, and the build is for "
+            f"{board.name}",
             hint=f"say --board {known[name].board}",
         )
     return known[name]

@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,7 @@ class LocalSession:
         return result
 
     def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
-        with self._loaded(threads=None) as (worker, _):
+        with self._loaded(threads=None) as (worker, *_):
             for sample in samples:
                 arrays = in_order(self.bundle, sample)
                 (frame,) = worker.ask("running", {"do": "run"}, arrays)
@@ -97,14 +97,14 @@ class LocalSession:
         }
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         with (
-            self._loaded(plan.threads) as (worker, threads),
+            self._loaded(plan.threads) as (worker, threads, load_nanoseconds),
             self.events.stage(f"measure on {self.name}", total) as stage,
         ):
             done = 0
             for frame in worker.ask("being measured", message, in_order(self.bundle, inputs)):
                 if "progress" not in frame.message:
                     stage.result = f"{frame.arrays[0].size} runs"
-                    return _samples_of(frame, threads)
+                    return replace(_samples_of(frame, threads), load_nanoseconds=load_nanoseconds)
                 if frame.message["phase"] == "profiling":
                     continue
                 warm = frame.message["phase"] == "measuring"
@@ -114,7 +114,7 @@ class LocalSession:
         raise DeviceError("the measurement gave no answer", hint="report this: it is a bug")
 
     @contextmanager
-    def _loaded(self, threads: int | None) -> Iterator[tuple[WorkerProcess, int]]:
+    def _loaded(self, threads: int | None) -> Iterator[tuple[WorkerProcess, int, int]]:
         from edgekit.devices.worker_process import started_worker
 
         arguments = ["edgekit.devices.local_worker", str(os.getpid()), str(_runtime_library())]
@@ -122,7 +122,7 @@ class LocalSession:
         with started_worker(arguments, environment, self.name, self.device.timeout) as worker:
             load = {"do": "load", "library": str(self.bundle.library.resolve())}
             (frame,) = worker.ask("loading", load)
-            yield worker, int(frame.message["threads"])
+            yield worker, int(frame.message["threads"]), int(frame.message["nanoseconds"])
 
 
 def _runtime_library() -> Path:

@@ -83,7 +83,7 @@ def check_libraries(
     for elf in needs:
         if elf.machine != facts.machine:
             raise DeviceError(
-                f"{elf.name} is made for {elf.machine}, and {name} is a {facts.machine} machine",
+                f"{elf.name} is made for {elf.machine}, and the CPU of {name} is {facts.machine}",
                 hint="check the toolchain of the board's profile",
             )
     _check_glibc(needs, facts, name)

@@ -132,8 +132,8 @@ class SshDevice:
     def _check_board(self, cpu: Processor) -> None:
         if self._arch != cpu.machine:
             raise DeviceError(
-                f"{self.name} is a {cpu.machine} machine, and its board {self.entry.board} is "
-                f"an {self._arch} one",
+                f"{self.name} has a CPU of {cpu.machine}, and its board {self.entry.board} one of "
+                f"{self._arch}",
                 hint=f"add it again with the right board: edgekit device add {self.name} --board …",
             )
 

@@ -113,7 +113,8 @@ def check_device(
         facts = ask_device(connection, entry.directory)
         if arch is not None and arch != facts.machine:
             raise DeviceError(
-                f"{entry.name} is a {facts.machine} machine, and a {entry.board} is an {arch} one",
+                f"{entry.name} has a CPU of {facts.machine}, and the board {entry.board} one of "
+                f"{arch}",
                 hint="name the board that it is; `edgekit boards` lists them",
             )
         check_place(facts, entry.name)

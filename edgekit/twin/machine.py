@@ -105,7 +105,7 @@ def up(
         state = read_state(folder)
         if state is not None and state.board != board.name:
             raise UsageError(
-                f"the twin {name} is a {state.board}, not a {board.name}",
+                f"the twin {name} is one of the board {state.board}, not of {board.name}",
                 hint=f"choose another --name, or remove it: edgekit twin down {name} --delete",
             )
         has = DEFAULT_INIT if state is None else state.init

@@ -164,7 +164,7 @@ def test_a_board_that_the_device_is_not_is_refused(home: Path, server: SshServer
     if os.uname().machine == "aarch64":
         pytest.skip("this machine is of the architecture that the test takes for another")
     assert ran.code == 8
-    assert "machine, and a rpi4 is an aarch64 one" in ran.err
+    assert "and the board rpi4 one of aarch64" in ran.err
 
 
 def test_a_command_for_devices_says_what_is_missing_where_none_is_named(home: Path) -> None:

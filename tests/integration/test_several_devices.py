@@ -127,6 +127,42 @@ def test_a_device_that_fails_stops_no_other_and_is_told(
     assert not (servers["barn"].root / "deployments").exists()
 
 
+def test_a_bundle_is_run_verified_and_measured_on_several_at_once(
+    home: Path, servers: dict[str, SshServer]
+) -> None:
+    model = ("build", "model.onnx", "--board", "local", "-o", "bundle")
+    assert edgekit(home, *model).code == 0
+
+    ran = edgekit(home, "run", "bundle", "--all", "--out", "out", "--json")
+    verified = edgekit(home, "verify", "bundle", "--device", "attic,cellar")
+    measured = edgekit(home, "bench", "bundle", "--device", "barn,attic", "--runs", "5", "--json")
+
+    assert (ran.code, verified.code, measured.code) == (0, 0, 0), verified.err
+    outcomes = json.loads(ran.out)["devices"]
+    assert [outcome["report"]["device"] for outcome in outcomes] == list(NAMES)
+    assert sorted(folder.name for folder in (home / "out").iterdir()) == list(NAMES)
+    assert "model: verified on 2 of 2 devices" in verified.out
+    assert "attic" in verified.out
+    reports = [outcome["report"] for outcome in json.loads(measured.out)["devices"]]
+    assert [(report["device"], report["runs"]) for report in reports] == [("barn", 5), ("attic", 5)]
+    assert all(report["load"] > 0 for report in reports)
+
+
+def test_a_device_that_is_gone_is_a_row_and_an_error_of_every_command(
+    home: Path, servers: dict[str, SshServer]
+) -> None:
+    assert edgekit(home, "build", "model.onnx", "--board", "local", "-o", "bundle").code == 0
+    servers["barn"].process.kill()
+    servers["barn"].process.wait()
+
+    for words in (("run",), ("verify",), ("bench", "--runs", "3")):
+        ran = edgekit(home, words[0], "bundle", *words[1:], "--device", "attic,barn")
+        assert ran.code == 10, ran.err
+        assert "on 1 of 2 devices" in ran.out
+        assert "FAILED" in ran.out
+        assert "1 of 2 devices failed: barn" in ran.err
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -152,7 +188,7 @@ def test_all_of_a_board_that_no_device_is(home: Path) -> None:
     ran = edgekit(home, "deploy", "model.onnx", "--board", "rpi4", "--all")
 
     assert ran.code == 8
-    assert "no device is known that is a rpi4" in ran.err
+    assert "no device of the board rpi4 is known" in ran.err
 
 
 def test_what_is_shown_of_several_devices_names_each(

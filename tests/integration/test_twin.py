@@ -18,6 +18,7 @@ from support.twins import (
     on_twin,
     processes_with,
     remove_all_twins,
+    share_images,
     twins_in,
 )
 
@@ -49,6 +50,7 @@ RPI4 = load_board("rpi4")
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("twins")
+    share_images(folder)
     with twins_in(folder):
         yield folder
 
@@ -92,6 +94,15 @@ def test_a_twin_is_the_board_over_ssh() -> None:
     machine, user, number, *parts = answer.stdout.split("\n", 3)
     assert (machine, user, number) == ("aarch64", "edgekit", "1000")
     assert "0xd08" in parts[0]  # Cortex-A72
+
+
+def test_a_twin_that_is_named_like_a_device_is_told_how_to_name(twin: Started) -> None:
+    named = edgekit("logs", "--device", "kitchen")
+    assert named.returncode == 2
+    assert "say --board rpi4 --twin --device kitchen" in named.stderr
+
+    meant = edgekit("logs", "--twin", "--device", "kitchen")
+    assert (meant.returncode, meant.stdout) == (0, "nothing is in the log of kitchen\n")
 
 
 def test_the_exit_status_of_a_remote_command_is_the_commands(twin: Started) -> None:
@@ -154,7 +165,7 @@ def test_a_second_up_finds_it_running(twin: Started) -> None:
 def test_a_name_is_not_taken_over_by_another_board(twin: Started) -> None:
     answer = edgekit("twin", "up", "rpi3", "--name", "kitchen")
     assert answer.returncode == 2
-    assert "the twin kitchen is a rpi4" in answer.stderr
+    assert "the twin kitchen is one of the board rpi4" in answer.stderr
 
 
 def test_a_changed_host_key_is_refused(twin: Started) -> None:

@@ -141,7 +141,7 @@ def test_a_board_means_the_one_device_of_that_board() -> None:
 
 
 def test_no_device_of_a_board_shows_both_ways_on() -> None:
-    with pytest.raises(DeviceError, match="no device is known that is a rpi4") as caught:
+    with pytest.raises(DeviceError, match="no device of the board rpi4 is known") as caught:
         device_for(load_board("rpi4"), None, {})
 
     assert "edgekit device add" in str(caught.value.hint)
@@ -149,5 +149,16 @@ def test_no_device_of_a_board_shows_both_ways_on() -> None:
 
 
 def test_a_device_of_another_board_is_refused() -> None:
-    with pytest.raises(UsageError, match="is a rpi4, and the build is for rpi5"):
+    with pytest.raises(UsageError, match="is of the board rpi4, and the build is for rpi5"):
         device_for(load_board("rpi5"), "kitchen", {"kitchen": FULL})
+
+
+def test_a_named_twin_has_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path))
+
+    with pytest.raises(UsageError, match="name two devices"):
+        device_for(load_board("rpi4"), "kitchen", {"kitchen": FULL}, twin=True)
+    with pytest.raises(UsageError, match="there is no twin 'shed'") as caught:
+        device_for(load_board("rpi4"), "shed", {"kitchen": FULL}, twin=True)
+
+    assert "edgekit twin up rpi4 --name shed" in str(caught.value.hint)

@@ -25,6 +25,7 @@ ANSWER = {
     "memory_before": None,
     "memory_peak": None,
     "host_before": {"governor": None, "frequency_mhz": None, "load_average": None, "cores": 1},
+    "load_nanoseconds": 7,
     "host_after": {"governor": None, "frequency_mhz": None, "load_average": None, "cores": 1},
     "preemptions": 0,
 }

@@ -1,0 +1,69 @@
+"""A command about several devices at once: a row each, and an error where some failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from edgekit.console import Console
+from edgekit.fleet import Outcome, on_each, raise_if_any_failed
+from edgekit.wording import duration
+
+if TYPE_CHECKING:
+    from edgekit.bundle import Bundle
+    from edgekit.devices.base import Device
+    from edgekit.devices.choice import Candidate
+    from edgekit.events import Events
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SeveralReport(Generic[T]):
+    """One bundle on several devices."""
+
+    bundle: Path
+    devices: tuple[Outcome[T], ...]
+
+
+@dataclass(frozen=True)
+class Columns(Generic[T]):
+    """What of a device's report the table shows, between the result and how long it took."""
+
+    names: tuple[str, ...]
+    cells: Callable[[T], Sequence[object]]
+    well: str
+    """What the result is called where nothing failed."""
+
+
+def on_several(
+    console: Console,
+    bundle: Bundle,
+    candidates: Sequence[Candidate],
+    work: Callable[[Device, Events], T],
+    columns: Columns[T],
+) -> None:
+    """Do it on all of them at the same time, show it, and raise DevicesFailedError for failures."""
+    outcomes = on_each(candidates, work, console.events)
+
+    def render() -> None:
+        well = sum(outcome.error is None for outcome in outcomes)
+        name = bundle.manifest.model.name
+        console.heading(f"{name}: {columns.well} on {well} of {len(outcomes)} devices")
+        console.table(
+            ("device", "result", *columns.names, "took"),
+            [_row(outcome, columns) for outcome in outcomes],
+            right=(*columns.names, "took"),
+        )
+
+    console.report(SeveralReport(bundle.path, outcomes), render)
+    raise_if_any_failed(outcomes)
+
+
+def _row(outcome: Outcome[T], columns: Columns[T]) -> list[object]:
+    took = duration(outcome.seconds)
+    if outcome.report is None:
+        return [outcome.device, "FAILED", *(None for _ in columns.names), took]
+    return [outcome.device, columns.well, *columns.cells(outcome.report), took]
