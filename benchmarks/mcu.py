@@ -3,6 +3,7 @@
     python -m benchmarks.mcu             # all four on M4, M7 and M55; --model, --cpu for some
     python -m benchmarks.mcu --layers    # and each step: who wrote it, instructions, estimate
     python -m benchmarks.mcu --offload cmsis-nn
+    python -m benchmarks.mcu --library-alone   # CMSIS-NN wherever it can, without our fast kernels
     python -m benchmarks.mcu --docs      # writes the table into docs/bare-metal.md
 
 One inference, in instructions as QEMU counts them, which are not cycles: memory costs nothing, a
@@ -26,7 +27,7 @@ import numpy as np
 
 from benchmarks.model_zoo import MODELS, fetch
 from edgekit.aot.compile import Compiled, compile_tree
-from edgekit.aot.generators import generators
+from edgekit.aot.generators import generators, portable_generators
 from edgekit.aot.report import constant_bytes, operator_word
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_tree
@@ -90,11 +91,20 @@ class Row:
 
 
 def measure(
-    name: str, model: Model, oracle: dict[str, Array], cpu: str, offload: tuple[str, ...]
+    name: str,
+    model: Model,
+    oracle: dict[str, Array],
+    cpu: str,
+    offload: tuple[str, ...],
+    library_alone: bool,
 ) -> Row:
     board = load_board(BOARDS[cpu])
     origin = Origin(name, f"{name}.tflite", "0", board.name, board.cpu.name)
-    compiled = compile_tree(model, "m", board.cpu, origin, generators(offload))
+    offers = generators(offload)
+    if library_alone:
+        portable = {generator.name for generator in portable_generators()}
+        offers = tuple(g for g in offers if g.name in {"cmsis-nn", *portable})
+    compiled = compile_tree(model, "m", board.cpu, origin, offers)
     plan = compiled.plan
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -215,6 +225,7 @@ def main() -> None:
     parser.add_argument("--model", choices=PEER, action="append")
     parser.add_argument("--cpu", choices=BOARDS, action="append")
     parser.add_argument("--offload", action="append", default=[])
+    parser.add_argument("--library-alone", action="store_true", help="CMSIS-NN, else portable C")
     parser.add_argument("--layers", action="store_true")
     parser.add_argument("--docs", action="store_true")
     given = parser.parse_args()
@@ -226,7 +237,8 @@ def main() -> None:
         for cpu in given.cpu or BOARDS:
             model = import_model(source)
             outputs = oracle.run(reference_inputs(model.inputs, 0))
-            rows.append(measure(name, model, outputs, cpu, tuple(given.offload)))
+            offload = ("cmsis-nn",) if given.library_alone else tuple(given.offload)
+            rows.append(measure(name, model, outputs, cpu, offload, given.library_alone))
             if given.layers:
                 print("\n".join(layers(rows[-1])), flush=True)
     text = "\n".join(table(rows))

@@ -65,6 +65,7 @@ def make_request(
 def _plan_for_c(board: Board, asked: tuple[str, ...] | None) -> OffloadPlan:
     """Whose kernels may stand beside edgekit's own; what nobody asked for is used where it is."""
     from edgekit.aot.generators import LIBRARIES
+    from edgekit.cross.cmsis_nn import find_cmsis_nn
 
     if asked is None:
         return OffloadPlan(tuple(name for name in board.offload.default if name in LIBRARIES))
@@ -75,4 +76,6 @@ def _plan_for_c(board: Board, asked: tuple[str, ...] | None) -> OffloadPlan:
                 f"models in C for {board.name} can't use kernels of {name}",
                 hint=f"there is {known}" if known else "leave --offload out: edgekit has its own",
             )
+    if "cmsis-nn" in asked:
+        find_cmsis_nn()
     return OffloadPlan(asked)

@@ -10,7 +10,7 @@ from typing import Any
 from edgekit.aot.arena import plan_arena
 from edgekit.aot.budget import check_budget
 from edgekit.aot.choose import Choice, choose_kernels
-from edgekit.aot.generators import generators, is_portable, portable_generators
+from edgekit.aot.generators import generators, is_portable, libraries_of, portable_generators
 from edgekit.aot.job import TreeJob, WrittenTree
 from edgekit.aot.kernel import Generator
 from edgekit.aot.lower import lower
@@ -45,7 +45,8 @@ def compile_tree(
     """`name` is a C identifier: what all of the tree's names begin with."""
     program = read_program(name, model, lower(model.module, dump))
     choices = choose_kernels(program, cpu, offers)
-    plan = planned(program, choices, origin)
+    libraries = libraries_of(offers, [choice.kernel for choice in choices])
+    plan = planned(program, choices, origin, libraries)
     if not all(is_portable(choice.kernel) for choice in choices):
         portable = choose_kernels(program, cpu, portable_generators())
         plan = replace(plan, host=planned(program, portable, origin))

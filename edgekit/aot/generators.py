@@ -4,25 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgekit.aot.cmsis_nn.generator import CmsisNnGenerator, NoCmsisNn
+from edgekit.aot.cmsis_nn.library import library_of
 from edgekit.aot.kernel import Generator, Kernel
 from edgekit.aot.kernels_dsp.generator import DspGenerator
 from edgekit.aot.kernels_mve.generator import MveGenerator
 from edgekit.aot.kernels_portable.generator import PortableGenerator
 from edgekit.aot.loops.generator import LoopGenerator
+from edgekit.aot.tree import Library
+from edgekit.cross.cmsis_nn import find_cmsis_nn
+from edgekit.errors import MissingToolError
+from edgekit.files import sha256_bytes
 
-LIBRARIES: tuple[str, ...] = ()
+LIBRARIES: tuple[str, ...] = ("cmsis-nn",)
 """Other people's kernels that somebody may ask for by name, with --offload."""
 
 
 def generators(offload: Sequence[str] = ()) -> tuple[Generator, ...]:
     """`offload` names libraries that may be used beside edgekit's own kernels."""
-    del offload
-    return (MveGenerator(), DspGenerator(), PortableGenerator(), LoopGenerator())
+    libraries = (_cmsis_nn(),) if "cmsis-nn" in offload else ()
+    return (MveGenerator(), DspGenerator(), *libraries, PortableGenerator(), LoopGenerator())
+
+
+def _cmsis_nn() -> Generator:
+    try:
+        return CmsisNnGenerator(find_cmsis_nn())
+    except MissingToolError as error:
+        return NoCmsisNn(error.message)
+
+
+def libraries_of(offers: Sequence[Generator], kernels: Sequence[Kernel]) -> tuple[Library, ...]:
+    """The files of third parties that these kernels need."""
+    return tuple(
+        library
+        for generator in offers
+        if isinstance(generator, CmsisNnGenerator)
+        for library in library_of(kernels, generator.library)
+    )
 
 
 def library_identity(offload: Sequence[str]) -> list[object]:
     """What decides the C that libraries are asked for: it is part of a build's key."""
-    return [*offload]
+    if "cmsis-nn" not in offload:
+        return [*offload]
+    try:
+        found = find_cmsis_nn()
+    except MissingToolError:
+        return [*offload]
+    texts = "".join(f"{path}\0{text}\0" for path, text in sorted(found.files.items()))
+    return [*offload, found.version, sha256_bytes(texts.encode())]
 
 
 def portable_generators() -> tuple[Generator, ...]:

@@ -23,7 +23,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     (
         "profiles",
         "instruction_sets cpu profiles new_profile offload hardware board cross cross.toolchain "
-        "cross.tools cross.blob cross.weights cross.cmake",
+        "cross.tools cross.blob cross.weights cross.cmake cross.cmsis_nn",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("sensors", "sensors sensors.*"),
@@ -51,7 +51,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "fingerprint expectation build_c build request partition measure deploy fleet rollback "
         "flashing "
         "bench run verify doctor summary kept prebuild export export.* quantization quantization.* quantize "
-        "recording results farm farm.*",
+        "recommend recording results farm farm.*",
     ),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),

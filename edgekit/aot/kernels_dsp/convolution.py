@@ -13,6 +13,7 @@ from edgekit.aot.kernel import Constant, Declined, Kernel
 from edgekit.aot.kernels_dsp import rescaling, text
 from edgekit.aot.operators import Conv2D, Rescale
 from edgekit.aot.program import Step
+from edgekit.aot.ties import largest_sum
 from edgekit.arrays import Array
 
 _TILE_COST = {1: 6 / 4, 2: 9 / 8, 3: 12 / 12, 4: 15 / 16}
@@ -89,7 +90,7 @@ def _why_not(operator: Conv2D) -> str | None:
         return "the window is dilated"
     if operator.result.channels < 2:
         return "there is one output channel"
-    return rescaling.why_not(operator.rescale)
+    return rescaling.why_not(operator.rescale, largest_sum(operator.weights, operator.bias))
 
 
 def _plan(operator: Conv2D) -> _Plan:

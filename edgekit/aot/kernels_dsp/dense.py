@@ -11,6 +11,7 @@ from edgekit.aot.kernel import Constant, Declined, Kernel
 from edgekit.aot.kernels_dsp import convolution, rescaling, text
 from edgekit.aot.operators import Conv2D, FullyConnected, Image, Rescale, Window
 from edgekit.aot.program import Step
+from edgekit.aot.ties import largest_sum
 from edgekit.arrays import Array
 
 _STEPS = 2
@@ -23,7 +24,7 @@ def offer(step: Step, operator: FullyConnected) -> Kernel | Declined:
         return convolution.offer(step, _as_convolution(operator))
     if outputs < 2:
         return Declined("there is one output channel")
-    reason = rescaling.why_not(operator.rescale)
+    reason = rescaling.why_not(operator.rescale, largest_sum(operator.weights, operator.bias))
     if reason:
         return Declined(reason)
     pairs = _pairs(outputs)

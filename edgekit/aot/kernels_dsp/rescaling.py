@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from edgekit.aot.kernels_dsp import text
 from edgekit.aot.operators import Rescale
+from edgekit.aot.ties import rounds_ties_wrong
 from edgekit.arrays import Array
 
 
-def why_not(rescale: Rescale) -> str | None:
-    """The reason why the short way is not exact for these factors."""
+def why_not(rescale: Rescale, largest: int = 0) -> str | None:
+    """The reason why the short way is not exact for these factors and sums."""
     if any(factor.multiplier < 1 << 30 for factor in rescale.factors):
         return "a factor is zero"
     least = 2 if rescale.rounds_once else 1
@@ -16,6 +17,8 @@ def why_not(rescale: Rescale) -> str | None:
         return "a factor is not below 1/2"
     if any(-factor.shift > 23 for factor in rescale.factors):
         return "a factor is below 2**-23"
+    if rounds_ties_wrong(rescale, largest):
+        return "a sum below zero may lie half way between two steps"
     return None
 
 

@@ -13,6 +13,7 @@ from edgekit.aot.kernel import Constant, Declined, Kernel
 from edgekit.aot.kernels_mve import rescaling, text
 from edgekit.aot.operators import Conv2D, FullyConnected, Image, Window
 from edgekit.aot.program import Step
+from edgekit.aot.ties import largest_sum
 from edgekit.arrays import Array
 
 _UNROLLED = 9
@@ -46,7 +47,7 @@ def offer(step: Step, operator: Conv2D) -> Kernel | Declined:
         return Declined("the window is dilated")
     if operator.result.channels < 4:
         return Declined("there are fewer than four output channels")
-    reason = rescaling.why_not(operator.rescale)
+    reason = rescaling.why_not(operator.rescale, largest_sum(operator.weights, operator.bias))
     if reason:
         return Declined(reason)
     plan = _plan(operator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgekit.aot.operators import Rescale
+from edgekit.aot.ties import rounds_ties_wrong
 from edgekit.arrays import Array
 
 HEADERS = ("arm_mve.h",)
@@ -64,13 +65,15 @@ static inline void ek_store_eight(int8_t *to, int32x4_t even, int32x4_t odd, int
 """
 
 
-def why_not(rescale: Rescale) -> str | None:
-    """The reason why these instructions are not exact for such factors."""
+def why_not(rescale: Rescale, largest: int = 0) -> str | None:
+    """The reason why these instructions are not exact for such factors and sums."""
     if any(factor.multiplier < 0 for factor in rescale.factors):
         return "a factor is negative"
     least = 2 if rescale.rounds_once else 1
     if any(not least <= -factor.shift <= 31 for factor in rescale.factors):
         return "a factor is not below 1/2"
+    if rounds_ties_wrong(rescale, largest):
+        return "a sum below zero may lie half way between two steps"
     return None
 
 

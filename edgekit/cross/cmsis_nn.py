@@ -1,0 +1,211 @@
+"""Where CMSIS-NN comes from, and which of its files a set of functions needs.
+
+A folder (a git checkout, an unpacked CMSIS-Pack) or a .pack file that the user names; otherwise
+the sources that the Python package bakenn ships. Nothing is unpacked: files are read by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+from edgekit.errors import MissingToolError, ProjectError
+
+VARIABLE = "EDGEKIT_CMSIS_NN"
+_FUNCTIONS = "Include/arm_nnfunctions.h"
+_CORE = "cmsis_compiler.h"
+_LARGEST_FILE = 2 << 20
+_MOST_FILES = 4000
+_DEFINITION = re.compile(r"^[A-Za-z_][\w \t*]*?\b(arm_\w+)\s*\([^;{}]*\)\s*\{", re.MULTILINE)
+_NAME = re.compile(r"\barm_\w+")
+_QUOTED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class CmsisNn:
+    """The library's sources and headers, and those of CMSIS-Core that they include."""
+
+    origin: str
+    """Where it was found, for reports."""
+    version: str
+    files: Mapping[str, str]
+    """Text by path: Include/…, Source/…, Core/…"""
+    license_text: str
+
+    @property
+    def major(self) -> int:
+        found = re.match(r"\d+", self.version)
+        return int(found[0]) if found else 0
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of all that a build could take of it."""
+        digest = hashlib.sha256(self.version.encode())
+        for path, text in sorted(self.files.items()):
+            digest.update(f"{path}\0{text}\0".encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def definitions(self) -> Mapping[str, str]:
+        """The source file that defines each function."""
+        return {
+            function: path
+            for path, text in self.files.items()
+            if path.endswith(".c")
+            for function in _DEFINITION.findall(_COMMENT.sub("", text))
+        }
+
+    def sources_of(self, functions: Iterable[str]) -> tuple[str, ...]:
+        """The source files that these functions need, those that they call included."""
+        needed: set[str] = set()
+        waiting = list(functions)
+        while waiting:
+            path = self.definitions.get(waiting.pop())
+            if path is not None and path not in needed:
+                needed.add(path)
+                waiting += _NAME.findall(_COMMENT.sub("", self.files[path]))
+        return tuple(sorted(needed))
+
+    def with_headers(self, sources: Iterable[str]) -> dict[str, str]:
+        """These sources and every header that they include."""
+        headers = {path.rpartition("/")[2]: path for path in self.files if path.endswith(".h")}
+        taken: dict[str, str] = {}
+        waiting = [*sources, _FUNCTIONS]
+        while waiting:
+            path = waiting.pop()
+            if path in taken:
+                continue
+            taken[path] = self.files[path]
+            for name in _QUOTED.findall(self.files[path]):
+                found = headers.get(name.rpartition("/")[2])
+                if found is not None:
+                    waiting.append(found)
+        return taken
+
+
+def find_cmsis_nn(configured: Path | None = None) -> CmsisNn:
+    """The project's setting, then the environment, then what a package ships."""
+    if configured is not None:
+        return read_cmsis_nn(configured, str(configured))
+    named = os.environ.get(VARIABLE)
+    if named:
+        return read_cmsis_nn(Path(named).expanduser(), f"{VARIABLE}={named}")
+    spec = find_spec("bakenn")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingToolError(
+            "CMSIS-NN is not on this machine",
+            hint=f"pip install 'edgekit[cmsis-nn]', or set {VARIABLE} to a checkout or a .pack",
+        )
+    folder = Path(next(iter(spec.submodule_search_locations))) / "backend/cmsis_nn/vendor"
+    return read_cmsis_nn(folder, "the Python package bakenn")
+
+
+def read_cmsis_nn(path: Path, origin: str) -> CmsisNn:
+    if path.is_dir():
+        return _assembled(*_folder(path), origin)
+    if path.is_file():
+        try:
+            with zipfile.ZipFile(path) as pack:
+                return _assembled(*_pack(pack), origin)
+        except (zipfile.BadZipFile, OSError, UnicodeDecodeError) as error:
+            raise ProjectError(
+                f"{origin} is no CMSIS-Pack: {error}", hint="a .pack file is a zip archive"
+            ) from error
+    raise ProjectError(
+        f"{origin} does not exist", hint="name a folder with CMSIS-NN in it, or a .pack file"
+    )
+
+
+Read = Callable[[str], str]
+
+
+def _folder(folder: Path) -> tuple[list[str], Read]:
+    root = folder.resolve()
+    names = [
+        path.relative_to(folder).as_posix()
+        for pattern in ("*.h", "*.c", "*.pdsc", "LICENSE*", "*PROVENANCE.md")
+        for path in folder.rglob(pattern)
+        if path.is_file() and path.resolve().is_relative_to(root)
+    ]
+
+    def read(name: str) -> str:
+        file = folder / name
+        _check_size(name, file.stat().st_size)
+        return file.read_text(encoding="utf-8", errors="replace")
+
+    return names, read
+
+
+def _pack(pack: zipfile.ZipFile) -> tuple[list[str], Read]:
+    sizes = {entry.filename: entry.file_size for entry in pack.infolist() if not entry.is_dir()}
+
+    def read(name: str) -> str:
+        _check_size(name, sizes[name])
+        return pack.read(name).decode("utf-8", errors="replace")
+
+    return list(sizes), read
+
+
+def _check_size(name: str, size: int) -> None:
+    if size > _LARGEST_FILE:
+        raise ProjectError(
+            f"{name} has {size} bytes, too many for a source of CMSIS-NN",
+            hint="name the folder of CMSIS-NN itself",
+        )
+
+
+def _assembled(names: list[str], read: Read, origin: str) -> CmsisNn:
+    found = sorted((name for name in names if f"/{name}".endswith(f"/{_FUNCTIONS}")), key=len)
+    if not found:
+        raise ProjectError(
+            f"{origin} has no {_FUNCTIONS}",
+            hint="name the folder of CMSIS-NN, whose Include and Source lie side by side",
+        )
+    root = found[0][: -len(_FUNCTIONS)]
+    files = {
+        name[len(root) :]: read(name)
+        for name in names[:_MOST_FILES]
+        if name.startswith((f"{root}Include/", f"{root}Source/")) and name.endswith((".h", ".c"))
+    }
+    core = sorted((name for name in names if f"/{name}".endswith(f"/{_CORE}")), key=len)
+    if core:
+        folder = core[0][: -len(_CORE)]
+        files |= {
+            f"Core/{PurePosixPath(name).name}": read(name)
+            for name in names
+            if name.startswith(folder) and "/" not in name[len(folder) :] and name.endswith(".h")
+        }
+    elif any(_CORE in _QUOTED.findall(text) for text in files.values()):
+        raise ProjectError(
+            f"{origin} has no {_CORE}, which this CMSIS-NN includes",
+            hint="name a folder that holds CMSIS-Core beside CMSIS-NN, or a newer CMSIS-NN",
+        )
+    licenses = sorted((name for name in names if "LICENSE" in name.upper()), key=_nearness(root))
+    text = read(licenses[0]) if licenses else "Apache-2.0, as its files say.\n"
+    return CmsisNn(origin, _version(names, root, read, files), files, text)
+
+
+def _nearness(root: str) -> Callable[[str], tuple[bool, int]]:
+    return lambda name: (not name.startswith(root), len(name))
+
+
+def _version(names: list[str], root: str, read: Read, files: Mapping[str, str]) -> str:
+    for name in names:
+        if name.endswith(".pdsc") and "CMSIS-NN" in name.upper():
+            release = re.search(r'<release\s+version="([^"]{1,40})"', read(name))
+            if release:
+                return release[1]
+        if name.startswith(root) and name.endswith("PROVENANCE.md"):
+            release = re.search(r"Release version: ([0-9][0-9.]*)", read(name))
+            if release:
+                return release[1]
+    revision = re.search(r"\$Revision:\s*V\.?([0-9.]+)", files[_FUNCTIONS])
+    return f"of unknown release (headers {revision[1]})" if revision else "of unknown release"
