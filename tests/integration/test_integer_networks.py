@@ -172,29 +172,30 @@ def test_mlperf_tiny_is_litert_s_to_the_last_step(model: ZooModel, tmp_path: Pat
 
 
 class Images(CalibrationDataReader):  # type: ignore[misc]
-    def __init__(self) -> None:
+    def __init__(self, shape: tuple[int, ...]) -> None:
         self._left = 8
+        self._shape = shape
 
     def get_next(self) -> dict[str, np.ndarray] | None:
         self._left -= 1
-        return {"image": random_image(self._left)} if self._left >= 0 else None
+        return {"image": random_image(self._left, self._shape)} if self._left >= 0 else None
 
 
-def random_image(seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 1, (1, 3, 16, 16)).astype("float32")
+def random_image(seed: int, shape: tuple[int, ...] = (1, 3, 16, 16)) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 1, shape).astype("float32")
+
+
+def kernel(*shape: int) -> np.ndarray:
+    fan = max(1, int(np.prod(shape[1:])))
+    return np.random.default_rng(sum(shape)).normal(0, (2 / fan) ** 0.5, shape).astype("float32")
+
+
+def node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, list(inputs), [output], name=output, **attributes)
 
 
 def every_layer() -> onnx.ModelProto:
     """Channels first, with all that integer kernels know."""
-    random = np.random.default_rng(2)
-
-    def kernel(*shape: int) -> np.ndarray:
-        fan = max(1, int(np.prod(shape[1:])))
-        return random.normal(0, (2 / fan) ** 0.5, shape).astype("float32")
-
-    def node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> onnx.NodeProto:
-        return helper.make_node(kind, list(inputs), [output], name=output, **attributes)
-
     sides = {"pads": [1, 1, 1, 1]}
     nodes = [
         node("Conv", ["image", "w1", "b1"], "first", strides=[2, 2], **sides),
@@ -235,15 +236,43 @@ def every_layer() -> onnx.ModelProto:
     return onnx_model(nodes, {"image": (1, 3, 16, 16)}, ["answer"], values)
 
 
+def sequence_network() -> onnx.ModelProto:
+    """Convolutions and pooling along one axis, as of a sensor's signal."""
+    nodes = [
+        node("Conv", ["image", "w1", "b1"], "first", strides=[2], pads=[2, 1]),
+        node("Relu", ["first"], "rectified"),
+        node("Conv", ["rectified", "w2"], "by_channel", group=6, pads=[1, 1]),
+        node("MaxPool", ["by_channel"], "largest", kernel_shape=[2], strides=[2]),
+        node("ReduceMean", ["largest"], "mean", axes=[2], keepdims=0),
+        node("Gemm", ["mean", "w3", "b3"], "answer", transB=1),
+    ]
+    values = {
+        "w1": kernel(6, 4, 5),
+        "b1": kernel(6) / 10,
+        "w2": kernel(6, 1, 3),
+        "w3": kernel(3, 6),
+        "b3": kernel(3) / 10,
+    }
+    return onnx_model(nodes, {"image": (1, 4, 40)}, ["answer"], values)
+
+
 def quantised(
-    folder: Path, activations: QuantType, kernels: QuantType, *, per_channel: bool = True
+    folder: Path,
+    activations: QuantType,
+    kernels: QuantType,
+    *,
+    per_channel: bool = True,
+    model: onnx.ModelProto | None = None,
 ) -> Path:
     plain, path = folder / "plain.onnx", folder / "quantised.onnx"
-    onnx.save(every_layer(), plain)
+    model = every_layer() if model is None else model
+    (image,) = model.graph.input
+    shape = tuple(axis.dim_value for axis in image.type.tensor_type.shape.dim)
+    onnx.save(model, plain)
     quantize_static(
         str(plain),
         str(path),
-        Images(),
+        Images(shape),
         quant_format=QuantFormat.QDQ,
         per_channel=per_channel,
         activation_type=activations,
@@ -273,6 +302,29 @@ def test_qdq_networks_are_within_three_steps_of_onnxruntime(
         (found,), _ = run_module(recognised, [image], tmp_path)
         (expected,) = judged_by_onnxruntime(onnx.load(path), {"image": image})
         assert np.abs(found - expected).max() <= 3.01 / 255
+
+
+def test_sequences_are_images_of_one_row(tmp_path: Path) -> None:
+    path = quantised(tmp_path, QuantType.QInt8, QuantType.QInt8, model=sequence_network())
+    recognised = recognised_file(path)
+    assert not recognised.declined
+    kinds = [type(operator).__name__ for operator in recognised.operators.values()]
+    assert kinds == [
+        "Quantize",
+        "Conv2D",
+        "DepthwiseConv2D",
+        "MaxPool",
+        "Mean",
+        "FullyConnected",
+        "Dequantize",
+    ]
+    last = list(recognised.operators.values())[-1]
+    assert isinstance(last, operators.Dequantize)
+    for seed in range(100, 104):
+        signal = random_image(seed, (1, 4, 40))
+        (found,), _ = run_module(recognised, [signal], tmp_path)
+        (expected,) = judged_by_onnxruntime(onnx.load(path), {"image": signal})
+        assert np.abs(found - expected).max() <= 1.01 * last.scale
 
 
 def test_what_stays_in_floats_is_named_with_a_reason(tmp_path: Path) -> None:

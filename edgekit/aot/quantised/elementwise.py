@@ -18,11 +18,12 @@ from edgekit.aot.quantised.graph import (
     operator_name,
 )
 from edgekit.aot.quantised.group import (
-    TO_LAST,
     Context,
     Group,
     activation,
     activation_bounds,
+    ordered_last,
+    to_last,
 )
 from edgekit.macs import shape_of
 
@@ -42,44 +43,44 @@ def match_pair(context: Context, value: Any, target: Target) -> Group | None:
         return None
     shape = shape_of(value)
     sides = (left, right)
-    last = len(shape) == 4 and any(
-        not side.is_constant and len(side.shape) == 4 and context.is_last(side) for side in sides
+    moving = [side for side in sides if not side.is_constant]
+    last = any(context.is_last(side) for side in moving) and all(
+        len(side.shape) == len(shape) for side in moving
     )
-    if last and any(len(side.shape) != 4 and not side.is_constant for side in sides):
-        last = False
-    result = tuple(shape[axis] for axis in TO_LAST) if last else shape
+    result = ordered_last(shape) if last else shape
+    rank = len(shape) if last else 0
     if is_call(value, "relax.multiply"):
         # LiteRT multiplies the scales in single precision.
         product = float_product(left.scale, right.scale)
         factor = fixed_point(float(np.float32(product) / np.float32(target.scale)))
         operator: Add | Multiply = Multiply(
-            _operand(left, _UNUSED, last),
-            _operand(right, _UNUSED, last),
+            _operand(left, _UNUSED, rank),
+            _operand(right, _UNUSED, rank),
             result,
             _rescale(factor, target),
         )
     else:
         common = 2.0 * max(left.scale, right.scale)
         operator = Add(
-            _operand(left, fixed_point(left.scale / common), last),
-            _operand(right, fixed_point(right.scale / common), last),
+            _operand(left, fixed_point(left.scale / common), rank),
+            _operand(right, fixed_point(right.scale / common), rank),
             ADD_LEFT_SHIFT,
             is_call(value, "relax.subtract"),
             result,
             _rescale(fixed_point(common / (2.0**ADD_LEFT_SHIFT * target.scale)), target),
         )
-    inputs = tuple(side for side in sides if not side.is_constant)
-    return Group(operator, inputs, shape, last)
+    return Group(operator, tuple(moving), shape, last)
 
 
-def _operand(source: Source, factor: FixedPoint, last: bool) -> Operand:
+def _operand(source: Source, factor: FixedPoint, rank: int) -> Operand:
+    """A side, with the channels of its `rank` dimensions brought last where that is not 0."""
     if not source.is_constant:
-        shape = tuple(source.shape[axis] for axis in TO_LAST) if last else source.shape
+        shape = ordered_last(source.shape) if rank else source.shape
         return Operand(shape, source.zero_point, factor)
     values = source.values()
-    if last:
-        wide = values.reshape((1,) * (4 - values.ndim) + values.shape)
-        values = np.ascontiguousarray(wide.transpose(TO_LAST))
+    if rank:
+        wide = values.reshape((1,) * (rank - values.ndim) + values.shape)
+        values = np.ascontiguousarray(wide.transpose(to_last(rank)))
     return Operand(values.shape, source.zero_point, factor, values)
 
 
@@ -107,7 +108,7 @@ def match_function(context: Context, value: Any, target: Target) -> Group | None
             lambda real: function(value, real),
             even=not context.litert,
         )
-    last = len(shape) == 4 and leaf.shape == shape and context.is_last(leaf)
+    last = leaf.shape == shape and context.is_last(leaf)
     return Group(table, (leaf,), shape, last)
 
 

@@ -6,11 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.aot.operators import Image, Lookup, Operator
-from edgekit.aot.quantised.graph import Graph, Source, Target, UnfitError, is_call
+from edgekit.aot.operators import Image, Lookup, Operator, Window
+from edgekit.aot.quantised.graph import Graph, Source, Target, UnfitError, integers, is_call
 
-TO_LAST = (0, 2, 3, 1)
-TO_FIRST = (0, 3, 1, 2)
+
+def to_last(rank: int) -> tuple[int, ...]:
+    """The order that brings the channels of an image, or of a sequence, behind everything else."""
+    return (0, *range(2, rank), 1)
+
+
+def to_first(rank: int) -> tuple[int, ...]:
+    """And back."""
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+def ordered_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(shape[axis] for axis in to_last(len(shape)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +81,44 @@ def activation_bounds(
 
 
 def image_of(shape: tuple[int, ...], channels_first: bool) -> Image:
-    """One image's extents; batches are refused."""
-    if len(shape) != 4:
+    """One image's extents, or those of a sequence, which is an image of one row."""
+    if len(shape) not in (3, 4):
         raise UnfitError(f"it works on {len(shape)} dimensions, integer kernels on images")
     if shape[0] != 1:
         raise UnfitError(f"it works on a batch of {shape[0]}, integer kernels on one image")
-    ordered = tuple(shape[axis] for axis in TO_LAST) if channels_first else shape
-    return Image(*ordered[1:])
+    ordered = ordered_last(shape) if channels_first else shape
+    height = ordered[1] if len(shape) == 4 else 1
+    return Image(height, ordered[-2], ordered[-1])
+
+
+def window_of(kernel: tuple[int, ...], attrs: Any) -> Window:
+    """The window of a convolution or of pooling, over an image or a sequence."""
+    padding = integers(attrs.padding)
+    if len(kernel) == 1:
+        left, right = padding if len(padding) == 2 else (padding[0], padding[0])
+        return Window(
+            (1, kernel[0]),
+            (1, int(attrs.strides[0])),
+            (1, int(attrs.dilation[0])),
+            (0, left, 0, right),
+        )
+    rows, columns = kernel
+    down, right = integers(attrs.strides)
+    between_rows, between_columns = integers(attrs.dilation)
+    top, left, *rest = padding
+    bottom, behind = rest or (top, left)
+    return Window(
+        (rows, columns), (down, right), (between_rows, between_columns), (top, left, bottom, behind)
+    )
+
+
+def channels_first(layout: str, out_layout: str) -> bool:
+    if layout not in _LAYOUTS or out_layout not in ("", layout):
+        raise UnfitError(f"its images lie as {layout}")
+    return _LAYOUTS[layout]
+
+
+_LAYOUTS = {"NCHW": True, "NHWC": False, "NCW": True, "NWC": False}
 
 
 def required(context: Context, expression: Any) -> Source:

@@ -16,40 +16,32 @@ from edgekit.aot.operators import (
     Rescale,
     ResizeNearest,
     Softmax,
-    Window,
 )
 from edgekit.aot.quantised.graph import Source, Target, UnfitError, integers, is_call
 from edgekit.aot.quantised.group import (
-    TO_FIRST,
     Context,
     Group,
     activation,
+    channels_first,
     image_of,
     required,
+    window_of,
 )
 from edgekit.aot.quantised.tables import rescaled
 from edgekit.macs import shape_of
 
+MAX_POOLS = ("relax.nn.max_pool1d", "relax.nn.max_pool2d")
+_AVERAGE_POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d")
+_ADAPTIVE_POOLS = ("relax.nn.adaptive_avg_pool1d", "relax.nn.adaptive_avg_pool2d")
 _SOFTMAX_TARGET = Target(1 / 256, -128)
-
-
-def window_of(call: Any) -> Window:
-    attrs = call.attrs
-    padding = integers(attrs.padding)
-    return Window(
-        integers(attrs.pool_size),  # type: ignore[arg-type]
-        integers(attrs.strides),  # type: ignore[arg-type]
-        integers(attrs.dilation),  # type: ignore[arg-type]
-        padding if len(padding) == 4 else (*padding, *padding),  # type: ignore[arg-type]
-    )
 
 
 def match_pool(context: Context, value: Any, target: Target) -> Group | None:
     value, target = activation(context, value, target)
-    if not is_call(value, "relax.nn.max_pool2d", "relax.nn.avg_pool2d"):
+    if not is_call(value, *MAX_POOLS, *_AVERAGE_POOLS):
         return None
     source = required(context, value.args[0])
-    if is_call(value, "relax.nn.avg_pool2d"):
+    if is_call(value, *_AVERAGE_POOLS):
         return average_pool(context, value, source, target)
     return max_pool(value, source, target, context.litert)
 
@@ -59,7 +51,9 @@ def max_pool(call: Any, source: Source, target: Target, litert: bool) -> Group:
     image, result = image_of(source.shape, first), image_of(shape_of(call), first)
     same = source.means_the_same(target)
     low, high = (target.low, target.high) if same else (-128, 127)
-    operator = MaxPool(image, result, window_of(call), low, high)
+    operator = MaxPool(
+        image, result, window_of(integers(call.attrs.pool_size), call.attrs), low, high
+    )
     then = None if same else rescaled(source, target, result.elements, litert)
     return Group(operator, (source,), shape_of(call), first, then)
 
@@ -67,7 +61,7 @@ def max_pool(call: Any, source: Source, target: Target, litert: bool) -> Group:
 def average_pool(context: Context, call: Any, source: Source, target: Target) -> Group:
     first = _is_first(call)
     image, result = image_of(source.shape, first), image_of(shape_of(call), first)
-    window = window_of(call)
+    window = window_of(integers(call.attrs.pool_size), call.attrs)
     if window.dilations != (1, 1):
         raise UnfitError("its window has gaps")
     if bool(call.attrs.count_include_pad) and any(window.padding):
@@ -85,35 +79,30 @@ def average_pool(context: Context, call: Any, source: Source, target: Target) ->
 def match_mean(context: Context, value: Any, target: Target) -> Group | None:
     """Over height and width, or over the one axis of a sequence."""
     value, target = activation(context, value, target)
-    if is_call(value, "relax.nn.adaptive_avg_pool2d"):
+    if is_call(value, *_ADAPTIVE_POOLS):
         if any(extent != 1 for extent in integers(value.attrs.output_size)):
             raise UnfitError("its windows differ in size")
-        axes: tuple[int, ...] = (2, 3) if _is_first(value) else (1, 2)
+        given = range(2, 4) if _is_first(value) else range(1, 3)
+        axes = tuple(axis for axis in given if axis < len(shape_of(value)))
     elif is_call(value, "relax.mean"):
-        axes = ()
+        rank = len(shape_of(value.args[0]))
+        over = range(rank) if value.attrs.axis is None else value.attrs.axis
+        axes = tuple(sorted(int(axis) % rank for axis in over))
     else:
         return None
     source = required(context, value.args[0])
     shape = source.shape
-    if not axes:
-        given = value.attrs.axis
-        rank = len(shape)
-        axes = tuple(sorted(int(axis) % rank for axis in (range(rank) if given is None else given)))
     axes = tuple(axis for axis in axes if shape[axis] != 1) or axes
-    first = len(shape) == 4 and max(axes) == 3 and 1 not in axes and shape[1] != 1
-    ordered = tuple(range(len(shape)))
+    count = math.prod(shape[axis] for axis in axes)
+    first = len(shape) in (3, 4) and axes[-1] == len(shape) - 1 and 1 not in axes and shape[1] != 1
     if first:
         image = image_of(shape, channels_first=True)
-        if axes not in ((2, 3), (2,), (3,)) or image.elements // image.channels != math.prod(
-            shape[axis] for axis in axes
-        ):
+        if image.height * image.width != count:
             raise UnfitError("it keeps a part of the image")
     else:
-        before = math.prod(shape[: axes[0]])
-        if before != 1 or axes != ordered[axes[0] : axes[0] + len(axes)]:
+        if math.prod(shape[: axes[0]]) != 1 or axes[-1] - axes[0] != len(axes) - 1:
             raise UnfitError("it is over other axes than height and width")
-        extents = math.prod(shape[axis] for axis in axes)
-        image = Image(extents, 1, math.prod(shape) // extents)
+        image = Image(count, 1, math.prod(shape) // count)
     return Group(_mean(image, source, target), (source,), shape_of(value), first)
 
 
@@ -136,8 +125,8 @@ def match_softmax(context: Context, value: Any, target: Target) -> Group | None:
     source = required(context, data)
     shape = shape_of(value)
     axis = int(value.attrs.axis) % len(shape)
-    last = len(shape) == 4 and context.is_last(source)
-    if (TO_FIRST[axis] if last else axis) != len(shape) - 1:
+    last = context.is_last(source)
+    if axis != (1 if last else len(shape) - 1):
         raise UnfitError("it is not over the last axis")
     columns = shape[axis]
     rows = math.prod(shape) // columns
@@ -208,7 +197,4 @@ def _places(given: int, wanted: int, mode: str, rounding: str) -> tuple[int, ...
 
 
 def _is_first(call: Any) -> bool:
-    layout = str(call.attrs.layout)
-    if layout not in ("NHWC", "NCHW") or str(call.attrs.out_layout) not in ("", layout):
-        raise UnfitError(f"its images lie as {layout}")
-    return layout == "NCHW"
+    return channels_first(str(call.attrs.layout), str(call.attrs.out_layout or ""))

@@ -10,7 +10,7 @@ from tvm import relax
 from edgekit.aot.operators import Concatenate, Pad
 from edgekit.aot.quantised import tables
 from edgekit.aot.quantised.graph import Source, Target, UnfitError, integers, is_call
-from edgekit.aot.quantised.group import TO_LAST, Context, Group, required
+from edgekit.aot.quantised.group import Context, Group, ordered_last, required, to_last
 from edgekit.macs import shape_of
 
 
@@ -36,10 +36,11 @@ def match_join(context: Context, value: Any, target: Target) -> Group | None:
 def concatenate(context: Context, call: Any, parts: list[Source], target: Target) -> Group:
     """All parts in the result's quantisation, each by a table where it is not."""
     shape = shape_of(call)
-    last = len(shape) == 4 and any(context.is_last(part) for part in parts)
+    last = any(context.is_last(part) for part in parts)
     axis = int(call.attrs.axis) % len(shape)
     operator = Concatenate(
-        tuple(_ordered(part.shape, last) for part in parts), TO_LAST.index(axis) if last else axis
+        tuple(_ordered(part.shape, last) for part in parts),
+        to_last(len(shape)).index(axis) if last else axis,
     )
     before = tuple(
         None
@@ -57,7 +58,7 @@ def pad(context: Context, call: Any, source: Source, value: int) -> Group:
     before, after = widths[::2], widths[1::2]
     if any(width < 0 for width in widths):
         raise UnfitError("it cuts off instead of padding")
-    last = len(source.shape) == 4 and context.is_last(source)
+    last = context.is_last(source)
     operator = Pad(
         _ordered(source.shape, last), _ordered(before, last), _ordered(after, last), value
     )
@@ -65,4 +66,4 @@ def pad(context: Context, call: Any, source: Source, value: int) -> Group:
 
 
 def _ordered(extents: tuple[int, ...], last: bool) -> tuple[int, ...]:
-    return tuple(extents[axis] for axis in TO_LAST) if last else extents
+    return ordered_last(extents) if last else extents

@@ -24,14 +24,22 @@ from edgekit.aot.quantised.graph import (
     integers,
     is_call,
 )
-from edgekit.aot.quantised.group import Context, Group, activation, image_of, required
+from edgekit.aot.quantised.group import (
+    Context,
+    Group,
+    activation,
+    channels_first,
+    image_of,
+    required,
+    window_of,
+)
 from edgekit.macs import shape_of
 from edgekit.tvm_compat import constant_array
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
 
-_CONVOLUTION, _PRODUCT = "relax.nn.conv2d", "relax.matmul"
+_CONVOLUTIONS, _PRODUCT = ("relax.nn.conv1d", "relax.nn.conv2d"), "relax.matmul"
 _AROUND = ("relax.add", "relax.clip", "relax.nn.relu", "relax.maximum", "relax.minimum")
 
 
@@ -46,20 +54,20 @@ def match_layer(context: Context, value: Any, target: Target) -> Group | None:
     if weights is None:
         raise UnfitError("its weights are not quantised constants")
     weights = _narrow(weights)
-    if is_call(layer, _CONVOLUTION):
+    if is_call(layer, *_CONVOLUTIONS):
         return _convolution(context, layer, bias, source, weights, target)
     return _product(context, layer, bias, source, weights, target)
 
 
 def _apart(graph: Graph, value: Any) -> tuple[Any, Any]:
     """The layer's own call, and the bias that is added to it."""
-    if is_call(value, _CONVOLUTION, _PRODUCT):
+    if is_call(value, *_CONVOLUTIONS, _PRODUCT):
         return value, None
     if not is_call(value, "relax.add"):
         return None, None
     for layer, bias in (value.args, reversed(value.args)):
         call = graph.value(layer)
-        if is_call(call, _CONVOLUTION, _PRODUCT) and graph.real_constant(bias) is not None:
+        if is_call(call, *_CONVOLUTIONS, _PRODUCT) and graph.real_constant(bias) is not None:
             return call, bias
     return None, None
 
@@ -70,7 +78,7 @@ def main_call(graph: Graph, value: Any) -> Any:
     while is_call(call, *_AROUND):
         layer, _ = _apart(graph, call)
         call = graph.value(call.args[0]) if layer is None else layer
-    return call if is_call(call, _CONVOLUTION, _PRODUCT) else value
+    return call if is_call(call, *_CONVOLUTIONS, _PRODUCT) else value
 
 
 def _narrow(weights: QuantisedConstant) -> QuantisedConstant:
@@ -89,28 +97,23 @@ def _convolution(
     target: Target,
 ) -> Group:
     attrs = call.attrs
-    layout, first = str(attrs.kernel_layout), str(attrs.data_layout) == "NCHW"
-    if len(shape_of(call)) != 4 or str(attrs.out_layout) not in ("", str(attrs.data_layout)):
-        raise UnfitError("its images lie in an order that integer kernels do not have")
+    first = channels_first(str(attrs.data_layout), str(attrs.out_layout or ""))
     image, result = image_of(source.shape, first), image_of(shape_of(call), first)
-    order = [layout.index(axis) for axis in "HWOI"]
-    ordered = QuantisedConstant(weights.values.transpose(order), weights.scales.transpose(order))
-    rows, columns = ordered.values.shape[:2]
-    padding = integers(attrs.padding)
-    window = Window(
-        (rows, columns),
-        integers(attrs.strides),  # type: ignore[arg-type]
-        integers(attrs.dilation),  # type: ignore[arg-type]
-        padding if len(padding) == 4 else (*padding, *padding),  # type: ignore[arg-type]
-    )
+    layout = str(attrs.kernel_layout)
+    order = [layout.index(axis) for axis in "HWOI" if axis in layout]
+    values, each_scale = weights.values.transpose(order), weights.scales.transpose(order)
+    window = window_of(values.shape[:-2], attrs)
+    rows, columns = window.kernel
+    values = values.reshape(rows, columns, *values.shape[-2:])
+    each_scale = each_scale.reshape(values.shape)
     source, window, image = _without_pad(context, source, window, first)
     groups, channels = int(attrs.groups), result.channels
     if groups == 1:
-        kernel = ordered.values.transpose(2, 0, 1, 3)
-        scales = _one_each(ordered.scales.transpose(2, 0, 1, 3).reshape(channels, -1))
+        kernel = values.transpose(2, 0, 1, 3)
+        scales = _one_each(each_scale.transpose(2, 0, 1, 3).reshape(channels, -1))
     elif groups == image.channels:
-        kernel = ordered.values.reshape(rows, columns, channels)
-        scales = _one_each(ordered.scales.reshape(-1, channels).T)
+        kernel = values.reshape(rows, columns, channels)
+        scales = _one_each(each_scale.reshape(-1, channels).T)
     else:
         raise UnfitError(f"it has {groups} groups of several channels")
     stored = _bias(context.graph, bias, channels, source.scale * scales)
@@ -128,7 +131,7 @@ def _without_pad(
     """Padding with zeros beforehand is padding of the convolution's own."""
     pad = context.graph.value(source.tensor)
     image = image_of(source.shape, first)
-    if source.moves or not is_call(pad, "relax.nn.pad"):
+    if source.moves or len(source.shape) != 4 or not is_call(pad, "relax.nn.pad"):
         return source, window, image
     widths = integers(pad.attrs.pad_width)
     value = int(pad.attrs.pad_value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -24,15 +23,22 @@ from edgekit.aot.quantised.graph import (
     is_call,
     operator_name,
 )
-from edgekit.aot.quantised.group import TO_FIRST, TO_LAST, Context, Group, Matcher
-from edgekit.aot.quantised.images import match_mean, match_pool, match_resize, match_softmax
+from edgekit.aot.quantised.group import Context, Group, Matcher, ordered_last, to_last
+from edgekit.aot.quantised.held import Held, Mover
+from edgekit.aot.quantised.images import (
+    MAX_POOLS,
+    match_mean,
+    match_pool,
+    match_resize,
+    match_softmax,
+)
 from edgekit.aot.quantised.joins import match_join
 from edgekit.aot.quantised.layers import main_call, match_layer
+from edgekit.aot.quantised.reasons import is_whole, reads_stored, words
 from edgekit.aot.quantised.stored import clipped, match_stored
 from edgekit.macs import shape_of
 from edgekit.node_names import named_after, numbered
 from edgekit.passes.litert_arithmetic import ARITHMETIC, LITERT
-from edgekit.tvm_compat import constant_array
 
 MATCHERS: tuple[Matcher, ...] = (
     match_layer,
@@ -89,18 +95,6 @@ def _used_steps(function: Any) -> tuple[int, ...]:
     return tuple(number for number in numbers if number is not None)
 
 
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """Stored values of the model as the new function has them."""
-
-    tensor: Any
-    """int8."""
-    last: bool
-    """With channels last where the model has them first."""
-    unsigned: bool
-    """The model has them as uint8, 128 more."""
-
-
 class _Rewriter:
     def __init__(self, function: Any, litert: bool) -> None:
         self.operators: list[Operator] = []
@@ -112,8 +106,9 @@ class _Rewriter:
         self._graph = Graph(bound)
         self._context = Context(self._graph, litert, self._is_last)
         self._builder = relax.BlockBuilder()
+        self._mover = Mover(self._builder)
         self._as_model: dict[Any, Any] = {variable: variable for variable in function.params}
-        self._held: dict[Any, _Held] = {}
+        self._held: dict[Any, Held] = {}
         self._lasts: dict[Any, Any] = {}
         self._inputs: dict[tuple[Any, float, int], Any] = {}
         self._ends = self._dequantised_outputs(bound)
@@ -150,7 +145,7 @@ class _Rewriter:
         if dtype not in _BYTES:
             return False
         if is_call(value, *MOVES) and self._graph.tensor(value.args[0]) in self._held:
-            self._held[variable] = self._moved(self._holding(value.args[0]), value)
+            self._held[variable] = self._mover.moved(self._holding(value.args[0]), value)
             return True
         group = self._stored_group(value, Target(1.0, 0))
         if group is None:
@@ -168,7 +163,7 @@ class _Rewriter:
                 if made is not None:
                     within = Target(made.scale, made.zero_point, narrowed.low, narrowed.high)
                     return self._match(self._graph.value(inner.args[0]), within)
-            elif is_call(inner, "relax.nn.max_pool2d", "relax.astype", "relax.clip"):
+            elif is_call(inner, *MAX_POOLS, "relax.astype", "relax.clip"):
                 group = self._stored_group(inner, narrowed)
                 if group is not None:
                     return group
@@ -207,15 +202,15 @@ class _Rewriter:
         chosen = self._chosen(value, target)
         group = self._match(value, target, strict=True) if chosen is None else None
         if chosen is not None:
-            self._held[variable] = _Held(chosen, False, unsigned)
+            self._held[variable] = Held(chosen, False, unsigned)
         elif group is not None:
             self._emit_group(variable, group, unsigned)
         else:
-            if not self._reads_stored(value):
+            if not reads_stored(self._graph, value):
                 return False
-            raise UnfitError(f"there is no integer kernel for {_words(self._graph, value)}")
+            raise UnfitError(f"there is no integer kernel for {words(self._graph, value)}")
         for move in reversed(moves):
-            self._held[variable] = self._moved(self._held[variable], move)
+            self._held[variable] = self._mover.moved(self._held[variable], move)
         return True
 
     def _chosen(self, value: Any, target: Target) -> Any | None:
@@ -226,7 +221,7 @@ class _Rewriter:
         for argument in value.args:
             source = self._graph.source(argument)
             if source is None:
-                if not _is_whole(argument):
+                if not is_whole(argument):
                     return None
                 arguments.append(self._renamed(argument))
             elif source.means_the_same(target):
@@ -246,25 +241,6 @@ class _Rewriter:
             if strict:
                 raise
         return None
-
-    def _reads_stored(self, value: Any) -> bool:
-        """Whether floats are computed out of quantised tensors at all."""
-        pending, seen = [value], set()
-        while pending:
-            here = self._graph.value(pending.pop())
-            if here in seen:
-                continue
-            seen.add(here)
-            if (
-                is_call(here, DEQUANTIZE)
-                and constant_array(self._graph.value(here.args[0])) is None
-            ):
-                return True
-            if isinstance(here, relax.Call):
-                pending.extend(here.args)
-            elif isinstance(here, relax.Tuple):
-                pending.extend(here.fields)
-        return False
 
     def _decline(self, variable: Any, value: Any, reason: str) -> None:
         layers = self._graph.layers(variable) or (str(variable.name),)
@@ -289,9 +265,9 @@ class _Rewriter:
             operator = Quantize(math.prod(shape), target.scale, target.zero_point)
             layers = self._graph.layers(variable) or (str(parameter.name),)
             self._inputs[key] = self._step(operator, [parameter], shape, "int8", layers)
-        held = _Held(self._inputs[key], False, unsigned)
+        held = Held(self._inputs[key], False, unsigned)
         for move in reversed(moves):
-            held = self._moved(held, move)
+            held = self._mover.moved(held, move)
         self._held[variable] = held
         return True
 
@@ -317,7 +293,7 @@ class _Rewriter:
         operator = Dequantize(math.prod(shape), source.scale, source.zero_point)
         layers = self._graph.layers(variable)
         name = named_after(str(variable.name))
-        tensor = self._first(self._moved_source(source))
+        tensor = self._mover.first(self._moved_source(source))
         self._as_model[variable] = self._step(
             operator, [tensor], shape, "float32", layers or ((name,) if name else ())
         )
@@ -334,13 +310,12 @@ class _Rewriter:
             if before is not None:
                 tensor = self._table(before, tensor, layers)
             arguments.append(tensor)
-        shape = group.shape
-        if group.channels_last:
-            shape = tuple(shape[axis] for axis in TO_LAST)
+        last = group.channels_last and len(group.shape) == len(group.inputs[0].shape)
+        shape = ordered_last(group.shape) if last else group.shape
         result = self._step(group.operator, arguments, shape, "int8", layers)
         if group.then is not None:
             result = self._table(group.then, result, layers)
-        self._held[variable] = _Held(result, group.channels_last, unsigned)
+        self._held[variable] = Held(result, last, unsigned)
 
     def _table(self, table: Lookup, tensor: Any, layers: tuple[str, ...]) -> Any:
         return self._step(table, [tensor], shape_of(tensor), "int8", layers)
@@ -367,14 +342,16 @@ class _Rewriter:
         if source.is_constant:
             return relax.const(source.values())
         held = self._moved_source(source)
-        if not last or len(source.shape) != 4:
-            return self._first(held)
+        if not last:
+            return self._mover.first(held)
         if held.last:
             return held.tensor
         if source.moves:
-            return self._permuted(held.tensor, TO_LAST)
+            return self._mover.permuted(held.tensor, to_last(len(source.shape)))
         if source.tensor not in self._lasts:
-            self._lasts[source.tensor] = self._permuted(held.tensor, TO_LAST)
+            self._lasts[source.tensor] = self._mover.permuted(
+                held.tensor, to_last(len(source.shape))
+            )
         return self._lasts[source.tensor]
 
     # Stored values, wherever they are.
@@ -383,50 +360,21 @@ class _Rewriter:
         held = self._held.get(source.tensor)
         return held is not None and held.last and not source.moves
 
-    def _holding(self, expression: Any) -> _Held:
+    def _holding(self, expression: Any) -> Held:
         variable = self._graph.tensor(expression)
         if variable not in self._held:
             tensor = self._renamed(variable)
             unsigned = str(tensor.ty.dtype) == "uint8"
             if unsigned:
-                tensor = self._shifted(tensor, -128, "int8")
-            self._held[variable] = _Held(tensor, False, unsigned)
+                tensor = self._mover.shifted(tensor, -128, "int8")
+            self._held[variable] = Held(tensor, False, unsigned)
         return self._held[variable]
 
-    def _moved_source(self, source: Source) -> _Held:
+    def _moved_source(self, source: Source) -> Held:
         held = self._holding(source.tensor)
         for move in source.moves:
-            held = self._moved(held, move)
+            held = self._mover.moved(held, move)
         return held
-
-    def _moved(self, held: _Held, move: Any) -> _Held:
-        tensor, shape = held.tensor, shape_of(move)
-        if is_call(move, "relax.permute_dims"):
-            rank = len(shape)
-            given = move.attrs.axes
-            axes = [int(axis) % rank for axis in (given or reversed(range(rank)))]
-            if held.last:
-                axes = [TO_FIRST[axis] for axis in axes]
-            return _Held(self._permuted(tensor, axes), False, held.unsigned)
-        if held.last and not _is_same_order(shape_of(tensor), TO_FIRST):
-            tensor = self._first(held)
-        return _Held(self._builder.emit(relax.op.reshape(tensor, shape)), False, held.unsigned)
-
-    def _first(self, held: _Held) -> Any:
-        return self._permuted(held.tensor, TO_FIRST) if held.last else held.tensor
-
-    def _permuted(self, tensor: Any, axes: Any) -> Any:
-        shape = shape_of(tensor)
-        if tuple(axes) == tuple(range(len(shape))):
-            return tensor
-        if _is_same_order(shape, axes):
-            return self._builder.emit(relax.op.reshape(tensor, tuple(shape[a] for a in axes)))
-        return self._builder.emit(relax.op.permute_dims(tensor, list(axes)))
-
-    def _shifted(self, tensor: Any, offset: int, dtype: str) -> Any:
-        wide = self._builder.emit(relax.op.astype(tensor, "int16"))
-        moved = self._builder.emit(relax.op.add(wide, relax.const(offset, "int16")))
-        return self._builder.emit(relax.op.astype(moved, dtype))
 
     # Everything else, as it was.
 
@@ -435,9 +383,9 @@ class _Rewriter:
         if isinstance(expression, relax.Var):
             if expression not in self._as_model and expression in self._held:
                 held = self._held[expression]
-                tensor = self._first(held)
+                tensor = self._mover.first(held)
                 if held.unsigned:
-                    tensor = self._shifted(tensor, 128, "uint8")
+                    tensor = self._mover.shifted(tensor, 128, "uint8")
                 self._as_model[expression] = tensor
             return self._as_model.get(expression, expression)
         rename: Callable[[Any], Any] = self._renamed
@@ -453,30 +401,3 @@ class _Rewriter:
                 expression.ty_args,
             )
         return expression
-
-
-def _is_whole(argument: Any) -> bool:
-    """Whether an argument is a shape, an index or a number, and no floats of the model's."""
-    dtype = str(getattr(getattr(argument, "ty", None), "dtype", "") or "")
-    return not dtype.startswith("float")
-
-
-def _words(graph: Graph, value: Any) -> str:
-    """The operators between the stored values and this one, which no kernel has in this form."""
-    names = [operator_name(value)]
-    pending = list(getattr(value, "args", ()))
-    while pending:
-        here = graph.value(pending.pop(0))
-        if isinstance(here, relax.Tuple):
-            pending.extend(here.fields)
-        elif isinstance(here, relax.Call) and not is_call(here, DEQUANTIZE, QUANTIZE):
-            names.append(operator_name(here))
-            pending.extend(here.args)
-    distinct = [name for name in dict.fromkeys(reversed(names)) if name]
-    return ", ".join(distinct[:-1]) + (" and " if len(distinct) > 1 else "") + distinct[-1]
-
-
-def _is_same_order(shape: tuple[int, ...], axes: Any) -> bool:
-    """Whether a permutation moves nothing in memory: axes of one element move for free."""
-    moving = [axis for axis in axes if shape[axis] != 1]
-    return moving == sorted(moving)

@@ -19,7 +19,7 @@ from edgekit.tvm_compat import constant_array
 def match_stored(context: Context, call: Any, target: Target) -> Group | None:
     """`target` says between which stored values the result lies; its scale means nothing."""
     graph, offset = context.graph, offset_of(call)
-    if is_call(call, "relax.nn.max_pool2d"):
+    if is_call(call, *images.MAX_POOLS):
         return images.max_pool(call, _source(graph, call.args[0]), target, context.litert)
     if is_call(call, "relax.image.resize2d"):
         source = _source(graph, call.args[0])
@@ -41,7 +41,7 @@ def match_stored(context: Context, call: Any, target: Target) -> Group | None:
         source = _source(graph, call.args[0])
         table = tuple(max(target.low, min(target.high, value)) for value in STORED)
         elements = math.prod(source.shape)
-        last = len(source.shape) == 4 and context.is_last(source)
+        last = context.is_last(source)
         return Group(Lookup(elements, "clip", table), (source,), source.shape, last)
     return None
 

@@ -1,0 +1,71 @@
+"""Stored values of a model as the rewritten function has them, and how they are moved about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax
+
+from edgekit.aot.quantised.graph import is_call
+from edgekit.aot.quantised.group import to_first
+from edgekit.macs import shape_of
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    tensor: Any
+    """int8."""
+    last: bool
+    """With channels last where the model has them first."""
+    unsigned: bool
+    """The model has them as uint8, 128 more."""
+
+
+class Mover:
+    """Emits what moves stored values, and nothing where that moves nothing in memory."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
+
+    def moved(self, held: Held, move: Any) -> Held:
+        """After a reshape or permutation that the model has."""
+        tensor, shape = held.tensor, shape_of(move)
+        if is_call(move, "relax.permute_dims"):
+            rank = len(shape)
+            given = move.attrs.axes
+            axes = [int(axis) % rank for axis in (given or reversed(range(rank)))]
+            if held.last:
+                axes = [to_first(rank)[axis] for axis in axes]
+            return Held(self.permuted(tensor, axes), False, held.unsigned)
+        own = shape_of(tensor)
+        if held.last and not _is_same_order(own, to_first(len(own))):
+            tensor = self.first(held)
+        return Held(self._builder.emit(relax.op.reshape(tensor, shape)), False, held.unsigned)
+
+    def first(self, held: Held) -> Any:
+        """In the order that the model has."""
+        if not held.last:
+            return held.tensor
+        return self.permuted(held.tensor, to_first(len(shape_of(held.tensor))))
+
+    def permuted(self, tensor: Any, axes: Sequence[int]) -> Any:
+        shape = shape_of(tensor)
+        if tuple(axes) == tuple(range(len(shape))):
+            return tensor
+        if _is_same_order(shape, axes):
+            return self._builder.emit(relax.op.reshape(tensor, tuple(shape[a] for a in axes)))
+        return self._builder.emit(relax.op.permute_dims(tensor, list(axes)))
+
+    def shifted(self, tensor: Any, offset: int, dtype: str) -> Any:
+        """From uint8 to int8, or back."""
+        wide = self._builder.emit(relax.op.astype(tensor, "int16"))
+        moved = self._builder.emit(relax.op.add(wide, relax.const(offset, "int16")))
+        return self._builder.emit(relax.op.astype(moved, dtype))
+
+
+def _is_same_order(shape: Sequence[int], axes: Sequence[int]) -> bool:
+    """Whether a permutation moves nothing in memory: axes of one element move for free."""
+    moving = [axis for axis in axes if shape[axis] != 1]
+    return moving == sorted(moving)
