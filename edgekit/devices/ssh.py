@@ -116,7 +116,8 @@ class SshDevice:
         arrived = self.arrival.take() if self.arrival is not None else None
         if arrived is not None:
             held.enter_context(arrived.closing)
-            return arrived
+            if arrived.connection.is_alive():  # a build takes long enough for a board to restart
+                return arrived
         connection, attendant = self._arrive(agent, held)
         return Arrived(connection, attendant, held)
 

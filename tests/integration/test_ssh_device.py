@@ -160,6 +160,41 @@ def test_a_device_opened_once_verifies_and_measures_with_one_command_over_one_co
     assert commands == ["edgekit-agent", "sh"], "the second is what made it current"
 
 
+def test_a_device_is_reached_while_something_else_is_done(
+    server: SshServer, bundle: Bundle
+) -> None:
+    assert_usable(server, bundle)
+    before = logins(server)
+
+    with device_on(server).on_the_way() as reached:
+        eventually(lambda: agents_running())
+        with reached.opened(bundle) as session:
+            assert session.run(bundle.reference_inputs()).seconds > 0
+
+    assert logins(server) - before == 1
+    eventually(lambda: not agents_running())
+
+
+def test_a_connection_lost_on_the_way_is_made_anew(server: SshServer, bundle: Bundle) -> None:
+    assert_usable(server, bundle)
+
+    with device_on(server).on_the_way() as reached:
+        eventually(lambda: agents_running())
+        server.drop_connections()
+        eventually(lambda: not agents_running())
+        with reached.opened(bundle) as session:
+            assert session.run(bundle.reference_inputs()).seconds > 0
+
+
+def test_who_was_on_the_way_for_nothing_leaves_nothing(server: SshServer, bundle: Bundle) -> None:
+    assert_usable(server, bundle)
+
+    with device_on(server).on_the_way():
+        pass
+
+    eventually(lambda: not server.sessions())
+
+
 @pytest.mark.parametrize("kind", ["agents", "models"])
 def test_what_came_out_empty_is_sent_again(server: SshServer, bundle: Bundle, kind: str) -> None:
     """As after power was lost on a file system that writes names before what is in the files."""
