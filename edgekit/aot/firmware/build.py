@@ -17,7 +17,7 @@ from edgekit.devices.firmware_file import FirmwareFile, read_firmware
 from edgekit.errors import BuildError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors
-from edgekit.sizes import format_size
+from edgekit.wording import size
 
 if TYPE_CHECKING:
     from edgekit.board import Board
@@ -84,7 +84,7 @@ def build_firmware(
         _link(job, units, toolchain, board, elf)
         file = read_firmware(elf)
         firmware = _described(elf, file, arena, hardware.stack)
-        stage.result = f"{format_size(firmware.flash)} of flash, {format_size(firmware.ram)} of RAM"
+        stage.result = f"{size(firmware.flash)} of flash, {size(firmware.ram)} of RAM"
     return firmware
 
 
@@ -168,10 +168,10 @@ def _too_large(error: BuildError, board: Board) -> BuildError:
         if region is None:
             continue
         what = "weights and code" if region.use == "code" else "arena and stack"
-        by = f" by {format_size(over[name])}" if name in over else ""
+        by = f" by {size(over[name])}" if name in over else ""
         return BuildError(
             f"the model does not fit on {board.name}: {what} exceed the "
-            f"{format_size(region.size)} of {region.name}{by}",
+            f"{size(region.size)} of {region.name}{by}",
             hint="quantise it to int8, choose a smaller model or input, or a larger board",
             details=error.details,
         )

@@ -1,0 +1,151 @@
+"""Firmware for every board that has one: it compiles without a warning, fits or says why not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.c_trees import write_c_tree
+
+from edgekit.aot.firmware.build import build_firmware
+from edgekit.aot.firmware.memory import layout_of
+from edgekit.aot.firmware.tree import read_tree
+from edgekit.board import board_names, load_board
+from edgekit.cross.toolchain import load_toolchain
+from edgekit.devices.firmware_file import read_firmware
+from edgekit.errors import BuildError, BundleError, MissingToolError, UsageError
+
+TOOLCHAIN = load_toolchain("arm-none-eabi")
+BOARDS = [name for name in board_names() if load_board(name).firmware is not None]
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed"
+)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_firmware_lies_where_the_board_has_memory(name: str, tmp_path: Path) -> None:
+    board = load_board(name)
+    built = build_firmware([write_c_tree(tmp_path / "c")], board, TOOLCHAIN, tmp_path / "out")
+
+    layout = layout_of(board)
+    symbols = {
+        parts[2]: int(parts[0], 16)
+        for line in subprocess.check_output(["arm-none-eabi-nm", built.elf], text=True).splitlines()
+        if len(parts := line.split()) == 3
+    }
+    assert symbols["vectors"] == layout.boot.start
+    assert symbols["ek_stack_start"] == layout.stack.start
+    assert symbols["ek_stack_top"] - symbols["ek_stack_start"] == built.stack
+    assert layout.arena.start <= symbols["ek_arena"] < layout.arena.start + layout.arena.size
+    assert symbols["ek_arena"] % 16 == 0
+    weights = next(symbols[symbol] for symbol in symbols if symbol == "weights")
+    assert layout.weights.start <= weights < layout.weights.start + layout.weights.size
+    assert built.flash < 6000
+    assert built.ram - built.arena - built.stack < 2000
+
+
+def test_sizes_are_those_that_the_toolchain_tells(tmp_path: Path) -> None:
+    board = load_board("stm32f405")
+    built = build_firmware([write_c_tree(tmp_path / "c")], board, TOOLCHAIN, tmp_path / "out")
+    said = subprocess.check_output(["arm-none-eabi-size", built.elf], text=True).splitlines()[1]
+    text, data, bss = (int(word) for word in said.split()[:3])
+    assert built.flash == pytest.approx(text + data, abs=64)
+    assert built.ram == pytest.approx(data + bss, abs=64)
+    note = subprocess.check_output(["arm-none-eabi-readelf", "-n", built.elf], text=True)
+    assert f"Build ID: {built.build_id}" in note
+
+
+def test_the_bytes_do_not_depend_on_the_place(tmp_path: Path) -> None:
+    board = load_board("mps3-an547")
+    firmware = [
+        build_firmware(
+            [write_c_tree(tmp_path / place / "c")], board, TOOLCHAIN, tmp_path / place / "out"
+        )
+        for place in ("here", "there/deeper")
+    ]
+    assert firmware[0].elf.read_bytes() == firmware[1].elf.read_bytes()
+    assert str(tmp_path).encode() not in firmware[0].elf.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({"weights": 1_100_000}, r"weights and code exceed the 1.0 MiB of flash by 5\d\.\d KiB"),
+        ({"count": 130_000}, r"arena and stack exceed the 128.0 KiB of ram by \d"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_one_sentence(
+    model: dict[str, int], said: str, tmp_path: Path
+) -> None:
+    board = load_board("stm32f405")
+    with pytest.raises(BuildError) as caught:
+        build_firmware(
+            [write_c_tree(tmp_path / "c", **model)],  # type: ignore[arg-type]
+            board,
+            TOOLCHAIN,
+            tmp_path / "out",
+        )
+    assert re.search(f"the model does not fit on stm32f405: {said}", caught.value.message), (
+        caught.value.message
+    )
+    assert caught.value.hint
+
+
+def test_a_warning_in_a_model_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"compile toy\.c"):
+        build_firmware(
+            [write_c_tree(tmp_path / "c", also="int unused;")],
+            load_board("mps2-an386"),
+            TOOLCHAIN,
+            tmp_path / "out",
+        )
+
+
+def test_a_missing_toolchain_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(MissingToolError, match="needs arm-none-eabi-gcc"):
+        build_firmware(
+            [write_c_tree(tmp_path / "c")], load_board("mps2-an386"), TOOLCHAIN, tmp_path / "out"
+        )
+
+
+def test_a_board_without_a_firmware_is_told(tmp_path: Path) -> None:
+    bare = replace(load_board("mps2-an386"), firmware=None)
+    with pytest.raises(UsageError, match="no firmware for the board mps2-an386"):
+        build_firmware([write_c_tree(tmp_path / "c")], bare, TOOLCHAIN, tmp_path / "out")
+
+
+def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
+    trees = [write_c_tree(tmp_path / folder) for folder in "ab"]
+    with pytest.raises(UsageError, match="two models of one firmware are called toy"):
+        build_firmware(trees, load_board("mps2-an386"), TOOLCHAIN, tmp_path / "out")
+
+
+def test_a_folder_without_a_model_is_no_tree(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/other.h").write_text("int main(void);\n")
+    with pytest.raises(BuildError, match="holds no model in C"):
+        read_tree(tmp_path / "c")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF\x01\x01\x01" + bytes(200)])
+def test_what_is_no_firmware_is_told(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "firmware.elf").write_bytes(content)
+    with pytest.raises(BundleError, match="no firmware of edgekit's"):
+        read_firmware(tmp_path / "firmware.elf")
+
+
+def test_a_firmware_that_is_cut_short_is_told(tmp_path: Path) -> None:
+    board = load_board("mps2-an386")
+    built = build_firmware([write_c_tree(tmp_path / "c")], board, TOOLCHAIN, tmp_path / "out")
+    whole = built.elf.read_bytes()
+    file = tmp_path / "cut.elf"
+    for size in range(0, len(whole), len(whole) // 40):
+        file.write_bytes(whole[:size])
+        with pytest.raises(BundleError):
+            read_firmware(file)
