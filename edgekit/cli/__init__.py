@@ -25,6 +25,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("inspect", "edgekit.cli.inspect", "Show what is in a model and whether it can be built."),
     Entry("deploy", "edgekit.cli.deploy", "Build, run on a device, prove that it is right."),
     Entry("build", "edgekit.cli.build", "Make a bundle out of a model for a board."),
+    Entry("recommend", "edgekit.cli.recommend", "Say which way to take with a model on a board."),
     Entry("partition", "edgekit.cli.partition", "Show who runs which part of a model, and why."),
     Entry("run", "edgekit.cli.run", "Show a bundle's outputs for an input."),
     Entry("verify", "edgekit.cli.verify", "Compare a bundle's outputs with the oracle's."),

@@ -1,0 +1,133 @@
+"""edgekit recommend: which way to take: what libraries take, what fits, what was measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from support.building import run_edgekit
+from support.onnx_models import onnx_model
+from support.stores import a_run
+
+from edgekit.model import open_model
+from edgekit.store.outbox import post
+
+
+def write_network(folder: Path, *, channels: int = 16, odd: bool = False) -> Path:
+    """A convolution and a classifier; the odd one has an operator that no library takes."""
+    random = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"], name="pool"),
+        helper.make_node("Flatten", ["p"], ["f"], name="flat"),
+        helper.make_node("Gemm", ["f", "d"], ["g"], name="dense"),
+    ]
+    if odd:
+        nodes.append(helper.make_node("Erf", ["g"], ["y"], name="erf"))
+    weights = {
+        "w": random.standard_normal((channels, 3, 3, 3)).astype("float32"),
+        "d": random.standard_normal((channels, 10)).astype("float32"),
+    }
+    path = folder / "net.onnx"
+    onnx.save(onnx_model(nodes, {"x": [1, 3, 32, 32]}, ["y" if odd else "g"], weights), path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_network(tmp_path)
+    return tmp_path
+
+
+def recommended(folder: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
+    extra = {
+        "EDGEKIT_STORE": f"sqlite:///{folder / 's.db'}",
+        "XDG_DATA_HOME": str(folder / "data"),
+    }
+    ran = run_edgekit("recommend", "net.onnx", *arguments, "--json", folder=folder, extra=extra)
+    assert ran.code == code, ran.err
+    return dict(json.loads(ran.out))
+
+
+def option(advice: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = [option for option in advice["options"] if option["name"] == name]
+    return dict(found)
+
+
+def test_a_library_that_takes_everything_is_to_be_tried_first(folder: Path) -> None:
+    (advice,) = recommended(folder, "--board", "rpi4")["boards"]
+    first = advice["options"][0]
+    assert first["name"] in ("ncnn", "acl")
+    assert first["coverage"] == pytest.approx(1.0)
+    assert first["command"] == f"edgekit deploy net.onnx --board rpi4 --offload {first['name']}"
+    assert "--measure decides" in advice["verdict"]
+    assert option(advice, "edgekit's kernels")["supported"]
+    assert "edgekit quantize" in option(advice, "int8")["command"]
+
+
+def test_what_was_measured_goes_before_what_is_promised(folder: Path) -> None:
+    sha256 = open_model(folder / "net.onnx").sha256
+    outbox = folder / "data" / "edgekit" / "outbox"
+    build = replace(a_run().build, model="net", model_sha256=sha256)
+    post(a_run(1, 0.004, build=replace(build, offload=(), digest="11" * 32)), outbox)
+    post(a_run(2, 0.006, build=replace(build, digest="22" * 32)), outbox)
+    post(a_run(3, 0.001, build=replace(build, model_sha256="00" * 32, digest="33" * 32)), outbox)
+    (advice,) = recommended(folder, "--board", "rpi4")["boards"]
+    assert [o["name"] for o in advice["options"][:2]] == ["edgekit's kernels", "ncnn"]
+    assert advice["options"][0]["known"]["median"] == 0.004
+    assert advice["verdict"] == "edgekit's kernels: measured 1.50 times as fast as ncnn"
+
+
+def test_a_microcontroller_is_told_of_memory_and_of_int8(folder: Path) -> None:
+    boards = recommended(folder, "--board", "nrf52840-dk", "--board", "mps3-an547")["boards"]
+    for advice in boards:
+        assert advice["fits"]
+        cmsis = option(advice, "cmsis-nn")
+        assert not cmsis["supported"]
+        assert "floats" in cmsis["reasons"][0]
+    write_network(folder, channels=20_000)
+    (advice,) = recommended(folder, "--board", "nrf52840-dk")["boards"]
+    assert not advice["fits"]
+    assert not advice["fits_in_int8"]
+    assert "too large, even in int8" in advice["verdict"]
+
+
+def test_measuring_decides_on_this_machine(folder: Path) -> None:
+    (advice,) = recommended(folder, "--board", "local", "--measure")["boards"]
+    measured = [o for o in advice["options"] if o["known"] is not None]
+    assert option(advice, "edgekit's kernels") in measured
+    times = [o["known"]["median"] for o in measured]
+    assert times == sorted(times)
+    assert all(o["known"]["device"] == "local" for o in measured)
+
+
+def test_a_model_that_cant_be_built_gets_its_reason_and_no_advice(tmp_path: Path) -> None:
+    node = helper.make_node("NonMaxSuppression", ["b", "s"], ["y"], name="nms")
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [
+            helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [1, 8, 4]),
+            helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, [1, 2, 8]),
+        ],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.INT64, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "net.onnx")
+    done = recommended(tmp_path)
+    assert done["obstacle"]
+    assert done["boards"] == []
+
+
+def test_options_that_make_no_sense_together_are_refused(folder: Path) -> None:
+    for arguments in (("--twin",), ("--measure",)):
+        ran = run_edgekit("recommend", "net.onnx", *arguments, folder=folder)
+        assert ran.code == 2
+        assert "hint:" in ran.err
