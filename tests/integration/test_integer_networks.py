@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from support.integer_kernels import (
     WARNINGS,
@@ -333,3 +333,62 @@ def test_what_stays_in_floats_is_named_with_a_reason(tmp_path: Path) -> None:
     assert set(declined) == {"first", "by_channel", "pointwise", "logits"}
     assert declined["first"].operator == "conv2d"
     assert "zero point" in declined["first"].reason
+
+
+def stored(name: str, value: Any, dtype: str) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.array(value, dtype), name)
+
+
+def bytes_model(
+    nodes: Sequence[onnx.NodeProto], constants: Sequence[onnx.TensorProto], kind: int
+) -> onnx.ModelProto:
+    """From x to y, both of stored values."""
+    graph = helper.make_graph(
+        list(nodes),
+        "test",
+        [helper.make_tensor_value_info("x", kind, [1, 4, 6, 5])],
+        [helper.make_tensor_value_info("y", kind, None)],
+        list(constants),
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def test_convolutions_that_hide_their_quantisation_take_and_give_uint8(tmp_path: Path) -> None:
+    random = np.random.default_rng(8)
+    constants = [
+        stored("xs", 0.04, "float32"),
+        stored("xz", 120, "uint8"),
+        stored("w", random.integers(-127, 128, (5, 4, 3, 3)), "int8"),
+        stored("ws", 0.01, "float32"),
+        stored("wz", 0, "int8"),
+        stored("ys", 0.09, "float32"),
+        stored("yz", 100, "uint8"),
+        stored("b", random.integers(-900, 900, 5), "int32"),
+    ]
+    inputs = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
+    model = bytes_model(
+        [node("QLinearConv", inputs, "y", pads=[1, 1, 1, 1])], constants, TensorProto.UINT8
+    )
+    path = tmp_path / "hidden.onnx"
+    onnx.save(model, path)
+    recognised = recognised_file(path)
+    assert [type(entry) for entry in recognised.operators.values()] == [operators.Conv2D]
+    image = random.integers(0, 256, (1, 4, 6, 5)).astype("uint8")
+    (found,), _ = run_module(recognised, [image], tmp_path)
+    (expected,) = judged_by_onnxruntime(model, {"x": image})
+    assert found.dtype == np.uint8
+    assert np.abs(found.astype(int) - expected.astype(int)).max() <= 1
+
+
+def test_values_of_16_bits_stay_in_floats_with_a_reason(tmp_path: Path) -> None:
+    constants = [stored("s", 0.04, "float32"), stored("z", 0, "int16")]
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], "real"),
+        node("Sigmoid", ["real"], "squashed"),
+        node("QuantizeLinear", ["squashed", "s", "z"], "y"),
+    ]
+    path = tmp_path / "wide.onnx"
+    onnx.save(bytes_model(nodes, constants, TensorProto.INT16), path)
+    (declined,) = recognised_file(path).declined
+    assert declined.layers == ("squashed",)
+    assert "int16" in declined.reason

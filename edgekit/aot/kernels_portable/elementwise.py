@@ -161,8 +161,16 @@ def quantize(step: Step, operator: Quantize) -> Kernel:
     )
     return Kernel(
         MAKER,
-        function(step, "floats to stored values", [("float", "input")], (_INT8, "output"), body),
+        function(
+            step,
+            "floats to stored values, which may take the floats' place",
+            [("float", "input")],
+            (_INT8, "output"),
+            body,
+            shared=True,
+        ),
         helpers=(QUANTIZE, rescaling.CLAMP),
+        in_place=((0, 0),),
     )
 
 

@@ -29,6 +29,14 @@ def reads_stored(graph: Graph, value: Any) -> bool:
     return False
 
 
+def stored_otherwise(call: Any) -> str:
+    """What is wrong with a quantize call."""
+    dtype = str(call.attrs.out_dtype)
+    if dtype not in ("int8", "uint8"):
+        return f"its result is stored as {dtype}, integer kernels know 8 bits"
+    return "its result has no one scale for all of it"
+
+
 def is_whole(argument: Any) -> bool:
     """Whether an argument is a shape, an index or a number, and no floats of the model's."""
     dtype = str(getattr(getattr(argument, "ty", None), "dtype", "") or "")

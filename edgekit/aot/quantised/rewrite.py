@@ -34,7 +34,7 @@ from edgekit.aot.quantised.images import (
 )
 from edgekit.aot.quantised.joins import match_join
 from edgekit.aot.quantised.layers import main_call, match_layer
-from edgekit.aot.quantised.reasons import is_whole, reads_stored, words
+from edgekit.aot.quantised.reasons import is_whole, reads_stored, stored_otherwise, words
 from edgekit.aot.quantised.stored import clipped, match_stored
 from edgekit.macs import shape_of
 from edgekit.node_names import named_after, numbered
@@ -176,6 +176,9 @@ class _Rewriter:
     def _quantised(self, variable: Any, call: Any) -> bool:
         target = self._graph.target(call)
         if target is None:
+            value = self._graph.value(call.args[0])
+            if reads_stored(self._graph, value):
+                self._decline(variable, value, stored_otherwise(call))
             return False
         unsigned = str(call.attrs.out_dtype) == "uint8"
         if self._from_input(variable, call, target, unsigned):

@@ -147,8 +147,8 @@ def _bias(node: Node, rank: int) -> Expr:
     """The int32 bias counts in steps of the input's scale times the weight's."""
     first, second, bias = node.value(1), node.value(4), node.value(8)
     if is_known(first) and is_known(second) and is_known(bias):
-        scale = (first.reshape(()) * second.squeeze()).astype(np.float32)
-        result = dequantize(node, bias, scale, np.zeros(scale.shape, np.int32))
+        scale = np.asarray(first.reshape(()) * second.squeeze(), np.float32)
+        result = node.emit(dequantize(node, bias, scale, np.zeros(scale.shape, np.int32)))
     else:
         scale = op.multiply(_scalar(node, first), _scalar(node, second))
         result = op.multiply(op.astype(as_expr(bias), "float32"), scale)
