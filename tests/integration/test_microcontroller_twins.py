@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import support.microcontrollers
 from support.c_trees import write_c_tree
 from support.microcontrollers import (
     BOARDS,
@@ -160,6 +161,20 @@ def test_a_fault_is_told_with_its_function_and_survived(name: str, also: str, sa
     with device.prepared(bad) as (client, _, written):
         assert written == 0
         assert client.run_step(0, 0, 20).status == 0
+
+
+def test_the_serial_port_of_nordics_chips_works_on_a_core_with_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Cortex-M0 with 16 KiB: no FPU, no wide instructions, and the family nrf5."""
+    monkeypatch.setenv(
+        "EDGEKIT_BOARD_PATH", str(Path(support.microcontrollers.__file__).parent / "boards")
+    )
+    device = emulated("microbit")
+    with device.prepared(toy_firmware("microbit")) as (client, hello, _):
+        assert hello.core == "Cortex-M0"
+        assert inference(client, DATA) == tripled(DATA)
+    down("microbit", delete=True)
 
 
 def test_a_stack_that_overflows_is_told() -> None:
