@@ -1,16 +1,17 @@
 """Networks whose layers ncnn runs: edgekit against ncnn alone, against one layer a region, against
 onnxruntime and TVM.
 
-    pip install ncnn==1.0.20261020     # its own Python package: the one to be as fast as
-    python -m benchmarks.byoc          # --quick, --filter NAME, --json
+    python -m benchmarks.byoc --build  # once, as long as it takes: fills the build cache
+    python -m benchmarks.byoc          # some minutes; --quick, --filter NAME, --json
 
 Each contender is a process that has the network loaded, on one thread. They take turns, in another
 order every round; a ratio is of two times of one round, and the table has the median of the ratios
 with the lowest and the highest. Times are medians of what the rounds had as medians.
 
-The ncnn in edgekit's library is compiled for this machine's CPU. That of the Python package, of the
-same version, has code for several kinds of CPU and chooses when it starts. It gets the network as
-edgekit converts it.
+*ncnn alone* is the library that edgekit builds, for this machine's CPU, with the network as
+edgekit converts it and nothing around it: what edgekit may add to. *ncnn's package* is ncnn's own
+for Python (pip install ncnn==1.0.20261020; left out where it is not installed), of the same
+version: it has code for several kinds of CPU and chooses when it starts.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import onnx
 from benchmarks.contenders import (
     Bundled,
     NcnnAlone,
+    NcnnPackage,
     OnnxRuntime,
     Process,
     Runtime,
@@ -40,7 +42,7 @@ from benchmarks.contenders import (
 )
 from benchmarks.model_zoo import MODELS, RETINAFACE, fetch
 from benchmarks.models import machine
-from benchmarks.ncnn_alone import write
+from benchmarks.ncnn_alone import compile_alone, write
 from benchmarks.networks import NETWORKS
 from edgekit.backends.base import Region
 from edgekit.backends.plan import OffloadPlan
@@ -52,7 +54,8 @@ from edgekit.request import make_request
 
 RETINA = "RetinaFace"
 NAMES = ("MobileNetV2", "ResNet-18", "SqueezeNet", "AlexNet", RETINA, "YOLOv8n")
-OURS, NCNN, LAYERS, ORT, TVM = "edgekit", "ncnn", "one layer each", "onnxruntime", "TVM"
+OURS, ALONE, PACKAGE = "edgekit", "ncnn alone", "ncnn's package"
+LAYERS, ORT, TVM = "one layer each", "onnxruntime", "TVM"
 MOST_OF_NCNN = 1.03
 MOST_DIFFERENCE = 1e-3
 """Of the largest output: all of them are to have computed the same thing."""
@@ -97,16 +100,17 @@ class Row:
 
 def measure(name: str, plan: Plan, folder: Path) -> Row:
     model, shapes = source_of(name, folder)
-    tvm = make_request(model, "local", None, shapes, {}, offload=())
-    whole = replace(tvm, offload=OffloadPlan(("ncnn",), rates=EVERYTHING_PAYS))
-    alone = replace(tvm, offload=replace(whole.offload, one_layer_each=True))
+    tvm, whole, alone = requests_for(model, shapes)
     regions, layers = decide(whole, SILENT).regions, decide(alone, SILENT).regions
     runtimes: dict[str, Runtime] = {
         OURS: bundled(whole, regions, folder / "edgekit"),
         ORT: OnnxRuntime(model),
     }
     if len(regions) == 1:
-        runtimes[NCNN] = NcnnAlone(write(regions[0], folder))
+        written = write(regions[0], folder)
+        runtimes[ALONE] = NcnnAlone(written, compile_alone(folder))
+        if find_spec("ncnn") is not None:
+            runtimes[PACKAGE] = NcnnPackage(written)
     if plan.slow_builds:
         runtimes[LAYERS] = bundled(alone, layers, folder / "layers")
         runtimes[TVM] = bundled(tvm, (), folder / "tvm")
@@ -125,6 +129,20 @@ def measure(name: str, plan: Plan, folder: Path) -> Row:
         contenders,
         missed_by(contenders),
     )
+
+
+def requests_for(
+    model: Path, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[BuildRequest, BuildRequest, BuildRequest]:
+    """TVM alone; all that ncnn takes in ncnn; the same with a region for each layer."""
+    tvm = make_request(model, "local", None, shapes, {}, offload=())
+    whole = replace(tvm, offload=OffloadPlan(("ncnn",), rates=EVERYTHING_PAYS))
+    return tvm, whole, replace(tvm, offload=replace(whole.offload, one_layer_each=True))
+
+
+def fill_cache(name: str, folder: Path) -> None:
+    for number, request in enumerate(requests_for(*source_of(name, folder))):
+        build(request, folder / str(number))
 
 
 def source_of(name: str, folder: Path) -> tuple[Path, Mapping[str, tuple[int, ...]]]:
@@ -196,8 +214,8 @@ def summarise(who: str, turns: Mapping[str, Sequence[Turn]], difference: float) 
 def missed_by(contenders: Sequence[Contender]) -> tuple[str, ...]:
     found = {contender.name: contender.edgekit_over_this for contender in contenders}
     missed = []
-    if found.get(NCNN, 0) > MOST_OF_NCNN:
-        missed.append(f"takes {found[NCNN]:.3f} of ncnn's time; at most {MOST_OF_NCNN}")
+    if found.get(ALONE, 0) > MOST_OF_NCNN:
+        missed.append(f"takes {found[ALONE]:.3f} of ncnn's time; at most {MOST_OF_NCNN}")
     if found.get(LAYERS, 0) >= 1:
         missed.append(f"takes {found[LAYERS]:.3f} of the time of one layer a region")
     return tuple(missed)
@@ -231,20 +249,23 @@ def main() -> int:
         action="store_true",
         help="fewer rounds; neither TVM alone nor one layer each, which take long to build",
     )
+    parser.add_argument("--build", action="store_true", help="build everything, and time nothing")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     options = parser.parse_args()
-    if find_spec("ncnn") is None:
-        print("needs ncnn's own Python package: pip install ncnn==1.0.20261020", file=sys.stderr)
-        return 2
     plan = Plan(3, 0.4, slow_builds=False) if options.quick else Plan(7, 0.5, slow_builds=True)
     rows = []
     for name in NAMES:
         if options.filter.lower() not in name.lower():
             continue
         with tempfile.TemporaryDirectory() as folder:
+            if options.build:
+                fill_cache(name, Path(folder))
+                continue
             rows.append(measure(name, plan, Path(folder)))
         if not options.json:
             show(rows[-1])
+    if options.build:
+        return 0
     if options.json:
         print(json.dumps({"machine": machine(), "networks": [asdict(row) for row in rows]}))
     else:

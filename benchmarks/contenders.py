@@ -99,15 +99,58 @@ def _aligned(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class NcnnAlone:
+    """The ncnn that edgekit builds, and nothing around it."""
+
+    written: Written
+    library: Path
+
+    def load(self, given: np.ndarray) -> Loaded:
+        return _Alone(self, given)
+
+
+class _Alone:
+    def __init__(self, runtime: NcnnAlone, given: np.ndarray) -> None:
+        self._library = ctypes.CDLL(str(runtime.library))
+        self._library.alone_load.restype = ctypes.c_void_p
+        written = runtime.written
+        words = (written.graph, written.weights, written.input, " ".join(written.outputs))
+        loaded = self._library.alone_load(*(str(word).encode() for word in words))
+        if not loaded:
+            raise RuntimeError("ncnn does not take the network")
+        self._network = ctypes.c_void_p(loaded)
+        self._count = len(written.outputs)
+        self._given = _aligned(np.ascontiguousarray(given))
+        extents = (1, 1, *written.shape)[-3:]
+        self._arguments = (ctypes.c_void_p(self._given.ctypes.data), *extents)
+
+    def call(self) -> Any:
+        if self._library.alone_call(self._network, *self._arguments) != 0:
+            raise RuntimeError("ncnn failed")
+
+    def arrays(self, result: Any) -> list[np.ndarray]:
+        found = []
+        for output in range(self._count):
+            size = self._library.alone_size(self._network, output)
+            found.append(np.empty(size, np.float32))
+            to = ctypes.c_void_p(found[-1].ctypes.data)
+            self._library.alone_copy(self._network, output, to)
+        return found
+
+    def copied(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class NcnnPackage:
     """ncnn's own Python package, with edgekit's options."""
 
     written: Written
 
     def load(self, given: np.ndarray) -> Loaded:
-        return _Ncnn(self.written, given)
+        return _Package(self.written, given)
 
 
-class _Ncnn:
+class _Package:
     def __init__(self, written: Written, given: np.ndarray) -> None:
         import ncnn
 

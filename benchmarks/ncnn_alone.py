@@ -1,5 +1,5 @@
-"""A network as edgekit hands it to ncnn, for ncnn's own Python package: its text graph and its
-weights, written from the region that holds the whole network."""
+"""A network as edgekit hands it to ncnn, for ncnn alone: its text graph and its weights, written
+from the region that holds the whole network; and a library of ncnn and nothing else to run them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from edgekit.backends.base import Region, Setting
 from edgekit.backends.ncnn.layout import held
 from edgekit.backends.ncnn.net import NetLayer, net_of
 from edgekit.backends.ncnn.params import KINDS
+from edgekit.board import load_board
+from edgekit.cross.sources import build_library, built_in_recipe
+from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.tools import run_tool
 
 MAGIC = 7767517
 ARRAY = -23300
@@ -37,6 +41,23 @@ def write(region: Region, folder: Path) -> Written:
     (given,) = region.inputs
     outputs = tuple(names[blob] for blob in net.outputs)
     return Written(graph, weights, names[net.inputs[0]], held(given.shape), outputs)
+
+
+def compile_alone(folder: Path) -> Path:
+    """The very library that edgekit links into a model, behind four functions."""
+    board = load_board("local")
+    toolchain = load_toolchain(board.toolchain)
+    library = build_library(built_in_recipe("ncnn"), board, toolchain)
+    out = folder / "alone.so"
+    command = (
+        *find_cxx_compiler(toolchain).command,
+        *("-std=c++17", "-O2", "-fPIC", "-shared", "-o", str(out)),
+        *(word for path in library.include for word in ("-I", str(path))),
+        str(Path(__file__).with_suffix(".cc")),
+        *library.link,
+    )
+    run_tool(command, folder=folder, doing="compile ncnn alone")
+    return out
 
 
 def _line(number: int, layer: NetLayer, names: dict[str, str]) -> str:

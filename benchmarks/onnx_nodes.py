@@ -3,6 +3,7 @@
     python benchmarks/onnx_nodes.py                     # all of them; writes docs/onnx-operators.md
     python benchmarks/onnx_nodes.py --filter '^test_lstm' --verbose
     python benchmarks/onnx_nodes.py --offload ncnn      # with all that ncnn takes in ncnn
+    python benchmarks/onnx_nodes.py --offload acl --lab # the same in ACL, on an emulated CPU
 
 Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled, run
 and compared with the outputs that come with it. The verdicts: right; refused (edgekit said why it
@@ -12,8 +13,10 @@ Inputs that only decide shapes (axes, shapes, pads, counts; edgekit/frontends/on
 lists them) are bound as constants, which is what real models do.
 
 With `--offload` every region that a backend takes is offloaded, whether or not that pays, and its
-C++ is compiled: some seconds a case. A region that says it does not compute with NaN or infinity
-counts as refused. docs/onnx-operators.md stays as it is.
+C++ is compiled: some seconds a case. With `--lab` the regions of the one backend run in a program
+that was compiled once for all (tests/support/region_lab.py), ACL's under emulation. A region that
+says it does not compute with NaN or infinity counts as refused. docs/onnx-operators.md stays as it
+is.
 
 Exit code 1 if any case is wrong or crashes, or fewer than 1150 of all of them are right.
 """
@@ -50,6 +53,16 @@ FORMERLY_WRONG = (
 )
 """What stock TVM computes wrongly, or edgekit once did."""
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "onnx-operators.md"
+
+
+@dataclass(frozen=True)
+class Offload:
+    backends: tuple[str, ...] = ()
+    """In the order of preference."""
+    lab: bool = False
+
+
+NOTHING = Offload()
 
 
 @dataclass(frozen=True)
@@ -91,13 +104,13 @@ def load_cases(pattern: str) -> list[Any]:
     return [case for case in cases if re.search(pattern, case.name)]
 
 
-def judge(case: Any, backends: Sequence[str] = ()) -> tuple[str, str, int]:
+def judge(case: Any, offload: Offload = NOTHING) -> tuple[str, str, int]:
     """Import, compile, run and compare one case: the verdict, the reason, how many regions."""
     from edgekit.errors import ModelError, UnsupportedModelError
 
     regions: list[str] = []
     try:
-        return (*_run(case, backends, regions), len(regions))
+        return (*_run(case, offload, regions), len(regions))
     except (ModelError, UnsupportedModelError) as error:
         return "refused", " ".join((error.message, *error.details)), 0
     except Exception as error:  # noqa: BLE001 -- whatever it is, it is the finding
@@ -107,7 +120,7 @@ def judge(case: Any, backends: Sequence[str] = ()) -> tuple[str, str, int]:
         return "crash", f"{type(error).__name__}: {lines[-1][:300]}", len(regions)
 
 
-def _run(case: Any, backends: Sequence[str], regions: list[str]) -> tuple[str, str]:
+def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
     import tvm
 
     from edgekit.events import SILENT
@@ -128,7 +141,7 @@ def _run(case: Any, backends: Sequence[str], regions: list[str]) -> tuple[str, s
         tvm.runtime.tensor(np.ascontiguousarray(inputs[spec.name]).reshape(spec.shape))
         for spec in model.inputs
     ]
-    results = compile_and_run(model, arguments, backends, regions)
+    results = compile_and_run(model, arguments, offload, regions)
     for spec, actual, wanted in zip(model.outputs, results, expected, strict=True):
         problem = difference(actual, as_array(wanted))
         if problem:
@@ -166,7 +179,7 @@ def parameters(model: Any, inputs: dict[str, Any]) -> list[str]:
 
 
 def compile_and_run(
-    model: Any, arguments: Sequence[Any], backends: Sequence[str], regions: list[str]
+    model: Any, arguments: Sequence[Any], offload: Offload, regions: list[str]
 ) -> list[np.ndarray]:
     """`regions` gets the names of those that backends run."""
     import tvm
@@ -179,12 +192,14 @@ def compile_and_run(
 
     board = load_board("local")
     whatever_it_costs = Rates(call_us=-1e12)
-    plan = OffloadPlan(tuple(backends), rates=whatever_it_costs)
-    selection = selection_of(plan) if backends else None
+    plan = OffloadPlan(offload.backends, rates=whatever_it_costs)
+    selection = selection_of(plan) if offload.backends else None
     compiled = compile_model(model, board.target, offload=selection)
     regions += [region.symbol for region in compiled.regions]
     with tempfile.TemporaryDirectory() as folder:
-        if selection is not None and compiled.regions:
+        if offload.lab:
+            serve_regions(compiled.regions, offload.backends[0])
+        elif selection is not None and compiled.regions:
             load_regions(compiled.regions, selection.backends, Path(folder))
         results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*arguments)
     if len(model.outputs) == 1:
@@ -216,6 +231,20 @@ def load_regions(regions: Sequence[Any], backends: Any, folder: Path) -> None:
         tvm_ffi.register_global_func(region.symbol, library[region.symbol], override=True)
 
 
+def serve_regions(regions: Sequence[Any], backend: str) -> None:
+    """Let this process's TVM call a program of the tests, which runs any region of the backend."""
+    sys.path.append(str(DOCS.parent.parent / "tests"))
+    from support.acl_arm import AclRegion
+    from support.ncnn_lab import RegionRunner
+    from support.onednn_lab import OneDnnRegion
+    from support.region_lab import selection_for, serve
+
+    make = {"acl": AclRegion, "ncnn": RegionRunner, "onednn": OneDnnRegion}[backend]
+    options = selection_for(backend, threads=1).backends[0][1]
+    for region in regions:
+        serve(make(region, options))
+
+
 def difference(actual: np.ndarray, expected: np.ndarray) -> str:
     """What is wrong with the numbers; nothing if they are right."""
     if actual.shape != expected.shape:
@@ -239,7 +268,7 @@ def difference(actual: np.ndarray, expected: np.ndarray) -> str:
     )
 
 
-def work(cases: Sequence[Any], backends: Sequence[str], pipe: Connection) -> None:
+def work(cases: Sequence[Any], offload: Offload, pipe: Connection) -> None:
     """A worker: takes numbers of cases, hands back verdicts."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
@@ -250,7 +279,7 @@ def work(cases: Sequence[Any], backends: Sequence[str], pipe: Connection) -> Non
         number = pipe.recv()
         if number is None:
             return
-        pipe.send(judge(cases[number], backends))
+        pipe.send(judge(cases[number], offload))
 
 
 @dataclass
@@ -264,7 +293,7 @@ class Worker:
 def run_all(
     cases: Sequence[Any],
     jobs: int,
-    backends: Sequence[str],
+    offload: Offload,
     on_verdict: Callable[[Verdict], None],
 ) -> list[Verdict]:
     """All cases over a few forked workers; one that dies or hangs costs only its own case."""
@@ -277,7 +306,7 @@ def run_all(
     context = multiprocessing.get_context("fork")
     waiting = deque(range(len(cases)))
     verdicts: dict[int, Verdict] = {}
-    workers = [_hire(context, cases, backends) for _ in range(min(jobs, max(1, len(cases))))]
+    workers = [_hire(context, cases, offload) for _ in range(min(jobs, max(1, len(cases))))]
     while len(verdicts) < len(cases):
         for worker in workers:
             if worker.case is None and waiting:
@@ -300,16 +329,16 @@ def run_all(
             on_verdict(verdict)
             worker.case = None
             if not worker.process.is_alive():
-                workers[position] = _hire(context, cases, backends)
+                workers[position] = _hire(context, cases, offload)
     for worker in workers:
         worker.pipe.send(None)
         worker.process.join(timeout=5)
     return [verdicts[number] for number in range(len(cases))]
 
 
-def _hire(context: Any, cases: Sequence[Any], backends: Sequence[str]) -> Worker:
+def _hire(context: Any, cases: Sequence[Any], offload: Offload) -> Worker:
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(cases, backends, theirs), daemon=True)
+    process = context.Process(target=work, args=(cases, offload, theirs), daemon=True)
     process.start()
     theirs.close()
     return Worker(process, ours)
@@ -390,6 +419,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--offload", default="", help="backends, in the order of preference")
+    parser.add_argument(
+        "--lab", action="store_true", help="regions of the one backend in the tests' own program"
+    )
     parser.add_argument("--json", type=Path, help="write every verdict to this file")
     parser.add_argument("--no-docs", action="store_true", help=f"leave {DOCS.name} as it is")
     parser.add_argument("--expectations", type=Path, help="write the lists tests compare with")
@@ -410,6 +442,9 @@ def main() -> int:
             if number % SAMPLE_STEP == 0 or re.search(FORMERLY_WRONG, case.name)
         ]
     backends = tuple(name for name in options.offload.split(",") if name)
+    if options.lab and len(backends) != 1:
+        print("--lab runs the regions of one backend: say which with --offload", file=sys.stderr)
+        return 2
     whole = not (options.filter or options.sample or backends)
     started, counts = time.perf_counter(), Counter[str]()
 
@@ -421,7 +456,7 @@ def main() -> int:
             end = "\r" if sys.stderr.isatty() else "\n"
             print(f"{counts.total()}/{len(cases)} {dict(counts)}", end=end, file=sys.stderr)
 
-    verdicts = run_all(cases, options.jobs, backends, show)
+    verdicts = run_all(cases, options.jobs, Offload(backends, options.lab), show)
     seconds = time.perf_counter() - started
     if options.json:
         options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from support.building import environment, request_for, write_model
-from support.ncnn_lab import EVERYTHING_PAYS, lab
+from support.ncnn_lab import lab
+from support.region_lab import EVERYTHING_PAYS
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.backends.plan import OffloadPlan

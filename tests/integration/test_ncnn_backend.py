@@ -14,8 +14,9 @@ import onnx
 import pytest
 from onnx import helper
 from support.building import request_for
-from support.ncnn_lab import EVERYTHING_PAYS, RegionRunner, aligned, lab, ncnn_selection, offloaded
+from support.ncnn_lab import RegionRunner, lab, ncnn_selection, offloaded
 from support.onnx_models import judged_by_onnxruntime, onnx_model
+from support.region_lab import EVERYTHING_PAYS, aligned
 from support.source import ROOT
 
 from benchmarks.networks import NETWORKS

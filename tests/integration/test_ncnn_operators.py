@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.ncnn_arm import ArmRegion, start_arm
 from support.ncnn_cases import FAMILIES, Case
-from support.ncnn_lab import RegionRunner, Runs, lab, offloaded
+from support.ncnn_lab import RegionRunner, lab, offloaded
 from support.onnx_models import judged_by_onnxruntime
+from support.region_lab import Runs
 from support.source import ROOT
 
 from edgekit.backends.base import Options, Region

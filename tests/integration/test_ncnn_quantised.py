@@ -12,15 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.building import request_for
 from support.ncnn_arm import ArmRegion, start_arm
-from support.ncnn_lab import (
-    EVERYTHING_PAYS,
-    Offloaded,
-    RegionRunner,
-    Runs,
-    lab,
-    offloaded,
-)
+from support.ncnn_lab import RegionRunner, lab, offloaded
 from support.quantised_cases import Quantised, layers
+from support.region_lab import EVERYTHING_PAYS, Offloaded, Runs
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
 from edgekit.backends.base import Options, Region

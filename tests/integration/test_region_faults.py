@@ -12,8 +12,9 @@ import pytest
 from onnx import helper
 from support.building import request_for, write_model
 from support.local_bundles import copied, resealed
-from support.ncnn_lab import EVERYTHING_PAYS, lab, ncnn_selection
+from support.ncnn_lab import lab, ncnn_selection
 from support.onnx_models import onnx_model
+from support.region_lab import EVERYTHING_PAYS
 
 from edgekit.backends.base import GeneratedRegion, Options, Region
 from edgekit.backends.ncnn import Ncnn

@@ -104,7 +104,10 @@ class LabRegion:
         self.runner = ctypes.c_void_p()
 
     def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]:
-        outputs = [np.full(tensor.shape, 7e33, np.float32) for tensor in self.region.outputs]
+        outputs = [
+            np.full(tensor.shape, 7e33 if tensor.dtype == "float32" else 77, tensor.dtype)
+            for tensor in self.region.outputs
+        ]
         given = [aligned(value) for value in inputs]
         self.check(self.lab.lab_run(self.runner, tensors(given), tensors(outputs)))
         return outputs
@@ -150,6 +153,19 @@ class Offloaded:
     runners: tuple[Runs, ...]
 
 
+def serve(runner: Runs) -> None:
+    """What this process's TVM calls by the region's name."""
+    import tvm_ffi
+
+    def call(*given: object) -> None:
+        count = len(runner.region.inputs)
+        made = runner(*(tensor.numpy() for tensor in given[:count]))
+        for tensor, value in zip(given[count:], made, strict=True):
+            tensor.copyfrom(value)
+
+    tvm_ffi.register_global_func(runner.region.symbol, call, override=True)
+
+
 def run_offloaded(
     model: Model,
     inputs: Sequence[np.ndarray],
@@ -158,21 +174,13 @@ def run_offloaded(
 ) -> Offloaded:
     """The model with everything in the backend that it takes, and TVM for the rest."""
     import tvm
-    import tvm_ffi
     from tvm import relax
 
     compiled = compile_model(model, load_board("local").target, offload=selection)
     options = selection.backends[0][1]
-    runners = {region.symbol: make(region, options) for region in compiled.regions}
-    for symbol, runner in runners.items():
-
-        def call(*given: object, runner: Runs = runner) -> None:
-            count = len(runner.region.inputs)
-            made = runner(*(tensor.numpy() for tensor in given[:count]))
-            for tensor, value in zip(given[count:], made, strict=True):
-                tensor.copyfrom(value)
-
-        tvm_ffi.register_global_func(symbol, call, override=True)
+    runners = [make(region, options) for region in compiled.regions]
+    for runner in runners:
+        serve(runner)
     arguments = [tvm.runtime.tensor(np.ascontiguousarray(value)) for value in inputs]
     results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*arguments)
     results = [results] if len(model.outputs) == 1 else list(results)
@@ -180,5 +188,5 @@ def run_offloaded(
         [result.numpy() for result in results],
         compiled.regions,
         tuple(f"{d.operator}: {d.reason}" for d in compiled.decisions if d.backend is None),
-        tuple(runners.values()),
+        tuple(runners),
     )
