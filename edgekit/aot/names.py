@@ -6,6 +6,10 @@ import re
 from collections.abc import Iterable
 
 _LONGEST = 48
+_KIND = re.compile(
+    r"(biasadd|matmul|relu6?|add|mul|conv2d|depthwise|avgpool|maxpool|softmax)[0-9]*"
+)
+"""What an operator does, at the end of its layer's name."""
 _WORDS = (
     "alignas alignof and asm auto bool break case catch char class const continue default "
     "delete do double else enum explicit export extern false float for friend goto if inline "
@@ -37,12 +41,22 @@ def is_identifier(text: str) -> bool:
 
 def layer_identifier(layer: str) -> str:
     """Of a layer's name, the end: what comes before tells which part of the model it is in."""
-    first = layer.split(";")[0]
-    parts = [part for part in re.split(r"[/:.]+", first) if part]
+    parts = [part for part in re.split(r"[/:.]+", _own_part(layer)) if part]
+    if len(parts) > 1 and _KIND.fullmatch(parts[-1].lower()):
+        parts.pop()
+    if len(parts) > 1 and parts[0] in ("model", "sequential"):
+        del parts[0]
     name = parts.pop() if parts else ""
     while parts and len(name) + len(parts[-1]) < _LONGEST:
         name = f"{parts.pop()}_{name}"
     return identifier(name[-_LONGEST:]).lower()
+
+
+def _own_part(layer: str) -> str:
+    """TFLite joins the names of all that was fused; the layer that has weights says most."""
+    parts = [part for part in layer.split(";") if part]
+    biased = [part for part in parts if part.endswith("/BiasAdd")]
+    return [*biased, *parts[-1:], ""][0]
 
 
 class Unique:

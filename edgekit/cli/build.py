@@ -128,18 +128,9 @@ def _code_in_words(result: BuildResult) -> list[tuple[str, str]]:
         library = sum(file.size for file in manifest.files if file.role == "library")
         mapped = size(result.weight_bytes)
         return [("library", f"{size(library)}, of which {mapped} are mapped weights")]
-    makers = Counter(step.maker for step in c.steps).most_common()
-    steps = ", ".join(f"{count} by {maker}" for maker, count in makers)
-    pairs = [
-        ("steps", f"{len(c.steps)} ({steps})"),
-        ("arena", f"{c.arena_bytes} bytes; {c.arena_bound} are alive at one step"),
-        ("flash", f"{c.flash_bytes} bytes, {c.constant_bytes} of them constants"),
-        ("stack", f"{c.stack_bytes} bytes"),
-    ]
-    floats = [step for step in c.steps if step.reason]
-    if floats:
-        pairs.append(("in floats", "; ".join(f"{s.name}: {s.reason}" for s in floats)))
-    return pairs
+    from edgekit.cli.show_bundle import c_in_words
+
+    return c_in_words(c)
 
 
 def _render(console: Console, result: BuildResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from edgekit.console import Console
 from edgekit.wording import amount, size
 
 if TYPE_CHECKING:
-    from edgekit.manifest import Manifest
+    from edgekit.manifest import BareMetal, Manifest
 
 _SHOWN_OPERATORS = 4
 
@@ -23,8 +24,6 @@ def show_bundle(console: Console, path: Path) -> None:
 
 
 def _render(console: Console, manifest: Manifest) -> None:
-    from edgekit.backends.report import offload_in_words
-
     total = sum(file.size for file in manifest.files)
     console.heading(f"{manifest.model.name} for {manifest.board.name}")
     console.fields(
@@ -34,7 +33,7 @@ def _render(console: Console, manifest: Manifest) -> None:
             ("compiled by", manifest.toolchain.compiler),
             ("built with", f"edgekit {manifest.edgekit_version}, TVM {manifest.versions.tvm}"),
             ("expected outputs", f"by {manifest.oracle.name} {manifest.oracle.version}"),
-            ("offloaded", offload_in_words(manifest.regions) or "nothing: TVM compiled everything"),
+            *_what_runs(manifest),
         ]
     )
     sides = (("inputs", manifest.inputs), ("outputs", manifest.outputs))
@@ -43,6 +42,8 @@ def _render(console: Console, manifest: Manifest) -> None:
         console.heading(title)
         rows = [(e.spec.name, e.spec.dtype, str(list(e.spec.shape))) for e in entries]
         console.table(("name", "dtype", "shape"), rows)
+    if manifest.bare_metal is not None:
+        _render_steps(console, manifest.bare_metal)
     if manifest.regions:
         console.print()
         console.heading("regions")
@@ -54,6 +55,51 @@ def _render(console: Console, manifest: Manifest) -> None:
             ],
             right=("operators", "MACs"),
         )
+
+
+def _what_runs(manifest: Manifest) -> list[tuple[str, str]]:
+    if manifest.bare_metal is not None:
+        return c_in_words(manifest.bare_metal)
+    from edgekit.backends.report import offload_in_words
+
+    words = offload_in_words(manifest.regions) or "nothing: TVM compiled everything"
+    return [("offloaded", words)]
+
+
+def c_in_words(c: BareMetal) -> list[tuple[str, str]]:
+    """What a model in C takes, and who wrote it."""
+    makers = Counter(step.maker for step in c.steps).most_common()
+    steps = ", ".join(f"{count} by {maker}" for maker, count in makers)
+    pairs = [
+        ("steps", f"{len(c.steps)} ({steps})"),
+        ("arena", f"{c.arena_bytes} bytes; {c.arena_bound} are alive at one step"),
+        ("flash", f"{c.flash_bytes} bytes, {c.constant_bytes} of them constants"),
+        ("stack", f"{c.stack_bytes} bytes"),
+    ]
+    floats = [f"{step.name}: {step.reason}" for step in c.steps if step.reason]
+    return [*pairs, *([("in floats", "; ".join(floats))] if floats else [])]
+
+
+def _render_steps(console: Console, c: BareMetal) -> None:
+    console.print()
+    console.heading("steps")
+    console.table(
+        ("step", "operator", "by", "constants", "scratch", "arena", "layers", "note"),
+        [
+            (
+                s.name,
+                s.operator,
+                s.maker,
+                s.constant_bytes,
+                s.scratch_bytes,
+                s.alive_bytes,
+                _few(tuple(layer.partition(";")[0] for layer in s.layers)),
+                s.note,
+            )
+            for s in c.steps
+        ],
+        right=("constants", "scratch", "arena"),
+    )
 
 
 def _few(operators: tuple[str, ...]) -> str:

@@ -94,9 +94,18 @@ def test_words_of_c_and_of_its_library_are_no_identifiers() -> None:
 
 
 def test_a_layer_is_called_after_the_end_of_its_path() -> None:
-    path = "a_very_long_name_of_a_model/stage_one_of_several/block_3/conv2d/BiasAdd;other/Relu"
-    assert layer_identifier(path) == "stage_one_of_several_block_3_conv2d_biasadd"
+    path = "a_very_long_name_of_a_model/stage_one_of_several/block_3/expand"
+    assert layer_identifier(path) == "stage_one_of_several_block_3_expand"
     assert layer_identifier("") == "unnamed"
+    assert layer_identifier("/features/conv") == "features_conv"
+
+
+def test_of_fused_layers_the_one_with_weights_gives_the_name() -> None:
+    fused = "model/act_2/Relu;model/bn_2/FusedBatchNormV3;model/conv2d_1/BiasAdd;model/c/Conv2D1"
+    assert layer_identifier(fused) == "conv2d_1"
+    assert layer_identifier("model/activation_4/Relu;model/add_1/add") == "add_1"
+    assert layer_identifier("model/dense/MatMul;model/dense/BiasAdd") == "dense"
+    assert layer_identifier("Identity") == "identity"
 
 
 def test_names_are_handed_out_once() -> None:
