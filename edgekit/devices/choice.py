@@ -122,7 +122,7 @@ def _not_local(board: Board) -> UsageError:
 def _none_known(board: Board) -> DeviceError:
     where = "--port /dev/ttyACM0" if board.kind == "baremetal" else "user@host"
     return DeviceError(
-        f"no device of the board {board.name} is known",
+        f"no device is known for the board {board.name}",
         hint=f"edgekit device add NAME --board {board.name} {where} makes one known; --twin "
         "uses an emulated one",
     )

@@ -188,7 +188,7 @@ def test_all_of_a_board_that_no_device_is(home: Path) -> None:
     ran = edgekit(home, "deploy", "model.onnx", "--board", "rpi4", "--all")
 
     assert ran.code == 8
-    assert "no device of the board rpi4 is known" in ran.err
+    assert "no device is known for the board rpi4" in ran.err
 
 
 def test_what_is_shown_of_several_devices_names_each(

@@ -141,7 +141,7 @@ def test_a_board_means_the_one_device_of_that_board() -> None:
 
 
 def test_no_device_of_a_board_shows_both_ways_on() -> None:
-    with pytest.raises(DeviceError, match="no device of the board rpi4 is known") as caught:
+    with pytest.raises(DeviceError, match="no device is known for the board rpi4") as caught:
         device_for(load_board("rpi4"), None, {})
 
     assert "edgekit device add" in str(caught.value.hint)
