@@ -24,8 +24,10 @@ from edgekit.schedules.packed import (
     depthwise,
     pack_columns,
 )
+from edgekit.schedules.packed_winograd import pack_kernel, winograd
 from edgekit.schedules.problem import convolution_problem, dense_problem
 from edgekit.schedules.tiles import Tile, choose_tile
+from edgekit.schedules.winograd import panel_width, pays
 from edgekit.tvm_compat import constant_array
 
 _FUSES_WHAT_FOLLOWS = {"op_pattern": 4}
@@ -74,6 +76,16 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
             return self._kernel(
                 lambda d, w: depthwise(d, w, window), data, kernel, "depthwise_convolution"
             )
+        _, lines, pixels, _ = shape_of(call)
+        size, inputs = (lines, pixels), weight.shape[2]
+        if (
+            weight.shape[:2] == (3, 3)
+            and groups == 1
+            and pays(size, inputs, channels, window, self._machine)
+        ):
+            width = panel_width(size, inputs, channels, self._machine)
+            kernel = relax.const(pack_kernel(weight, width))
+            return self._kernel(lambda d, w: winograd(d, w, window), data, kernel, "winograd")
         return self._product(data, weight, window, groups, shape_of(call))
 
     def _transposed(self, call: Any) -> Any:

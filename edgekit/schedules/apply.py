@@ -18,6 +18,7 @@ from edgekit.schedules.machine import Machine
 from edgekit.schedules.pair import schedule_pair
 from edgekit.schedules.product import schedule_product
 from edgekit.schedules.scalar import schedule_scalar
+from edgekit.schedules.winograd import schedule_winograd
 
 Rule = Callable[..., bool]
 """From a schedule and a machine to whether it took the kernel. The rules in `choices.FAMILIES` also
@@ -29,6 +30,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("pair", schedule_pair),
     ("depthwise", schedule_depthwise),
     ("int8", schedule_int8),
+    ("winograd", schedule_winograd),
     ("generic", schedule_generic),
 )
 

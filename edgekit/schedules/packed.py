@@ -65,7 +65,7 @@ def convolution(
     more_x = 0 if lying else -out_width % pixels
     top, left, bottom, end = window.padding
     longer = (top, left, bottom + more_y * down, end + more_x * right)
-    padded = _copied(data, size, replace(window, padding=longer))
+    padded = copied(data, size, replace(window, padding=longer))
     ky = te.reduce_axis((0, rows), "ky")
     kx = te.reduce_axis((0, columns), "kx")
     ci = te.reduce_axis((0, inputs), "ci")
@@ -89,7 +89,7 @@ def depthwise(data: Any, weight: Any, window: Window) -> Any:
     """`data` (N, H, W, C), `weight` (KH, KW, C): every channel with its own kernel."""
     batch, height, width, channels = size = _size(data, window)
     rows, columns, _ = (int(extent) for extent in weight.shape)
-    padded = _copied(data, size, window)
+    padded = copied(data, size, window)
     (down, right), (skip_y, skip_x) = window.strides, window.dilation
     out_height, out_width = output_size((height, width), (rows, columns), window)
     ky = te.reduce_axis((0, rows), "ky")
@@ -135,7 +135,7 @@ def _size(data: Any, window: Window) -> tuple[int, int, int, int]:
     return (n, third, fourth, second) if window.channels_first else (n, second, third, fourth)
 
 
-def _copied(data: Any, size: tuple[int, int, int, int], window: Window) -> Any:
+def copied(data: Any, size: tuple[int, int, int, int], window: Window) -> Any:
     """The input channels last, with its padding, and zeros between its pixels; itself, where it
     is so already."""
     (down, right), (top, left, bottom, end) = window.spread, window.padding
