@@ -350,7 +350,7 @@ def _instructions(operator: DepthwiseConv2D, plan: _Plan, taps: _Taps) -> int:
     groups = operator.source.channels // plan.group
     wide = operator.result.width
     parted = plan.rows * (40 + operator.source.width * (9 if plan.group == 4 else 5))
-    a_pair = height * (taps.words + len(taps.uses)) + 22
+    a_pair = height * (taps.words + len(taps.uses)) + 14
     a_row = 8 + -(-wide // 2) * a_pair
     a_channel = 25 + 3 * height + plan.band * a_row
     a_band = 20 + parted + plan.group * operator.multiplier * a_channel

@@ -74,6 +74,6 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output)
         source=code,
         helpers=helpers,
         headers=text.HEADERS,
-        instructions=40 + groups * (60 + high * 10 + high * wide * 8),
+        instructions=40 + groups * (60 + high * 6 + high * wide * 4),
         note="four channels at a time",
     )

@@ -259,13 +259,13 @@ def _rows(operator: Conv2D, plan: _Plan, pixel: list[str]) -> list[str]:
 
 
 def _instructions(operator: Conv2D, plan: _Plan, fours: list[list[int]]) -> int:
-    a_four = plan.vectors * 10 + (3 if plan.partial else 0) + 25
+    a_four = plan.vectors * 9 + (3 if plan.partial else 0) + 15
     pixels = operator.result.height * operator.result.width
-    copied = 0
+    copied = 0.0
     if not plan.pointwise:
         channels = operator.source.channels
-        a_run = 2 * channels if channels < 8 else 2 + 4 * -(-channels // 16)
+        a_run = 1.5 * channels if channels < 8 else 4 * -(-channels // 16)
         copied = (
             operator.result.height * plan.columns * (10 + operator.window.kernel[0] * (3 + a_run))
         )
-    return 30 + copied + pixels * (10 + len(fours) * a_four)
+    return round(30 + copied + pixels * (15 + len(fours) * a_four))

@@ -182,18 +182,18 @@ def _pixels(operator: DepthwiseConv2D, pixels: int) -> list[str]:
     for n in range(pixels):
         start = ("vldrwq_s32(scale)", "vldrwq_s32(scale + 12)") if n == 0 else ("even_0", "odd_0")
         lines += [f"int32x4_t even_{n} = {start[0]}, odd_{n} = {start[1]};"]
-    lines += ["int16x8_t x;"]
+    lines += ["int16x8_t eight;"]
     for row in range(height):
         columns = sorted({n * right + tap for n in range(pixels) for tap in range(width)})
         for index, column in enumerate(columns):
             taps = {n: column - n * right for n in range(pixels)}
             taps = {n: tap for n, tap in taps.items() if 0 <= tap < width}
-            lines += [f"x = ek_eight(from_{row});"]
+            lines += [f"eight = ek_eight(from_{row});"]
             ahead = columns[index + 1] if index + 1 < len(columns) else pixels * right
             if ahead != column:
                 lines += [f"from_{row} += {(ahead - column) * channels};"]
             lines += [
-                f"EK_TAP(even_{n}, odd_{n}, x, weight + {8 * width * row}, {tap});"
+                f"EK_TAP(even_{n}, odd_{n}, eight, weight + {8 * width * row}, {tap});"
                 for n, tap in taps.items()
             ]
     name = rescaling.name(rescale)
