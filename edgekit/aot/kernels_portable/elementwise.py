@@ -11,12 +11,10 @@ from edgekit.aot.c_text import float_text
 from edgekit.aot.kernel import Constant, Kernel
 from edgekit.aot.kernels_portable import rescaling
 from edgekit.aot.kernels_portable.rescaling import Expression
-from edgekit.aot.kernels_portable.text import function, loop, plus
+from edgekit.aot.kernels_portable.text import INT8, MAKER, function, loop, plus
 from edgekit.aot.operators import Add, Dequantize, Lookup, Multiply, Operand, Quantize
 from edgekit.aot.program import Step
 
-MAKER = "edgekit"
-_INT8 = "int8_t"
 _NAMES = ("left", "right")
 
 
@@ -37,7 +35,7 @@ def pair(step: Step, operator: Add | Multiply) -> Kernel:
     lines = [f"*output++ = {result.text};"]
     for place, axis in reversed(list(enumerate(axes))):
         lines = loop(f"i{place}", axis.extent, lines)
-    inputs = [(_INT8, name) for name, side in zip(_NAMES, sides, strict=True) if not _fixed(side)]
+    inputs = [(INT8, name) for name, side in zip(_NAMES, sides, strict=True) if not _fixed(side)]
     constants = []
     for name, side in zip(_NAMES, sides, strict=True):
         if side.constant is not None:
@@ -59,7 +57,7 @@ def pair(step: Step, operator: Add | Multiply) -> Kernel:
             step,
             f"{word} of {elements} stored values",
             inputs,
-            (_INT8, "output"),
+            (INT8, "output"),
             lines,
             shared=bool(shared),
         ),
@@ -133,7 +131,7 @@ def lookup(step: Step, operator: Lookup) -> Kernel:
     comment = f"{operator.function} by a table, which begins with the result for 0"
     return Kernel(
         MAKER,
-        function(step, comment, [(_INT8, "input")], (_INT8, "output"), body, shared=True),
+        function(step, comment, [(INT8, "input")], (INT8, "output"), body, shared=True),
         constants=(Constant("table", table, alignment=1),),
         in_place=((0, 0),),
     )
@@ -165,7 +163,7 @@ def quantize(step: Step, operator: Quantize) -> Kernel:
             step,
             "floats to stored values, which may take the floats' place",
             [("float", "input")],
-            (_INT8, "output"),
+            (INT8, "output"),
             body,
             shared=True,
         ),
@@ -180,5 +178,5 @@ def dequantize(step: Step, operator: Dequantize) -> Kernel:
     body = loop("i", operator.elements, [f"output[i] = (float)({value}) * {scale};"])
     return Kernel(
         MAKER,
-        function(step, "stored values to floats", [(_INT8, "input")], ("float", "output"), body),
+        function(step, "stored values to floats", [(INT8, "input")], ("float", "output"), body),
     )

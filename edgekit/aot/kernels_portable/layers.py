@@ -8,15 +8,23 @@ import numpy as np
 
 from edgekit.aot.kernel import Constant, Kernel
 from edgekit.aot.kernels_portable import rescaling
-from edgekit.aot.kernels_portable.text import Lines, block, function, indented, loop, plus
+from edgekit.aot.kernels_portable.text import (
+    INT8,
+    MAKER,
+    Lines,
+    block,
+    extents,
+    function,
+    indented,
+    loop,
+    plus,
+)
 from edgekit.aot.operators import Conv2D, DepthwiseConv2D, FullyConnected, Window
 from edgekit.aot.program import Step
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
 
-MAKER = "edgekit"
-_INT8 = "int8_t"
 _HELD_WEIGHTS = 25
 """As many as are read into variables before a channel's pixels: those of a window of 5 by 5."""
 
@@ -75,21 +83,13 @@ def convolution(step: Step, operator: Conv2D) -> Kernel:
             ),
         ),
     ]
-    comment = f"{window.kernel[0]}x{window.kernel[1]} convolution, {_extents(operator)}"
+    comment = f"{window.kernel[0]}x{window.kernel[1]} convolution, {extents(source, result)}"
     return Kernel(
         MAKER,
-        function(step, comment, [(_INT8, "input")], (_INT8, "output"), body, scratch=copies),
+        function(step, comment, [(INT8, "input")], (INT8, "output"), body, scratch=copies),
         constants=(Constant("weights", flat), Constant("rows", rescale.rows)),
         helpers=(*rescale.stored.helpers, *((FILL_ROW,) if copies else ())),
         scratch=_aligned(depth) if copies else 0,
-    )
-
-
-def _extents(operator: Conv2D | DepthwiseConv2D) -> str:
-    source, result = operator.source, operator.result
-    return (
-        f"{source.height}x{source.width}x{source.channels} to "
-        f"{result.height}x{result.width}x{result.channels}"
     )
 
 
@@ -200,7 +200,7 @@ def fully_connected(step: Step, operator: FullyConnected) -> Kernel:
     comment = f"fully connected, {depth} to {units}"
     return Kernel(
         MAKER,
-        function(step, comment, [(_INT8, "input")], (_INT8, "output"), body),
+        function(step, comment, [(INT8, "input")], (INT8, "output"), body),
         constants=(Constant("weights", operator.weights), Constant("rows", rescale.rows)),
         helpers=rescale.stored.helpers,
     )
@@ -269,14 +269,14 @@ def depthwise(step: Step, operator: DepthwiseConv2D) -> Kernel:
         *block(f"for (int32_t c = 0; c < {source.channels}; c++)", each),
     ]
     shared = operator.multiplier == 1 and result.elements <= source.elements
-    comment = f"{rows}x{columns} depthwise convolution, {_extents(operator)}"
+    comment = f"{rows}x{columns} depthwise convolution, {extents(operator.source, operator.result)}"
     return Kernel(
         MAKER,
         function(
             step,
             comment,
-            [(_INT8, "input")],
-            (_INT8, "output"),
+            [(INT8, "input")],
+            (INT8, "output"),
             body,
             shared=shared,
             scratch=True,

@@ -7,12 +7,9 @@ import math
 import numpy as np
 
 from edgekit.aot.kernel import Constant, Kernel
-from edgekit.aot.kernels_portable.text import function, loop
+from edgekit.aot.kernels_portable.text import INT8, MAKER, function, loop
 from edgekit.aot.operators import Concatenate, Pad, ResizeNearest
 from edgekit.aot.program import Step
-
-MAKER = "edgekit"
-_INT8 = "int8_t"
 
 
 def pad(step: Step, operator: Pad) -> Kernel:
@@ -43,7 +40,7 @@ def pad(step: Step, operator: Pad) -> Kernel:
         lines = loop(f"i{axis}", shape[axis], lines)
     body = [f"memset(output, {operator.value}, {math.prod(result)});", *lines]
     comment = f"padding with {operator.value}, {_times(shape)} to {_times(result)}"
-    return Kernel(MAKER, function(step, comment, [(_INT8, "input")], (_INT8, "output"), body))
+    return Kernel(MAKER, function(step, comment, [(INT8, "input")], (INT8, "output"), body))
 
 
 def concatenate(step: Step, operator: Concatenate) -> Kernel:
@@ -59,8 +56,8 @@ def concatenate(step: Step, operator: Concatenate) -> Kernel:
         lines.append(f"memcpy({to}, {source}, {run});")
         start += run
     comment = f"{len(names)} parts one behind the other along axis {operator.axis}"
-    inputs = [(_INT8, name) for name in names]
-    return Kernel(MAKER, function(step, comment, inputs, (_INT8, "output"), loop("i", rows, lines)))
+    inputs = [(INT8, name) for name in names]
+    return Kernel(MAKER, function(step, comment, inputs, (INT8, "output"), loop("i", rows, lines)))
 
 
 def resize(step: Step, operator: ResizeNearest) -> Kernel:
@@ -82,7 +79,7 @@ def resize(step: Step, operator: ResizeNearest) -> Kernel:
     comment = f"nearest neighbour, {source.height}x{source.width} to {result.height}x{result.width}"
     return Kernel(
         MAKER,
-        function(step, comment, [(_INT8, "input")], (_INT8, "output"), body),
+        function(step, comment, [(INT8, "input")], (INT8, "output"), body),
         constants=(
             Constant("rows", np.array(operator.rows, "uint16"), alignment=2),
             Constant("columns", np.array(operator.columns, "uint16"), alignment=2),

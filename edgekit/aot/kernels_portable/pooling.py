@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from edgekit.aot.kernel import Kernel
 from edgekit.aot.kernels_portable import rescaling
-from edgekit.aot.kernels_portable.text import block, function, loop, plus
+from edgekit.aot.kernels_portable.text import INT8, MAKER, block, extents, function, loop, plus
 from edgekit.aot.operators import AveragePool, Image, MaxPool, Mean, Window
 from edgekit.aot.program import Step
-
-MAKER = "edgekit"
-_INT8 = "int8_t"
 
 AVERAGE = """\
 /* sum / count, ties away from zero. */
@@ -34,9 +31,9 @@ def average(step: Step, operator: AveragePool) -> Kernel:
         MAKER,
         function(
             step,
-            f"{_size(window)} average pooling, {_extents(operator)}",
-            [(_INT8, "input")],
-            (_INT8, "output"),
+            f"{_size(window)} average pooling, {extents(operator.source, operator.result)}",
+            [(INT8, "input")],
+            (INT8, "output"),
             _pixels(operator, whole, [*([] if whole else counted), *_channels(operator, each)]),
         ),
         helpers=(AVERAGE, rescaling.CLAMP),
@@ -58,9 +55,9 @@ def maximum(step: Step, operator: MaxPool) -> Kernel:
         MAKER,
         function(
             step,
-            f"{_size(window)} max pooling, {_extents(operator)}",
-            [(_INT8, "input")],
-            (_INT8, "output"),
+            f"{_size(window)} max pooling, {extents(operator.source, operator.result)}",
+            [(INT8, "input")],
+            (INT8, "output"),
             _pixels(operator, whole, _channels(operator, each)),
         ),
         helpers=(rescaling.CLAMP,) if bounded else (),
@@ -84,21 +81,13 @@ def mean(step: Step, operator: Mean) -> Kernel:
     comment = f"mean of {pixels} pixels, {source.channels} channels"
     return Kernel(
         MAKER,
-        function(step, comment, [(_INT8, "input")], (_INT8, "output"), body),
+        function(step, comment, [(INT8, "input")], (INT8, "output"), body),
         helpers=result.helpers,
     )
 
 
 def _size(window: Window) -> str:
     return f"{window.kernel[0]}x{window.kernel[1]}"
-
-
-def _extents(operator: AveragePool | MaxPool) -> str:
-    source, result = operator.source, operator.result
-    return (
-        f"{source.height}x{source.width}x{source.channels} to "
-        f"{result.height}x{result.width}x{result.channels}"
-    )
 
 
 def _crosses(source: Image, result: Image, window: Window) -> bool:

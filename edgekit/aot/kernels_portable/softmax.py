@@ -7,7 +7,7 @@ import numpy as np
 from edgekit.aot.arithmetic import exponential, high_half
 from edgekit.aot.kernel import Constant, Kernel
 from edgekit.aot.kernels_portable import rescaling
-from edgekit.aot.kernels_portable.text import block, function, loop
+from edgekit.aot.kernels_portable.text import INT8, MAKER, block, function, loop
 from edgekit.aot.operators import Softmax
 from edgekit.aot.program import Step
 
@@ -54,12 +54,12 @@ def softmax(step: Step, operator: Softmax) -> Kernel:
     ]
     comment = f"softmax of {operator.rows} x {columns}"
     return Kernel(
-        "edgekit",
+        MAKER,
         function(
             step,
             comment,
-            [("int8_t", "input")],
-            ("int8_t", "output"),
+            [(INT8, "input")],
+            (INT8, "output"),
             loop("row", operator.rows, row),
             shared=True,
         ),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from edgekit.aot.operators import Image
 from edgekit.aot.program import Step
 
 Lines = Iterable[str]
+MAKER = "edgekit"
+INT8 = "int8_t"
 
 
 def indented(lines: Lines, depth: int = 1) -> list[str]:
@@ -57,6 +60,12 @@ def _wrapped(head: str) -> list[str]:
         f"{name}(",
         *(f"    {part.strip()}" for part in parameters.replace(", ", ",\n").split("\n")),
     ]
+
+
+def extents(source: Image, result: Image) -> str:
+    """Of what comes in and goes out, for a comment."""
+    sizes = (f"{image.height}x{image.width}x{image.channels}" for image in (source, result))
+    return " to ".join(sizes)
 
 
 def plus(term: int) -> str:
