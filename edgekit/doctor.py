@@ -34,7 +34,6 @@ from edgekit.sizes import format_size
 from edgekit.tvm_compat import PINNED, installed_version
 from edgekit.twin.tools import TO_BUILD, TO_RUN
 from edgekit.twin.tools import find_tool as find_twin_tool
-from edgekit.version import __version__
 from edgekit.wording import size as rounded_size
 
 _PROBE_SECONDS = 60
@@ -104,7 +103,6 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
     with events.stage("look at this machine"):
         checks = (
             _python(),
-            *_edgekit(board),
             *_tvm(),
             *_compilers(board, toolchain),
             *_binutils(toolchain),
@@ -112,6 +110,7 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
             _cache(),
             *(_optional_package(package) for package in OPTIONAL_PACKAGES),
             *_twin(board),
+            *_flash(board),
             *_libraries(board),
         )
     ready = all(check.ok for check in checks if check.required)
@@ -129,20 +128,6 @@ def _python() -> Check:
         expected="3.10 to 3.13",
         fix="install edgekit into an environment of one of these versions",
     )
-
-
-def _edgekit(board: Board) -> Iterable[Check]:
-    """Everything may be there and still not help: build.py refuses these boards."""
-    if board.kind == "baremetal":
-        yield Check(
-            "edgekit",
-            "build for a bare-metal board",
-            required=True,
-            ok=False,
-            found=f"{__version__}, which builds for Linux boards only",
-            expected="a version that builds for them",
-            fix="choose a Linux board; `edgekit boards` lists them",
-        )
 
 
 def _tvm() -> Iterable[Check]:
@@ -311,13 +296,21 @@ def _twin(board: Board) -> Iterable[Check]:
         return
     emulator = board.twin.emulator
     if board.kind != "linux":
-        emulator = board.twin.emulator
         fix = apt_command((_DEBIAN_PACKAGE_OF[emulator],))
         yield _program(emulator, "stand in for the board", fix)
         return
     for tools, purpose in ((TO_RUN, "start the board's twin"), (TO_BUILD, "build twins' image")):
         for tool in tools:
             yield _program(tool.name, purpose, apt_command((tool.package,)), find_twin_tool)
+
+
+def _flash(board: Board) -> Iterable[Check]:
+    """What writes to a microcontroller; gdb, for emulated ones, is the toolchain's."""
+    driver = None if board.flash is None else board.flash.driver
+    if driver == "openocd":
+        yield _program(driver, "write to the board", apt_command((driver,)))
+    elif driver in ("pyocd", "stm32loader"):
+        yield _program(driver, "write to the board", pip_command(driver))
 
 
 def _libraries(board: Board) -> Iterable[Check]:

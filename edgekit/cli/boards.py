@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgekit.board import Board, Memory, Target, Twin, check_board, parse_board
+from edgekit.board import (
+    Board,
+    Firmware,
+    Flash,
+    Memory,
+    Target,
+    Twin,
+    check_board,
+    parse_board,
+)
 from edgekit.cli.options import BOARD
 from edgekit.cli.profile_commands import ProfileView, profile_group
 from edgekit.sizes import format_size
@@ -41,6 +50,8 @@ def _fields(board: Board) -> Sequence[tuple[str, object]]:
             for region in board.memory.regions
         ),
         ("reached by", _transport(board)),
+        ("firmware", _firmware(board.firmware) if board.firmware else None),
+        ("written by", _flash(board.flash) if board.flash else None),
         ("emulated twin", _twin(board.twin) if board.twin else None),
     ]
 
@@ -64,6 +75,15 @@ def _memory(memory: Memory) -> str:
 def _transport(board: Board) -> str:
     baud = board.transport.baud
     return board.transport.kind if baud is None else f"{board.transport.kind}, {baud} baud"
+
+
+def _firmware(firmware: Firmware) -> str:
+    return f"{firmware.family} at {firmware.clock / 1e6:g} MHz, {_size(firmware.stack)} of stack"
+
+
+def _flash(flash: Flash) -> str:
+    told = ", ".join(flash.scripts) or flash.target
+    return f"{flash.driver} ({told})" if told else flash.driver
 
 
 def _twin(twin: Twin) -> str:

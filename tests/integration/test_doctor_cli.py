@@ -160,10 +160,16 @@ def test_what_a_linux_boards_twin_needs_is_good_to_have(
     assert len({check.name for check in report.checks}) == len(report.checks)
 
 
-def test_a_board_that_this_edgekit_does_not_build_for_is_not_called_ready(work: Path) -> None:
-    report = examine(load_board("mps2-an386"))
-    assert "Linux boards only" in _check(report, "edgekit").found
+def test_a_microcontroller_needs_a_compiler_and_would_like_what_writes_to_it(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(work))  # where nothing is
+    report = examine(load_board("stm32f746g-disco"))
     assert not report.ready
+    assert _check(report, "arm-none-eabi-gcc").required
+    check = _check(report, "openocd")
+    assert (check.required, check.ok) == (False, False)
+    assert check.fix is not None and check.fix.endswith("apt-get install -y openocd")
 
 
 def test_an_unknown_board_is_an_error_and_no_report(
