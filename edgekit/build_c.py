@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.aot.budget import check_budget
 from edgekit.aot.firmware.build import FIRMWARE_NAME, build_firmware
+from edgekit.aot.generators import cmsis_nn_place
 from edgekit.aot.job import TreeJob, WrittenTree
 from edgekit.aot.names import identifier
 from edgekit.aot.tree import Origin
@@ -43,6 +44,7 @@ def tree_job(request: BuildRequest) -> TreeJob | None:
         cpu=board.cpu,
         memory=board.memory,
         offload=request.offload.backends,
+        cmsis_nn=cmsis_nn_place(request.offload.options),
     )
 
 

@@ -83,9 +83,9 @@ def _offload_identity(request: BuildRequest) -> list[object]:
     if not plan.backends:
         return []
     if request.board.kind == "baremetal":
-        from edgekit.aot.generators import library_identity
+        from edgekit.aot.generators import cmsis_nn_place, library_identity
 
-        return library_identity(plan.backends)
+        return library_identity(plan.backends, cmsis_nn_place(plan.options))
     from edgekit.backends.plan import options_of
     from edgekit.backends.registry import load_backend, origin_of
 

@@ -64,6 +64,8 @@ class Project:
     preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
     devices: Mapping[str, DeviceEntry] = field(default_factory=dict)
     offload: ProjectOffload = field(default_factory=ProjectOffload)
+    cmsis_nn: Path | None = None
+    """A folder or a .pack file with CMSIS-NN in it."""
 
 
 def find_project(start: Path) -> Project | None:
@@ -199,7 +201,17 @@ def _parse(reader: TableReader, path: Path) -> Project:
         offload=parse_project_offload(reader.table("offload"))
         if reader.has("offload")
         else ProjectOffload(),
+        cmsis_nn=_cmsis_nn(reader, path.parent),
     )
+
+
+def _cmsis_nn(reader: TableReader, folder: Path) -> Path | None:
+    if not reader.has("cmsis_nn"):
+        return None
+    table = reader.table("cmsis_nn")
+    place = table.text("path", limit=1000)
+    table.finish()
+    return folder / Path(place).expanduser()
 
 
 def _store(reader: TableReader) -> str | None:

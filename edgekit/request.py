@@ -13,6 +13,7 @@ from edgekit.build import BuildRequest, check_toolchain
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.errors import UsageError
 from edgekit.project import (
+    Project,
     choose_board,
     choose_model,
     choose_offload,
@@ -46,7 +47,7 @@ def make_request(
         board = replace(board, toolchain=toolchain_name)
     wishes = choose_offload(project, source)
     plan = (
-        _plan_for_c(board, offload if offload is not None else wishes.backends)
+        _plan_for_c(board, offload if offload is not None else wishes.backends, project)
         if board.kind == "baremetal"
         else plan_offload(board, wishes, offload)
     )
@@ -62,13 +63,18 @@ def make_request(
     )
 
 
-def _plan_for_c(board: Board, asked: tuple[str, ...] | None) -> OffloadPlan:
+def _plan_for_c(
+    board: Board, asked: tuple[str, ...] | None, project: Project | None
+) -> OffloadPlan:
     """Whose kernels may stand beside edgekit's own; what nobody asked for is used where it is."""
     from edgekit.aot.generators import LIBRARIES
     from edgekit.cross.cmsis_nn import find_cmsis_nn
 
+    place = project.cmsis_nn if project is not None else None
+    options = {"cmsis-nn": {"path": str(place)}} if place is not None else {}
     if asked is None:
-        return OffloadPlan(tuple(name for name in board.offload.default if name in LIBRARIES))
+        names = tuple(name for name in board.offload.default if name in LIBRARIES)
+        return OffloadPlan(names, options)
     for name in asked:
         if name not in board.offload.allowed or name not in LIBRARIES:
             known = ", ".join(n for n in board.offload.allowed if n in LIBRARIES)
@@ -77,5 +83,5 @@ def _plan_for_c(board: Board, asked: tuple[str, ...] | None) -> OffloadPlan:
                 hint=f"there is {known}" if known else "leave --offload out: edgekit has its own",
             )
     if "cmsis-nn" in asked:
-        find_cmsis_nn()
-    return OffloadPlan(asked)
+        find_cmsis_nn(place)
+    return OffloadPlan(asked, options)

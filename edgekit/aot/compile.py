@@ -58,7 +58,9 @@ def compile_to_tree(
 ) -> WrittenTree:
     """The whole of a job: C in a folder of the scratch folder, unless it would not fit."""
     with events.stage("write the model in C") as stage:
-        compiled = compile_tree(model, job.name, job.cpu, job.origin, generators(job.offload), dump)
+        compiled = compile_tree(
+            model, job.name, job.cpu, job.origin, generators(job.offload, job.cmsis_nn), dump
+        )
         plan = compiled.plan
         report = report_of(plan, compiled.choices)
         check_budget(report, job.memory, job.origin.board, is_float=_is_float(plan.program))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from edgekit.aot.cmsis_nn.generator import CmsisNnGenerator, NoCmsisNn
 from edgekit.aot.cmsis_nn.library import library_of
@@ -14,21 +15,27 @@ from edgekit.aot.loops.generator import LoopGenerator
 from edgekit.aot.tree import Library
 from edgekit.cross.cmsis_nn import find_cmsis_nn
 from edgekit.errors import MissingToolError
-from edgekit.files import sha256_bytes
 
 LIBRARIES: tuple[str, ...] = ("cmsis-nn",)
 """Other people's kernels that somebody may ask for by name, with --offload."""
 
 
-def generators(offload: Sequence[str] = ()) -> tuple[Generator, ...]:
-    """`offload` names libraries that may be used beside edgekit's own kernels."""
-    libraries = (_cmsis_nn(),) if "cmsis-nn" in offload else ()
+def generators(offload: Sequence[str] = (), cmsis_nn: Path | None = None) -> tuple[Generator, ...]:
+    """`offload` names libraries that may be used beside edgekit's own kernels, and `cmsis_nn` is
+    where the project says that one of them is."""
+    libraries = (_cmsis_nn(cmsis_nn),) if "cmsis-nn" in offload else ()
     return (MveGenerator(), DspGenerator(), *libraries, PortableGenerator(), LoopGenerator())
 
 
-def _cmsis_nn() -> Generator:
+def cmsis_nn_place(options: Mapping[str, Mapping[str, object]]) -> Path | None:
+    """What a plan says of where CMSIS-NN is."""
+    place = options.get("cmsis-nn", {}).get("path")
+    return None if place is None else Path(str(place))
+
+
+def _cmsis_nn(place: Path | None) -> Generator:
     try:
-        return CmsisNnGenerator(find_cmsis_nn())
+        return CmsisNnGenerator(find_cmsis_nn(place))
     except MissingToolError as error:
         return NoCmsisNn(error.message)
 
@@ -43,16 +50,15 @@ def libraries_of(offers: Sequence[Generator], kernels: Sequence[Kernel]) -> tupl
     )
 
 
-def library_identity(offload: Sequence[str]) -> list[object]:
+def library_identity(offload: Sequence[str], cmsis_nn: Path | None) -> list[object]:
     """What decides the C that libraries are asked for: it is part of a build's key."""
     if "cmsis-nn" not in offload:
         return [*offload]
     try:
-        found = find_cmsis_nn()
+        found = find_cmsis_nn(cmsis_nn)
     except MissingToolError:
         return [*offload]
-    texts = "".join(f"{path}\0{text}\0" for path, text in sorted(found.files.items()))
-    return [*offload, found.version, sha256_bytes(texts.encode())]
+    return [*offload, found.version, found.identity]
 
 
 def portable_generators() -> tuple[Generator, ...]:

@@ -21,6 +21,8 @@ class TreeJob:
     memory: Memory
     offload: tuple[str, ...]
     """Whose kernels may be used beside edgekit's own."""
+    cmsis_nn: Path | None = None
+    """Where the project says that it is."""
 
 
 @dataclass(frozen=True)

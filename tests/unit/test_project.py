@@ -36,6 +36,9 @@ table = "table.npy"
 layout = "NCHW"
 mean = [0.5, 0.5, 0.5]
 
+[cmsis_nn]
+path = "third-party/CMSIS"
+
 [devices.kitchen]
 board = "rpi4"
 """
@@ -71,6 +74,7 @@ def test_everything_a_project_can_say(tmp_path: Path) -> None:
     }
     assert project.preprocess["image"].layout == "NCHW"
     assert project.devices == {"kitchen": DeviceEntry("kitchen", "rpi4")}
+    assert project.cmsis_nn == tmp_path / "third-party" / "CMSIS"
 
 
 def test_the_smallest_project(tmp_path: Path) -> None:
