@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 from support.compiling import check_against_onnxruntime, compiled_from, random_array, results_of
+from support.emulated_arm import build_and_run
 from support.onnx_models import onnx_model
 
 from edgekit.cpu import Target, this_cpu
@@ -124,3 +126,15 @@ def test_nan_reaches_every_result_that_it_touches() -> None:
 
     assert np.isnan(found[0, :, 6:9, 8:11]).all()
     assert np.isfinite(found[0, :, :, :4]).all()
+
+
+def test_an_arm_cpu_gives_what_onnxruntime_gives(tmp_path: Path) -> None:
+    case = Case(48, 64, (13, 31), pads=(1, 1, 2, 0), residual=True)
+    model = tmp_path / "model.onnx"
+    model.write_bytes(network(case).SerializeToString())
+
+    bundle, found = build_and_run(model, "rpi4", tmp_path)
+
+    (expected,) = bundle.reference_outputs().values()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    assert "winograd" in [kernel.rule for kernel in bundle.manifest.kernels]

@@ -1,0 +1,53 @@
+"""A bundle for an ARM board, run on this machine by QEMU."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.agent.build import build_agent
+from edgekit.board import load_board
+from edgekit.build import build
+from edgekit.bundle import Bundle
+from edgekit.cross.toolchain import load_toolchain
+from edgekit.errors import EdgekitError
+from edgekit.request import make_request
+
+CPUS = {"rpi4": "cortex-a72", "rpi5": "cortex-a76"}
+"""Boards without dot products, and with them; and what QEMU is told to be."""
+_C_LIBRARY = Path("/usr/aarch64-linux-gnu")
+
+
+@lru_cache(maxsize=1)
+def _agent() -> Path:
+    return next(
+        file.path
+        for file in build_agent(load_toolchain(load_board("rpi4").toolchain), "aarch64").files
+        if file.path.name == "edgekit-agent"
+    )
+
+
+def build_and_run(model: Path, board: str, folder: Path) -> tuple[Bundle, np.ndarray]:
+    """The bundle, and its only output for the reference input; skips the test where a tool is
+    missing."""
+    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+    if emulator is None or not _C_LIBRARY.is_dir():
+        pytest.skip("needs qemu-user and the C library of a cross compiler for aarch64")
+    try:
+        agent = _agent()
+    except EdgekitError as error:
+        pytest.skip(error.message)
+    request = make_request(model, board, None, {}, {})
+    bundle = build(request, folder / "bundle", use_cache=False).bundle
+    sample = folder / "sample"
+    shutil.copytree(bundle.path / "reference", sample)
+    (sample / "output-0.npy").unlink()
+    program = [emulator, "-cpu", CPUS[board], "-L", str(_C_LIBRARY), str(agent)]
+    arguments = ["run", "--threads", "1", str(bundle.library), str(sample)]
+    subprocess.run([*program, *arguments], check=True, capture_output=True)
+    return bundle, np.load(sample / "output-0.npy")
