@@ -20,6 +20,7 @@ from edgekit.files import storage_errors, write_atomically
 from edgekit.model import Model
 from edgekit.schedules.choices import NO_CHOICES, Choices
 from edgekit.tvm_compat import load_tvm
+from edgekit.wording import size
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Decision, Region
@@ -170,8 +171,10 @@ def _lower(target: Any) -> list[Any]:
 def _plan(target: Any) -> list[Any]:
     from tvm import relax
 
+    from edgekit.passes.plan_memory import PlanMemory
+
     return [
-        relax.transform.StaticPlanBlockMemory(),
+        PlanMemory(),
         relax.transform.LowerAllocTensor(),
         relax.transform.KillAfterLastUse(),
         relax.transform.LowerRuntimeBuiltin(),
@@ -213,6 +216,21 @@ PHASES: tuple[Phase, ...] = (
 
 
 @dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes of activations. Inputs and outputs are the caller's: no part of `planned`."""
+
+    planned: int
+    least: int | None
+    """Alive at the same time, inputs and outputs included: `liveness.py`. None where only running
+    the model tells."""
+
+    @property
+    def words(self) -> str:
+        planned = f"{size(self.planned)} for activations"
+        return planned if self.least is None else f"{planned}, {size(self.least)} alive at once"
+
+
+@dataclass(frozen=True)
 class Compiled:
     """What TVM hands back, before the board's own linker has seen it."""
 
@@ -224,6 +242,7 @@ class Compiled:
     choices: tuple[tuple[str, str], ...]
     """Of each kernel for which something better than the rule's own choice was measured: its name
     and that, in words."""
+    memory: MemoryPlan
     weights: tuple[Weight, ...]
     """What the executable lacks: the library that it becomes must have them."""
     regions: tuple[Region, ...]
@@ -248,6 +267,7 @@ def compile_model(
     `offload` only with the regions of its backends.
     """
     tvm = load_tvm()
+    from edgekit.passes.plan_memory import planned_bytes
     from edgekit.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE
 
     tvm_target = tvm.target.Target(target.as_json())
@@ -264,10 +284,13 @@ def compile_model(
                 module = partition.module  # else as it came, not as libraries would have it
             decisions = partition.decisions
             stage.result = _coverage(decisions, len(regions))
+    least: int | None = None
     with events.stage("compile", total=len(PHASES) + 1) as stage, tvm_target:
         for phase in phases_with(choices):
             module = apply_phase(phase, module, tvm_target)
             dump(phase.name, module)
+            if phase is FUSE:
+                least = _least_memory(module)
             stage.advance(detail=phase.name)
         weights: tuple[Weight, ...] = ()
         if weights_apart:
@@ -282,12 +305,14 @@ def compile_model(
             "code generation", lambda: tvm.relax.build(module, tvm_target, relax_pipeline=None)
         )
         stage.advance(detail="code generation")
-        stage.result = f"{len(kernels)} kernels"
+        memory = MemoryPlan(planned_bytes(module), least)
+        stage.result = f"{len(kernels)} kernels, {memory.words}"
     return Compiled(
         executable,
         kernels,
         _said_of(functions, RULE_ATTRIBUTE),
         _said_of(functions, CHOICE_ATTRIBUTE),
+        memory,
         weights,
         regions,
         decisions,
@@ -359,6 +384,16 @@ def simplified(model: Model) -> Any:
     """The Relax module after the first phase: what inspection counts on."""
     load_tvm()
     return apply_phase(SIMPLIFY, model.module, None)
+
+
+def _least_memory(module: Any) -> int | None:
+    from edgekit.liveness import peak_activation_bytes
+    from edgekit.macs import ShapeDependsOnDataError
+
+    try:
+        return peak_activation_bytes(module)
+    except ShapeDependsOnDataError:
+        return None
 
 
 def phases_with(choices: Choices) -> tuple[Phase, ...]:
