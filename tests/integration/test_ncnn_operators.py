@@ -6,14 +6,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from support.ncnn_arm import ArmRegion, start_arm
+from support.ncnn_arm import ArmRegion, arm_machine
 from support.ncnn_cases import FAMILIES, Case
 from support.ncnn_lab import RegionRunner, lab, offloaded
 from support.onnx_models import judged_by_onnxruntime
@@ -80,11 +79,8 @@ def test_operators_in_ncnn_on_an_arm_cpu_compute_what_onnxruntime_computes(
     family: str, tmp_path: Path
 ) -> None:
     """Other vector code than this machine's, under emulation."""
-    machine = start_arm()
-    try:
-        judge(family, 30, tmp_path / "case.onnx", partial(ArmRegion, machine))
-    finally:
-        machine.close()
+    arm_machine()
+    judge(family, 30, tmp_path / "case.onnx", ArmRegion)
 
 
 NODE_CASES = (

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.building import request_for
-from support.ncnn_arm import ArmRegion, start_arm
+from support.ncnn_arm import ArmRegion, arm_machine
 from support.ncnn_lab import RegionRunner, lab, offloaded
 from support.quantised_cases import Quantised, layers
 from support.region_lab import EVERYTHING_PAYS, Offloaded, Runs
@@ -78,11 +77,8 @@ def test_many_quantised_layers_in_ncnn_are_a_rare_step_from_litert(tmp_path: Pat
 def test_quantised_layers_in_ncnn_on_an_arm_cpu_are_a_rare_step_from_litert(
     tmp_path: Path,
 ) -> None:
-    machine = start_arm()
-    try:
-        assert judge(25, tmp_path, partial(ArmRegion, machine)) > 15
-    finally:
-        machine.close()
+    arm_machine()
+    assert judge(25, tmp_path, ArmRegion) > 15
 
 
 def test_quantised_layers_stay_in_tvm_unless_somebody_asks(tmp_path: Path) -> None:

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import GeneratedRegion, Option, Options, Region
+from edgekit.backends.from_recipe import FromRecipe
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
-    from edgekit.board import Board
-    from edgekit.cross.sources import BuiltLibrary
-    from edgekit.cross.toolchain import Toolchain
-    from edgekit.events import Events
 
 _OPTIONS = {
     "threads": Option(0, "threads of a region; 0 takes as many as the rest of the model"),
@@ -31,18 +28,12 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Acl:
+class Acl(FromRecipe):
     name: str = "acl"
     title: str = "Arm Compute Library"
     architectures: tuple[str, ...] = ("aarch64",)
     before_folding: bool = False
     include: Path = Path(__file__).parent / "include"
-
-    @property
-    def version(self) -> str:
-        from edgekit.cross.sources import built_in_recipe
-
-        return built_in_recipe(self.name).version
 
     @property
     def options(self) -> Mapping[str, Option]:
@@ -58,16 +49,6 @@ class Acl:
 
         settings = ", ".join(settings_of(options))
         return generate_program(region, "edgekit_acl.h", "edgekit::acl::Runner", f"{{{settings}}}")
-
-    def identity(self, board: Board, toolchain: Toolchain) -> str:
-        from edgekit.cross.sources import built_in_recipe, library_identity
-
-        return library_identity(built_in_recipe(self.name), board, toolchain)
-
-    def library(self, board: Board, toolchain: Toolchain, events: Events) -> BuiltLibrary:
-        from edgekit.cross.sources import build_library, built_in_recipe
-
-        return build_library(built_in_recipe(self.name), board, toolchain, events=events)
 
 
 def settings_of(options: Options) -> tuple[str, ...]:

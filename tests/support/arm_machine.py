@@ -1,0 +1,100 @@
+"""A program on an emulated ARM CPU that runs regions: a question goes in, tensors come out."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.agent.runtime import ffi_headers
+from edgekit.backends.base import Tensor
+from edgekit.backends.registry import load_backend
+from edgekit.backends.source import INCLUDE
+from edgekit.board import load_board
+from edgekit.cross.sources import BuiltLibrary, built_in_recipe, find_library
+from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.tools import run_tool
+from edgekit.errors import EdgekitError
+
+BOARD = "rpi4"
+
+
+class ArmMachine:
+    """One process under emulation."""
+
+    def __init__(self, program: Path, emulator: str) -> None:
+        self._process = subprocess.Popen(
+            [emulator, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        atexit.register(self.close)
+
+    def ask(self, question: bytes, shapes: Sequence[Tensor]) -> list[np.ndarray]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(question)
+        self._process.stdin.flush()
+        (length,) = struct.unpack("<i", self._read(4))
+        if length:
+            raise RuntimeError(self._read(length).decode())
+        return [
+            np.frombuffer(self._read(tensor.nbytes), tensor.dtype).reshape(tensor.shape)
+            for tensor in shapes
+        ]
+
+    def _read(self, size: int) -> bytes:
+        assert self._process.stdout is not None
+        answer = self._process.stdout.read(size)
+        assert len(answer) == size, "the emulated process ended"
+        return answer
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@lru_cache
+def arm_library(backend: str) -> BuiltLibrary:
+    """Skips the test where it is not there yet: to make it may take minutes."""
+    board = load_board(BOARD)
+    try:
+        library = find_library(built_in_recipe(backend), board, load_toolchain(board.toolchain))
+    except EdgekitError as error:
+        pytest.skip(error.message)
+    if library is None:
+        pytest.skip(f"{backend} is not built for it: edgekit toolchains build {BOARD}")
+    return library
+
+
+@lru_cache
+def start_machine(backend: str) -> ArmMachine:
+    """With BACKEND_arm.cc, which stands beside this file. Skips the test where the emulator or the
+    compiler is missing."""
+    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+    if emulator is None:
+        pytest.skip("needs qemu-user")
+    library = arm_library(backend)
+    try:
+        compiler = find_cxx_compiler(load_toolchain(load_board(BOARD).toolchain))
+    except EdgekitError as error:
+        pytest.skip(error.message)
+    made = tempfile.TemporaryDirectory(prefix=f"edgekit-{backend}-arm-")
+    atexit.register(made.cleanup)
+    program = Path(made.name) / "arm"
+    own = load_backend(backend).include
+    includes = (INCLUDE, *([own] if own else ()), ffi_headers(), *library.include)
+    command = (
+        *compiler.command,
+        *("-std=c++17", "-O1", "-static", "-o", str(program)),
+        *(word for path in includes for word in ("-isystem", str(path))),
+        str(Path(__file__).with_name(f"{backend}_arm.cc")),
+        *library.link,
+    )
+    run_tool(command, folder=program.parent, doing="compile for the emulated board")
+    return ArmMachine(program, emulator)
