@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edgekit.aot.kernel import Declined, Kernel
 from edgekit.aot.kernels_portable import elementwise, layers, moving, pooling
 from edgekit.aot.kernels_portable.softmax import softmax
@@ -35,8 +37,10 @@ class PortableGenerator:
         return "edgekit"
 
     def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined:
-        del cpu
-        return kernel(step)
+        made = kernel(step)
+        if isinstance(made, Kernel) and "mve-integer" in cpu.features:
+            return replace(made, instructions=None)  # The estimates are no match for vectors'.
+        return made
 
 
 def kernel(step: Step) -> Kernel | Declined:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edgekit.aot.arithmetic import has_ties
 from edgekit.aot.kernels_portable.text import plus
 from edgekit.aot.operators import FixedPoint, Rescale
+from edgekit.aot.ties import rounds_ties_wrong
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -130,7 +130,7 @@ def stored(value: str, rescale: Rescale, largest: int) -> Expression:
     """The stored value of a sum, where one factor is for all."""
     (factor,) = rescale.factors
     if rescale.rounds_once:
-        inner = _once(value, factor, _needs_ties(rescale, largest))
+        inner = _once(value, factor, rounds_ties_wrong(rescale, largest))
     elif _cuts_negatives(rescale) and 1 <= -factor.shift <= 22 and _fits(rescale, factor, largest):
         inner = _high(value, str(factor.multiplier), largest)
         offset = _rounding(rescale, -factor.shift)
@@ -139,13 +139,6 @@ def stored(value: str, rescale: Rescale, largest: int) -> Expression:
     else:
         inner = scaled(value, factor, largest)
     return clamped(Expression(inner.text + plus(rescale.zero_point), inner.helpers), rescale)
-
-
-def _needs_ties(rescale: Rescale, largest: int) -> bool:
-    """Whether it shows how ties of negative sums are rounded."""
-    if _cuts_negatives(rescale):
-        return False
-    return any(has_ties(factor, largest) for factor in rescale.factors)
 
 
 def _once(value: str, factor: FixedPoint, needs_ties: bool) -> Expression:
@@ -197,7 +190,7 @@ def _of_row(rescale: Rescale, largest: int, factor: str, shift: str) -> Expressi
     factors, zero = rescale.factors, rescale.zero_point
     if rescale.rounds_once:
         short = all(each.shift <= -2 for each in factors)
-        if short and not _needs_ties(rescale, largest):
+        if short and not rounds_ties_wrong(rescale, largest):
             half = f"((int32_t)1 << ({shift} - 33))"
             text = f"((ek_floor_high(sum, {factor}) + {half}) >> ({shift} - 32))"
             return Expression(text + plus(zero), (WORD, FLOOR_HIGH))
