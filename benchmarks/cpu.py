@@ -51,6 +51,7 @@ from edgekit.wording import size
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
 MARK = "<!-- benchmarks.cpu --docs -->\n"
 COUNTS_MARK = "<!-- benchmarks.cpu --counts -->\n"
+END_MARK = "<!-- end -->\n"
 MOST_LOAD = 0.5
 """Of one core, before the first network: with more, others are measured too."""
 TRAINED = ("MobileNetV2", "RetinaFace MobileNet0.25", "PP-OCRv4 detection", "magika")
@@ -264,12 +265,13 @@ def say(text: str) -> None:
 
 
 def write_docs(mark: str, text: str) -> None:
-    """In place of what an earlier run wrote between the mark and the next one."""
+    """In place of what an earlier run wrote between the mark and its end."""
     page = DOCS.read_text(encoding="utf-8")
     before, found, after = page.partition(mark)
     assert found, f"{DOCS} has lost its mark"
-    _, next_mark, rest = after.partition("<!-- ")
-    DOCS.write_text(f"{before}{mark}\n{text}\n{next_mark}{rest}", encoding="utf-8")
+    _, end, rest = after.partition(END_MARK)
+    assert end, f"{DOCS} has lost the end of its mark"
+    DOCS.write_text(f"{before}{mark}\n{text.strip()}\n\n{end}{rest}", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
