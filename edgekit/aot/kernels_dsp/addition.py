@@ -15,6 +15,8 @@ _HALF = 1 << 30
 def offer(step: Step, operator: Add) -> Kernel | Declined:
     if not operator.left.shape == operator.right.shape == operator.shape:
         return Declined("one side is broadcast")
+    if operator.left.constant is not None or operator.right.constant is not None:
+        return Declined("one side is constant")
     reason = rescaling.why_not(operator.rescale)
     if reason:
         return Declined(reason)

@@ -25,6 +25,8 @@ static inline int32x4_t ek_shift_sign(int32x4_t value, int32_t left)
 def offer(step: Step, operator: Add) -> Kernel | Declined:
     if not operator.left.shape == operator.right.shape == operator.shape:
         return Declined("one side is broadcast")
+    if operator.left.constant is not None or operator.right.constant is not None:
+        return Declined("one side is constant")
     reason = rescaling.why_not(operator.rescale)
     if reason:
         return Declined(reason)
