@@ -16,20 +16,35 @@ from edgekit.aot.kernel import Kernel
 from edgekit.aot.program import Program
 
 ALIGNMENT = 16
-_TRIED_ALL = 7
+_TRIED_ALL = 6
 """Blocks of memory: of so few, every order is tried."""
-_SWAPS = 2000
+_SWAPS = 1000
 _SEED = 20
 _GOOD_ENOUGH = 1.02
 
 
 @dataclass(frozen=True)
 class Block:
-    """Bytes that are needed from one step to another, both included."""
+    """Bytes at one place, from a first step on: as many as each step needs."""
 
-    size: int
     first: int
-    last: int
+    sizes: tuple[int, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.sizes) - 1
+
+    @property
+    def size(self) -> int:
+        return max(self.sizes)
+
+    def at(self, step: int) -> int:
+        return self.sizes[step - self.first] if self.first <= step <= self.last else 0
+
+    def beside(self, other: Block) -> int:
+        """The most bytes of this one while the other is alive."""
+        steps = range(max(self.first, other.first), min(self.last, other.last) + 1)
+        return max((self.at(step) for step in steps), default=0)
 
 
 @dataclass(frozen=True)
@@ -99,7 +114,8 @@ def place(blocks: Sequence[Block]) -> tuple[int, ...]:
 
 def lower_bound(blocks: Iterable[Block]) -> int:
     blocks = tuple(blocks)
-    return max((_alive(blocks, block.first) for block in blocks), default=0)
+    steps = range(max((block.last for block in blocks), default=-1) + 1)
+    return max((_alive(blocks, step) for step in steps), default=0)
 
 
 class _Search:
@@ -111,12 +127,14 @@ class _Search:
         self._bound = lower_bound(blocks)
         self._meets = [
             [
-                k
+                (k, block.beside(other), other.beside(block))
                 for k, other in enumerate(blocks)
                 if other is not block and other.first <= block.last and block.first <= other.last
             ]
             for block in blocks
         ]
+        """Of each block, the others that it must not overlap, and how large both are then."""
+        self._sizes = [block.size for block in blocks]
         self._best: int | None = None
         self.offsets: tuple[int, ...] = ()
         self.order: tuple[int, ...] = ()
@@ -124,26 +142,31 @@ class _Search:
     def offer(self, order: Sequence[int]) -> bool:
         """Take the order if it is no worse than the best; whether nothing better is possible."""
         offsets = self._first_fit(order)
-        total = _total(self._blocks, offsets)
-        if self._best is None or total <= self._best:
-            self._best, self.offsets, self.order = total, offsets, tuple(order)
-        return self._best <= self._bound
+        if offsets is not None:
+            self._best = max((o + s for o, s in zip(offsets, self._sizes, strict=True)), default=0)
+            self.offsets, self.order = tuple(offsets), tuple(order)
+        return self._best is not None and self._best <= self._bound
 
-    def _first_fit(self, order: Sequence[int]) -> tuple[int, ...]:
+    def _first_fit(self, order: Sequence[int]) -> list[int] | None:
+        """None where the order is worse than the best one."""
         offsets = [-1] * len(self._blocks)
         for index in order:
-            taken = sorted(
-                (offsets[k], offsets[k] + self._blocks[k].size)
-                for k in self._meets[index]
+            # Not between these: there one of the two would reach into the other.
+            barred = sorted(
+                (offsets[k] - own, offsets[k] + others)
+                for k, own, others in self._meets[index]
                 if offsets[k] >= 0
             )
-            start = 0
-            for begin, end in taken:
-                if begin - start >= self._blocks[index].size:
-                    break
-                start = max(start, end)
+            start, moved = 0, True
+            while moved:
+                moved = False
+                for low, high in barred:
+                    if low < start < high:
+                        start, moved = high, True
             offsets[index] = start
-        return tuple(offsets)
+            if self._best is not None and start + self._sizes[index] > self._best:
+                return None
+        return offsets
 
 
 def _promising_orders(blocks: Sequence[Block]) -> Iterable[list[int]]:
@@ -155,7 +178,7 @@ def _promising_orders(blocks: Sequence[Block]) -> Iterable[list[int]]:
 
     yield sorted(everything, key=lambda k: (-blocks[k].size, blocks[k].first))
     yield sorted(everything, key=lambda k: (-pressure(blocks[k]), -blocks[k].size))
-    yield sorted(everything, key=lambda k: -blocks[k].size * (blocks[k].last - blocks[k].first + 1))
+    yield sorted(everything, key=lambda k: -sum(blocks[k].sizes))
     yield sorted(everything, key=lambda k: (blocks[k].first - blocks[k].last, -blocks[k].size))
     yield sorted(everything, key=lambda k: (blocks[k].first, -blocks[k].size))
 
@@ -167,50 +190,45 @@ def _blocks(program: Program, kernels: Sequence[Kernel], slots: Sequence[int]) -
     blocks = []
     for owner in sorted(set(slots)):
         members = [k for k, slot in enumerate(slots) if slot == owner]
-        blocks.append(
-            Block(
-                size=max(_aligned(program.buffers[k].bytes) for k in members),
-                first=min(firsts[k] for k in members),
-                last=min(max(lasts[k] for k in members), last_step),
+        first = min(firsts[k] for k in members)
+        last = min(max(lasts[k] for k in members), last_step)
+        sizes = [
+            max(
+                (
+                    _aligned(program.buffers[k].bytes)
+                    for k in members
+                    if firsts[k] <= step <= lasts[k]
+                ),
+                default=0,
             )
-        )
-    own = [Block(_aligned(k.scratch), i, i) for i, k in enumerate(kernels) if k.scratch]
+            for step in range(first, last + 1)
+        ]
+        blocks.append(Block(first, tuple(sizes)))
+    own = [Block(i, (_aligned(k.scratch),)) for i, k in enumerate(kernels) if k.scratch]
     return [*blocks, *own]
 
 
 def _slots(program: Program, kernels: Sequence[Kernel]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of each buffer, the one whose memory it has; and the steps that work in place."""
+    """Of each buffer, the one whose memory it has; and the steps that work in place.
+
+    Inputs are no exception: what is written goes to their place in the arena, never to where the
+    caller's own pointer leads.
+    """
     _, lasts = _lifetimes(program)
     slots = list(range(len(program.buffers)))
     in_place = []
-    kept = {*range(len(program.inputs)), *program.results}
     for index, (step, kernel) in enumerate(zip(program.steps, kernels, strict=True)):
         used: set[int] = set()
         for i, j in kernel.in_place:
             source, result = step.inputs[i], step.outputs[j]
-            is_free = lasts[source] == index and source not in kept
-            if not is_free or step.inputs.count(source) > 1 or {source, result} & used:
+            is_free = lasts[source] == index and source not in program.results
+            fits = program.buffers[result].bytes <= program.buffers[source].bytes
+            if not (is_free and fits) or step.inputs.count(source) > 1 or {source, result} & used:
                 continue
-            shared = [slots[source] if k == result else slot for k, slot in enumerate(slots)]
-            if _pays(program, kernels, (slots, shared), (source, result)):
-                slots = shared
-                used |= {source, result}
-                in_place.append(index)
+            slots = [slots[source] if k == result else slot for k, slot in enumerate(slots)]
+            used |= {source, result}
+            in_place.append(index)
     return tuple(slots), tuple(in_place)
-
-
-def _pays(
-    program: Program,
-    kernels: Sequence[Kernel],
-    ways: tuple[Sequence[int], Sequence[int]],
-    pair: tuple[int, int],
-) -> bool:
-    """A smaller result keeps all of the larger memory alive, which may cost more than it saves."""
-    source, result = (_aligned(program.buffers[k].bytes) for k in pair)
-    if result >= source:
-        return result == source
-    apart, shared = (lower_bound(_blocks(program, kernels, slots)) for slots in ways)
-    return shared < apart
 
 
 def _lifetimes(program: Program) -> tuple[list[int], list[int]]:
@@ -229,7 +247,7 @@ def _lifetimes(program: Program) -> tuple[list[int], list[int]]:
 
 
 def _alive(blocks: Sequence[Block], step: int) -> int:
-    return sum(block.size for block in blocks if block.first <= step <= block.last)
+    return sum(block.at(step) for block in blocks)
 
 
 def _total(blocks: Sequence[Block], offsets: Sequence[int]) -> int:

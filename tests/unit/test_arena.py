@@ -23,33 +23,35 @@ def blocks(draw: st.DrawFn) -> list[Block]:
     made = []
     for _ in range(draw(st.integers(1, 14))):
         first = draw(st.integers(0, steps - 1))
-        made.append(Block(draw(SIZES), first, draw(st.integers(first, steps - 1))))
+        length = draw(st.integers(1, steps - first))
+        if draw(st.booleans()):
+            made.append(Block(first, (draw(SIZES),) * length))
+        else:
+            made.append(Block(first, tuple(draw(SIZES) for _ in range(length))))
     return made
 
 
 @given(blocks())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_blocks_that_are_alive_together_never_overlap(made: list[Block]) -> None:
     offsets = place(made)
     for (a, at), (b, bt) in combinations(zip(made, offsets, strict=True), 2):
-        if a.first <= b.last and b.first <= a.last:
-            assert at + a.size <= bt or bt + b.size <= at
+        for step in range(max(a.first, b.first), min(a.last, b.last) + 1):
+            assert at + a.at(step) <= bt or bt + b.at(step) <= at
     assert all(offset >= 0 and offset % ALIGNMENT == 0 for offset in offsets)
 
 
 @given(blocks())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_an_arena_is_never_smaller_than_what_is_alive_at_one_step(made: list[Block]) -> None:
     total = max(offset + block.size for offset, block in zip(place(made), made, strict=True))
-    alive = [
-        sum(block.size for block in made if block.first <= step <= block.last) for step in range(12)
-    ]
+    alive = [sum(block.at(step) for block in made) for step in range(12)]
     assert lower_bound(made) == max(alive)
     assert total >= lower_bound(made)
 
 
 @given(blocks())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_the_same_blocks_get_the_same_places(made: list[Block]) -> None:
     assert place(made) == place(list(made))
 
@@ -58,11 +60,11 @@ def test_a_gap_that_first_fit_by_size_leaves_is_found_and_filled() -> None:
     """Largest first gives 8 units here, and 7 will do."""
     unit = ALIGNMENT
     made = [
-        Block(3 * unit, 0, 1),
-        Block(2 * unit, 1, 2),
-        Block(4 * unit, 2, 3),
-        Block(1 * unit, 1, 3),
-        Block(3 * unit, 3, 4),
+        Block(0, (3 * unit,) * 2),
+        Block(1, (2 * unit,) * 2),
+        Block(2, (4 * unit,) * 2),
+        Block(1, (1 * unit,) * 3),
+        Block(3, (3 * unit,) * 2),
     ]
     total = max(offset + block.size for offset, block in zip(place(made), made, strict=True))
     assert total == lower_bound(made)
@@ -98,22 +100,19 @@ def test_a_kernel_in_place_takes_over_the_memory_of_what_it_reads() -> None:
     assert plan.bytes == 320  # the step before still reads one and writes another
 
 
-def test_a_smaller_result_takes_over_larger_memory_only_where_that_saves() -> None:
-    """Kept to the end, the larger memory would be in the way of what comes later."""
-    sizes, kernels = [16, 320, 160, 16], [PLAIN, IN_PLACE, PLAIN]
-    plan = chain(sizes, kernels, [(0,), (1,), (2,)])
+def test_a_smaller_result_in_place_leaves_the_rest_free_for_what_comes_later() -> None:
+    kernels = [PLAIN, IN_PLACE, PLAIN, PLAIN]
+    plan = chain([16, 320, 160, 640, 16], kernels, [(0,), (1,), (2,), (3,)])
     assert plan.in_place == (1,)
-    assert plan.bytes == 336
-    later = chain([16, 320, 160, 640, 16], [*kernels, PLAIN], [(0,), (1,), (2,), (3,)])
-    assert later.in_place == ()
-    assert later.bytes == 800
+    assert plan.alive == (336, 320, 800, 656)
+    assert plan.bytes == plan.bound == 800
 
 
-def test_what_came_in_is_never_overwritten_in_place() -> None:
-    """The caller's pointer may lead to memory that can't be written."""
+def test_an_input_may_be_overwritten_at_its_place_in_the_arena() -> None:
+    """A pointer of the caller's own is only read: the result goes to the arena all the same."""
     plan = chain([160, 160], [IN_PLACE], [(0,)])
-    assert plan.in_place == ()
-    assert plan.bytes == 320
+    assert plan.in_place == (0,)
+    assert plan.bytes == 160
 
 
 def test_what_is_read_again_later_is_not_overwritten_in_place() -> None:

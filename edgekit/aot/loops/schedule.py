@@ -131,6 +131,8 @@ def _sum_in_registers(
     start = schedule.decompose_reduction(block.handle, sums[0])
     for part in (start, writer):
         for loop in list(schedule.get_loops(part))[len(outer) + 1 :][-around:]:
+            if not isinstance(schedule.get(loop).extent, tirx.IntImm):
+                raise s_tir.ScheduleError("a tile has a size that depends on its place")
             schedule.unroll(loop)
 
 
@@ -189,14 +191,40 @@ def _is_guarded(schedule: s_tir.Schedule, block: Block) -> bool:
 
 
 def _axes_that_join(schedule: s_tir.Schedule, block: Block) -> int:
-    """Rows and columns are one axis where a pixel's result depends on that pixel alone."""
+    """Rows and columns are one axis where a pixel's result depends on that pixel alone, and all
+    else that is read is the same for every pixel."""
     if len(block.spatial) != 4 or any(extent > 1 for extent in block.reduced[:-1]):
         return 1
+    variables = [v.var for v in schedule.get(block.handle).iter_vars][:3]
+    of_pixels = 0
     for region in schedule.get(block.handle).reads:
+        starts = [place.min for place in region.region]
+        if not any(_mentions(start, variables) for start in starts):
+            continue
         shape = [int(extent) for extent in region.source.shape]
-        if len(shape) == 4 and shape[:3] == list(block.spatial[:3]):
-            return 3
-    return 1
+        same = shape[:3] == list(block.spatial[:3]) and len(shape) == 4
+        straight = all(_is(start, v) for start, v in zip(starts, variables, strict=False))
+        if not same or not straight or _mentions(starts[3], variables):
+            return 1
+        of_pixels += 1
+    return 3 if of_pixels else 1
+
+
+def _is(expression: Any, variable: Any) -> bool:
+    """An axis of length one may be called 0."""
+    return bool(expression.same_as(variable)) or (
+        isinstance(expression, tirx.IntImm) and int(expression.value) == 0
+    )
+
+
+def _mentions(expression: Any, variables: list[Any]) -> bool:
+    found: list[bool] = []
+
+    def see(variable: Any) -> None:
+        found.append(any(variable.same_as(other) for other in variables))
+
+    tvm_ffi.structural_walk(expression, (ir.Var, see))
+    return any(found)
 
 
 def _lay_out(
