@@ -3,7 +3,7 @@
     python benchmarks/onnx_nodes.py                     # all of them; writes docs/onnx-operators.md
     python benchmarks/onnx_nodes.py --filter '^test_lstm' --verbose
     python benchmarks/onnx_nodes.py --offload ncnn      # with all that ncnn takes in ncnn
-    python benchmarks/onnx_nodes.py --offload acl --lab # the same in ACL, on an emulated CPU
+    python benchmarks/onnx_nodes.py --offload acl --lab --taken    # in ACL, on an emulated CPU
 
 Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled, run
 and compared with the outputs that come with it. The verdicts: right; refused (edgekit said why it
@@ -52,6 +52,12 @@ FORMERLY_WRONG = (
     r"reduce_(max|min)_empty|fullymasked"
 )
 """What stock TVM computes wrongly, or edgekit once did."""
+TAKEN = (
+    r"^test_(conv|convtranspose|relu|leakyrelu|gemm|matmul|maxpool|averagepool|globalaverage|softmax|"
+    r"add|sub|mul|div|clip|sigmoid|tanh|elu|prelu|hardswish|concat|reshape|transpose|slice|split|pad|"
+    r"squeeze|reduce_(sum|mean|max|min|prod)|resize|instancenorm|layer_norm|batchnorm)"
+)
+"""Operators that backends take."""
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "onnx-operators.md"
 
 
@@ -417,6 +423,7 @@ def parse_arguments() -> argparse.Namespace:
         action="store_true",
         help=f"every {SAMPLE_STEP}th case, and those that were wrong once",
     )
+    parser.add_argument("--taken", action="store_true", help="operators that backends take")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--offload", default="", help="backends, in the order of preference")
     parser.add_argument(
@@ -435,6 +442,8 @@ def main() -> int:
 
     print("loading the cases ...", file=sys.stderr)
     cases = load_cases(options.filter)
+    if options.taken:
+        cases = [case for case in cases if re.search(TAKEN, case.name)]
     if options.sample:
         cases = [
             case
@@ -445,7 +454,7 @@ def main() -> int:
     if options.lab and len(backends) != 1:
         print("--lab runs the regions of one backend: say which with --offload", file=sys.stderr)
         return 2
-    whole = not (options.filter or options.sample or backends)
+    whole = not (options.filter or options.sample or options.taken or backends)
     started, counts = time.perf_counter(), Counter[str]()
 
     def show(verdict: Verdict) -> None:

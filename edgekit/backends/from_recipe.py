@@ -5,11 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edgekit.backends.base import Option
+
 if TYPE_CHECKING:
     from edgekit.board import Board
     from edgekit.cross.sources import BuiltLibrary
     from edgekit.cross.toolchain import Toolchain
     from edgekit.events import Events
+
+
+THREADS = Option(0, "threads of a region; 0 takes as many as the rest of the model")
+NON_FINITE = Option("error", "NaN and infinity in a region's inputs", ("error", "pass"))
+INT8 = Option(
+    False, "convolutions and dense layers of quantised models too, which may come out a step away"
+)
+"""Options that mean the same to several."""
 
 
 @dataclass(frozen=True)

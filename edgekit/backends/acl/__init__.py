@@ -12,18 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import GeneratedRegion, Option, Options, Region
-from edgekit.backends.from_recipe import FromRecipe
+from edgekit.backends.from_recipe import INT8, NON_FINITE, THREADS, FromRecipe
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
 
 _OPTIONS = {
-    "threads": Option(0, "threads of a region; 0 takes as many as the rest of the model"),
-    "int8": Option(
-        False,
-        "convolutions and dense layers of quantised models too, which may come out a step away",
-    ),
-    "non_finite": Option("error", "NaN and infinity in a region's inputs", ("error", "pass")),
+    "threads": THREADS,
+    "int8": INT8,
+    "non_finite": NON_FINITE,
 }
 
 

@@ -12,18 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import GeneratedRegion, Option, Options, Region
-from edgekit.backends.from_recipe import FromRecipe
+from edgekit.backends.from_recipe import INT8, NON_FINITE, THREADS, FromRecipe
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
 
 _OPTIONS = {
-    "threads": Option(0, "threads of a region; 0 takes as many as the rest of the model"),
+    "threads": THREADS,
     "weights": Option("fp32", "how weights are stored", ("fp32", "fp16")),
-    "int8": Option(
-        False,
-        "convolutions and dense layers of quantised models too, which may come out a step away",
-    ),
+    "int8": INT8,
     "fp16_storage": Option(False, "layers hand each other float16"),
     "fp16_arithmetic": Option(False, "layers compute in float16, where fp16_storage is on"),
     "bf16_storage": Option(False, "layers hand each other bfloat16, on any CPU"),
@@ -31,7 +28,7 @@ _OPTIONS = {
     "winograd": Option(True, "3x3 convolutions by Winograd's method: faster, more memory"),
     "sgemm": Option(True, "convolutions as matrix products: faster, more memory"),
     "light_mode": Option(True, "what is no longer needed is freed during a call"),
-    "non_finite": Option("error", "NaN and infinity in a region's inputs", ("error", "pass")),
+    "non_finite": NON_FINITE,
 }
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import GeneratedRegion, Option, Options, Region
-from edgekit.backends.from_recipe import FromRecipe
+from edgekit.backends.from_recipe import NON_FINITE, THREADS, FromRecipe
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
 
 _OPTIONS = {
-    "threads": Option(0, "threads of a region; 0 takes as many as the rest of the model"),
+    "threads": THREADS,
     "arithmetic": Option("fp32", "how products are computed", ("fp32", "bf16")),
-    "non_finite": Option("error", "NaN and infinity in a region's inputs", ("error", "pass")),
+    "non_finite": NON_FINITE,
 }
 
 
