@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.bundle import Bundle
     from edgekit.devices.kernel_times import KernelTimes
+    from edgekit.sensors.readings import Observed
 
 __all__ = [
     "BenchPlan",
@@ -49,6 +50,19 @@ class Memory:
     process_peak: int | None
     model_peak: int | None
     """What loading and running the model added to the process at its peak."""
+
+
+@dataclass(frozen=True)
+class Power:
+    """What the board's own sensors said. Joules are of one inference."""
+
+    source: str
+    """What was measured: a rail, the sum of all rails, processor packages."""
+    watts: float
+    idle_watts: float | None
+    """Of the same source, just before; None where it could not be had."""
+    joules: float
+    joules_above_idle: float | None
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,11 @@ class BenchSummary:
     """Whether others used the cores that the model was about to use."""
     preemptions: int | None
     """How often another process took the core away during the samples."""
+    power: Power | None
+    """None where the board can't tell, or nobody asked it."""
+    temperature: float | None
+    """Degrees Celsius, the hottest that any zone became."""
+    throttled: bool | None
     notes: tuple[str, ...]
     """What makes the numbers less than they seem."""
 
@@ -165,14 +184,9 @@ def bench(
         samples = session.bench(chosen, plan)
     report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
     report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
-    if purpose is None or _is_emulated(samples):
+    if purpose is None:
         return report
     return replace(report, kept_as=keep_bench(bundle, report, purpose, events))
-
-
-def _is_emulated(measured: BenchSamples) -> bool:
-    """Whether the times are an emulator's, which nobody wants to compare with others."""
-    return measured.counted is not None and measured.counted.unit == "instructions"
 
 
 def plan_bench(
@@ -181,6 +195,8 @@ def plan_bench(
     warmup: int,
     threads: int | None,
     profiled: int = 0,
+    *,
+    sensors: bool = True,
 ) -> BenchPlan:
     """A plan from what a user said: one of runs and seconds sets the other's default aside."""
     default = BenchPlan()
@@ -192,7 +208,7 @@ def plan_bench(
     if runs is None:
         runs = default.runs if seconds is None else _FEWEST_RUNS
         seconds = default.seconds if seconds is None else seconds
-    return BenchPlan(warmup, runs, seconds or 0.0, threads, profiled)
+    return BenchPlan(warmup, runs, seconds or 0.0, threads, profiled, sensors)
 
 
 def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamples) -> BenchReport:
@@ -223,10 +239,32 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         load_average=host.load_average,
         busy=is_busy(measured),
         preemptions=measured.preemptions,
+        power=_power(measured.observed, mean),
+        temperature=_hottest(measured.observed),
+        throttled=None if measured.observed is None else measured.observed.throttled,
         notes=_notes(measured, median, p90),
         samples=tuple(seconds),
         profile=None if measured.kernels is None else _profile(measured.kernels),
     )
+
+
+def _power(observed: Observed | None, seconds: float) -> Power | None:
+    """Of one inference, which takes so many seconds."""
+    if observed is None or observed.power is None:
+        return None
+    watts, idle = observed.power.watts, observed.power.idle_watts
+    return Power(
+        observed.power.source,
+        watts,
+        idle,
+        watts * seconds,
+        None if idle is None else max(watts - idle, 0.0) * seconds,
+    )
+
+
+def _hottest(observed: Observed | None) -> float | None:
+    warmth = observed.warmth if observed is not None else None
+    return None if warmth is None else warmth.hottest
 
 
 def _counted(found: Counted) -> CountedSummary:
@@ -285,6 +323,11 @@ def _deviation(values: Sequence[float], mean: float) -> float:
     if len(values) < 2:
         return 0.0
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def _is_emulated(measured: BenchSamples) -> bool:
+    """Whether the times are an emulator's: then what was counted is all that means something."""
+    return measured.counted is not None and measured.counted.unit == "instructions"
 
 
 def is_busy(measured: BenchSamples) -> bool:

@@ -72,9 +72,12 @@ def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
             load_average=report.load_average,
             busy=report.busy,
             preemptions=report.preemptions,
+            temperature_c=report.temperature,
+            throttled=report.throttled,
         ),
         model_peak=report.memory.model_peak,
         process_peak=report.memory.process_peak,
+        joules=None if report.power is None else report.power.joules,
         notes=report.notes,
     )
 

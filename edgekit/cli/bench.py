@@ -174,10 +174,33 @@ def render_bench(console: Console, report: BenchSummary) -> None:
             ("memory of its process", _bytes(memory.process_peak)),
             ("CPU governor", report.governor),
             ("CPU frequency", _megahertz(report.frequency_mhz)),
+            *_sensed(report),
         ]
     )
     for note in report.notes:
         console.print(f"note: {note}")
+
+
+def _sensed(report: BenchSummary) -> list[tuple[str, object]]:
+    """What the board's sensors said, where it has any."""
+    rows: list[tuple[str, object]] = []
+    power = report.power
+    if power is not None:
+        idle = "" if power.idle_watts is None else f", {power.idle_watts:.2f} W idle"
+        above = (
+            ""
+            if power.joules_above_idle is None
+            else f", {power.joules_above_idle * 1e3:.3g} mJ of it above idle"
+        )
+        rows += [
+            ("power", f"{power.watts:.2f} W ({power.source}){idle}"),
+            ("energy of an inference", f"{power.joules * 1e3:.3g} mJ{above}"),
+        ]
+    if report.temperature is not None:
+        rows.append(("hottest", f"{report.temperature:.0f} °C"))
+    if report.throttled:
+        rows.append(("throttled", "yes: the times are not the board's best"))
+    return rows
 
 
 def _render_counted(console: Console, report: BenchSummary, counted: CountedSummary) -> None:

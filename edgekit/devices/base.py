@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from edgekit.bundle import Bundle
     from edgekit.devices.versions import Recorded
     from edgekit.errors import EdgekitError
+    from edgekit.sensors.readings import Observed
 
 
 MOST_RUNS = 100_000
@@ -41,6 +42,8 @@ class BenchPlan:
     threads: int | None = None
     profiled: int = 0
     """Inferences more, afterwards, that are timed kernel by kernel."""
+    sensors: bool = False
+    """Listen to the board's sensors meanwhile, and to what it takes idle before."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class BenchSamples:
     """What it took to load the model, to where it can be run."""
     counted: Counted | None = None
     """On a microcontroller."""
+    observed: Observed | None = None
+    """What the board's sensors said; None where nobody listened."""
 
 
 @dataclass(frozen=True)

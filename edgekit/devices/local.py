@@ -19,6 +19,7 @@ from edgekit.devices.base import (
     check_same,
 )
 from edgekit.devices.kernel_times import parse_kernel_times
+from edgekit.devices.observing import observing_here
 from edgekit.devices.tensors import in_order, named_outputs
 from edgekit.errors import BundleError, DeviceError, MissingToolError
 from edgekit.events import SILENT, Events
@@ -98,16 +99,24 @@ class LocalSession:
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         with (
             self._loaded(plan.threads) as (worker, threads, load_nanoseconds),
+            observing_here(plan.sensors) as observer,
             self.events.stage(f"measure on {self.name}", total) as stage,
         ):
             done = 0
             for frame in worker.ask("being measured", message, in_order(self.bundle, inputs)):
                 if "progress" not in frame.message:
                     stage.result = f"{frame.arrays[0].size} runs"
-                    return replace(_samples_of(frame, threads), load_nanoseconds=load_nanoseconds)
+                    return replace(
+                        _samples_of(frame, threads),
+                        load_nanoseconds=load_nanoseconds,
+                        observed=observer.end(),
+                    )
                 if frame.message["phase"] == "profiling":
+                    observer.end()
                     continue
                 warm = frame.message["phase"] == "measuring"
+                if warm:
+                    observer.begin()
                 now = int(frame.message["progress"]) + (plan.warmup if warm else 0)
                 stage.advance(now - done, "" if warm else "warming up")
                 done = now

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from edgekit.devices.agent_messages import AgentMessages, parse_bench
 from edgekit.devices.base import BenchPlan, BenchSamples, Installed, RunResult, check_same
 from edgekit.devices.device_log import log_line
+from edgekit.devices.observing import Observer, observing_there
 from edgekit.devices.ready_agent import ReadyAgent
 from edgekit.devices.remote_command import Finished
 from edgekit.devices.tensors import in_order, named_outputs
@@ -92,14 +93,15 @@ class SshSession:
         messages = AgentMessages()
         with (
             self._logged("measured") as entry,
+            observing_there(self.agent.connection, self.agent.program, plan.sensors) as observer,
             self.events.stage(f"measure on {self.name}", total) as stage,
         ):
-            follow = _Follow(stage, plan.warmup)
+            follow = _Follow(stage, plan.warmup, observer)
             batch = [in_order(self.bundle, inputs)]
             done = self.agent.call((*words, self.library), batch, messages, follow)
             if done.status != 0 or messages.answer is None:
                 raise self._failure(done, messages)
-            samples = parse_bench(messages.answer, self.name)
+            samples = replace(parse_bench(messages.answer, self.name), observed=observer.end())
             stage.result = f"{len(samples.nanoseconds)} runs"
             entry.seconds = median(samples.nanoseconds) / 1e9
             entry.message = stage.result
@@ -171,13 +173,18 @@ class _Outcome:
 class _Follow:
     """Moves a stage on as the agent reports its progress."""
 
-    def __init__(self, stage: Stage, warmup: int) -> None:
+    def __init__(self, stage: Stage, warmup: int, observer: Observer) -> None:
         self._stage = stage
         self._warmup = warmup
+        self._observer = observer
         self._done = 0
 
     def __call__(self, message: Mapping[str, object]) -> None:
         progress, phase = message.get("progress"), str(message.get("phase", ""))[:40]
+        if phase == "measuring":
+            self._observer.begin()
+        elif phase == "profiling":
+            self._observer.end()
         if isinstance(progress, int) and phase != "profiling":
             now = progress + (self._warmup if phase == "measuring" else 0)
             self._stage.advance(now - self._done, phase)

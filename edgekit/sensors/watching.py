@@ -32,7 +32,8 @@ class Watch:
 
     def end(self) -> Readings:
         self._over.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         return Readings(
             tuple(self._times),
             {file: tuple(column) for file, column in zip(self._files, self._columns, strict=True)},

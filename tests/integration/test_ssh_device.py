@@ -35,6 +35,7 @@ from edgekit.devices.ssh import SshDevice
 from edgekit.devices.visit import clean_device
 from edgekit.errors import DeviceError, UsageError
 from edgekit.events import Event, Events, StageStarted, Warned
+from edgekit.sensors.discovery import Board, Sensor
 from edgekit.verify import verify
 
 
@@ -499,3 +500,48 @@ def test_of_several_devices_the_first_free_one_is_taken_and_named(
     assert chosen.name == "free"
     assert "using free" in told[-1]
     assert "off is left out" in told[0]
+
+
+def test_a_boards_sensors_are_read_while_a_model_is_measured(
+    server: SshServer, bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent reads for real; that the board has a power rail and a thermal zone is made up."""
+    rail, zone = tmp_path / "power1_input", tmp_path / "temp"
+    rail.write_text("2500000\n")
+    zone.write_text("51500\n")
+    board = Board(
+        None,
+        None,
+        (
+            Sensor("VDD_IN", "watts", (str(rail),), 1e-6, is_total=True),
+            Sensor("cpu", "celsius", (str(zone),), 1e-3),
+            Sensor("gone", "fan", (str(tmp_path / "nothing"),), 1.0),
+        ),
+    )
+    monkeypatch.setattr("edgekit.devices.observing._board_there", lambda connection: board)
+    plan = BenchPlan(warmup=1, runs=3, seconds=1.0, sensors=True)
+    report = bench(bundle, device_on(server), plan)
+    assert report.power is not None
+    assert report.power.source == "VDD_IN"
+    assert report.power.watts == pytest.approx(2.5)
+    assert report.power.idle_watts == pytest.approx(2.5)
+    assert report.power.joules == pytest.approx(2.5 * report.mean)
+    assert report.temperature == 51.5
+    assert report.throttled is None
+    eventually(lambda: not _watching())
+
+
+def _watching() -> str:
+    return subprocess.run(
+        ["pgrep", "-f", "^[^ ]*/edgekit-agent watch"], capture_output=True, text=True
+    ).stdout
+
+
+def test_a_board_without_sensors_is_measured_all_the_same(
+    server: SshServer, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "edgekit.devices.observing._board_there", lambda connection: Board(None, None, ())
+    )
+    report = bench(bundle, device_on(server), BenchPlan(runs=3, seconds=0, sensors=True))
+    assert (report.power, report.temperature) == (None, None)

@@ -26,6 +26,7 @@ int Info(Arguments arguments);
 int Run(Arguments arguments);
 int Bench(Arguments arguments);
 int Serve(Arguments arguments);
+int Watch(Arguments arguments);
 
 // One of those, by its name and what follows it; what it throws is said, and is an exit code.
 int RunCommand(std::vector<std::string> words);

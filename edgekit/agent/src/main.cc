@@ -84,11 +84,12 @@ int RunCommand(std::vector<std::string> words) {
     if (command == "run") return Run(arguments);
     if (command == "bench") return Bench(arguments);
     if (command == "serve") return Serve(arguments);
+    if (command == "watch") return Watch(arguments);
     if (command == "--version") {
       std::puts(EDGEKIT_AGENT_VERSION);
       return 0;
     }
-    throw std::invalid_argument("usage: edgekit-agent attend|info|run|bench|serve|--version ...");
+    throw std::invalid_argument("usage: edgekit-agent attend|info|run|bench|serve|watch|--version ...");
   } catch (const std::invalid_argument& error) {
     return Fail("usage", error.what(), kUsage);
   } catch (const tvm::ffi::Error& error) {

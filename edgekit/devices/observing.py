@@ -1,0 +1,181 @@
+"""What a board's sensors say while a model is measured on it: this machine's, or those far away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Protocol
+
+from edgekit.devices.remote_command import guarded
+from edgekit.errors import DeviceError
+from edgekit.sensors.discovery import Board, discover
+from edgekit.sensors.readings import Observed, Readings, observe, parse_reading
+from edgekit.sensors.snapshot import SCRIPT, local_snapshot, parse_snapshot
+from edgekit.sensors.watching import IDLE_SECONDS, SECONDS_BETWEEN, Watch, watched_for
+
+if TYPE_CHECKING:
+    from edgekit.devices.connection import Connection
+    from edgekit.devices.remote_command import RemoteCommand
+
+_SECONDS_TO_ANSWER = 20.0
+_SILENCE = 30.0
+_MOST_READINGS = 100_000
+
+
+class Observer(Protocol):
+    def begin(self) -> None:
+        """From here on the model is measured."""
+
+    def end(self) -> Observed | None:
+        """What there was to see until now, and no more; None where the board has no sensors or
+        nobody asked."""
+
+
+class Blind:
+    """Sees nothing."""
+
+    def begin(self) -> None:
+        return
+
+    def end(self) -> None:
+        return
+
+
+@contextmanager
+def observing_here(wanted: bool) -> Iterator[Observer]:
+    """Of this machine. Where it can tell its power, it is left idle for a second first."""
+    board = discover(local_snapshot()) if wanted else None
+    if board is None or not board.sensors:
+        yield Blind()
+        return
+    files = _files(board)
+    idle = watched_for(IDLE_SECONDS, files) if _has_power(board) else None
+    observer = _Here(board, idle, Watch(files))
+    try:
+        yield observer
+    finally:
+        observer.end()
+
+
+@contextmanager
+def observing_there(connection: Connection, program: str, wanted: bool) -> Iterator[Observer]:
+    """Of a board over SSH, by its agent, which reads and nothing else: what the files mean is
+    known here."""
+    board = _board_there(connection) if wanted else None
+    if board is None or not board.sensors:
+        yield Blind()
+        return
+    files = _files(board)
+    words = (program, "watch", "--interval", f"{SECONDS_BETWEEN:g}", *files)
+    idle: Readings | None = None
+    if _has_power(board):
+        with _Listening(connection, words, files) as listening:
+            time.sleep(IDLE_SECONDS)
+            idle = listening.readings()
+    with _Listening(connection, words, files) as listening:
+        yield _There(board, idle, listening)
+
+
+class _Here:
+    def __init__(self, board: Board, idle: Readings | None, watch: Watch) -> None:
+        self._board = board
+        self._idle = idle
+        self._watch = watch
+        self._begun = False
+
+    def begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._watch.begin()
+
+    def end(self) -> Observed | None:
+        return observe(self._board, self._idle, self._watch.end()) if self._begun else None
+
+
+class _There:
+    def __init__(self, board: Board, idle: Readings | None, listening: _Listening) -> None:
+        self._board = board
+        self._idle = idle
+        self._listening = listening
+        self._begun = False
+        self._observed: Observed | None = None
+
+    def begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._listening.forget()
+
+    def end(self) -> Observed | None:
+        if self._begun and self._observed is None:
+            self._observed = observe(self._board, self._idle, self._listening.readings())
+        return self._observed
+
+
+class _Listening:
+    """The agent's lines, as they come."""
+
+    def __init__(
+        self, connection: Connection, words: tuple[str, ...], files: tuple[str, ...]
+    ) -> None:
+        self._command = connection.command(guarded(words))
+        self._files = files
+        self._lock = threading.Lock()
+        self._lines: list[str] = []
+        self._over = False
+
+    def __enter__(self) -> _Listening:
+        command = self._command.__enter__()
+        threading.Thread(target=self._listen, args=(command,), daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over = True
+        self._command.__exit__(None, None, None)
+
+    def forget(self) -> None:
+        with self._lock:
+            del self._lines[:-1]
+
+    def readings(self) -> Readings:
+        with self._lock:
+            lines = list(self._lines)
+        return parse_readings(lines, self._files)
+
+    def _listen(self, command: RemoteCommand) -> None:
+        with suppress(DeviceError):  # whoever measures over the same connection says why
+            while not self._over and (line := command.next_line(_SILENCE)) is not None:
+                with self._lock:
+                    if len(self._lines) < _MOST_READINGS:
+                        self._lines.append(line)
+
+
+def parse_readings(lines: list[str], files: tuple[str, ...]) -> Readings:
+    """What the agent's `watch` wrote; lines that make no sense are left out."""
+    times: list[float] = []
+    columns: list[list[int | None]] = [[] for _ in files]
+    for line in lines:
+        moment, *values = line.split("\t")
+        if not moment.isdecimal() or len(moment) > 19 or len(values) != len(files):
+            continue
+        times.append(int(moment) / 1e9)
+        for column, file, value in zip(columns, files, values, strict=True):
+            column.append(parse_reading(file, value))
+    return Readings(
+        tuple(times),
+        {file: tuple(column) for file, column in zip(files, columns, strict=True)},
+    )
+
+
+def _board_there(connection: Connection) -> Board:
+    done = connection.run(("sh", "-c", SCRIPT), timeout=_SECONDS_TO_ANSWER)
+    return discover(parse_snapshot(done.output))
+
+
+def _files(board: Board) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(file for sensor in board.sensors for file in sensor.files))
+
+
+def _has_power(board: Board) -> bool:
+    return bool(board.of("watts") or board.of("joules"))
