@@ -37,6 +37,9 @@ def share_images(cache: Path, *recipes: Recipe) -> None:
     for recipe in recipes or (default_recipe(),):
         shared = ensure_image(recipe).folder
         (cache / "twins" / shared.name).symlink_to(shared)
+        log = shared.with_suffix(".log")
+        if log.is_file():
+            (cache / "twins" / log.name).symlink_to(log)
     runtimes = cache_dir() / "runtimes"
     runtimes.mkdir(parents=True, exist_ok=True)
     (cache / "runtimes").symlink_to(runtimes)
