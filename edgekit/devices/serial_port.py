@@ -32,9 +32,9 @@ def opened_port(address: str, baud: int) -> Iterator[Any]:
         port = serial.serial_for_url(
             address, baudrate=baud, timeout=SLICE_SECONDS, do_not_open=True
         )
-        port.write_timeout = _WRITE_SECONDS
         if "://" not in address:
             port.exclusive = True
+            port.write_timeout = _WRITE_SECONDS  # others have none, or refuse it
         port.open()
     except (serial.SerialException, OSError, ValueError) as error:
         raise _not_opened(address, error) from error

@@ -6,7 +6,8 @@ import random
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from support.microcontrollers import (
     tripled,
 )
 from support.noisy_line import Harm, noisy_line
+from support.pty_line import pty_line
+from support.rfc2217_server import rfc2217_server
 from support.twins import edgekit_json, twins_in
 
 from edgekit.board import load_board
@@ -105,6 +108,20 @@ def test_a_line_that_harms_what_it_carries_harms_no_inference(m4: SerialDevice) 
             assert inference(client, data) == tripled(data)
         assert harm.done > 4
         assert client.retries > 0
+
+
+@pytest.mark.parametrize("line", [rfc2217_server, pty_line])
+def test_a_terminal_and_a_port_of_another_host_work_as_well(
+    line: Callable[[int], AbstractContextManager[str]], m4: SerialDevice
+) -> None:
+    with m4.prepared(toy_firmware("mps2-an386")):
+        pass
+    with (
+        line(port_of(m4)) as address,
+        replace(m4, port=address).connected() as client,
+    ):
+        client.hello(30)
+        assert inference(client, DATA) == tripled(DATA)
 
 
 def test_a_lost_answer_does_not_run_the_model_twice(m4: SerialDevice) -> None:

@@ -16,7 +16,14 @@
 #define TXD TASK(0x51Cu)
 #define BAUDRATE TASK(0x524u)
 
+/* The port that both chips have: other pins than its 32 would need another base. */
+#define OUTSET EK_REGISTER(0x50000508u)
+#define PIN_CNF(pin) EK_REGISTER(0x50000700u + 4u * (pin))
+
 uint32_t board_start(void) {
+  OUTSET = 1u << EK_TX_PIN;
+  PIN_CNF(EK_TX_PIN) = 3;   /* an output */
+  PIN_CNF(EK_RX_PIN) = 0xC; /* an input, pulled up */
   EK_REGISTER(0x40000000u) = 1; /* the crystal: the other oscillator is too far off for the line */
   PSELTXD = EK_TX_PIN;
   PSELRXD = EK_RX_PIN;
