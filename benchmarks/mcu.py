@@ -9,8 +9,8 @@
 One inference, in instructions as QEMU counts them, which are not cycles: memory costs nothing, a
 division as much as an addition. Flash is a program that does nothing but that inference: weights,
 code, and what both take of the C library. Outputs are compared with LiteRT's reference kernels.
-TensorFlow Lite Micro (August 2026, with CMSIS-NN of July 2026, release flags) was measured on the same
-machines; its flash is a program's too, the model file included.
+TensorFlow Lite Micro (August 2026, with CMSIS-NN of July 2026, release flags) was measured on the
+same machines; its flash is a program's too, the model file included.
 """
 
 from __future__ import annotations
