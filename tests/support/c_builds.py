@@ -21,6 +21,9 @@ from edgekit.model import import_model, open_model
 from edgekit.oracle import oracle_for
 
 CORTEX_M4 = Cpu("Cortex-M4", "cortex-m", ("dsp", "fpu-single"), 1)
+CORTEX_M55 = Cpu(
+    "Cortex-M55", "cortex-m", ("dsp", "fpu-single", "fpu-double", "mve-integer", "mve-float"), 1
+)
 STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 SANITIZED = (
     *("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),

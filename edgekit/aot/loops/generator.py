@@ -20,6 +20,15 @@ _FLOAT_REGISTERS = 32
 _CORE_REGISTERS = 11
 """What is left of sixteen for numbers that are computed with."""
 
+_ONE_BY_ONE = """\
+/* These sums are in registers already; GCC would gather them into vectors, at twice the cost. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FEATURE_MVE)
+#define EDGEKIT_ONE_BY_ONE __attribute__((optimize("no-tree-vectorize")))
+#else
+#define EDGEKIT_ONE_BY_ONE
+#endif
+"""
+
 
 @dataclass(frozen=True)
 class LoopGenerator:
@@ -51,11 +60,12 @@ class LoopGenerator:
             written = c_function(plain_loops(scheduled.function), step.name, names, inputs, outputs)
         except NotInCError as error:
             return Declined(str(error))
+        one_by_one = scheduled.has_points and "mve-float" in cpu.features
         return Kernel(
             maker=self.name,
-            source=written.source,
+            source=f"EDGEKIT_ONE_BY_ONE {written.source}" if one_by_one else written.source,
             constants=tuple(constants),
-            helpers=written.helpers,
+            helpers=(*written.helpers, *((_ONE_BY_ONE,) if one_by_one else ())),
             headers=("<math.h>",) if written.uses_math else (),
             scratch=written.scratch,
             in_place=written.in_place,

@@ -28,6 +28,8 @@ class Scheduled:
     function: Any
     panels: dict[int, int]
     """By parameter: how many of its last axis lie together, before all other axes."""
+    has_points: bool = False
+    """Whether sums of several pixels are made side by side."""
 
 
 def schedule_loops(function: Any, registers: int, constants: range) -> Scheduled:
@@ -40,10 +42,12 @@ def schedule_loops(function: Any, registers: int, constants: range) -> Scheduled
         return Scheduled(function, {})  # written down loop by loop, as a scatter is
     schedule = _attempt(schedule, _inline_all)
     panels: dict[int, int] = {}
+    has_points = False
     blocks = blocks_of(schedule) or []
     # The last one first: what follows it becomes part of it, and earlier ones see no difference.
     for block in reversed([block for block in blocks if block.reduced]):
         found: dict[int, int] = {}
+        points = _tile(schedule, block, registers).points
 
         def work(
             trial: s_tir.Schedule, block: Block = block, found: dict[int, int] = found
@@ -53,8 +57,9 @@ def schedule_loops(function: Any, registers: int, constants: range) -> Scheduled
         changed = _attempt(schedule, work)
         if changed is not schedule:
             panels |= found
+            has_points |= points > 1
         schedule = changed
-    return Scheduled(schedule.mod["main"], panels)
+    return Scheduled(schedule.mod["main"], panels, has_points)
 
 
 def _attempt(schedule: s_tir.Schedule, work: Callable[[s_tir.Schedule], None]) -> s_tir.Schedule:
