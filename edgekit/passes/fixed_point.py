@@ -58,12 +58,13 @@ def multiply(value: Any, factor: Any, shift: Any, half: Any, lean: Any) -> Any:
 
 
 def multiply_rounding_once(value: Any, factor: Any, shift: Any) -> Any:
-    """An int32 times a fixed-point number, ties up."""
+    """An int32 times a fixed-point number, ties away from zero."""
     one = tirx.const(1, "int64")
     total = shift + tirx.const(31, "int64")
     half = tirx.shift_left(one, total - one)
+    negative = tirx.shift_right(value, tirx.const(31, "int32")).astype("int64")
     product = value.astype("int64") * factor.astype("int64")
-    return tirx.shift_right(product + half, total).astype("int32")
+    return tirx.shift_right(product + half + negative, total).astype("int32")
 
 
 Multiply = Callable[[Any, Any, Any, Any, Any], Any]

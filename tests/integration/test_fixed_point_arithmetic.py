@@ -61,9 +61,9 @@ def rounded_twice(value: int, factor: float) -> int:
 
 
 def rounded_once(value: int, factor: float) -> int:
+    """Ties away from zero."""
     number = fixed_point(factor)
-    exact = value * number.mantissa * Fraction(2) ** (number.exponent - 31)
-    return math.floor(exact + Fraction(1, 2))
+    return half_away(value * number.mantissa * Fraction(2) ** (number.exponent - 31))
 
 
 @pytest.mark.parametrize("factor", FACTORS)

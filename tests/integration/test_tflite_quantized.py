@@ -90,6 +90,15 @@ def dense_of_ties() -> Case:
     return Case("FULLY_CONNECTED", (weights, bias), options=settings, note="on ties")
 
 
+def dense_half_way() -> Case:
+    """A factor of one quarter: many a sum lies half way between two steps, above zero and below."""
+    weights = constant("w", RANDOM.integers(-3, 4, (16, 4)).astype("int8"), scale=0.5)
+    bias = constant("b", RANDOM.integers(-40, 41, (16,)).astype("int32"), scale=0.5 * 0.037)
+    settings = options("FullyConnectedOptions")
+    result = T("r", (), "int8", scale=2 * 0.037, zero=3)
+    return Case("FULLY_CONNECTED", (weights, bias), result=result, options=settings, note="half")
+
+
 def pool(operator: str, padding: int, activation: int = 0) -> Case:
     settings = options(
         "Pool2DOptions",
@@ -121,6 +130,7 @@ CASES: tuple[Case, ...] = (
     dense(0),
     dense(1),
     dense_of_ties(),
+    dense_half_way(),
     Case(
         "FULLY_CONNECTED",
         (
