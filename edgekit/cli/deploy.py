@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from edgekit.bench import BenchSummary
     from edgekit.build import BuildResult
     from edgekit.deploy import Deployed, DeployReport, FleetReport
+    from edgekit.devices.base import Installed
     from edgekit.fleet import Outcome
     from edgekit.verify import VerifyReport
 
@@ -165,9 +166,7 @@ def _render(console: Console, report: DeployReport) -> None:
         fields.append(_speed(report.bench))
     installed = report.installed
     if installed is not None:
-        sizes = f"{size(installed.model)} of model beside {size(installed.agent)} of agent"
-        sizes += f" and {size(installed.runtime)} of TVM's runtime; {size(installed.sent)} sent now"
-        fields.append(("on the device", sizes))
+        fields.append(("on the device", _installed(installed)))
     console.fields(fields)
     if report.bench is not None:
         console.print()
@@ -200,6 +199,15 @@ def _row(outcome: Outcome[Deployed]) -> list[object]:
         None if installed is None else size(installed.sent),
         took,
     ]
+
+
+def _installed(installed: Installed) -> str:
+    if not installed.agent:  # a microcontroller's firmware is all in one
+        return f"{size(installed.model)} of firmware; {size(installed.sent)} sent now"
+    return (
+        f"{size(installed.model)} of model beside {size(installed.agent)} of agent and "
+        f"{size(installed.runtime)} of TVM's runtime; {size(installed.sent)} sent now"
+    )
 
 
 def _speed(bench: BenchSummary) -> tuple[str, str]:
