@@ -5,7 +5,7 @@ It has something for every step, and is the only one for floats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from edgekit.aot.kernel import Constant, Declined, Kernel
@@ -14,6 +14,7 @@ from edgekit.aot.program import Step
 from edgekit.cpu import Cpu
 
 if TYPE_CHECKING:
+    from edgekit.aot.loops.schedule import Scheduled
     from edgekit.arrays import Array
 
 _FLOAT_REGISTERS = 32
@@ -40,26 +41,38 @@ class LoopGenerator:
             return Declined("it computes what TVM left as loops, and this is an operator")
         # TVM is imported where it works, in the process that compiles.
         from edgekit.aot.loops.expressions import NotInCError
+        from edgekit.aot.loops.schedule import Scheduled, schedule_loops
+
+        places = range(len(step.inputs), len(step.inputs) + len(nest.constants))
+        scheduled = schedule_loops(nest.function, _registers(step, nest, cpu), places)
+        said = ""
+        # Any order of loops is right: one that TVM can't bring down to C gives way to the first.
+        for attempt in (scheduled, Scheduled(nest.function, {})):
+            try:
+                kernel = self._kernel(step, nest, attempt, cpu)
+            except NotInCError as error:
+                return Declined(str(error))
+            except RuntimeError as error:  # what TVM raises, whatever went wrong
+                said = (str(error).strip().splitlines() or [""])[-1]
+                continue
+            return replace(kernel, note=f"in TVM's own order: {said}") if said else kernel
+        return Declined(f"TVM failed: {said}")
+
+    def _kernel(self, step: Step, nest: LoopNest, scheduled: Scheduled, cpu: Cpu) -> Kernel:
         from edgekit.aot.loops.function import c_function
         from edgekit.aot.loops.plain import plain_loops
-        from edgekit.aot.loops.schedule import schedule_loops
 
         inputs, outputs = len(step.inputs), len(step.outputs)
-        places = range(inputs, inputs + len(nest.constants))
-        scheduled = schedule_loops(nest.function, _registers(step, nest, cpu), places)
         constants = []
-        for name, place, array in zip(_constant_names(nest), places, nest.constants, strict=True):
-            panel = scheduled.panels.get(place)
+        for k, (name, array) in enumerate(zip(_constant_names(nest), nest.constants, strict=True)):
+            panel = scheduled.panels.get(inputs + k)
             constants.append(Constant(name, array if panel is None else in_panels(array, panel)))
         names = [
             *_numbered("x", inputs),
             *(f"{step.name}_{constant.name}" for constant in constants),
             *_numbered("y", outputs),
         ]
-        try:
-            written = c_function(plain_loops(scheduled.function), step.name, names, inputs, outputs)
-        except NotInCError as error:
-            return Declined(str(error))
+        written = c_function(plain_loops(scheduled.function), step.name, names, inputs, outputs)
         one_by_one = scheduled.has_points and "mve-float" in cpu.features
         return Kernel(
             maker=self.name,
