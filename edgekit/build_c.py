@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 OPTIMISATION = "-O3"
 _STRICT = ("-std=gnu99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+_FOR_ONE_SHAPE = re.compile(r"ek_\w+_[0-9a-f]{6}(\.|$)")
 _FRAME = re.compile(r"^.*:(?P<function>[^:\t]+)\t(?P<bytes>[0-9]+)\t", re.MULTILINE)
 
 
@@ -125,9 +126,11 @@ def _frames(usage: Path) -> dict[str, int]:
 
 
 def _deepest(tree: WrittenTree, frames: dict[str, int]) -> int:
-    """NAME_run calls NAME_run_step, that one step, and that the functions of a library, of which
-    all are counted."""
+    """NAME_run calls NAME_run_step, that one step, and that one function for layers of its shape,
+    or those of a library, of which all are counted."""
     name = tree.report.name
     above = [frames.pop(f"{name}_{word}", 0) for word in ("run", "run_step")]
     steps = [frames.pop(step.name, 0) for step in tree.report.steps]
-    return sum(above) + max(steps, default=0) + sum(frames.values())
+    shapes = [frames.pop(function) for function in [*frames] if _FOR_ONE_SHAPE.match(function)]
+    deepest = max(steps, default=0) + max(shapes, default=0)
+    return sum(above) + deepest + sum(frames.values())

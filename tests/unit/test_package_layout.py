@@ -50,7 +50,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "trial quick_tune "
         "fingerprint expectation build_c build request partition measure deploy fleet rollback "
         "flashing "
-        "bench run verify doctor summary kept prebuild export export.* quantization quantization.* quantize "
+        "bench run verify doctor summary kept prebuild export export.* quantization "
+        "quantization.* quantize "
         "recommend recording results farm farm.*",
     ),
     ("display", "progress table console"),
