@@ -83,10 +83,10 @@ def test_memory_of_the_model_is_what_it_added() -> None:
 
 
 def test_runs_and_seconds_set_each_others_default_aside() -> None:
-    assert plan_bench(None, None, 10, None) == BenchPlan()
-    assert plan_bench(5, None, 0, 2) == BenchPlan(0, 5, 0.0, 2)
-    assert plan_bench(None, 7.0, 10, None) == BenchPlan(10, 10, 7.0, None)
-    assert plan_bench(5, 7.0, 10, None) == BenchPlan(10, 5, 7.0, None)
+    assert plan_bench(None, None, 10, None) == BenchPlan(sensors=True)
+    assert plan_bench(5, None, 0, 2) == BenchPlan(0, 5, 0.0, 2, sensors=True)
+    assert plan_bench(None, 7.0, 10, None) == BenchPlan(10, 10, 7.0, None, sensors=True)
+    assert plan_bench(5, 7.0, 10, None) == BenchPlan(10, 5, 7.0, None, sensors=True)
 
 
 def test_governor_and_frequency_are_read_where_the_kernel_tells(tmp_path: Path) -> None:
