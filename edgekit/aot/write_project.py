@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgekit.aot.c_text import comment_text
 from edgekit.aot.tree import Library, Port, TreePlan, ports
 from edgekit.sizes import format_size
 
@@ -69,7 +70,7 @@ def _test_rule(plan: TreePlan, includes: str) -> str:
 test/test_{name}: test/test_{name}.c test/vectors.h lib{name}.a
 \t$(CC) $(STRICT) $(CFLAGS) {includes} -o $@ $< lib{name}.a -lm"""
     return f"""\
-# The C above is for {plan.origin.cpu}; this is the same model for any machine.
+# The C above is for {comment_text(plan.origin.cpu)}; this is the same model for any machine.
 test/test_{name}: test/test_{name}.c test/vectors.h {HOST_FOLDER}/{name}.c
 \t$(CC) $(STRICT) $(CFLAGS) -I{HOST_FOLDER} -o $@ $< {HOST_FOLDER}/{name}.c -lm"""
 
