@@ -135,7 +135,13 @@ def resume_command(console: Console, device: str) -> None:
 
 
 @command.command("web", short_help="Show the farm in a browser.")
-@click.option("--port", type=click.IntRange(0, (1 << 16) - 1), default=9191, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, (1 << 16) - 1),
+    default=9191,
+    show_default=True,
+    help="Where it listens; 0 takes any.",
+)
 @click.option("--store", "url", metavar="URL", help="As for edgekit results.")
 @json_option
 @pass_console
