@@ -1,4 +1,4 @@
-"""A serial line that changes, loses, repeats and invents bytes, between a client and what listens."""
+"""A serial line that changes, loses, repeats and invents bytes, before it reaches who listens."""
 
 from __future__ import annotations
 
