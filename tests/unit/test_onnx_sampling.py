@@ -79,13 +79,11 @@ def test_every_mode_samples_what_the_reference_samples(
 
 
 def is_left_to_rounding(method: Method, index: int, extent: int, output: int) -> bool:
-    """Whether a nearest place is a tie that no float is on: the reference's own error decides.
+    """Whether a place is one that no float is on, and where the reference's own error decides.
 
-    A whole place is one too: a hair above it, the reference sees both neighbours equally far away,
-    and takes the lower.
+    That is a tie between two pixels, and a whole place too: a hair above it, the reference sees both
+    neighbours equally far away, and takes the lower, in every mode.
     """
-    if method.mode != "nearest":
-        return False
     if method.coordinates == "align_corners":
         step = Fraction(extent - 1, output - 1)
         place = index * step
@@ -95,7 +93,8 @@ def is_left_to_rounding(method: Method, index: int, extent: int, output: int) ->
     else:
         step = Fraction(extent, output)
         place = (index + Fraction(1, 2)) * step - Fraction(1, 2)
-    is_tie = place.denominator in ((1, 2) if method.nearest.startswith("round") else (1,))
+    rounds = method.mode == "nearest" and method.nearest.startswith("round")
+    is_tie = place.denominator in ((1, 2) if rounds else (1,))
     is_exact_in_binary = step.denominator & (step.denominator - 1) == 0
     return is_tie and not is_exact_in_binary
 
