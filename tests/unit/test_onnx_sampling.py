@@ -81,8 +81,8 @@ def test_every_mode_samples_what_the_reference_samples(
 def is_left_to_rounding(method: Method, index: int, extent: int, output: int) -> bool:
     """Whether a place is one that no float is on, and where the reference's own error decides.
 
-    That is a tie between two pixels, and a whole place too: a hair above it, the reference sees both
-    neighbours equally far away, and takes the lower, in every mode.
+    That is a tie between two pixels, and a whole place too: a hair above it, the reference sees
+    both neighbours equally far away, and takes the lower, in every mode.
     """
     if method.coordinates == "align_corners":
         step = Fraction(extent - 1, output - 1)
