@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Literal
 
 from edgekit.backends.registry import backend_names
 from edgekit.board import Board, board_names, load_board
-from edgekit.build import BuildRequest
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.errors import EdgekitError
 from edgekit.events import SILENT, Events
 from edgekit.model import ModelSource
+from edgekit.request import make_request
 from edgekit.wording import size
 
 if TYPE_CHECKING:
@@ -272,9 +271,7 @@ def _measured(
     device: Device,
     events: Events,
 ) -> tuple[Option, ...]:
-    from edgekit.backends.plan import plan_offload
     from edgekit.deploy import DeployPlan, deploy
-    from edgekit.offload import ProjectOffload
 
     done = []
     with tempfile.TemporaryDirectory(prefix="edgekit-recommend-") as folder:
@@ -282,11 +279,13 @@ def _measured(
             if not option.supported or option.kind == "int8":
                 done.append(option)
                 continue
-            request = BuildRequest(
-                source,
-                board,
-                load_toolchain(board.toolchain),
-                offload=plan_offload(board, ProjectOffload(), _offload_of(option)),
+            request = make_request(
+                source.path,
+                board.name,
+                None,
+                source.shapes,
+                source.constants,
+                offload=_offload_of(option),
             )
             out = Path(folder) / option.name.replace(" ", "-").replace("'", "")
             try:

@@ -25,7 +25,7 @@ from edgekit.errors import UsageError
 from edgekit.wording import duration, milliseconds, size
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchReport, BenchSummary, CountedSummary, Profile
+    from edgekit.bench import BenchPlan, BenchReport, BenchSummary, CountedSummary, Profile
     from edgekit.devices.base import Device
     from edgekit.events import Events
 
@@ -83,6 +83,25 @@ class _BenchCommand(Command):
     metavar="[N]",
     help=f"Say how long each kernel takes, in N inferences more.  [default: {_PROFILED}]",
 )
+@click.option(
+    "--boards",
+    metavar="B[,B…]",
+    help="Of a MODEL in place of BUNDLE: build for these boards and measure on each.",
+)
+@click.option(
+    "--offload",
+    "offloads",
+    metavar="O[,O…]",
+    help="With --boards: auto, none, ncnn, ncnn+acl …  [default: auto]",
+)
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="With --boards: where the reports go.  [default: build/MODEL-matrix]",
+)
+@click.option("--again", is_flag=True, help="With --boards: measure what is done already, too.")
 @input_option
 @nonfinite_option
 @several_devices_options
@@ -97,6 +116,10 @@ def command(
     warmup: int,
     threads: int | None,
     profiled: int | None,
+    boards: str | None,
+    offloads: str | None,
+    out: Path | None,
+    again: bool,
     input_texts: tuple[str, ...],
     allow_nonfinite: bool,
     device_names: tuple[str, ...] | None,
@@ -104,8 +127,27 @@ def command(
     twin: bool,
     timeout: float,
 ) -> None:
-    """Measure latency, throughput and memory of BUNDLE on a device of its board."""
-    from edgekit.bench import bench, plan_bench
+    """Measure latency, throughput and memory of BUNDLE on a device of its board.
+
+    With --boards, of a model on several boards and with several offloads: a matrix, whose reports
+    (Markdown, CSV, JSON, HTML) can be published, and which goes on where it was cut off.
+    """
+    if boards is not None:
+        from edgekit.cli.bench_matrix import run_matrix
+
+        if input_texts or device_names or every:
+            raise UsageError(
+                "a matrix runs the reference input on each board's own device",
+                hint="leave --input, --device and --all away, or --boards",
+            )
+        plan = _plan(runs, seconds, warmup, threads, profiled)
+        run_matrix(console, bundle, boards, offloads, out, plan, twin, again, timeout)
+        return
+    if offloads is not None or out is not None or again:
+        raise UsageError(
+            "--offload, --out and --again are for a matrix", hint="add --boards, or leave them away"
+        )
+    from edgekit.bench import bench
     from edgekit.bundle import open_bundle
 
     opened = open_bundle(bundle)
@@ -116,7 +158,7 @@ def command(
             hint="give every input one file",
         )
     inputs = next(chosen.samples).inputs if chosen.samples is not None else None
-    plan = plan_bench(runs, seconds, warmup, threads, profiled or 0)
+    plan = _plan(runs, seconds, warmup, threads, profiled)
 
     def work(device: Device, events: Events) -> BenchReport:
         return bench(opened, device, plan, events, inputs=inputs, purpose="bench")
@@ -148,6 +190,18 @@ def _cells(report: BenchReport) -> list[object]:
         None if report.load is None else duration(report.load),
         None if report.memory.model_peak is None else size(report.memory.model_peak),
     ]
+
+
+def _plan(
+    runs: int | None,
+    seconds: float | None,
+    warmup: int,
+    threads: int | None,
+    profiled: int | None,
+) -> BenchPlan:
+    from edgekit.bench import plan_bench
+
+    return plan_bench(runs, seconds, warmup, threads, profiled or 0)
 
 
 def render_bench(console: Console, report: BenchSummary) -> None:

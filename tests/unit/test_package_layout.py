@@ -52,7 +52,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "flashing "
         "bench run verify doctor summary kept prebuild export export.* quantization "
         "quantization.* quantize "
-        "recommend recording results farm farm.*",
+        "matrix matrix_report recommend recording results farm farm.*",
     ),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),

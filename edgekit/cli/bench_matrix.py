@@ -1,0 +1,72 @@
+"""edgekit bench --boards: one model on several boards, with several offloads each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.cli.device_options import device_for_board
+from edgekit.console import Console
+from edgekit.errors import DevicesFailedError
+
+if TYPE_CHECKING:
+    from edgekit.bench import BenchPlan
+    from edgekit.board import Board
+    from edgekit.devices.base import Device
+    from edgekit.events import Events
+    from edgekit.matrix import Matrix
+
+
+def run_matrix(
+    console: Console,
+    model: Path,
+    boards: str,
+    offloads: str | None,
+    out: Path | None,
+    plan: BenchPlan,
+    twin: bool,
+    again: bool,
+    timeout: float,
+) -> None:
+    from edgekit.matrix import measure_matrix
+    from edgekit.project import choose_model, find_project
+
+    source = choose_model(find_project(Path.cwd()), model, {}, {})
+
+    def reach(board: Board, events: Events) -> Device:
+        return device_for_board(console, board, None, twin and board.kind != "local", timeout)
+
+    matrix = measure_matrix(
+        source,
+        _words(boards),
+        _words(offloads or "auto"),
+        out or Path("build") / f"{source.name}-matrix",
+        plan,
+        reach=reach,
+        again=again,
+        events=console.events,
+    )
+    console.report(matrix, lambda: _render(console, matrix))
+    if matrix.failed:
+        raise DevicesFailedError(
+            f"{len(matrix.failed)} of {len(matrix.cells)} measurements failed",
+            hint="mend them and do the same again: what is done is not measured twice",
+            details=tuple(f"{c.board} with {c.offload}: {c.error}" for c in matrix.failed),
+        )
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _render(console: Console, matrix: Matrix) -> None:
+    from edgekit.matrix_report import HEADS, row_of
+
+    console.heading(matrix.model)
+    console.table(
+        HEADS,
+        [[text or None for text in row_of(cell)] for cell in matrix.cells],
+        right=("median", "p90", "fastest", "memory", "energy", "max error"),
+    )
+    for path in matrix.files:
+        console.print(f"wrote {path}")

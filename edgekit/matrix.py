@@ -1,0 +1,264 @@
+"""One model on several boards, with several offloads each: built, deployed, verified, measured.
+
+What is done is written down cell by cell, so that a session that ends goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from edgekit.board import Board, load_board
+from edgekit.build import BuildRequest
+from edgekit.errors import EdgekitError, StorageError, UsageError
+from edgekit.events import SILENT, Events
+from edgekit.files import storage_errors, write_atomically
+from edgekit.fleet import on_each
+from edgekit.matrix_report import write_reports
+from edgekit.model import ModelSource
+from edgekit.request import make_request
+from edgekit.version import __version__
+
+if TYPE_CHECKING:
+    from edgekit.bench import BenchPlan
+    from edgekit.devices.base import Device
+
+STATE_FILE = "matrix.json"
+_LARGEST_STATE = 64 << 20
+_FORMAT = 1
+
+Status = Literal["done", "failed"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One board and one offload, and what came of it. Times are in `unit`."""
+
+    board: str
+    offload: str
+    """As it was asked for: auto, none, or names with + between them."""
+    status: Status
+    error: str | None
+    device: str | None
+    digest: str | None
+    """Of the bundle."""
+    unit: str
+    median: float | None
+    p90: float | None
+    minimum: float | None
+    runs: int
+    memory: int | None
+    joules: float | None
+    max_error: float | None
+    """Against the oracle, over all outputs."""
+    oracle: str | None
+    offloaded: str
+    """What went to libraries, in a word; "nothing" where nothing did."""
+    when: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    model: str
+    sha256: str
+    edgekit_version: str
+    cells: tuple[Cell, ...]
+    files: tuple[Path, ...] = ()
+    """The reports."""
+
+    @property
+    def failed(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.status == "failed")
+
+
+def measure_matrix(
+    source: ModelSource,
+    boards: Sequence[str],
+    offloads: Sequence[str],
+    out: Path,
+    plan: BenchPlan,
+    *,
+    reach: Callable[[Board, Events], Device],
+    again: bool = False,
+    events: Events = SILENT,
+) -> Matrix:
+    """Every board at the same time, its cells one after the other. A cell that fails is in the
+    report with its reason; cells that are done already are kept, unless `again`."""
+    from edgekit.devices.choice import Candidate
+
+    if not boards or not offloads:
+        raise UsageError("a matrix needs boards and offloads", hint="--boards a,b --offload none")
+    known = {} if again else _read_state(out / STATE_FILE, source)
+    state = _State(out / STATE_FILE, source, known)
+    loaded = [load_board(name) for name in dict.fromkeys(boards)]
+    wanted = {board.name: [o for o in offloads if (board.name, o) not in known] for board in loaded}
+
+    board_of: dict[int, Board] = {}
+
+    def candidate(board: Board) -> Candidate:
+        def reached(voice: Events) -> Device:
+            device = reach(board, voice)
+            board_of[id(device)] = board
+            return device
+
+        return Candidate(board.name, reached)
+
+    def work(device: Device, voice: Events) -> int:
+        board = board_of[id(device)]
+        for offload in wanted[board.name]:
+            state.add(_measure(source, board, offload, device, out, plan, voice))
+        return len(wanted[board.name])
+
+    todo = [board for board in loaded if wanted[board.name]]
+    outcomes = on_each([candidate(board) for board in todo], work, events)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            for offload in wanted[outcome.device]:
+                if (outcome.device, offload) not in state.cells:
+                    state.add(_failed(outcome.device, offload, outcome.error.message))
+    order = {(board.name, o): place for place, (board, o) in enumerate(_product(loaded, offloads))}
+    cells = tuple(state.cells[key] for key in sorted(order, key=lambda key: order[key]))
+    matrix = Matrix(source.name, source.sha256, __version__, cells)
+    return replace(matrix, files=write_reports(matrix, out))
+
+
+def _product(boards: Sequence[Board], offloads: Sequence[str]) -> list[tuple[Board, str]]:
+    return [(board, offload) for board in boards for offload in dict.fromkeys(offloads)]
+
+
+def parse_offload(text: str) -> tuple[str, ...] | None:
+    """None for the board's own choice."""
+    if text == "auto":
+        return None
+    return () if text == "none" else tuple(text.split("+"))
+
+
+def _measure(
+    source: ModelSource,
+    board: Board,
+    offload: str,
+    device: Device,
+    out: Path,
+    plan: BenchPlan,
+    events: Events,
+) -> Cell:
+    from edgekit.backends.report import offload_in_words
+    from edgekit.bench import bench
+    from edgekit.build import build
+    from edgekit.verify import raise_if_failed, verify
+
+    try:
+        request = _request(source, board, offload)
+        bundle = build(request, out / "bundles" / f"{board.name}-{offload}", events=events).bundle
+        with device.opened(bundle, events=events) as session:
+            verification = verify(bundle, session, events=events)
+            raise_if_failed(verification)
+            report = bench(bundle, session, plan, events, purpose="matrix")
+    except EdgekitError as error:
+        if isinstance(error, StorageError):
+            raise
+        events.warn(f"{board.name} with {offload} failed: {error.message}")
+        return _failed(board.name, offload, error.message)
+    counted = report.counted
+    regions = bundle.manifest.regions
+    return Cell(
+        board=board.name,
+        offload=offload,
+        status="done",
+        error=None,
+        device=device.name,
+        digest=bundle.digest,
+        unit="seconds" if counted is None else counted.unit,
+        median=report.median if counted is None else float(counted.median),
+        p90=report.p90 if counted is None else float(counted.maximum),
+        minimum=report.minimum if counted is None else float(counted.minimum),
+        runs=report.runs,
+        memory=report.memory.model_peak,
+        joules=None if report.power is None else report.power.joules,
+        max_error=max((output.max_error for output in verification.outputs), default=None),
+        oracle=verification.oracle,
+        offloaded=offload_in_words(regions) if regions else "nothing",
+        when=_now(),
+    )
+
+
+def _request(source: ModelSource, board: Board, offload: str) -> BuildRequest:
+    return make_request(
+        source.path,
+        board.name,
+        None,
+        source.shapes,
+        source.constants,
+        offload=parse_offload(offload),
+    )
+
+
+def _failed(board: str, offload: str, reason: str) -> Cell:
+    return Cell(
+        board=board,
+        offload=offload,
+        status="failed",
+        error=reason,
+        device=None,
+        digest=None,
+        unit="seconds",
+        median=None,
+        p90=None,
+        minimum=None,
+        runs=0,
+        memory=None,
+        joules=None,
+        max_error=None,
+        oracle=None,
+        offloaded="nothing",
+        when=_now(),
+    )
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class _State:
+    """The cells that there are, on the disk after each one."""
+
+    def __init__(
+        self, path: Path, source: ModelSource, known: Mapping[tuple[str, str], Cell]
+    ) -> None:
+        self._path = path
+        self._source = source
+        self.cells = dict(known)
+
+    def add(self, cell: Cell) -> None:
+        self.cells[cell.board, cell.offload] = cell
+        document = {
+            "format": _FORMAT,
+            "sha256": self._source.sha256,
+            "cells": [asdict(cell) for cell in self.cells.values()],
+        }
+        with storage_errors("keep the measurements", self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._path, json.dumps(document, indent=1) + "\n")
+
+
+def _read_state(path: Path, source: ModelSource) -> dict[tuple[str, str], Cell]:
+    """What an earlier session finished of this very model; what failed is tried again."""
+    if not path.exists():
+        return {}
+    with storage_errors("read the measurements", path):
+        data = path.read_bytes()[: _LARGEST_STATE + 1]
+    try:
+        document = json.loads(data)
+        if document["format"] != _FORMAT or document["sha256"] != source.sha256:
+            return {}
+        cells = [Cell(**item) for item in document["cells"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path} is not what an earlier session wrote",
+            hint="move it away, or say --again to measure everything anew",
+        ) from error
+    return {(cell.board, cell.offload): cell for cell in cells if cell.status == "done"}

@@ -1,0 +1,90 @@
+"""edgekit bench --boards: boards times offloads, the reports, and going on where it was."""
+
+from __future__ import annotations
+
+import csv
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.building import run_edgekit, write_model
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_model(tmp_path / "net.onnx")
+    return tmp_path
+
+
+def matrix(folder: Path, *arguments: str) -> dict[str, Any]:
+    words = ("bench", "net.onnx", "--seconds", "0.1", *arguments, "--json")
+    ran = run_edgekit(*words, folder=folder)
+    assert ran.code in (0, 10), ran.err  # 10: a library that is not built here
+    return dict(json.loads(ran.out))
+
+
+def test_every_cell_is_proven_measured_and_in_every_report(folder: Path) -> None:
+    done = matrix(folder, "--boards", "local", "--offload", "none,onednn", "-o", "out")
+    cells = done["cells"]
+    assert [(c["board"], c["offload"]) for c in cells] == [("local", "none"), ("local", "onednn")]
+    first = cells[0]
+    assert first["status"] == "done"
+    assert first["median"] > 0
+    assert first["oracle"].startswith("onnxruntime")
+    assert first["max_error"] < 1e-3
+    out = folder / "out"
+    assert "| local | none |" in (out / "matrix.md").read_text()
+    rows = list(csv.DictReader((out / "matrix.csv").read_text().splitlines()))
+    assert [float(row["median"]) for row in rows if row["median"]] == [
+        c["median"] for c in cells if c["median"]
+    ]
+    page = (out / "matrix.html").read_text()
+    HTMLParser().feed(page)
+    assert "<svg" in page
+    assert "<script" not in page
+
+
+def test_what_is_done_is_kept_and_what_failed_is_tried_again(folder: Path) -> None:
+    first = matrix(folder, "--boards", "local", "--offload", "none", "-o", "out")["cells"][0]
+    again = matrix(folder, "--boards", "local", "--offload", "none", "-o", "out")["cells"][0]
+    assert again == first
+    anew = matrix(folder, "--boards", "local", "--offload", "none", "-o", "out", "--again")
+    assert anew["cells"][0]["when"] >= first["when"]
+    assert anew["cells"][0] != first
+
+    state = folder / "out" / "matrix.json"
+    state.write_text("{")
+    ran = run_edgekit("bench", "net.onnx", "--boards", "local", "-o", "out", folder=folder)
+    assert ran.code == 2
+    assert "--again" in ran.err
+
+
+def test_a_board_that_is_not_there_stops_no_other(folder: Path) -> None:
+    words = ("--boards", "local,rpi5", "--offload", "none,tensorrt", "-o", "out")
+    ran = run_edgekit("bench", "net.onnx", "--seconds", "0.1", *words, folder=folder)
+    assert ran.code == 10
+    assert "3 of 4 measurements failed" in ran.err
+    cells = json.loads((folder / "out" / "matrix.json").read_text())["cells"]
+    status = {(c["board"], c["offload"]): c["status"] for c in cells}
+    assert status.pop(("local", "none")) == "done"
+    assert set(status.values()) == {"failed"}
+    assert "no device is known" in (folder / "out" / "matrix.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--offload", "none"),
+        ("--again",),
+        ("--boards", "local", "--device", "local"),
+        ("--boards", ","),
+        ("--boards", "nowhere"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(folder: Path, words: tuple[str, ...]) -> None:
+    ran = run_edgekit("bench", "net.onnx", *words, folder=folder)
+    assert ran.code in (2, 3)
+    assert "Traceback" not in ran.err
+    assert "hint:" in ran.err
