@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -304,6 +305,48 @@ def test_nobody_else_sees_anything(page: Page) -> None:
     assert page.get("/", {"Cookie": cookie})[0] == 200
     assert page.get("/nothing", {"Cookie": cookie})[0] == 404
     assert page.get("/compare?before=zz&after=zz", {"Cookie": cookie})[0] == 503
+
+
+BROWSER = next((found for name in ("chromium", "google-chrome") if (found := which(name))), None)
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+
+
+def in_browser(page: Page, folder: Path, path: str, *options: str) -> str:
+    """The page as a browser has it after some seconds; the address is the one that was printed."""
+    assert BROWSER is not None
+    done = subprocess.run(
+        [
+            BROWSER,
+            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+            f"--user-data-dir={folder / 'profile'}",
+            "--virtual-time-budget=6000",
+            *options,
+            "--dump-dom",
+            f"http://127.0.0.1:{page.port}{path}",
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_browser
+def test_a_browser_shows_the_farm_and_keeps_it_up_to_date(page: Page, tmp_path: Path) -> None:
+    seen = in_browser(page, tmp_path, f"/?token={page.token}")
+    assert DEVICE in seen
+    assert '<span class="free">free</span>' in seen or "<span class='free'>free</span>" in seen
+    assert ">live</span>" in seen, "the script ran, and got the table again"
+    results = in_browser(page, tmp_path, f"/results?token={page.token}")
+    assert "net on kitchen" in results
+    assert "<svg" in results
+
+
+@needs_browser
+def test_a_browser_without_the_token_sees_nothing(page: Page, tmp_path: Path) -> None:
+    assert DEVICE not in in_browser(page, tmp_path, "/")
 
 
 def test_install_writes_units_that_systemd_takes(free: Farm, tmp_path: Path) -> None:
