@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.aot.memory_map import MemoryMap, bare_metal_boards, memory_map
 from edgekit.aot.names import is_identifier
 from edgekit.backends.base import Decision
 from edgekit.backends.compile import compile_regions
@@ -100,6 +101,8 @@ class BuildResult:
     archive: Path | None
     weight_bytes: int
     """How much of the library is weights, which a start maps and does not copy."""
+    memory_map: MemoryMap | None = None
+    """Where a model in C has its bytes, if that was asked for."""
 
 
 def build(
@@ -110,6 +113,7 @@ def build(
     dump_ir: Path | None = None,
     use_cache: bool = True,
     isolated: bool = True,
+    with_memory_map: bool = False,
     events: Events = SILENT,
 ) -> BuildResult:
     """Build a bundle in the folder `out`, and as `out`.zip beside it with `archive`.
@@ -119,7 +123,7 @@ def build(
     in this process: quicker for many small models, and a crash takes the caller along.
     """
     started = time.perf_counter()
-    _check_prefix(request)
+    _check_for_c(request, with_memory_map)
     check_toolchain(request.board, request.toolchain)
     check_destination(out)
     compiler = find_compiler(request.toolchain)
@@ -157,7 +161,13 @@ def build(
         time.perf_counter() - started,
         zipped if archive else None,
         weight_bytes(bundle.library) if is_linux else 0,
+        _memory_map(bundle) if with_memory_map else None,
     )
+
+
+def _memory_map(bundle: Bundle) -> MemoryMap | None:
+    c = bundle.manifest.bare_metal
+    return None if c is None else memory_map(c, bare_metal_boards())
 
 
 def default_destination(request: BuildRequest) -> Path:
@@ -192,7 +202,13 @@ def check_destination(out: Path) -> None:
         )
 
 
-def _check_prefix(request: BuildRequest) -> None:
+def _check_for_c(request: BuildRequest, with_memory_map: bool) -> None:
+    """UsageError where what was asked for is for models in C, and this one becomes a library."""
+    if with_memory_map and request.board.kind != "baremetal":
+        raise UsageError(
+            f"--memory-map shows a model in C, and {request.board.name} gets a library",
+            hint="leave it out, or choose a bare-metal board; edgekit boards lists them",
+        )
     if request.prefix is None:
         return
     if request.board.kind != "baremetal":

@@ -12,6 +12,8 @@ from edgekit.aot.budget import check_budget
 from edgekit.aot.firmware.build import FIRMWARE_NAME, build_firmware
 from edgekit.aot.generators import cmsis_nn_place
 from edgekit.aot.job import TreeJob, WrittenTree
+from edgekit.aot.memory_drawing import draw_memory_map
+from edgekit.aot.memory_map import bare_metal_boards, memory_map
 from edgekit.aot.names import identifier
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_vectors
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from edgekit.cross.toolchain import Compiler
 
 OPTIMISATION = "-O3"
+MEMORY_MAP_NAME = "memory-map.svg"
 _STRICT = ("-std=gnu99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 _FOR_ONE_SHAPE = re.compile(r"ek_\w+_[0-9a-f]{6}(\.|$)")
 _FRAME = re.compile(r"^.*:(?P<function>[^:\t]+)\t(?P<bytes>[0-9]+)\t", re.MULTILINE)
@@ -76,6 +79,15 @@ def finish_tree(
         with storage_errors("write the bundle", folder):
             shutil.copyfile(firmware.elf, folder / FIRMWARE_NAME)
         files.append(describe_file(folder, FIRMWARE_NAME, "firmware"))
+        report = replace(
+            report,
+            firmware_flash=max(firmware.flash - report.flash_bytes, 0),
+            firmware_ram=firmware.ram - firmware.arena,
+        )
+    drawing = draw_memory_map(memory_map(report, bare_metal_boards()))
+    with storage_errors("write the bundle", folder):
+        (folder / MEMORY_MAP_NAME).write_text(drawing, encoding="utf-8")
+    files.append(describe_file(folder, MEMORY_MAP_NAME, "memory-map"))
     return report, tuple(files)
 
 

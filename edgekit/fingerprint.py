@@ -70,11 +70,15 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
 
 
 def _bare_metal_identity(board: Board) -> list[object]:
-    """What a model must fit into, and what its firmware is told of the board."""
+    """What a model must fit into, what its firmware is told of the board, and which boards its
+    memory map shows."""
     if board.kind != "baremetal":
         return []
+    from edgekit.aot.memory_map import bare_metal_boards
+
     firmware = None if board.firmware is None else asdict(board.firmware)
-    return [asdict(board.memory), firmware, board.transport.baud]
+    shown = [[b.name, b.cpu.name, b.memory.ram, b.memory.flash] for b in bare_metal_boards()]
+    return [asdict(board.memory), firmware, board.transport.baud, shown]
 
 
 def _offload_identity(request: BuildRequest) -> list[object]:

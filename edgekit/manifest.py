@@ -26,16 +26,27 @@ MANIFEST_LIMIT = 16 << 20
 """Bytes. No real manifest comes near; a hostile one may not fill the memory."""
 
 FileRole = Literal[
-    "library", "shared-library", "c-tree", "firmware", "reference-input", "reference-output"
+    "library",
+    "shared-library",
+    "c-tree",
+    "firmware",
+    "memory-map",
+    "package",
+    "reference-input",
+    "reference-output",
 ]
 FILE_ROLES: tuple[FileRole, ...] = (
     "library",
     "shared-library",
     "c-tree",
     "firmware",
+    "memory-map",
+    "package",
     "reference-input",
     "reference-output",
 )
+BufferUse = Literal["tensor", "scratch"]
+BUFFER_USES: tuple[BufferUse, ...] = ("tensor", "scratch")
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,19 @@ class StepEntry:
 
 
 @dataclass(frozen=True)
+class BufferEntry:
+    """A place in the arena, from its first step to its last."""
+
+    name: str
+    """Of what lies there; a kernel's own memory is called after its step."""
+    use: BufferUse
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class LibraryEntry:
     """A third party's sources inside the C."""
 
@@ -159,7 +183,12 @@ class BareMetal:
     """Code and constants, as the board's compiler made them."""
     stack_bytes: int
     """The most that the model's own functions need."""
+    firmware_flash: int
+    """What the firmware around the model takes, its C library included; 0 where there is none."""
+    firmware_ram: int
+    """Beside the arena: the stack that it reserves, and its variables."""
     steps: tuple[StepEntry, ...]
+    buffers: tuple[BufferEntry, ...]
     libraries: tuple[LibraryEntry, ...]
 
 
@@ -348,7 +377,10 @@ def _read_bare_metal(reader: Reader | None) -> BareMetal | None:
         constant_bytes=reader.count("constant_bytes"),
         flash_bytes=reader.count("flash_bytes"),
         stack_bytes=reader.count("stack_bytes"),
+        firmware_flash=reader.count("firmware_flash"),
+        firmware_ram=reader.count("firmware_ram"),
         steps=tuple(_read_step(item) for item in reader.children("steps")),
+        buffers=tuple(_read_buffer(item) for item in reader.children("buffers")),
         libraries=tuple(_read_library(item) for item in reader.children("libraries")),
     )
     reader.close()
@@ -367,6 +399,19 @@ def _read_step(reader: Reader) -> StepEntry:
         scratch_bytes=reader.count("scratch_bytes"),
         constant_bytes=reader.count("constant_bytes"),
         alive_bytes=reader.count("alive_bytes"),
+    )
+    reader.close()
+    return entry
+
+
+def _read_buffer(reader: Reader) -> BufferEntry:
+    entry = BufferEntry(
+        name=reader.text("name"),
+        use=reader.word("use", BUFFER_USES),
+        offset=reader.count("offset"),
+        bytes=reader.count("bytes"),
+        first=reader.count("first"),
+        last=reader.count("last"),
     )
     reader.close()
     return entry

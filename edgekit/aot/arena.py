@@ -186,7 +186,7 @@ def _promising_orders(blocks: Sequence[Block]) -> Iterable[list[int]]:
 def _blocks(program: Program, kernels: Sequence[Kernel], slots: Sequence[int]) -> list[Block]:
     """One for each slot, in the order of their owners, then one for each kernel's own memory."""
     last_step = max(len(program.steps) - 1, 0)
-    firsts, lasts = _lifetimes(program)
+    firsts, lasts = lifetimes(program)
     blocks = []
     for owner in sorted(set(slots)):
         members = [k for k, slot in enumerate(slots) if slot == owner]
@@ -214,7 +214,7 @@ def _slots(program: Program, kernels: Sequence[Kernel]) -> tuple[tuple[int, ...]
     Inputs are no exception: what is written goes to their place in the arena, never to where the
     caller's own pointer leads.
     """
-    _, lasts = _lifetimes(program)
+    _, lasts = lifetimes(program)
     slots = list(range(len(program.buffers)))
     in_place = []
     for index, (step, kernel) in enumerate(zip(program.steps, kernels, strict=True)):
@@ -231,7 +231,7 @@ def _slots(program: Program, kernels: Sequence[Kernel]) -> tuple[tuple[int, ...]
     return tuple(slots), tuple(in_place)
 
 
-def _lifetimes(program: Program) -> tuple[list[int], list[int]]:
+def lifetimes(program: Program) -> tuple[list[int], list[int]]:
     """Of each buffer, the first and the last step that needs it."""
     firsts = [0] * len(program.buffers)
     lasts = [0] * len(program.buffers)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from edgekit.aot.arena import lifetimes
 from edgekit.aot.choose import Choice
 from edgekit.aot.operators import LoopNest, Operator
 from edgekit.aot.tree import TreePlan
-from edgekit.manifest import BareMetal, LibraryEntry, StepEntry
+from edgekit.manifest import BareMetal, BufferEntry, LibraryEntry, StepEntry
 
 
 def report_of(plan: TreePlan, choices: Sequence[Choice]) -> BareMetal:
-    """Without flash and stack, which the board's compiler decides."""
+    """Without flash, stack and firmware, which the board's compiler decides."""
     steps = tuple(
         StepEntry(
             name=step.name,
@@ -35,12 +36,33 @@ def report_of(plan: TreePlan, choices: Sequence[Choice]) -> BareMetal:
         constant_bytes=sum(step.constant_bytes for step in steps),
         flash_bytes=0,
         stack_bytes=0,
+        firmware_flash=0,
+        firmware_ram=0,
         steps=steps,
+        buffers=tuple(_buffers(plan)),
         libraries=tuple(
             LibraryEntry(library.name, library.version, library.license_name)
             for library in plan.libraries
         ),
     )
+
+
+def _buffers(plan: TreePlan) -> Iterator[BufferEntry]:
+    """Where everything lies, in the order in which it is first needed."""
+    program, arena = plan.program, plan.arena
+    last_step = max(len(program.steps) - 1, 0)
+    entries = [
+        BufferEntry(buffer.name, "tensor", offset, buffer.bytes, first, min(last, last_step))
+        for buffer, offset, first, last in zip(
+            program.buffers, arena.buffers, *lifetimes(program), strict=True
+        )
+    ]
+    for index, (step, kernel, place) in enumerate(
+        zip(program.steps, plan.kernels, arena.scratch, strict=True)
+    ):
+        if place is not None:
+            entries.append(BufferEntry(step.name, "scratch", place, kernel.scratch, index, index))
+    yield from sorted(entries, key=lambda entry: (entry.first, entry.offset))
 
 
 def constant_bytes(choice: Choice) -> int:

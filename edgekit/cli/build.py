@@ -63,6 +63,12 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="What names in C begin with, on bare-metal boards.  [default: the model's name]",
 )
+@click.option(
+    "--memory-map",
+    "with_memory_map",
+    is_flag=True,
+    help="Say where the bytes are on bare-metal boards, and which boards have the room.",
+)
 @click.option("--no-cache", is_flag=True, help="Neither use the build cache nor fill it.")
 @quick_tune_options
 @device_options
@@ -83,6 +89,7 @@ def command(
     seed: int,
     dump_ir: Path | None,
     prefix: str | None,
+    with_memory_map: bool,
     no_cache: bool,
     tune_seconds: float | None,
     tune_again: bool,
@@ -116,6 +123,7 @@ def command(
         archive=archive,
         dump_ir=dump_ir,
         use_cache=not no_cache,
+        with_memory_map=with_memory_map,
         events=console.events,
     )
     console.report(result, lambda: _render(console, result))
@@ -158,3 +166,8 @@ def _render(console: Console, result: BuildResult) -> None:
     if result.archive is not None:
         pairs.insert(1, ("archive", str(result.archive)))
     console.fields(pairs)
+    if result.memory_map is not None:
+        from edgekit.build_c import MEMORY_MAP_NAME
+        from edgekit.cli.show_memory_map import show_memory_map
+
+        show_memory_map(console, result.memory_map, result.bundle.path / MEMORY_MAP_NAME)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,13 @@ from support.c_networks import Net, ds_cnn, several_inputs
 from edgekit.board import Memory
 from edgekit.build import BuildRequest, build
 from edgekit.bundle import Bundle, open_bundle
-from edgekit.errors import BuildError, BundleError, MissingToolError, UnsupportedModelError
+from edgekit.errors import (
+    BuildError,
+    BundleError,
+    MissingToolError,
+    UnsupportedModelError,
+    UsageError,
+)
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +205,42 @@ def test_the_command_tells_what_the_model_takes(small: Path, tmp_path: Path) -> 
         assert word in ran.out
     assert open_bundle(tmp_path / "out").manifest.bare_metal is not None
     assert (tmp_path / "out/c/net.c").is_file()
+
+
+def test_the_memory_map_is_told_drawn_and_part_of_the_document(small: Path, tmp_path: Path) -> None:
+    arguments = ("build", str(small), "--board", "stm32f405", "-o", "out", "--memory-map")
+    extra = {"EDGEKIT_CACHE_DIR": str(tmp_path / "cache")}
+    ran = run_edgekit(*arguments, folder=tmp_path, extra=extra)
+    assert ran.code == 0, ran.err
+    for words in ("alive at one step", "firmware", "nrf52840-dk", "memory-map.svg"):
+        assert words in ran.out
+    again = run_edgekit(*arguments, "--json", folder=tmp_path, extra=extra)
+    document = json.loads(again.out)
+    assert {board["board"] for board in document["memory_map"]["boards"]} >= {"stm32f405"}
+    bundle = open_bundle(tmp_path / "out")
+    assert [file.path for file in bundle.manifest.files if file.role == "memory-map"] == [
+        "memory-map.svg"
+    ]
+    assert "<title>" in (tmp_path / "out/memory-map.svg").read_text()
+
+
+def test_a_memory_map_of_a_board_that_loads_libraries_is_refused(
+    small: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="memory-map"):
+        build(request_for(small), tmp_path / "b", with_memory_map=True)
+
+
+def test_buffers_that_are_needed_at_one_step_never_overlap(bundle: Bundle) -> None:
+    """But for results that take the place of what they are made from, in that very step."""
+    c = bundle.manifest.bare_metal
+    assert c is not None
+    assert max(b.offset + b.bytes for b in c.buffers) <= c.arena_bytes
+    for a, b in combinations(c.buffers, 2):
+        apart = a.offset + a.bytes <= b.offset or b.offset + b.bytes <= a.offset
+        one_after_the_other = a.last < b.first or b.last < a.first
+        in_place = a.offset == b.offset and (a.last == b.first or b.last == a.first)
+        assert apart or one_after_the_other or in_place, (a, b)
 
 
 def _with_memory(request: BuildRequest, memory: Memory) -> BuildRequest:

@@ -1,0 +1,213 @@
+"""A memory map as a picture: an SVG that any browser shows, on a light page and on a dark one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from edgekit.aot.memory_map import BoardFit, FlashUse, MemoryMap
+from edgekit.manifest import BufferEntry
+from edgekit.wording import printable
+
+_WIDTH = 960.0
+_LEFT, _RIGHT = 84.0, 24.0
+_PLOT_HEIGHT = 300.0
+_ROW = 18.0
+_LABEL, _NUMBER = 230.0, 250.0
+"""Room for the words left of a bar, and for those right of it."""
+_CHARACTER = 6.2
+_MOST_BARS = 40
+_MOST_TICKS = 24
+_STYLE = """\
+text{font:11px sans-serif;fill:#222}
+.head{font-weight:bold;font-size:14px}
+.page{fill:#fff}
+.tensor{fill:#8ab6e8;stroke:#2b5f9e}
+.scratch{fill:#f4bf75;stroke:#9c6300}
+.frame{fill:none;stroke:#888}
+.bound{stroke:#c9304c;stroke-width:1.5;stroke-dasharray:6 3}
+.bar{fill:#8ab6e8}
+.over{fill:#e58b9b}
+.room{fill:#e6e8eb}
+@media (prefers-color-scheme:dark){
+text{fill:#e6e6e6}
+.page{fill:#16181c}
+.tensor{fill:#2f5d92;stroke:#8ab6e8}
+.scratch{fill:#8a5a0c;stroke:#f4bf75}
+.bar{fill:#2f5d92}
+.over{fill:#993347}
+.room{fill:#33373d}
+.bound{stroke:#ff7d92}
+}
+"""
+
+
+def draw_memory_map(memory: MemoryMap) -> str:
+    """The same text for the same map."""
+    parts: list[str] = []
+    y = 28.0
+    for title, drawn in (
+        (f"{memory.name}: {memory.arena_bytes} bytes of arena, step by step", _arena(memory)),
+        ("Flash, in bytes", _flash(memory)),
+        ("Boards", _boards(memory)),
+    ):
+        parts.append(_text(12, y, title, "head"))
+        height, shapes = drawn
+        parts += [f'<g transform="translate(0 {y + 14:.1f})">', *shapes, "</g>"]
+        y += height + 44
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH:.0f}" height="{y:.0f}" '
+        f'viewBox="0 0 {_WIDTH:.0f} {y:.0f}">'
+    )
+    page = f'<rect class="page" width="{_WIDTH:.0f}" height="{y:.0f}"/>'
+    return "\n".join([head, f"<style>\n{_STYLE}</style>", page, *parts, "</svg>\n"])
+
+
+def _arena(memory: MemoryMap) -> tuple[float, list[str]]:
+    """Steps from left to right, bytes from the bottom up."""
+    steps, total = max(len(memory.steps), 1), max(memory.arena_bytes, 1)
+    room = _WIDTH - _LEFT - _RIGHT
+    column = room / steps
+
+    def height_of(count: int) -> float:
+        return _PLOT_HEIGHT * count / total
+
+    shapes = []
+    for buffer in memory.buffers:
+        height = height_of(buffer.bytes)
+        x, y = _LEFT + column * buffer.first, _PLOT_HEIGHT - height_of(buffer.offset) - height
+        width = column * (buffer.last - buffer.first + 1)
+        shapes.append(_buffer(memory, buffer, (x, y), (width, height)))
+    shapes.append(
+        f'<rect class="frame" x="{_LEFT:.1f}" y="0" width="{room:.1f}" height="{_PLOT_HEIGHT}"/>'
+    )
+    bound = _PLOT_HEIGHT - height_of(memory.arena_bound)
+    shapes.append(
+        f'<line class="bound" x1="{_LEFT:.1f}" y1="{bound:.1f}" '
+        f'x2="{_LEFT + room:.1f}" y2="{bound:.1f}"><title>{memory.arena_bound} bytes are alive '
+        "at one step: no arena is smaller</title></line>"
+    )
+    for part in range(5):
+        count = total * part // 4
+        y = _PLOT_HEIGHT - height_of(count) + 4
+        shapes.append(_text(_LEFT - 6, y, str(count), anchor="end"))
+    every = -(-steps // _MOST_TICKS)
+    for step in range(0, steps, every):
+        x = _LEFT + column * (step + 0.5)
+        shapes.append(_text(x, _PLOT_HEIGHT + 15, str(step), anchor="middle"))
+    y = _PLOT_HEIGHT + 34
+    for kind, words, at in (("tensor", "tensors", 0), ("scratch", "scratch of kernels", 90)):
+        shapes.append(
+            f'<rect class="{kind}" x="{_LEFT + at:.1f}" y="{y - 10:.1f}" width="12" height="12"/>'
+        )
+        shapes.append(_text(_LEFT + at + 18, y, words))
+    shapes.append(
+        f'<line class="bound" x1="{_LEFT + 240:.1f}" y1="{y - 4:.1f}" '
+        f'x2="{_LEFT + 270:.1f}" y2="{y - 4:.1f}"/>'
+    )
+    shapes.append(
+        _text(_LEFT + 276, y, f"the most that is alive at one step, {memory.arena_bound} bytes")
+    )
+    return _PLOT_HEIGHT + 40, shapes
+
+
+def _buffer(
+    memory: MemoryMap, buffer: BufferEntry, place: tuple[float, float], box: tuple[float, float]
+) -> str:
+    (x, y), (width, height) = place, box
+    first, last = (_step(memory, number) for number in (buffer.first, buffer.last))
+    told = f"{buffer.name}: {buffer.bytes} bytes at {buffer.offset}, {first} to {last}"
+    if buffer.use == "scratch":
+        told = f"scratch of {told}"
+    name = _fitting(buffer.name, width - 6) if height >= 12 else ""
+    label = _text(x + 3, y + height / 2 + 4, name) if name else ""
+    return (
+        f'<g><title>{_escaped(told)}</title><rect class="{buffer.use}" x="{x:.1f}" y="{y:.1f}" '
+        f'width="{width:.1f}" height="{max(height, 0.5):.1f}"/>{label}</g>'
+    )
+
+
+def _flash(memory: MemoryMap) -> tuple[float, list[str]]:
+    uses = list(memory.flash)
+    if len(uses) > _MOST_BARS:
+        kept = sorted(uses, key=lambda use: -use.bytes)[: _MOST_BARS - 1]
+        rest = [use for use in uses if use not in kept]
+        uses = [use for use in uses if use in kept]
+        uses.append(FlashUse(f"{len(rest)} others", (), sum(use.bytes for use in rest)))
+    total = sum(use.bytes for use in uses)
+    most = max([use.bytes for use in uses], default=0)
+    shapes = []
+    for row, use in enumerate(uses):
+        told = f"{use.what}: {use.bytes} bytes {', '.join(use.layers)}"
+        words = f"{use.bytes} ({100 * use.bytes / max(total, 1):.1f} %)"
+        shapes += [
+            f"<g><title>{_escaped(told)}</title>",
+            *_bar(row, use.what, (use.bytes, most), "bar", words),
+            "</g>",
+        ]
+    return len(uses) * _ROW, shapes
+
+
+def _boards(memory: MemoryMap) -> tuple[float, list[str]]:
+    shapes: list[str] = []
+    for row, fit in enumerate(memory.boards):
+        shapes += _board(2 * row, fit)
+    return 2 * len(memory.boards) * _ROW, shapes
+
+
+def _board(row: int, fit: BoardFit) -> Iterator[str]:
+    """Two bars, each as much of the board's budget as the model takes."""
+    yield from _bar(
+        row,
+        f"{fit.board} ({fit.cpu}): RAM",
+        (min(fit.ram_needed, fit.ram), fit.ram),
+        "bar" if fit.ram_needed <= fit.ram else "over",
+        _against(fit.ram_needed, fit.ram),
+    )
+    yield from _bar(
+        row + 1,
+        "flash",
+        (min(fit.flash_needed, fit.flash), fit.flash),
+        "bar" if fit.flash_needed <= fit.flash else "over",
+        _against(fit.flash_needed, fit.flash),
+    )
+
+
+def _against(needed: int, budget: int) -> str:
+    verdict = "fits" if needed <= budget else f"{needed - budget} missing"
+    return f"{needed} of {budget}: {verdict}"
+
+
+def _bar(row: int, label: str, part: tuple[int, int], kind: str, words: str) -> Iterator[str]:
+    count, full = part
+    room = _WIDTH - _LABEL - _NUMBER
+    y = row * _ROW
+    yield _text(_LABEL - 8, y + 12, _fitting(label, _LABEL - 20), anchor="end")
+    for shape, width in (("room", room), (kind, room * count / max(full, 1))):
+        yield (
+            f'<rect class="{shape}" x="{_LABEL:.1f}" y="{y + 2:.1f}" '
+            f'width="{width:.1f}" height="{_ROW - 5:.1f}"/>'
+        )
+    yield _text(_LABEL + room + 8, y + 12, words)
+
+
+def _step(memory: MemoryMap, number: int) -> str:
+    name = memory.steps[number] if number < len(memory.steps) else ""
+    return f"step {number} {name}".rstrip()
+
+
+def _fitting(text: str, width: float) -> str:
+    """As much of it as there is room for; nothing rather than a letter or two."""
+    letters = int(width / _CHARACTER)
+    if len(text) <= letters:
+        return text
+    return f"{text[: letters - 1]}…" if letters >= 4 else ""
+
+
+def _text(x: float, y: float, text: str, style: str = "", anchor: str = "start") -> str:
+    kind = f' class="{style}"' if style else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}>{_escaped(text)}</text>'
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))

@@ -1,0 +1,96 @@
+"""Where a model's bytes go: the arena over time, flash by layer, and which boards have the room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from edgekit.board import Board, parse_board
+from edgekit.manifest import BareMetal, BufferEntry
+from edgekit.profiles import list_profiles
+from edgekit.sizes import format_size
+
+
+@dataclass(frozen=True)
+class FlashUse:
+    """A layer's constants, or what stands around all layers."""
+
+    what: str
+    layers: tuple[str, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class BoardFit:
+    """A board's budget beside what the model needs of it."""
+
+    board: str
+    cpu: str
+    ram_needed: int
+    ram: int
+    flash_needed: int
+    flash: int
+
+    @property
+    def missing(self) -> tuple[tuple[str, int], ...]:
+        """What the board has too little of, and how much is missing."""
+        both = (
+            ("RAM", self.ram_needed - self.ram),
+            ("flash", self.flash_needed - self.flash),
+        )
+        return tuple((what, count) for what, count in both if count > 0)
+
+    @property
+    def verdict(self) -> str:
+        if not self.missing:
+            return "fits"
+        return ", ".join(f"{format_size(count)} of {what} missing" for what, count in self.missing)
+
+
+@dataclass(frozen=True)
+class MemoryMap:
+    name: str
+    arena_bytes: int
+    arena_bound: int
+    """The most bytes that are alive at one step."""
+    steps: tuple[str, ...]
+    buffers: tuple[BufferEntry, ...]
+    flash: tuple[FlashUse, ...]
+    boards: tuple[BoardFit, ...]
+
+
+def bare_metal_boards() -> tuple[Board, ...]:
+    """Those with a profile that can be read; `edgekit boards` says what is wrong with others."""
+    entries = list_profiles("boards", parse_board)
+    boards = [entry.profile for entry in entries if entry.profile is not None]
+    return tuple(board for board in boards if board.kind == "baremetal")
+
+
+def memory_map(c: BareMetal, boards: Iterable[Board]) -> MemoryMap:
+    """What the model needs elsewhere is what it needs as it was compiled: kernels for another CPU
+    differ by a little."""
+    ram = c.arena_bytes + max(c.stack_bytes, c.firmware_ram)
+    flash = c.flash_bytes + c.firmware_flash
+    return MemoryMap(
+        name=c.name,
+        arena_bytes=c.arena_bytes,
+        arena_bound=c.arena_bound,
+        steps=tuple(step.name for step in c.steps),
+        buffers=c.buffers,
+        flash=tuple(_flash(c)),
+        boards=tuple(
+            BoardFit(
+                board.name, board.cpu.name, ram, board.memory.ram, flash, board.memory.flash or 0
+            )
+            for board in boards
+        ),
+    )
+
+
+def _flash(c: BareMetal) -> Iterator[FlashUse]:
+    for step in c.steps:
+        if step.constant_bytes:
+            yield FlashUse(step.name, step.layers, step.constant_bytes)
+    yield FlashUse("code", (), max(c.flash_bytes - c.constant_bytes, 0))
+    if c.firmware_flash:
+        yield FlashUse("firmware", (), c.firmware_flash)

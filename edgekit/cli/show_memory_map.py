@@ -1,0 +1,52 @@
+"""A memory map in tables: the arena, the flash, and the boards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.console import Console
+
+if TYPE_CHECKING:
+    from edgekit.aot.memory_map import MemoryMap
+
+
+def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
+    console.print()
+    console.heading(f"arena: {memory.arena_bytes} bytes, {memory.arena_bound} alive at one step")
+    console.table(
+        ("what", "use", "offset", "bytes", "from", "to"),
+        [
+            (b.name, b.use, b.offset, b.bytes, _step(memory, b.first), _step(memory, b.last))
+            for b in memory.buffers
+        ],
+        right=("offset", "bytes"),
+    )
+    console.print()
+    console.heading(f"flash: {sum(use.bytes for use in memory.flash)} bytes")
+    console.table(
+        ("what", "bytes", "layers"),
+        [
+            (use.what, use.bytes, ", ".join(layer.partition(";")[0] for layer in use.layers))
+            for use in memory.flash
+        ],
+        right=("bytes",),
+    )
+    console.print()
+    console.heading("boards")
+    console.table(
+        ("board", "CPU", "RAM needed", "RAM", "flash needed", "flash", "verdict"),
+        [
+            (f.board, f.cpu, f.ram_needed, f.ram, f.flash_needed, f.flash, f.verdict)
+            for f in memory.boards
+        ],
+        right=("RAM needed", "RAM", "flash needed", "flash"),
+    )
+    console.print()
+    console.fields([("drawn in", str(drawing))])
+
+
+def _step(memory: MemoryMap, number: int) -> str:
+    """Its number and name; the manifest may be anybody's."""
+    name = memory.steps[number] if number < len(memory.steps) else ""
+    return f"{number} {name}".rstrip()
