@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from edgekit.aot.c_text import C_TYPES, comment_text, string_text, values_text
+from edgekit.aot.kernel import Kernel
 from edgekit.aot.program import Buffer
 from edgekit.aot.tree import Port, TreePlan, ports
 from edgekit.aot.write_header import banner
@@ -72,8 +75,7 @@ def source_text(plan: TreePlan) -> str:
         _RESTRICT,
         _STEP,
     ]
-    for helper in dict.fromkeys(helper for kernel in kernels for helper in kernel.helpers):
-        lines.append(helper)
+    lines += _needed_helpers(kernels)
     for step, kernel in zip(program.steps, kernels, strict=True):
         layers = comment_text(", ".join(layer for layer in step.layers if layer) or step.name)
         note = comment_text(f" ({kernel.note})" if kernel.note else "")
@@ -101,6 +103,26 @@ def source_text(plan: TreePlan) -> str:
         lines.append(f"    case {index}: return {string_text(step.name)};")
     lines += ["    default: return NULL;", "    }", "}", ""]
     return "\n".join(lines)
+
+
+def _needed_helpers(kernels: Sequence[Kernel]) -> list[str]:
+    """In their order, without those whose functions nobody calls: clang minds."""
+    helpers = list(dict.fromkeys(helper for kernel in kernels for helper in kernel.helpers))
+    while True:
+        text = "\n".join((*helpers, *(kernel.source for kernel in kernels)))
+        words = Counter(re.findall(r"\w+", text))
+        needed = [
+            helper
+            for helper in helpers
+            if not (names := _FUNCTION.findall(helper))
+            or any(words[name] > len(re.findall(rf"\b{name}\b", helper)) for name in names)
+        ]
+        if len(needed) == len(helpers):
+            return needed
+        helpers = needed
+
+
+_FUNCTION = re.compile(r"^static inline [^;{(]*?\b(\w+)\(", re.MULTILINE)
 
 
 def _bracketed(header: str) -> str:

@@ -33,7 +33,8 @@ BUILD = "from edgekit.twin import image, recipe; image.ensure_image(recipe.defau
 
 @pytest.fixture
 def shared_image(twin_cache: Path) -> Path:
-    return next((twin_cache / "twins").iterdir()).resolve()
+    with twins_in(twin_cache):
+        return ensure_image(default_recipe()).kernel.parent.resolve()
 
 
 @pytest.fixture

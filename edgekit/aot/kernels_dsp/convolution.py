@@ -181,8 +181,6 @@ def _helpers(operator: Conv2D, plan: _Plan) -> tuple[str, ...]:
         text.tile(plan.tile),
     ]
     used += [*(widen if plan.in_fours else ()), *rescaling.helpers(operator.rescale)]
-    if any(operator.window.padding) and plan.in_fours:
-        used.append(text.FILL)
     return tuple(used)
 
 
