@@ -69,7 +69,7 @@ class DeviceEntry:
     twin: bool = False
     """Stands for an emulated board on this machine."""
     serial: str | None = None
-    """A microcontroller's serial port, as pyserial opens it."""
+    """A microcontroller's serial port, as pyserial opens it; of the host, where there is one."""
     baud: int | None = None
     """Where not as the board's profile has it."""
     probe: str | None = None
@@ -121,9 +121,7 @@ def make_entry(
             hint="give an absolute path without spaces",
         )
     place = parse_target(target)
-    where = str(key.expanduser().absolute()) if key is not None else None
-    if where is not None and not _PATH.fullmatch(where):
-        raise UsageError(f"{show(where)} can't be a key file", hint="rename it")
+    where = _key_file(key)
     through = str(parse_target(proxy)) if proxy is not None else None
     return DeviceEntry(name, board, place.host, place.user, place.port, where, through, directory)
 
@@ -136,8 +134,12 @@ def make_serial_entry(
     kind: str,
     baud: int | None = None,
     probe: str | None = None,
+    via: str | None = None,
+    key: Path | None = None,
+    proxy: str | None = None,
 ) -> DeviceEntry:
-    """A microcontroller on a serial line; UsageError where that can't be."""
+    """A microcontroller on a serial line, of the machine `via` or this one; UsageError where that
+    can't be."""
     _check_name(name)
     if kind != "baremetal":
         raise UsageError(
@@ -148,7 +150,26 @@ def make_serial_entry(
         raise UsageError(f"{show(address)} is no serial port", hint=f"write {SERIAL_EXPECTED}")
     if probe is not None and not _PROBE.fullmatch(probe):
         raise UsageError(f"{show(probe)} is not {PROBE_EXPECTED}", hint="its tool lists them")
-    return DeviceEntry(name, board, serial=address, baud=baud, probe=probe)
+    place = None if via is None else parse_target(via)
+    return DeviceEntry(
+        name,
+        board,
+        host=None if place is None else place.host,
+        user=None if place is None else place.user,
+        port=None if place is None else place.port,
+        key=_key_file(key),
+        proxy=str(parse_target(proxy)) if proxy is not None else None,
+        serial=address,
+        baud=baud,
+        probe=probe,
+    )
+
+
+def _key_file(key: Path | None) -> str | None:
+    where = str(key.expanduser().absolute()) if key is not None else None
+    if where is not None and not _PATH.fullmatch(where):
+        raise UsageError(f"{show(where)} can't be a key file", hint="rename it")
+    return where
 
 
 def _check_name(name: str) -> None:
@@ -188,8 +209,8 @@ def parse_device(reader: TableReader, name: str) -> DeviceEntry:
     serial = baud = probe = None
     if reader.has("serial"):
         serial = reader.matching("serial", _SERIAL, SERIAL_EXPECTED) or None
-        if host is not None or twin:
-            reader.complain("serial", show(serial), "one of serial, host and twin")
+        if twin:
+            reader.complain("serial", show(serial), "one of serial and twin")
     if reader.has("baud"):
         baud = reader.integer("baud", SLOWEST, FASTEST)
     if reader.has("probe"):

@@ -56,6 +56,8 @@ class AddedPort:
     name: str
     board: str
     port: str
+    host: str | None
+    """Whose port it is, where not this machine's."""
     path: Path
 
 
@@ -78,6 +80,11 @@ def command() -> None:
     "--port",
     metavar="PORT",
     help="A microcontroller's serial port: /dev/ttyACM0, socket://host:port.",
+)
+@click.option(
+    "--via",
+    metavar="[USER@]HOST[:PORT]",
+    help="The machine that has that port, where it is another one.",
 )
 @click.option(
     "--baud",
@@ -103,6 +110,7 @@ def add_command(
     target: str | None,
     board_name: str | None,
     port: str | None,
+    via: str | None,
     baud: int | None,
     probe: str | None,
     key: Path | None,
@@ -113,10 +121,11 @@ def add_command(
 ) -> None:
     """Log in to a device over SSH, check it, and remember it as NAME.
 
-    With --port the device is a microcontroller on a serial line, which need not be plugged in yet.
+    With --port the device is a microcontroller on a serial line, which need not be plugged in yet;
+    with --via, on that of another machine.
     """
     from edgekit.board import load_board
-    from edgekit.device_entry import make_entry
+    from edgekit.device_entry import make_entry, make_serial_entry
     from edgekit.devices.hostkeys import check_fingerprint
     from edgekit.devices.registry import add_device, refuse_taken
     from edgekit.devices.visit import check_device
@@ -127,14 +136,26 @@ def add_command(
         )
     board = load_board(board_name)
     if port is not None:
-        if target is not None or key or proxy or directory or fingerprint:
+        if target is not None or directory or (via is None and (key or proxy or fingerprint)):
             raise UsageError(
                 "--port is for a serial line, and what else is given for SSH",
-                hint="leave one of them out",
+                hint="leave one of them out; --via names another machine that has the port",
             )
-        _add_on_a_line(console, name, board, port, baud, probe, force)
+        on_a_line = make_serial_entry(
+            name,
+            board.name,
+            port,
+            kind=board.kind,
+            baud=baud,
+            probe=probe,
+            via=via,
+            key=key,
+            proxy=proxy,
+        )
+        expected = check_fingerprint(fingerprint) if fingerprint is not None else None
+        _add_on_a_line(console, board, on_a_line, expected, force)
         return
-    if target is None or baud is not None or probe is not None:
+    if target is None or via is not None or baud is not None or probe is not None:
         raise UsageError(
             "it is not said where the device is",
             hint="give user@host, or --port /dev/ttyACM0 for a microcontroller",
@@ -156,25 +177,38 @@ def add_command(
 
 
 def _add_on_a_line(
-    console: Console,
-    name: str,
-    board: Board,
-    port: str,
-    baud: int | None,
-    probe: str | None,
-    force: bool,
+    console: Console, board: Board, entry: DeviceEntry, fingerprint: str | None, force: bool
 ) -> None:
-    from edgekit.device_entry import make_serial_entry
+    from edgekit.devices.lab_host import LabHost, meet
     from edgekit.devices.registry import add_device, refuse_taken
 
-    entry = make_serial_entry(name, board.name, port, kind=board.kind, baud=baud, probe=probe)
-    refuse_taken(name, force)
-    added = AddedPort(name, board.name, port, add_device(entry, replace=force))
+    refuse_taken(entry.name, force)
+    if entry.target is not None:
+        with console.events.stage(f"log in to {entry.target}"):
+            meet(
+                LabHost(entry),
+                board,
+                ask=_asker(console),
+                fingerprint=fingerprint,
+                events=console.events,
+            )
+    added = AddedPort(
+        entry.name,
+        board.name,
+        entry.serial or "",
+        str(entry.target) if entry.target else None,
+        add_device(entry, replace=force),
+    )
 
     def render() -> None:
-        console.heading(f"{name} is known from now on")
+        console.heading(f"{entry.name} is known from now on")
         console.fields(
-            [("board", board.name), ("serial port", port), ("remembered in", added.path)]
+            [
+                ("board", board.name),
+                ("serial port", added.port),
+                ("on", added.host),
+                ("remembered in", added.path),
+            ]
         )
 
     console.report(added, render)
@@ -192,7 +226,7 @@ def list_command(console: Console) -> None:
         ListedDevice(
             known.entry.name,
             known.entry.board,
-            str(known.entry.target) if known.entry.target else known.entry.serial,
+            _address(known.entry),
             known.entry.twin,
             known.origin,
         )
@@ -313,6 +347,12 @@ def _reached(console: Console, name: str) -> tuple[DeviceEntry, KnownHosts | Non
     device = device_for(board, name, {name: entry}, events=console.events)
     assert isinstance(device, SshDevice)
     return device.entry, device.known_hosts
+
+
+def _address(entry: DeviceEntry) -> str | None:
+    if entry.target is None or entry.serial is None:
+        return str(entry.target) if entry.target else entry.serial
+    return f"{entry.serial} on {entry.target}"
 
 
 def _asker(console: Console) -> Ask | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from edgekit.board import Board
     from edgekit.device_entry import DeviceEntry
     from edgekit.devices.base import Device
+    from edgekit.devices.serial_device import SerialDevice
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def device_for(
     if len(fitting) == 1:
         entry = fitting[0]
     elif board.kind == "baremetal":
-        entry = _first_unused(fitting, events)
+        entry = _first_unused(board, fitting, events)
     else:
         entry = _first_free(fitting, events)
     return _reached(board, entry, timeout, events)
@@ -156,9 +157,11 @@ def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -
     return SshDevice(entry, load_toolchain(board.toolchain), timeout)
 
 
-def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> Device:
+def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice:
     from edgekit.cross.toolchain import load_toolchain
-    from edgekit.devices.serial_device import DEFAULT_BAUD, SerialDevice
+    from edgekit.devices.lab_host import LabHost
+    from edgekit.devices.serial_device import SerialDevice
+    from edgekit.devices.serial_port import DEFAULT_BAUD
 
     if entry.serial is None:
         raise DeviceError(
@@ -175,18 +178,17 @@ def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> Device:
         timeout=timeout,
         probe=entry.probe,
         gdb=gdb or "gdb-multiarch",
+        host=None if entry.host is None else LabHost(entry),
     )
 
 
-def _first_unused(entries: list[DeviceEntry], events: Events) -> DeviceEntry:
+def _first_unused(board: Board, entries: list[DeviceEntry], events: Events) -> DeviceEntry:
     """The first whose serial line nobody holds; else the first."""
-    from edgekit.devices.serial_port import held
-
     for entry in entries:
         if entry.serial is None:
             continue
         try:
-            with held(entry.serial):
+            with _on_a_line(board, entry, DEFAULT_TIMEOUT_SECONDS).held():
                 events.warn(f"using {entry.name}, the first free one of {len(entries)}")
                 return entry
         except DeviceError as error:

@@ -41,7 +41,8 @@ def emulated_microcontroller(
     name: str, board: Board, toolchain: Toolchain, timeout: float, events: Events = SILENT
 ) -> SerialDevice:
     """The twin of that name, running, if only blank."""
-    from edgekit.devices.serial_device import DEFAULT_BAUD, EmulatedChip, SerialDevice
+    from edgekit.devices.serial_device import EmulatedChip, SerialDevice
+    from edgekit.devices.serial_port import DEFAULT_BAUD
     from edgekit.twin import microcontroller
 
     started = microcontroller.up(name, board, events=events)

@@ -16,7 +16,6 @@ from edgekit.devices.serial_messages import (
     parse_fault,
     parse_hello,
 )
-from edgekit.devices.serial_port import held, opened_port
 from edgekit.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def watch(
 
     ends_at = None if seconds is None else time.monotonic() + seconds
     decoder = FrameDecoder()
-    with held(device.port), opened_port(device.port, device.baud) as port:
+    with device.held() as line, line.opened(device.baud) as port:
         try:
             if ask:
                 port.write(encode_frame(SerialFrame(Request.HELLO, _OUR_SESSION, b"")))

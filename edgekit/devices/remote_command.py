@@ -122,6 +122,25 @@ class RemoteCommand:
         del self._buffer[:size]
         return found
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that came already."""
+        return len(self._buffer)
+
+    def read_some(self, most: int) -> bytes:
+        """What there is, or comes within a moment; nothing where nothing does."""
+        if not self._buffer:
+            try:
+                data = self._channel.recv(_BLOCK)
+            except TimeoutError:
+                return b""
+            if not data:
+                raise self._ended_early()
+            self._buffer += data
+        found = bytes(self._buffer[:most])
+        del self._buffer[:most]
+        return found
+
     def finish(
         self,
         timeout: float | None = None,

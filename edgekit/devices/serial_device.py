@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,11 +25,12 @@ from edgekit.devices.serial_client import BoardRestarted, Client, FirmwareFault
 from edgekit.devices.serial_link import Link, NoAnswer
 from edgekit.devices.serial_measure import counted, kernel_times
 from edgekit.devices.serial_messages import Hello, Inference, ModelOnBoard
-from edgekit.devices.serial_port import held, opened_port
+from edgekit.devices.serial_port import Line, LocalLine, held
 from edgekit.devices.tensors import in_order
 from edgekit.errors import BundleError, DeviceError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.flash.job import FlashJob
+from edgekit.flash.tool import HERE, Tools
 from edgekit.flash.write import write_firmware
 from edgekit.metrics import HostState
 
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.board import Board
     from edgekit.bundle import Bundle
+    from edgekit.devices.lab_host import LabHost
     from edgekit.errors import EdgekitError
 
-DEFAULT_BAUD = 115200
 _HELLO_SECONDS = 2.5
 _AFTER_WRITING_SECONDS = 8.0
 _TRIES = 3
@@ -66,6 +67,8 @@ class SerialDevice:
     probe: str | None = None
     gdb: str = "gdb-multiarch"
     chip: EmulatedChip | None = None
+    host: LabHost | None = None
+    """Where the port is on another machine."""
 
     @contextmanager
     def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SerialSession]:
@@ -90,23 +93,35 @@ class SerialDevice:
     ) -> Iterator[tuple[Client, Hello, int]]:
         """The board with this firmware on it, which was written if it had another, or `again`; and
         how many bytes that took."""
-        with held(self.port):
+        with self.held() as line:
             if not again and not self._blank():
-                with self.connected() as client:
+                with self.connected(line) as client:
                     hello = _hello_or_none(client)
                     if hello is not None and hello.build_id == firmware.build_id:
                         yield client, hello, 0
                         return
-            sent = self.write(firmware, events)
-            with self.connected() as client:
+            sent = self.write(firmware, events, line.tools)
+            with self.connected(line) as client:
                 yield client, self._hello_of_new(client, firmware), sent
 
     @contextmanager
-    def connected(self) -> Iterator[Client]:
-        with opened_port(self.port, self.baud) as port:
+    def held(self) -> Iterator[Line]:
+        """The line is ours for the time of the block; DeviceError where somebody else has it."""
+        if self.host is not None:
+            with self.host.held(self.port) as line:
+                yield line
+        else:
+            with held(self.port):
+                yield LocalLine(self.port)
+
+    @contextmanager
+    def connected(self, line: Line | None = None) -> Iterator[Client]:
+        with ExitStack() as stack:
+            ours = stack.enter_context(self.held()) if line is None else line
+            port = stack.enter_context(ours.opened(self.baud))
             yield Client(Link(port, self.name, self.baud), self.name)
 
-    def write(self, firmware: FirmwareFile, events: Events = SILENT) -> int:
+    def write(self, firmware: FirmwareFile, events: Events = SILENT, tools: Tools = HERE) -> int:
         """Flash; the port must not be open: some tools use it themselves."""
         if self.board.flash is None:
             raise UsageError(
@@ -123,6 +138,7 @@ class SerialDevice:
             probe=self.probe,
             twin=None if self.chip is None else self.chip.folder,
             gdb=self.gdb,
+            tools=tools,
         )
         return write_firmware(job, events)
 

@@ -7,17 +7,40 @@ import hashlib
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from edgekit.errors import DeviceError
 from edgekit.files import storage_errors, try_lock
+from edgekit.flash.tool import HERE, Tools
 from edgekit.paths import cache_dir
 
+DEFAULT_BAUD = 115200
 SLICE_SECONDS = 0.05
 """How long one look at the line takes at most."""
 _WRITE_SECONDS = 20.0
+
+
+class Line(Protocol):
+    """A serial port that is ours, here or on another machine."""
+
+    @property
+    def tools(self) -> Tools:
+        """To write with what is attached to the machine that has the port."""
+
+    def opened(self, baud: int) -> AbstractContextManager[Any]:
+        """A port as pyserial's are."""
+
+
+@dataclass(frozen=True)
+class LocalLine:
+    address: str
+    tools: Tools = HERE
+
+    def opened(self, baud: int) -> AbstractContextManager[Any]:
+        return opened_port(self.address, baud)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from edgekit.errors import UsageError
-from edgekit.flash import tool
 from edgekit.flash.job import VERIFY_FAILED, VERIFY_HINT, FlashJob, explained, failure
 from edgekit.twin.microcontroller import GDB_SOCKET
 
@@ -32,7 +31,7 @@ def write(job: FlashJob) -> None:
             f"{job.device} is no emulated board, and nothing else can write to a {job.board.name}",
             hint="leave --device out and say --twin",
         )
-    gdb = tool.find(job.gdb, "apt-get install gdb-multiarch")
+    gdb = job.tools.find(job.gdb, "apt-get install gdb-multiarch")
     orders = (
         "set confirm off",
         "set tcp connect-timeout 5",
@@ -44,8 +43,8 @@ def write(job: FlashJob) -> None:
         "detach",
     )
     words = [word for order in orders for word in ("-ex", order)]
-    said = tool.run(
-        [str(gdb), "-nx", "-batch", *words, str(job.firmware.path.resolve())], folder=job.twin
+    said = job.tools.run(
+        [gdb, "-nx", "-batch", *words, str(job.firmware.path.resolve())], folder=job.twin
     )
     if not _is_written(said.output):
         raise explained(job, "gdb", said.output, FAILURES)

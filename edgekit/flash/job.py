@@ -10,6 +10,7 @@ from pathlib import Path
 from edgekit.board import Board
 from edgekit.devices.firmware_file import FirmwareFile
 from edgekit.errors import DeviceError
+from edgekit.flash.tool import HERE, Tools
 from edgekit.hardware import Flash
 
 _LAST_LINES = 12
@@ -29,6 +30,8 @@ class FlashJob:
     twin: Path | None = None
     """The folder of an emulated one, where its sockets are."""
     gdb: str = "gdb-multiarch"
+    tools: Tools = HERE
+    """Of the machine that the board is attached to."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Failure:
 
     pattern: re.Pattern[str]
     what: str
-    """In one sentence, of {device} and {board}."""
+    """In one sentence, of {device}, {board} and {machine}."""
     hint: str
 
 
@@ -45,7 +48,7 @@ def failure(pattern: str, what: str, hint: str) -> Failure:
     return Failure(re.compile(pattern, re.IGNORECASE | re.MULTILINE), what, hint)
 
 
-NO_PROBE = "no debug probe is attached to this machine that could write to {device}"
+NO_PROBE = "no debug probe is attached to {machine} that could write to {device}"
 NO_PROBE_HINT = "plug it in; ordinary users need its udev rules, which come with openocd and pyocd"
 WRONG_CHIP = "the chip of {device} is not that of a {board}"
 WRONG_CHIP_HINT = "check --board, and [flash] in the board's profile"
@@ -62,7 +65,9 @@ def explained(job: FlashJob, tool: str, output: str, failures: Sequence[Failure]
     for known in failures:
         if known.pattern.search(output):
             return DeviceError(
-                known.what.format(device=job.device, board=job.board.name),
+                known.what.format(
+                    device=job.device, board=job.board.name, machine=job.tools.machine
+                ),
                 hint=known.hint,
                 details=lines[-_LAST_LINES:],
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from edgekit.errors import UsageError
-from edgekit.flash import tool
 from edgekit.flash.job import (
     LOCKED,
     NO_PROBE,
@@ -65,8 +64,12 @@ FAILURES = (
 
 
 def write(job: FlashJob) -> None:
-    program = tool.find("openocd", "apt-get install openocd")
-    path = str(job.firmware.path.resolve())
+    program = job.tools.find("openocd", "apt-get install openocd")
+    with job.tools.placed(job.firmware.path) as path:
+        _program(job, program, path)
+
+
+def _program(job: FlashJob, program: str, path: str) -> None:
     if any(c in path for c in '{}\\"$[];'):
         raise UsageError(
             f"the name {path} is one that OpenOCD can't take",
@@ -76,6 +79,6 @@ def write(job: FlashJob) -> None:
     if job.probe is not None:
         words += ["-c", f"adapter serial {job.probe}"]
     words += ["-c", f"program {{{path}}} verify reset exit"]
-    said = tool.run([str(program), *words])
+    said = job.tools.run([program, *words])
     if said.status != 0 or "** Verified OK **" not in said.output:
         raise explained(job, "OpenOCD", said.output, FAILURES)

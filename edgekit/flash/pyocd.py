@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from edgekit.flash import tool
 from edgekit.flash.job import (
     LOCKED,
     NO_PROBE,
@@ -56,10 +55,11 @@ FAILURES = (
 
 
 def write(job: FlashJob) -> None:
-    program = tool.find("pyocd", "pip install pyocd")
+    program = job.tools.find("pyocd", "pip install pyocd")
     words = ["load", "--no-config", "--no-wait", "--format", "elf", "--target", job.flash.target]
     if job.probe is not None:
         words += ["--uid", job.probe]
-    said = tool.run([str(program), *words, str(job.firmware.path.resolve())])
+    with job.tools.placed(job.firmware.path) as path:
+        said = job.tools.run([program, *words, path])
     if said.status != 0:
         raise explained(job, "pyOCD", said.output, FAILURES)

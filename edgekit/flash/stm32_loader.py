@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from edgekit.errors import UsageError
 from edgekit.files import scratch_directory
-from edgekit.flash import tool
 from edgekit.flash.image import one_image
 from edgekit.flash.job import (
     LOCKED,
@@ -51,13 +50,14 @@ def write(job: FlashJob) -> None:
             f"it is not known on which serial port {job.device} is",
             hint="edgekit device add NAME --board BOARD --port /dev/ttyUSB0",
         )
-    program = tool.find("stm32loader", "pip install stm32loader")
+    program = job.tools.find("stm32loader", "pip install stm32loader")
     with scratch_directory(cache_dir()) as scratch:
         address, data = one_image(job.firmware)
         image = scratch / "firmware.bin"
         image.write_bytes(data)
         words = ["-p", job.port, "-b", _BAUD, "-f", job.flash.target, "-a", f"{address:#010x}"]
         words += ["-g", f"{address:#010x}"]
-        said = tool.run([str(program), "-e", "-w", "-v", *words, str(image)])
+        with job.tools.placed(image) as path:
+            said = job.tools.run([program, "-e", "-w", "-v", *words, path])
     if said.status != 0 or "Verification OK" not in said.output:
         raise explained(job, "stm32loader", said.output, FAILURES)

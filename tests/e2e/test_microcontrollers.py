@@ -11,6 +11,7 @@ import onnx
 import pytest
 from support.c_networks import several_inputs
 from support.microcontrollers import BOARDS, require_microcontrollers
+from support.ssh_server import ssh_server
 from support.twins import edgekit, edgekit_json, remove_all_twins, twins_in
 
 from edgekit.board import load_board
@@ -137,10 +138,38 @@ def test_a_device_on_a_line_is_added_used_and_watched(model: Path, cache: Path) 
     assert edgekit("device", "remove", "bench-7").returncode == 0
 
 
+def test_a_device_on_another_machines_line_is_used_through_that(model: Path, cache: Path) -> None:
+    port = edgekit_json("twin", "up", "mps3-an547")["serial"]
+    out = cache / "via"
+    edgekit_json("deploy", str(model), "--board", "mps3-an547", "--twin", "-o", str(out))
+    with ssh_server(cache / "lab") as server:
+        where = f"{server.user}@127.0.0.1:{server.port}"
+        words = ("device", "add", "far", "--board", "mps3-an547", "--port", port, "--via", where)
+        unknown = edgekit(*words, "--key", server.key)
+        assert unknown.returncode != 0
+        assert "host key" in unknown.stderr
+        added = edgekit_json(*words, "--key", server.key, "--fingerprint", server.fingerprint)
+        assert (added["port"], added["host"]) == (port, where)
+        (listed,) = (d for d in edgekit_json("device", "list") if d["name"] == "far")
+        assert listed["address"] == f"{port} on {where}"
+
+        assert edgekit_json("verify", str(out), "--device", "far")["passed"] is True
+        assert edgekit_json("bench", str(out), "--device", "far")["device"] == "far"
+        assert edgekit_json("flash", str(out), "--device", "far")["written"] == 0
+        assert "1 model" in edgekit("monitor", "--device", "far", "--seconds", "1.5").stdout
+        again = edgekit("flash", str(out), "--device", "far", "--again")
+        assert "can only be written on" in " ".join(again.stderr.split())
+    gone = edgekit("verify", str(out), "--device", "far")
+    assert gone.returncode != 0
+    assert "127.0.0.1" in gone.stderr
+    assert edgekit("device", "remove", "far").returncode == 0
+
+
 def test_mistakes_are_told(model: Path, cache: Path) -> None:
     for arguments, said in (
         (("device", "add", "x", "--board", "rpi4", "--port", "/dev/ttyS0"), "over SSH, not over"),
         (("device", "add", "x", "--board", "stm32f405", "pi@host"), "bare-metal board"),
+        (("device", "add", "x", "--board", "stm32f405", "--via", "pi@host"), "not said where"),
         (("device", "add", "x", "--board", "stm32f405"), "not said where the device is"),
         (("device", "add", "x", "--board", "stm32f405", "--port", "loop://"), "no serial port"),
         (("twin", "up", "stm32f746g-disco"), "no emulator has the memory"),

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from edgekit.board import load_board
-from edgekit.device_entry import DeviceEntry
+from edgekit.device_entry import DeviceEntry, make_serial_entry
 from edgekit.devices.choice import device_for
+from edgekit.devices.lab_host import LabHost
 from edgekit.devices.registry import (
     add_device,
     find_device,
     known_devices,
     remove_device,
 )
+from edgekit.devices.serial_device import SerialDevice
 from edgekit.devices.ssh import SshDevice
 from edgekit.errors import DeviceError, ProjectError, UsageError
 from edgekit.project import find_project
@@ -35,6 +37,41 @@ def test_what_is_added_is_known(tmp_path: Path) -> None:
     known = known_devices(None, file)
     assert [device.entry for device in known.values()] == [FULL, plain]
     assert known["hall"].origin == file
+
+
+def test_a_line_of_another_machine_is_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    far = make_serial_entry(
+        "wing",
+        "stm32f405",
+        "/dev/ttyACM0",
+        kind="baremetal",
+        baud=230400,
+        via="lab@host.example:2222",
+        key=Path("/home/me/key"),
+        proxy="jump:22",
+    )
+    near = make_serial_entry("near", "stm32f405", "/dev/ttyACM0", kind="baremetal")
+
+    add_device(far, file=file)
+    add_device(near, file=file)
+
+    assert [device.entry for device in known_devices(None, file).values()] == [far, near]
+    assert str(far.target) == "lab@host.example:2222"
+    assert near.target is None
+    with pytest.raises(UsageError, match="not the address"):
+        make_serial_entry("x", "stm32f405", "/dev/ttyACM0", kind="baremetal", via="-oProxy=x")
+
+
+def test_the_line_of_another_machine_is_reached_through_that() -> None:
+    board = load_board("stm32f405")
+    far = make_serial_entry("wing", board.name, "/dev/ttyS1", kind="baremetal", via="lab@host")
+    near = make_serial_entry("near", board.name, "/dev/ttyS1", kind="baremetal")
+    devices = [device_for(board, entry.name, {entry.name: entry}) for entry in (far, near)]
+    assert [isinstance(device, SerialDevice) and device.host for device in devices] == [
+        LabHost(far),
+        None,
+    ]
 
 
 def test_a_name_is_taken_once(tmp_path: Path) -> None:
