@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from dataclasses import replace
 from itertools import combinations
@@ -16,7 +17,7 @@ from support.building import request_for, run_edgekit
 from support.c_builds import SANITIZED, make
 from support.c_networks import Net, ds_cnn, several_inputs
 
-from edgekit.board import Memory
+from edgekit.board import Memory, load_board
 from edgekit.build import BuildRequest, build
 from edgekit.bundle import Bundle, open_bundle
 from edgekit.errors import (
@@ -245,3 +246,32 @@ def test_buffers_that_are_needed_at_one_step_never_overlap(bundle: Bundle) -> No
 
 def _with_memory(request: BuildRequest, memory: Memory) -> BuildRequest:
     return replace(request, board=replace(request.board, memory=memory))
+
+
+@pytest.fixture(scope="module")
+def int8_model(model: Path) -> Path:
+    """The same in int8; with ranges of noise, for which the C does not care."""
+    ran = run_edgekit("quantize", model.name, "--random", "4", folder=model.parent)
+    assert ran.code == 0, ran.err
+    return model.with_name(f"{model.stem}-int8.onnx")
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+@pytest.mark.parametrize("board", ["mps2-an386", "mps3-an547"])
+def test_clang_compiles_the_integer_kernels_of_each_cpu(
+    board: str, int8_model: Path, tmp_path: Path
+) -> None:
+    made = build(request_for(int8_model, board), tmp_path / "b", use_cache=False).bundle
+    assert made.tree is not None
+    c = made.manifest.bare_metal
+    assert c is not None
+    makers = {step.maker for step in c.steps}
+    assert makers & {"edgekit dsp", "edgekit mve"}, "these are the kernels it is about"
+    newlib = "/usr/lib/arm-none-eabi/include"
+    for language in (("-std=c99",), ("-x", "c++", "-std=c++17")):
+        cpu = [flag for flag in load_board(board).cpu.compile_flags if flag != "-mfpu=auto"]
+        words = ["clang", "--target=arm-none-eabi", "-mthumb", *cpu]
+        words += ["-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{newlib}", *language]
+        words += ["-c", f"{c.name}.c", "-o", str(tmp_path / "x.o")]
+        done = subprocess.run(words, cwd=made.tree, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
