@@ -93,6 +93,8 @@ class Frontend(Protocol):
     def content_files(self, path: Path) -> tuple[Path, ...]:
         """Every file that the model consists of, the model file first; reads no weights."""
 
+    def check_inputs(self, source: ModelSource) -> None: ...
+
     def scan(self, source: ModelSource) -> ModelScan: ...
 
     def load(self, source: ModelSource, events: Events) -> Model: ...
@@ -116,6 +118,12 @@ def open_model(
         digest.update(f"constant {name!r} {value.dtype} {value.shape!r}\n".encode())
         digest.update(value.tobytes())
     return ModelSource(path, model_format, digest.hexdigest(), shapes, constants)
+
+
+def check_inputs(source: ModelSource) -> None:
+    """Whether every input has a shape, as the file and the user have it; ModelError where not. No
+    TVM: for before something that takes long and would be for nothing."""
+    _frontend(source.format).check_inputs(source)
 
 
 def scan_model(source: ModelSource) -> ModelScan:

@@ -104,7 +104,9 @@ def command(
     from edgekit.build import default_destination
     from edgekit.deploy import SHORT_BENCH, DeployPlan, deploy, deploy_to_each
     from edgekit.fleet import raise_if_any_failed
+    from edgekit.model import check_inputs
     from edgekit.request import make_request
+    from edgekit.twin.machine import is_running
     from edgekit.verify import Widening
 
     check_quick_tune(tune_seconds, tune_again)
@@ -138,6 +140,8 @@ def command(
         raise_if_any_failed(fleet.devices)
         return
     name = device_names[0] if device_names else None
+    if twin and not is_running(name or request.board.name):
+        check_inputs(request.source)  # a twin is not started for nothing
     device = device_for_board(console, request.board, name, twin, timeout)
     if tune_seconds is not None:
         request = tuned(console, request, device, tune_seconds, tune_again)

@@ -190,6 +190,10 @@ def status(name: str) -> TwinStatus:
     return found
 
 
+def is_running(name: str) -> bool:
+    return process_of(twin_folder(name)) is not None
+
+
 def all_twins() -> tuple[TwinStatus, ...]:
     """Every twin there is, running or not, and whatever else of ours still runs."""
     processes = {process.folder: process for process in our_processes()}

@@ -181,6 +181,21 @@ def test_mistakes_are_told(model: Path, cache: Path) -> None:
         assert said in " ".join(answer.stderr.split()), answer.stderr
 
 
+def test_a_model_with_open_shapes_is_refused_before_a_twin_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = several_inputs()
+    opened.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    onnx.save(opened, tmp_path / "open.onnx")
+    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
+
+    refused = edgekit("deploy", str(tmp_path / "open.onnx"), "--board", "mps2-an386", "--twin")
+
+    assert refused.returncode != 0
+    assert "the shape of an input is open" in refused.stderr
+    assert edgekit_json("twin", "status")["twins"] == []
+
+
 def test_two_twins_at_once_do_not_meet(model: Path, cache: Path) -> None:
     ports = {
         edgekit_json("twin", "up", "mps2-an386", "--name", name)["serial"] for name in ("a", "b")

@@ -33,6 +33,15 @@ def scan(source: ModelSource) -> ModelScan:
     return scan_model(source)
 
 
+def check_inputs(source: ModelSource) -> None:
+    """ModelError where an input's shape is open."""
+    _require_onnx()
+    from edgekit.frontends.onnx.binding import bind
+    from edgekit.frontends.onnx.files import read_structure
+
+    bind(read_structure(source.path).graph, source)
+
+
 def content_files(path: Path) -> tuple[Path, ...]:
     """The model file and its weight files: everything a hash of the model has to cover."""
     _require_onnx()

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
+def check_inputs(source: ModelSource) -> None:
+    """What such a file leaves open is known only once it was read: `load` says so."""
+
+
 def content_files(path: Path) -> tuple[Path, ...]:
     """A saved program is one file."""
     return (path,)
