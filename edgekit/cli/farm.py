@@ -38,7 +38,9 @@ def command() -> None:
 @json_option
 @pass_console
 def up_command(console: Console, names: tuple[str, ...], port: int) -> None:
-    """Serve all known Linux devices, or those that are named, until Ctrl-C or `edgekit farm down`.
+    """Serve all known devices, or those that are named, until Ctrl-C or `edgekit farm down`.
+
+    Microcontrollers are watched, not handed out: whoever uses one has its serial line.
 
     A device that is lost is tried again; one that is lost repeatedly is left alone for a while.
     """
@@ -202,7 +204,7 @@ def _row(device: DeviceStatus, now: float) -> list[object]:
         why = f"{why}; again in {duration(max(device.again_at - now, 0))}"
     return [
         device.name,
-        device.key,
+        device.key or f"({device.board})",
         device.state,
         duration(max(now - device.since, 0)),
         None if lease is None else f"{lease.owner}: {lease.purpose}",

@@ -188,7 +188,7 @@ def _first_unused(board: Board, entries: list[DeviceEntry], events: Events) -> D
         if entry.serial is None:
             continue
         try:
-            with _on_a_line(board, entry, DEFAULT_TIMEOUT_SECONDS).held():
+            with _on_a_line(board, entry, DEFAULT_TIMEOUT_SECONDS).held(patience=0):
                 events.warn(f"using {entry.name}, the first free one of {len(entries)}")
                 return entry
         except DeviceError as error:

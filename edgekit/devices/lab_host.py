@@ -14,7 +14,7 @@ from edgekit.device_entry import DeviceEntry
 from edgekit.devices.connection import Connection, connect
 from edgekit.devices.hostkeys import Ask, KnownHosts
 from edgekit.devices.remote_command import CommandEnded, RemoteCommand
-from edgekit.devices.serial_port import DEFAULT_BAUD, opened_port
+from edgekit.devices.serial_port import DEFAULT_BAUD, PATIENCE, LineInUse, opened_port
 from edgekit.errors import DeviceError, MissingToolError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors
@@ -45,7 +45,11 @@ lock=/tmp/edgekit-serial-$(printf '%s' "$port" | tr -c 'A-Za-z0-9\\n' _).lock
 ( umask 0; set -C; : >"$lock" ) 2>/dev/null
 [ -f "$lock" ] || { echo "$lock is no file" >&2; exit 1; }
 exec 9<"$lock"
-flock -n 9 || { echo edgekit busy; exit; }
+tries=$2
+until flock -n 9; do
+  [ "$tries" -gt 0 ] || { echo edgekit busy; exit; }
+  tries=$((tries - 1)); sleep 1
+done
 echo edgekit held
 cat >/dev/null
 """
@@ -131,8 +135,8 @@ class LabHost:
             yield RemoteHost(connection)
 
     @contextmanager
-    def held(self, address: str) -> Iterator[RemoteLine]:
-        with self.connected() as host, host.held(address) as line:
+    def held(self, address: str, patience: float = PATIENCE) -> Iterator[RemoteLine]:
+        with self.connected() as host, host.held(address, patience) as line:
             yield line
 
 
@@ -145,15 +149,16 @@ class RemoteHost:
         return self.connection.address
 
     @contextmanager
-    def held(self, address: str) -> Iterator[RemoteLine]:
+    def held(self, address: str, patience: float = PATIENCE) -> Iterator[RemoteLine]:
         """The line is ours for the time of the block, among everybody's edgekit."""
-        with self.connection.command(("sh", "-c", _HOLD, "edgekit", address)) as holder:
+        words = ("sh", "-c", _HOLD, "edgekit", address, str(round(patience)))
+        with self.connection.command(words) as holder:
             try:
                 answer = _answer(holder)
             except CommandEnded as error:
                 raise self._failed(address, holder) from error
             if answer != "held":
-                raise DeviceError(
+                raise LineInUse(
                     f"the serial port {address} of {self.machine} is in use by another edgekit",
                     hint="wait until it is done, or end it",
                 )
@@ -220,7 +225,7 @@ class RemoteHost:
                 hint="sudo usermod -aG dialout USER over there",
             )
         if why == "busy":
-            return DeviceError(
+            return LineInUse(
                 f"{place} is in use by another program",
                 hint="close it; fuser over there shows which one it is",
             )

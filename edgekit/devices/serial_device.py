@@ -25,7 +25,7 @@ from edgekit.devices.serial_client import BoardRestarted, Client, FirmwareFault
 from edgekit.devices.serial_link import Link, NoAnswer
 from edgekit.devices.serial_measure import counted, kernel_times
 from edgekit.devices.serial_messages import Hello, Inference, ModelOnBoard
-from edgekit.devices.serial_port import Line, LocalLine, held
+from edgekit.devices.serial_port import PATIENCE, Line, LocalLine, held
 from edgekit.devices.tensors import in_order
 from edgekit.errors import BundleError, DeviceError, UsageError
 from edgekit.events import SILENT, Events
@@ -105,13 +105,13 @@ class SerialDevice:
                 yield client, self._hello_of_new(client, firmware), sent
 
     @contextmanager
-    def held(self) -> Iterator[Line]:
+    def held(self, patience: float = PATIENCE) -> Iterator[Line]:
         """The line is ours for the time of the block; DeviceError where somebody else has it."""
         if self.host is not None:
-            with self.host.held(self.port) as line:
+            with self.host.held(self.port, patience) as line:
                 yield line
         else:
-            with held(self.port):
+            with held(self.port, patience):
                 yield LocalLine(self.port)
 
     @contextmanager

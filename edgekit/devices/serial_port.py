@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,13 @@ DEFAULT_BAUD = 115200
 SLICE_SECONDS = 0.05
 """How long one look at the line takes at most."""
 _WRITE_SECONDS = 20.0
+PATIENCE = 3.0
+"""Seconds to wait for a line that somebody has: a farm that looks at it is done sooner."""
+_SECONDS_BETWEEN_TRIES = 0.1
+
+
+class LineInUse(DeviceError):
+    """Somebody else has the serial port."""
 
 
 class Line(Protocol):
@@ -68,16 +76,20 @@ def opened_port(address: str, baud: int) -> Iterator[Any]:
 
 
 @contextmanager
-def held(address: str) -> Iterator[None]:
+def held(address: str, patience: float = PATIENCE) -> Iterator[None]:
     """The line is ours for the time of the block, among everybody's edgekit of this user: two that
     talk at once understand nothing."""
     folder = cache_dir() / "serial"
     with storage_errors("take the serial line", folder):
         folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256(_known(address).encode()).hexdigest()[:24]
-        lock = try_lock(folder / f"{name}.lock")
+        ends_at = time.monotonic() + patience
+        while (lock := try_lock(folder / f"{name}.lock")) is None:
+            if time.monotonic() >= ends_at:
+                break
+            time.sleep(_SECONDS_BETWEEN_TRIES)
     if lock is None:
-        raise DeviceError(
+        raise LineInUse(
             f"the serial port {address} is in use by another edgekit",
             hint="wait until it is done, or end it",
         )
@@ -105,7 +117,7 @@ def _not_opened(address: str, error: Exception) -> DeviceError:
             hint="sudo usermod -aG dialout $USER, then log in again",
         )
     if number in (errno.EBUSY, errno.EAGAIN):
-        return DeviceError(
+        return LineInUse(
             f"the serial port {address} is in use by another program",
             hint="close it; fuser shows which one it is",
         )

@@ -42,6 +42,7 @@ class Member:
     name: str
     board: str
     key: str
+    """Empty where TVM's tracker can't hand it out."""
 
 
 @dataclass(frozen=True)

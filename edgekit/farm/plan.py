@@ -12,7 +12,7 @@ from edgekit.project import Project
 
 
 def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmPlan:
-    """Those that are named, or every known one whose board runs Linux."""
+    """Those that are named, or every known one that has an address."""
     known = known_devices(project)
     if names:
         entries = [find_device(name, known).entry for name in dict.fromkeys(names)]
@@ -20,7 +20,7 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
         entries = [
             device.entry
             for device in known.values()
-            if load_board(device.entry.board).kind != "baremetal"
+            if device.entry.serial or load_board(device.entry.board).kind != "baremetal"
         ]
     if not entries:
         raise UsageError(
@@ -30,10 +30,12 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
     members = []
     for entry in entries:
         board = load_board(entry.board)
-        if board.kind == "baremetal":
+        if board.kind == "baremetal" and entry.serial is None:
             raise UsageError(
-                f"{entry.name} is a {board.name}, which can't serve TVM's RPC",
-                hint="name Linux devices only; edgekit bench reaches the others directly",
+                f"{entry.name} is a {board.name} without a serial port to look at",
+                hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
+                "/dev/ttyACM0",
             )
-        members.append(Member(entry.name, board.name, board.name))
+        key = "" if board.kind == "baremetal" else board.name
+        members.append(Member(entry.name, board.name, key))
     return FarmPlan(tuple(members), project.path if project is not None else None, port)

@@ -25,7 +25,7 @@ class DeviceStatus:
     name: str
     board: str
     key: str
-    """What clients ask the tracker for."""
+    """What clients ask the tracker for; empty where it does not hand this one out."""
     state: State
     since: float
     reason: str

@@ -17,8 +17,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from edgekit.devices.registry import find_device, known_devices
+from edgekit.devices.serial_device import SerialDevice
 from edgekit.errors import EdgekitError
 from edgekit.events import SILENT
+from edgekit.farm.line_watch import watch_line
 from edgekit.farm.vitals import Vitals, watched
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress
 from edgekit.rpc.server import Heard, ServePlan, serve_until_lost
@@ -43,9 +45,11 @@ def main() -> None:
 
     threading.Thread(target=_end_with_keeper, daemon=True).start()
     try:
-        plan = ServePlan(
-            _device(name, project), key, TrackerAddress(LOOPBACK, int(tracker_port)), int(port)
-        )
+        device = _device(name, project)
+        if isinstance(device, SerialDevice):
+            watch_line(device, say)
+            return
+        plan = ServePlan(device, key, TrackerAddress(LOOPBACK, int(tracker_port)), int(port))
         _serve(plan, say)
     except EdgekitError as error:
         say({"state": "lost", "reason": error.message})
@@ -72,7 +76,7 @@ def _serve(plan: ServePlan, say: Callable[[dict[str, object]], None]) -> None:
     serve_until_lost(plan, heard, beside, SILENT)
 
 
-def _device(name: str, project: str) -> SshDevice:
+def _device(name: str, project: str) -> SshDevice | SerialDevice:
     from pathlib import Path
 
     from edgekit.board import load_board
@@ -85,7 +89,7 @@ def _device(name: str, project: str) -> SshDevice:
     entry = find_device(name, entries).entry
     board = load_board(entry.board)
     device = device_for(board, name, {name: entry})
-    if not isinstance(device, SshDevice):
+    if not isinstance(device, (SshDevice, SerialDevice)):
         raise UsageError(
             f"{name} is a {board.name}, which can't serve TVM's RPC",
             hint="leave it out of the farm: `edgekit farm up DEVICE ...`",

@@ -148,11 +148,21 @@ def test_the_monitor_shows_text_frames_and_noise() -> None:
     said += bytes(range(128, 168)) + b"\0half a line"
     with socket.create_server(("127.0.0.1", 0)) as server:
         shown = watch(on(f"socket://127.0.0.1:{server.getsockname()[1]}"), ask=True)
-        thread = threading.Thread(target=lambda: server.accept()[0].sendall(said))
+        looked = threading.Event()
+
+        def speak() -> None:
+            with server.accept()[0] as client:
+                client.sendall(said)
+                looked.wait(60)  # a socket closed with unread bytes takes what it sent along
+
+        thread = threading.Thread(target=speak)
         thread.start()
-        seen = [next(shown) for _ in range(5)]
+        try:
+            seen = [next(shown) for _ in range(5)]
+        finally:
+            looked.set()
+            thread.join()
         shown.close()
-        thread.join()
     assert seen == [
         Seen("text", "boot 1.0"),
         Seen("text", "ready"),

@@ -1,0 +1,56 @@
+"""A microcontroller of the farm: whether its line is free, and whether its firmware answers.
+
+No client of TVM can be given one, so nobody asks the farm for it: whoever uses it holds its line,
+and that is what is looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
+
+from edgekit.devices.serial_port import Line, LineInUse
+
+if TYPE_CHECKING:
+    from edgekit.devices.serial_device import SerialDevice
+
+SECONDS_BETWEEN_LOOKS = 5.0
+SECONDS_BETWEEN_QUESTIONS = 30.0
+_SECONDS_TO_ANSWER = 1.0
+"""Short: whoever wants the line meanwhile waits for us."""
+
+
+def watch_line(device: SerialDevice, say: Callable[[dict[str, object]], None]) -> None:
+    """Until the device is lost, which is an error: DeviceError says why."""
+    with _holding(device) as hold:
+        said, asked = "", -SECONDS_BETWEEN_QUESTIONS
+        while True:
+            try:
+                with hold() as line:
+                    if time.monotonic() - asked >= SECONDS_BETWEEN_QUESTIONS or not said:
+                        with device.connected(line) as client:
+                            client.hello(_SECONDS_TO_ANSWER)
+                        asked = time.monotonic()
+                found = "free"
+            except LineInUse:
+                found = "in use"
+            if not said:
+                say({"state": "up"})
+            if found != said:
+                say({"state": found})
+                said = found
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+@contextmanager
+def _holding(
+    device: SerialDevice,
+) -> Iterator[Callable[[], AbstractContextManager[Line]]]:
+    """How to take the line for a moment; through one connection where another machine has it."""
+    if device.host is None:
+        yield lambda: device.held(patience=0)
+        return
+    with device.host.connected() as host:
+        yield lambda: host.held(device.port, patience=0)
