@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from edgekit.aot.memory_map import MemoryMap, bare_metal_boards, memory_map
 from edgekit.aot.names import is_identifier
+from edgekit.aot.packages.formats import CodeFormat
+from edgekit.aot.packages.static_library import find_archiver
 from edgekit.backends.base import Decision
 from edgekit.backends.compile import compile_regions
 from edgekit.backends.plan import OffloadPlan
@@ -89,6 +91,8 @@ class BuildRequest:
     offload: OffloadPlan = field(default_factory=OffloadPlan)
     prefix: str | None = None
     """What the names of a model's functions in C begin with; None takes the model's name."""
+    code_format: CodeFormat | None = None
+    """What a model in C is packed as beside its C; None is plain C, like "c"."""
     choices: Choices = NO_CHOICES
     """What was measured to be better than the schedules' own choices."""
 
@@ -209,6 +213,13 @@ def _check_for_c(request: BuildRequest, with_memory_map: bool) -> None:
             f"--memory-map shows a model in C, and {request.board.name} gets a library",
             hint="leave it out, or choose a bare-metal board; edgekit boards lists them",
         )
+    if request.code_format is not None and request.board.kind != "baremetal":
+        raise UsageError(
+            f"--format says how a model in C is packed, and {request.board.name} gets a library",
+            hint="leave it out, or choose a bare-metal board; edgekit boards lists them",
+        )
+    if request.code_format == "static-lib":
+        find_archiver(request.toolchain)
     if request.prefix is None:
         return
     if request.board.kind != "baremetal":

@@ -15,6 +15,8 @@ from edgekit.aot.job import TreeJob, WrittenTree
 from edgekit.aot.memory_drawing import draw_memory_map
 from edgekit.aot.memory_map import bare_metal_boards, memory_map
 from edgekit.aot.names import identifier
+from edgekit.aot.packages.compiled import CompiledTree
+from edgekit.aot.packages.write import write_package
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_vectors
 from edgekit.bundle import TREE_NAME, BareMetal, FileEntry, describe_file
@@ -66,7 +68,8 @@ def finish_tree(
     ends = (tree.inputs, tree.outputs)
     write_vectors(tree.folder, tree.origin, ends, expectation.inputs, expectation.outputs)
     with events.stage("compile the C") as stage:
-        report = _measured(tree, request, compiler, scratch)
+        compiled = _compiled(tree, request, compiler, scratch)
+        report = compiled.report
         stage.result = f"{report.flash_bytes} bytes of flash, {report.stack_bytes} of stack"
     check_budget(report, request.board.memory, request.board.name, is_float=False)
     with storage_errors("write the bundle", folder):
@@ -84,6 +87,9 @@ def finish_tree(
             firmware_flash=max(firmware.flash - report.flash_bytes, 0),
             firmware_ram=firmware.ram - firmware.arena,
         )
+    if request.code_format is not None:
+        added = write_package(request.code_format, compiled, folder, scratch)
+        files += [describe_file(folder, path, "package") for path in added]
     drawing = draw_memory_map(memory_map(report, bare_metal_boards()))
     with storage_errors("write the bundle", folder):
         (folder / MEMORY_MAP_NAME).write_text(drawing, encoding="utf-8")
@@ -91,21 +97,21 @@ def finish_tree(
     return report, tuple(files)
 
 
-def _measured(
+def _compiled(
     tree: WrittenTree, request: BuildRequest, compiler: Compiler, scratch: Path
-) -> BareMetal:
-    """The report with what the compiler knows: code and constants, and the deepest stack."""
+) -> CompiledTree:
+    """With what the compiler knows in the report: code and constants, and the deepest stack."""
     toolchain, board = request.toolchain, request.board
     includes = [f"-I{tree.folder / folder}" for folder in tree.includes]
     flash, frames = 0, dict[str, int]()
+    machine = (*toolchain.compile_flags, *toolchain.spelled(board.cpu.compile_flags), OPTIMISATION)
+    objects = []
     for index, source in enumerate(tree.sources):
         made = scratch / f"c-{index}.o"
         run_tool(
             [
                 *compiler.command,
-                *toolchain.compile_flags,
-                *toolchain.spelled(board.cpu.compile_flags),
-                OPTIMISATION,
+                *machine,
                 # What a library's sources say at a warning is its own affair.
                 *(_STRICT if index == 0 else ("-std=gnu99", "-w")),
                 "-fstack-usage",
@@ -118,6 +124,7 @@ def _measured(
             folder=scratch,
             doing="compile the model's C",
         )
+        objects.append(made)
         read, written = loaded_bytes(made)
         flash += read
         if written:
@@ -126,7 +133,17 @@ def _measured(
                 hint="this is a fault of edgekit: please report it with the model",
             )
         frames |= _frames(made.with_suffix(".su"))
-    return replace(tree.report, flash_bytes=flash, stack_bytes=_deepest(tree, frames))
+    report = replace(tree.report, flash_bytes=flash, stack_bytes=_deepest(tree, frames))
+    return CompiledTree(
+        tree=tree,
+        report=report,
+        model_sha256=request.source.sha256,
+        board=board,
+        toolchain=toolchain,
+        compiler=compiler,
+        flags=machine,
+        objects=tuple(objects),
+    )
 
 
 def _frames(usage: Path) -> dict[str, int]:

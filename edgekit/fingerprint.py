@@ -60,6 +60,7 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
         },
         "seed": request.seed,
         "prefix": request.prefix,
+        "format": request.code_format or "c",
         "bare metal": _bare_metal_identity(board),
         "packages": [
             [name, installed_version(name)] for name in (*_ALWAYS, *_BY_FORMAT[source.format])

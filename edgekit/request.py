@@ -23,6 +23,7 @@ from edgekit.project import (
 from edgekit.tuning.store import measured_choices
 
 if TYPE_CHECKING:
+    from edgekit.aot.packages.formats import CodeFormat
     from edgekit.arrays import Array
 
 
@@ -36,6 +37,7 @@ def make_request(
     offload: tuple[str, ...] | None = None,
     one_layer_each: bool = False,
     prefix: str | None = None,
+    code_format: CodeFormat | None = None,
 ) -> BuildRequest:
     """What was given goes before what the project file says."""
     project = find_project(Path.cwd())
@@ -59,6 +61,7 @@ def make_request(
         preprocess=choose_preprocess(project, source),
         seed=seed,
         prefix=prefix,
+        code_format=code_format,
         choices=measured_choices(board.target),
     )
 

@@ -117,14 +117,17 @@ def _outputs(plan: TreePlan, outputs: Sequence[Port]) -> Iterator[str]:
 
 def _comparisons(outputs: Sequence[Port]) -> Iterator[str]:
     for k, port in enumerate(outputs):
-        tolerance = tolerance_for(port.spec)
-        atol = tolerance.atol + tolerance.oracle_noise + ALL_ZERO_ATOL
-        if tolerance.steps is not None:
-            numbers = (0.0, 0.0, float(tolerance.steps))
-        elif port.spec.dtype.startswith("float"):
-            numbers = (tolerance.rtol, tolerance.of_max, atol)
-        else:
-            numbers = (0.0, 0.0, 0.0)
-        words = ", ".join(float_text(number, "float64") for number in numbers)
         yield f"    wrong |= compare_{C_TYPES[port.spec.dtype]}({port.macro}_NAME, expected_{k},"
-        yield f"        output_{k}, {port.macro}_ELEMENTS, {words});"
+        yield f"        output_{k}, {port.macro}_ELEMENTS, {allowed_difference(port.spec)});"
+
+
+def allowed_difference(spec: TensorSpec) -> str:
+    """Three numbers in C: of the value itself, of the largest value, and whatever the values."""
+    tolerance = tolerance_for(spec)
+    numbers = (0.0, 0.0, 0.0)
+    if tolerance.steps is not None:
+        numbers = (0.0, 0.0, float(tolerance.steps))
+    elif spec.dtype.startswith("float"):
+        atol = tolerance.atol + tolerance.oracle_noise + ALL_ZERO_ATOL
+        numbers = (tolerance.rtol, tolerance.of_max, atol)
+    return ", ".join(float_text(number, "float64") for number in numbers)

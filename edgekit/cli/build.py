@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.aot.packages.formats import CODE_FORMATS, CodeFormat
 from edgekit.cli.device_options import device_for_board, device_options
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
@@ -64,6 +65,14 @@ if TYPE_CHECKING:
     help="What names in C begin with, on bare-metal boards.  [default: the model's name]",
 )
 @click.option(
+    "--format",
+    "code_format",
+    type=click.Choice(CODE_FORMATS),
+    metavar="FORMAT",
+    help=f"On bare-metal boards, what to add to the C: {', '.join(CODE_FORMATS[1:])}.  "
+    "[default: c, nothing]",
+)
+@click.option(
     "--memory-map",
     "with_memory_map",
     is_flag=True,
@@ -89,6 +98,7 @@ def command(
     seed: int,
     dump_ir: Path | None,
     prefix: str | None,
+    code_format: CodeFormat | None,
     with_memory_map: bool,
     no_cache: bool,
     tune_seconds: float | None,
@@ -113,6 +123,7 @@ def command(
         offload,
         one_layer_each,
         prefix,
+        code_format,
     )
     if tune_seconds is not None:
         device = device_for_board(console, request.board, device_name, twin, timeout)
@@ -150,6 +161,7 @@ def _render(console: Console, result: BuildResult) -> None:
         ("bundle", str(result.bundle.path)),
         ("size", f"{size(total)} in {len(manifest.files)} files"),
         *_code_in_words(result),
+        *(("package", file.path) for file in manifest.files if file.role == "package"),
         ("expected outputs", f"by {manifest.oracle.name} {manifest.oracle.version}"),
         ("reproducible", "yes" if manifest.reproducible else manifest.reproducible_note),
     ]

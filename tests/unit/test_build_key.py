@@ -46,6 +46,7 @@ def _source(**changes: object) -> Change:
 
 
 DECIDES: dict[str, Change] = {
+    "what a model in C is packed as": lambda r: replace(r, code_format="arduino"),
     "model": _source(sha256="b" * 64),
     "model's file name": _source(path=Path("/models/other.onnx")),
     "board's name": _board(name="rpi5"),

@@ -1,0 +1,54 @@
+"""A C tree that the board's compiler has seen: what every package is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.aot.job import WrittenTree
+from edgekit.board import Board
+from edgekit.cross.toolchain import Compiler, Toolchain
+from edgekit.manifest import BareMetal
+
+LICENSES = "LICENSES"
+
+
+@dataclass(frozen=True)
+class CompiledTree:
+    tree: WrittenTree
+    """Complete, with its reference vectors."""
+    report: BareMetal
+    model_sha256: str
+    board: Board
+    toolchain: Toolchain
+    compiler: Compiler
+    flags: tuple[str, ...]
+    """What the sources were compiled with, for this CPU."""
+    objects: tuple[Path, ...]
+    """One for each of the tree's sources."""
+
+    @property
+    def name(self) -> str:
+        return self.report.name
+
+    def files(self, wanted: Callable[[str], bool]) -> tuple[str, ...]:
+        """The paths inside the tree that are wanted, in one order on every machine."""
+        paths = (path for path in self.tree.folder.rglob("*") if path.is_file())
+        relative = sorted(path.relative_to(self.tree.folder).as_posix() for path in paths)
+        return tuple(path for path in relative if wanted(path))
+
+    @property
+    def licenses(self) -> tuple[str, ...]:
+        return self.files(lambda path: path.startswith(f"{LICENSES}/"))
+
+
+def copy_into(source: Path, target: Path) -> None:
+    """Its content, and nothing else of it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(source.read_bytes())
+
+
+def write_text(target: Path, text: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")

@@ -1,0 +1,30 @@
+"""The package that was asked for, in the bundle's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from edgekit.aot.packages.arduino import write_arduino_library
+from edgekit.aot.packages.cmsis_pack import write_cmsis_pack
+from edgekit.aot.packages.compiled import CompiledTree
+from edgekit.aot.packages.formats import CodeFormat
+from edgekit.aot.packages.static_library import write_static_library
+from edgekit.files import storage_errors
+
+_WRITERS: Mapping[CodeFormat, Callable[[CompiledTree, Path, Path], tuple[str, ...]]] = {
+    "static-lib": write_static_library,
+    "cmsis-pack": write_cmsis_pack,
+    "arduino": write_arduino_library,
+}
+
+
+def write_package(
+    code_format: CodeFormat, compiled: CompiledTree, folder: Path, scratch: Path
+) -> tuple[str, ...]:
+    """The paths of what it adds; nothing for plain C, which is there already."""
+    writer = _WRITERS.get(code_format)
+    if writer is None:
+        return ()
+    with storage_errors("write the package", folder):
+        return writer(compiled, folder, scratch)
