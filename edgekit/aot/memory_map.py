@@ -30,21 +30,9 @@ class BoardFit:
     ram: int
     flash_needed: int
     flash: int
-
-    @property
-    def missing(self) -> tuple[tuple[str, int], ...]:
-        """What the board has too little of, and how much is missing."""
-        both = (
-            ("RAM", self.ram_needed - self.ram),
-            ("flash", self.flash_needed - self.flash),
-        )
-        return tuple((what, count) for what, count in both if count > 0)
-
-    @property
-    def verdict(self) -> str:
-        if not self.missing:
-            return "fits"
-        return ", ".join(f"{format_size(count)} of {what} missing" for what, count in self.missing)
+    fits: bool
+    verdict: str
+    """That it fits, or how much of what is missing."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +66,23 @@ def memory_map(c: BareMetal, boards: Iterable[Board]) -> MemoryMap:
         steps=tuple(step.name for step in c.steps),
         buffers=c.buffers,
         flash=tuple(_flash(c)),
-        boards=tuple(
-            BoardFit(
-                board.name, board.cpu.name, ram, board.memory.ram, flash, board.memory.flash or 0
-            )
-            for board in boards
-        ),
+        boards=tuple(_fit(board, ram, flash) for board in boards),
+    )
+
+
+def _fit(board: Board, ram: int, flash: int) -> BoardFit:
+    budget = board.memory.flash or 0
+    over = (("RAM", ram - board.memory.ram), ("flash", flash - budget))
+    missing = [f"{format_size(count)} of {what} missing" for what, count in over if count > 0]
+    return BoardFit(
+        board=board.name,
+        cpu=board.cpu.name,
+        ram_needed=ram,
+        ram=board.memory.ram,
+        flash_needed=flash,
+        flash=budget,
+        fits=not missing,
+        verdict=", ".join(missing) or "fits",
     )
 
 
