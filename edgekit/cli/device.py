@@ -62,6 +62,16 @@ class AddedPort:
 
 
 @dataclass(frozen=True)
+class CheckedPort:
+    """Of another machine."""
+
+    name: str
+    board: str
+    port: str
+    host: str
+
+
+@dataclass(frozen=True)
 class RemovedDevice:
     name: str
     path: Path
@@ -185,13 +195,9 @@ def _add_on_a_line(
     refuse_taken(entry.name, force)
     if entry.target is not None:
         with console.events.stage(f"log in to {entry.target}"):
-            meet(
-                LabHost(entry),
-                board,
-                ask=_asker(console),
-                fingerprint=fingerprint,
-                events=console.events,
-            )
+            problem = meet(LabHost(entry), board, ask=_asker(console), fingerprint=fingerprint)
+        if problem is not None:
+            console.events.warn(problem.message)
     added = AddedPort(
         entry.name,
         board.name,
@@ -256,10 +262,16 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
     """Log in to a device and say whether models can be deployed to it."""
     from edgekit.board import load_board
     from edgekit.devices.hostkeys import check_fingerprint
+    from edgekit.devices.registry import find_device, known_devices
     from edgekit.devices.visit import check_device
+    from edgekit.project import find_project
 
-    entry, known_hosts = _reached(console, name)
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
+    known = find_device(name, known_devices(find_project(Path.cwd()))).entry
+    if known.serial is not None and known.target is not None:
+        _check_far_line(console, known, expected)
+        return
+    entry, known_hosts = _reached(console, name)
     with console.events.stage(f"check {name}"):
         report = check_device(
             entry,
@@ -274,6 +286,27 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
         console.fields(_fields(report))
 
     console.report(report, render)
+
+
+def _check_far_line(console: Console, entry: DeviceEntry, fingerprint: str | None) -> None:
+    from edgekit.board import load_board
+    from edgekit.devices.lab_host import LabHost, meet
+
+    with console.events.stage(f"check {entry.name}"):
+        problem = meet(
+            LabHost(entry), load_board(entry.board), ask=_asker(console), fingerprint=fingerprint
+        )
+        if problem is not None:
+            raise problem
+    checked = CheckedPort(entry.name, entry.board, entry.serial or "", str(entry.target))
+
+    def render() -> None:
+        console.heading(f"the serial port of {entry.name} is ready")
+        console.fields(
+            [("board", checked.board), ("serial port", checked.port), ("on", checked.host)]
+        )
+
+    console.report(checked, render)
 
 
 @command.command("remove")

@@ -16,7 +16,6 @@ from edgekit.devices.hostkeys import Ask, KnownHosts
 from edgekit.devices.remote_command import CommandEnded, RemoteCommand
 from edgekit.devices.serial_port import DEFAULT_BAUD, PATIENCE, LineInUse, opened_port
 from edgekit.errors import DeviceError, MissingToolError
-from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors
 from edgekit.flash.tool import Said
 
@@ -318,16 +317,16 @@ def meet(
     *,
     ask: Ask | None = None,
     fingerprint: str | None = None,
-    events: Events = SILENT,
-) -> None:
-    """Log in for the first time, and look at the port; that it can't be opened yet is a warning."""
+) -> DeviceError | None:
+    """Log in, and look at the port: why it can't be opened, if so. The board is not asked."""
     address, baud = lab.entry.serial or "", lab.entry.baud or board.transport.baud or DEFAULT_BAUD
     with lab.connected(ask, fingerprint) as host:
         try:
             with host.held(address), host.opened(address, baud):
                 pass
         except DeviceError as error:
-            events.warn(error.message)
+            return error
+    return None
 
 
 @contextmanager

@@ -153,10 +153,17 @@ def test_a_device_on_another_machines_line_is_used_through_that(model: Path, cac
         (listed,) = (d for d in edgekit_json("device", "list") if d["name"] == "far")
         assert listed["address"] == f"{port} on {where}"
 
+        assert edgekit_json("device", "check", "far")["host"] == where
+
         assert edgekit_json("verify", str(out), "--device", "far")["passed"] is True
         assert edgekit_json("bench", str(out), "--device", "far")["device"] == "far"
         assert edgekit_json("flash", str(out), "--device", "far")["written"] == 0
         assert "1 model" in edgekit("monitor", "--device", "far", "--seconds", "1.5").stdout
+        wrong = edgekit(*words[:6], "/dev/ttyNONE", *words[7:], "--key", server.key, "--force")
+        assert wrong.returncode == 0
+        assert "there is no serial port /dev/ttyNONE on" in wrong.stderr
+        assert edgekit("device", "check", "far").returncode != 0
+        edgekit_json(*words, "--key", server.key, "--force")
         again = edgekit("flash", str(out), "--device", "far", "--again")
         assert "can only be written on" in " ".join(again.stderr.split())
     gone = edgekit("verify", str(out), "--device", "far")
