@@ -170,6 +170,23 @@ def test_a_tensor_without_an_element_is_refused(tmp_path: Path) -> None:
         build(request_for(file, "mps2-an386"), tmp_path / "b", use_cache=False, isolated=False)
 
 
+def test_shapes_that_depend_on_the_data_are_refused(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("NonZero", ["x"], ["y"], name="where")],
+        "open",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, None)],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    file = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), file)
+    with pytest.raises(UnsupportedModelError) as caught:
+        build(request_for(file, "mps2-an386"), tmp_path / "b", use_cache=False, isolated=False)
+    assert "NonZero" in caught.value.message
+    assert caught.value.hint
+    assert not (tmp_path / "b").exists()
+
+
 def test_half_floats_are_refused(tmp_path: Path) -> None:
     cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT16)
     net = Net()
