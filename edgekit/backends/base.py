@@ -77,6 +77,9 @@ class Rule:
     """The parts of the pattern that `take` asks for, by name."""
     take: Callable[[Match], Layer]
     """The layer for a match; raises Refused with the reason where there is none."""
+    within_quantised: bool = False
+    """Whether it takes floats between a dequantisation and a quantisation, though its library may
+    round them otherwise than the model."""
 
 
 @dataclass(frozen=True)

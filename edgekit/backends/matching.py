@@ -54,7 +54,7 @@ def match_rules(
             if covered is None or not covered <= free or covered & taken:
                 continue
             try:
-                _require_whole_arithmetic(graph, covered)
+                _require_whole_arithmetic(graph, rule, covered)
                 step = _step(graph, rule, parts, node.index, covered)
             except Refused as refused:
                 refusals.setdefault(node.index, refused.reason)
@@ -92,8 +92,10 @@ def _covered(graph: Graph, parts: Mapping[Any, Any]) -> set[int] | None:
     return covered
 
 
-def _require_whole_arithmetic(graph: Graph, covered: AbstractSet[int]) -> None:
+def _require_whole_arithmetic(graph: Graph, rule: Rule, covered: AbstractSet[int]) -> None:
     """A rule that takes the quantisation along computes in integers, and knows how it rounds."""
+    if rule.within_quantised:
+        return
     operators = {graph.nodes[index].operator for index in covered}
     if covered & graph.quantised and not operators & {QUANTIZE, DEQUANTIZE}:
         raise Refused(REASON)

@@ -16,6 +16,7 @@ _OWN = {
     "ncnn": "edgekit.backends.ncnn",
     "acl": "edgekit.backends.acl",
     "onednn": "edgekit.backends.onednn",
+    "tensorrt": "edgekit.backends.tensorrt",
 }
 
 

@@ -69,7 +69,8 @@ AT_HOME: dict[str, str] = {
     "backends.*.rules backends.*.rules.* backends.*.quantised "
     "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
     "tvm_ffi": "devices.local_worker schedules.* tuning.trials aot.loops.*",
-    "onnx": "frontends.onnx frontends.onnx.* quantization.quantiser quantization.loss",
+    "onnx": "frontends.onnx frontends.onnx.* quantization.quantiser quantization.loss "
+    "backends.tensorrt.graph",
     "onnxruntime": "oracle quantization.quantiser quantization.loss",
     "tflite": "frontends.tflite frontends.tflite.*",
     "ai_edge_litert": "oracle",

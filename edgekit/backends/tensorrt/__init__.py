@@ -1,0 +1,73 @@
+"""NVIDIA TensorRT: a region becomes an ONNX model, and an engine on the device that runs it.
+
+rules/ says what it takes, graph.py writes the ONNX, and include/edgekit_tensorrt.h has an engine
+built of it at its first call, on the device, and keeps that. docs/tensorrt.md says what of this has
+been run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.backends.base import GeneratedRegion, Option, Options, Region
+
+if TYPE_CHECKING:
+    from edgekit.backends.base import Rule
+    from edgekit.board import Board
+    from edgekit.cross.sources import BuiltLibrary
+    from edgekit.cross.toolchain import Toolchain
+    from edgekit.events import Events
+
+_OPTIONS = {
+    "precision": Option(
+        "fp32",
+        "what TensorRT may compute in; int8 where the model is quantised, and fp16 elsewhere",
+        ("fp32", "tf32", "fp16", "int8"),
+    ),
+    "workspace_mb": Option(256, "MiB that a layer may use beside its tensors, at most"),
+    "dla_core": Option(-1, "the deep learning accelerator to run on; -1 is the GPU"),
+    "builder_level": Option(
+        3, "how long the builder searches, from TensorRT 8.6 on", (0, 1, 2, 3, 4, 5)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class TensorRt:
+    name: str = "tensorrt"
+    title: str = "TensorRT"
+    version: str = "1"
+    """Of the rules and the runner: TensorRT itself is whatever the device has, 8.5 to 11."""
+    architectures: tuple[str, ...] = ("aarch64", "x86_64")
+    before_folding: bool = False
+    include: Path = Path(__file__).parent / "include"
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        return _OPTIONS
+
+    def rules(self, options: Options) -> Sequence[Rule]:
+        from edgekit.backends.tensorrt.rules import all_rules
+
+        return all_rules(int8=options["precision"] == "int8")
+
+    def generate(self, region: Region, options: Options) -> GeneratedRegion:
+        from edgekit.backends.tensorrt.codegen import generate_region
+
+        return generate_region(region, options)
+
+    def identity(self, board: Board, toolchain: Toolchain) -> str:
+        from edgekit.backends.tensorrt.headers import find_headers
+
+        return find_headers(board, toolchain).identity
+
+    def library(self, board: Board, toolchain: Toolchain, events: Events) -> BuiltLibrary:
+        from edgekit.backends.tensorrt.headers import library_of
+
+        return library_of(board, toolchain)
+
+
+BACKEND = TensorRt()

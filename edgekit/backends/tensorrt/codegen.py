@@ -1,0 +1,46 @@
+"""The C++ of a region: its ONNX as bytes of the library, and the runner with its settings."""
+
+from __future__ import annotations
+
+from edgekit.backends.base import GeneratedRegion, Options, Region
+from edgekit.backends.source import region_source, text_literal
+from edgekit.errors import ProfileError
+
+_MIB = 1 << 20
+
+
+def generate_region(region: Region, options: Options) -> GeneratedRegion:
+    from edgekit.backends.tensorrt.graph import onnx_of
+
+    settings = ", ".join(settings_of(options))
+    sizes = ", ".join(str(tensor.nbytes) for tensor in (*region.inputs, *region.outputs))
+    blobs = {"model": onnx_of(region).SerializeToString(deterministic=True)}
+    source = f"""\
+class Region : public edgekit::tensorrt::Runner {{
+ public:
+  Region()
+      : Runner({text_literal(region.symbol)}, model, {{{settings}}}, {len(region.inputs)},
+               {{{sizes}}}) {{}}
+}};
+"""
+    whole = region_source(region, ("edgekit_tensorrt.h",), source, "Region", blobs)
+    counter = f"\nEDGEKIT_COPIED({region.symbol}, Region)\n"
+    return GeneratedRegion(region.symbol, region.backend, whole + counter, blobs)
+
+
+def settings_of(options: Options) -> tuple[str, ...]:
+    """In the order of edgekit_tensorrt_build.h, as C++ has them."""
+    precision, core = str(options["precision"]), int(options["dla_core"])
+    workspace = int(options["workspace_mb"])
+    if workspace < 1:
+        raise ProfileError(
+            f"workspace_mb of [offload.tensorrt] can't be {workspace}",
+            hint="it is in MiB: 256, say",
+        )
+    if core >= 0 and precision not in ("fp16", "int8"):
+        raise ProfileError(
+            f"a deep learning accelerator does not compute in {precision}",
+            hint='set precision = "fp16" in [offload.tensorrt], or dla_core = -1 for the GPU',
+        )
+    level = int(options["builder_level"])
+    return (text_literal(precision), f"{workspace * _MIB}ll", str(core), str(level))

@@ -1,0 +1,84 @@
+"""What the rules share: a layer here is a node of ONNX.
+
+Its kind is ONNX's operator (or one of `expansions.py`, which several nodes stand for), its settings
+are the node's attributes, and a weight `operand1` is a constant at the second of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tvm.relax.dpl import is_op, wildcard
+
+from edgekit.backends.base import Layer, Refused, Rule, Setting
+from edgekit.backends.match import Match
+from edgekit.backends.rule_tools import OUT
+
+if TYPE_CHECKING:
+    from edgekit.arrays import Array
+
+MOST_AXES = 8
+Take = Callable[[Match], Layer]
+
+
+def rule(operator: str, take: Take, arguments: int = 1) -> Rule:
+    """One operator of TVM's, whose arguments are the parts `input`, `input1` and so on."""
+    parts = {f"input{place or ''}": wildcard() for place in range(arguments)}
+    call = is_op(f"relax.{operator}")(*parts.values())
+    return Rule(operator, call, {**parts, OUT: call}, take)
+
+
+def shape(match: Match, part: str) -> tuple[int, ...]:
+    match.require_float32(part)
+    return checked(match.shape(part))
+
+
+def checked(extents: Sequence[int]) -> tuple[int, ...]:
+    if any(extent < 1 for extent in extents):
+        raise Refused(f"its shape {list(extents)} has an axis without elements")
+    if len(extents) > MOST_AXES:
+        raise Refused(f"TensorRT holds {MOST_AXES} axes, and it has {len(extents)}")
+    return tuple(extents)
+
+
+def node(
+    match: Match,
+    kind: str,
+    parts: Sequence[str] = ("input",),
+    operands: Mapping[int, Any] | None = None,
+    settings: Mapping[str, Setting] | None = None,
+) -> Layer:
+    """`parts` in ONNX's order, constant or computed; `operands` are more constants by their place:
+    floats, integers of 64 bits, or of 8 where they are that."""
+    import numpy as np
+
+    shape(match, OUT)
+    weights: dict[str, Array] = {}
+    inputs = []
+    for place, part in enumerate(parts):
+        shape(match, part)
+        array = match.array(part)
+        if array is None:
+            inputs.append(part)
+        else:
+            weights[f"operand{place}"] = array
+    if not inputs:
+        raise Refused("everything that it reads is constant")
+    for place, value in (operands or {}).items():
+        given = np.asarray(value)
+        if given.dtype != np.int8:
+            given = given.astype(np.int64 if given.dtype.kind in "iu" else np.float32)
+        weights[f"operand{place}"] = given
+    return Layer(kind, tuple(inputs), settings or {}, weights)
+
+
+def dequantised(match: Match) -> Array:
+    """What the constant `input` of a dequantisation means, by its `scale` and `zero`."""
+    stored, scale, zero = (match.weights(part) for part in ("input", "scale", "zero"))
+    if scale.size > 1:
+        shape = [1] * stored.ndim
+        shape[int(match.attrs(OUT).axis)] = -1
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+    floats: Array = (stored.astype("int64") - zero).astype("float32") * scale
+    return floats.astype("float32")
