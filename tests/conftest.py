@@ -17,6 +17,9 @@ os.environ.setdefault("EDGEKIT_STORE", "off")
 # that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# nohup does the same with what a terminal says when it goes.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A busy machine is no failure: no example has a time limit.
 settings.register_profile("edgekit", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -192,7 +192,7 @@ def test_a_signal_ends_it_in_an_orderly_way(
     process = waiting_process(tmp_path)
 
     process.send_signal(number)
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=120)
 
     assert process.returncode == code
     assert err.splitlines() == [f"error: {message}"]
@@ -204,7 +204,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)
-    process.communicate()
+    process.communicate(timeout=120)
 
     assert process.returncode == 143
 
