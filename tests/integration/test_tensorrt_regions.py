@@ -12,13 +12,12 @@ import numpy as np
 import onnx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from onnx import helper
 from support import c_networks
 from support.ncnn_cases import FAMILIES, Case
 from support.offloading import named_network
-from support.onnx_models import judged_by_onnxruntime, onnx_model
+from support.onnx_models import judged_by_onnxruntime
 from support.region_lab import selection_for
-from support.tensorrt_regions import OnnxRegion, offloaded
+from support.tensorrt_regions import OnnxRegion, offloaded, quantised_network
 
 from benchmarks.model_zoo import MODELS, fetch
 from benchmarks.networks import build
@@ -87,42 +86,6 @@ def test_a_trained_network_is_one_region_with_its_numbers(name: str) -> None:
     for actual, wanted in zip(result.outputs, expected, strict=True):
         allowed = CLOSE * max(1.0, float(np.abs(wanted).max()))
         np.testing.assert_allclose(actual, wanted, rtol=0, atol=allowed)
-
-
-def quantised_network(activation: str = "int8", zero: int = 0) -> onnx.ModelProto:
-    """Convolution, ReLU, pooling and a product, with QuantizeLinear and DequantizeLinear around."""
-    random = np.random.default_rng(3)
-    weights: dict[str, np.ndarray] = {
-        "scale": np.float32(0.03),
-        "zero": np.array(zero, activation),
-        "stem": random.integers(-127, 128, (8, 3, 3, 3)).astype("int8"),
-        "stem.scale": random.uniform(0.001, 0.01, 8).astype("float32"),
-        "stem.zero": np.zeros(8, "int8"),
-        "bias": random.integers(-500, 500, 8).astype("int32"),
-        "bias.scale": random.uniform(0.0001, 0.001, 8).astype("float32"),
-        "bias.zero": np.zeros(8, "int32"),
-        "head": random.integers(-127, 128, (128, 10)).astype("int8"),
-        "head.scale": np.float32(0.005),
-        "head.zero": np.int8(0),
-    }
-    nodes = []
-
-    def add(operator: str, inputs: list[str], **attributes: object) -> str:
-        nodes.append(helper.make_node(operator, inputs, [f"y{len(nodes)}"], **attributes))
-        return str(nodes[-1].output[0])
-
-    def rounded(value: str) -> str:
-        stored = add("QuantizeLinear", [value, "scale", "zero"])
-        return add("DequantizeLinear", [stored, "scale", "zero"])
-
-    def loaded(name: str) -> str:
-        return add("DequantizeLinear", [name, f"{name}.scale", f"{name}.zero"], axis=0)
-
-    x = add("Conv", [rounded("x"), loaded("stem"), loaded("bias")], pads=[1] * 4)
-    x = add("MaxPool", [rounded(add("Relu", [x]))], kernel_shape=[2, 2], strides=[2, 2])
-    x = add("MatMul", [rounded(add("Flatten", [x])), loaded("head")])
-    arrays = {name: np.asarray(value) for name, value in weights.items()}
-    return onnx_model(nodes, {"x": [1, 3, 8, 8]}, [x], arrays)
 
 
 def test_a_quantised_network_is_one_region_where_int8_is_asked_for(tmp_path: Path) -> None:

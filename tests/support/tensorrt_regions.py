@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from edgekit.backends.base import Options, Region
 from edgekit.backends.tensorrt.graph import onnx_of
 from edgekit.model import Model
-from support.onnx_models import judged_by_onnxruntime
+from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.region_lab import Offloaded, run_offloaded, selection_for
 
 
@@ -26,3 +28,39 @@ class OnnxRegion:
 def offloaded(model: Model, inputs: Sequence[np.ndarray], **options: object) -> Offloaded:
     """The model with everything in ONNX that TensorRT's rules take, and TVM for the rest."""
     return run_offloaded(model, inputs, selection_for("tensorrt", **options), OnnxRegion)
+
+
+def quantised_network(activation: str = "int8", zero: int = 0) -> onnx.ModelProto:
+    """Convolution, ReLU, pooling and a product, with QuantizeLinear and DequantizeLinear around."""
+    random = np.random.default_rng(3)
+    weights: dict[str, np.ndarray] = {
+        "scale": np.float32(0.03),
+        "zero": np.array(zero, activation),
+        "stem": random.integers(-127, 128, (8, 3, 3, 3)).astype("int8"),
+        "stem.scale": random.uniform(0.001, 0.01, 8).astype("float32"),
+        "stem.zero": np.zeros(8, "int8"),
+        "bias": random.integers(-500, 500, 8).astype("int32"),
+        "bias.scale": random.uniform(0.0001, 0.001, 8).astype("float32"),
+        "bias.zero": np.zeros(8, "int32"),
+        "head": random.integers(-127, 128, (128, 10)).astype("int8"),
+        "head.scale": np.float32(0.005),
+        "head.zero": np.int8(0),
+    }
+    nodes = []
+
+    def add(operator: str, inputs: list[str], **attributes: object) -> str:
+        nodes.append(helper.make_node(operator, inputs, [f"y{len(nodes)}"], **attributes))
+        return str(nodes[-1].output[0])
+
+    def rounded(value: str) -> str:
+        stored = add("QuantizeLinear", [value, "scale", "zero"])
+        return add("DequantizeLinear", [stored, "scale", "zero"])
+
+    def loaded(name: str) -> str:
+        return add("DequantizeLinear", [name, f"{name}.scale", f"{name}.zero"], axis=0)
+
+    x = add("Conv", [rounded("x"), loaded("stem"), loaded("bias")], pads=[1] * 4)
+    x = add("MaxPool", [rounded(add("Relu", [x]))], kernel_shape=[2, 2], strides=[2, 2])
+    x = add("MatMul", [rounded(add("Flatten", [x])), loaded("head")])
+    arrays = {name: np.asarray(value) for name, value in weights.items()}
+    return onnx_model(nodes, {"x": [1, 3, 8, 8]}, [x], arrays)

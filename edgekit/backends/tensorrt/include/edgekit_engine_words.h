@@ -64,6 +64,7 @@ inline std::string hint_for(const std::string& message) {
       {"insufficient workspace", "raise workspace_mb of [offload.tensorrt]"},
       {"dla", "set dla_core = -1 in [offload.tensorrt], or precision = \"fp16\""},
       {"no importer registered", "keep the operator in TVM with [offload] never"},
+      {"plugin not found", "keep the operator in TVM with [offload] never"},
       {"unsupported", "keep the operator in TVM with [offload] never"},
       {"not supported", "keep the operator in TVM with [offload] never"},
       {"driver version is insufficient", "install the driver that this CUDA wants"},

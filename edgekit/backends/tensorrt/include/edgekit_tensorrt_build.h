@@ -107,9 +107,21 @@ class Maker {
         nvidia.create_parser(&network, logger(), NV_ONNX_PARSER_VERSION));
     if (!parser) fail("start its ONNX parser");
     if (parser->parse(model_, size_)) return;
+    // What it logged besides is the node, line by line.
+    if (parser->getNbErrors() > 0) logger_.messages.clear();
     for (int i = 0; i < parser->getNbErrors(); ++i)
-      logger_.messages.error(parser->getError(i)->desc());
+      logger_.messages.error(told(*parser->getError(i)));
     fail("read the region's ONNX");
+  }
+
+  static std::string told(const nvonnxparser::IParserError& error) {
+    const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
+    std::string node = error.node() < 0 ? "" : "node " + std::to_string(error.node()) + ": ";
+#if NV_TENSORRT_MAJOR >= 10
+    const std::string name = text(error.nodeName()), kind = text(error.nodeOperator());
+    if (!kind.empty()) node = kind + (name.empty() ? "" : " '" + name + "'") + ": ";
+#endif
+    return node + text(error.desc());
   }
 
   void configure(nvinfer1::IBuilderConfig& config) {
