@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from edgekit.backends.registry import backend_names
+from edgekit.backends.registry import backend_names, load_backend
 from edgekit.board import Board, board_names, load_board
-from edgekit.errors import EdgekitError
+from edgekit.errors import EdgekitError, MissingToolError
 from edgekit.events import SILENT, Events
 from edgekit.model import ModelSource
 from edgekit.request import make_request
@@ -195,10 +195,21 @@ def _library(model: Model, board: Board, name: str, command: str) -> Option:
         "library",
         supported=regions > 0,
         command=command,
-        reasons=_why(found, coverage, regions),
+        reasons=(*_why(found, coverage, regions), *_missing(board, name)),
         coverage=coverage,
         regions=regions,
     )
+
+
+def _missing(board: Board, name: str) -> tuple[str, ...]:
+    """What this machine lacks to build for it."""
+    from edgekit.cross.toolchain import load_toolchain
+
+    try:
+        load_backend(name).identity(board, load_toolchain(board.toolchain))
+    except MissingToolError as error:
+        return (error.message,)
+    return ()
 
 
 def _why(found: Partition, coverage: float, regions: int) -> tuple[str, ...]:

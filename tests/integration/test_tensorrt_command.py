@@ -36,7 +36,11 @@ def test_tensorrt_is_recommended_for_a_jetson_without_headers(folder: Path) -> N
     ran = run(folder, "recommend", "--json")
 
     assert ran.code == 0, ran.err
-    assert "tensorrt" in ran.out
+    (found,) = json.loads(ran.out)["boards"]
+    options = {option["name"]: option for option in found["options"]}
+    assert options["tensorrt"]["supported"]
+    assert any("TENSORRT_INCLUDE" in reason for reason in options["tensorrt"]["reasons"])
+    assert not any("TENSORRT" in reason for reason in options["ncnn"]["reasons"])
 
 
 def test_a_build_without_headers_says_what_to_set(folder: Path) -> None:

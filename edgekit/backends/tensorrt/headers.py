@@ -89,10 +89,9 @@ def _version(text: str) -> str:
 
 def _nothing_found(board: Board, missing: list[str], folders: tuple[Path, ...]) -> MissingToolError:
     looked = ", ".join(str(folder) for folder in folders)
-    where = f" in {looked}" if looked else f": {VARIABLE} is not set"
+    why = f"no {', '.join(missing)} in {looked}" if looked else f"{VARIABLE} is not set"
     return MissingToolError(
-        f"a bundle for {board.name} with TensorRT can't be built on this machine without "
-        f"NVIDIA's headers, and {', '.join(missing)} can't be found{where}",
+        f"a bundle for {board.name} with TensorRT can't be built on this machine: {why}",
         hint=f"set {VARIABLE} to the folders with NvInfer.h, NvOnnxParser.h and "
         f"cuda_runtime_api.h of the board's JetPack ({os.pathsep!r} between them), or give its "
         "toolchain a sysroot; edgekit partition and edgekit recommend need neither",

@@ -80,7 +80,7 @@ class Maker {
 #endif
     const auto network = owned<nvinfer1::INetworkDefinition>(builder->createNetworkV2(flags));
     if (!network) fail("make a network");
-    parse(nvidia, *network);
+    const auto parser = parsed(nvidia, *network);  // holds the weights that the network reads
     const auto config = owned<nvinfer1::IBuilderConfig>(builder->createBuilderConfig());
     if (!config) fail("make a configuration");
     configure(*config);
@@ -102,11 +102,12 @@ class Maker {
 
   void* logger() { return static_cast<nvinfer1::ILogger*>(&logger_); }
 
-  void parse(const Nvidia& nvidia, nvinfer1::INetworkDefinition& network) {
-    const auto parser = owned<nvonnxparser::IParser>(
+  std::unique_ptr<nvonnxparser::IParser> parsed(const Nvidia& nvidia,
+                                                nvinfer1::INetworkDefinition& network) {
+    auto parser = owned<nvonnxparser::IParser>(
         nvidia.create_parser(&network, logger(), NV_ONNX_PARSER_VERSION));
     if (!parser) fail("start its ONNX parser");
-    if (parser->parse(model_, size_)) return;
+    if (parser->parse(model_, size_)) return parser;
     // What it logged besides is the node, line by line.
     if (parser->getNbErrors() > 0) logger_.messages.clear();
     for (int i = 0; i < parser->getNbErrors(); ++i)
