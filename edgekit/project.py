@@ -43,7 +43,7 @@ MOST_KEPT = 100
 LOCAL = "local"
 """The name of this machine, as a board and as a device."""
 
-_PASSWORD = re.compile(r"[^/]*//[^/@:]*:[^/@]*@")
+_PASSWORD = re.compile(r"[^/]*//[^/@:]*:[^/@]*@|.*[?&]password=")
 _SHAPE_EXPECTED = f"a list of 1 to {LARGEST_RANK} positive whole numbers"
 _CONSTANT_EXPECTED = "numbers, true or false, lists of them, or the name of a .npy file"
 

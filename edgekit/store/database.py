@@ -32,6 +32,7 @@ OFF = "off"
 FILE_NAME = "measurements.db"
 _BUSY_SECONDS = 30.0
 _ATTEMPTS = 4
+_URLS = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 _LOCK = 0x65646765
 """Of PostgreSQL's advisory locks: one edgekit migrates at a time."""
 
@@ -99,13 +100,14 @@ def _connect(url: str) -> Store:
         )
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise UsageError(
-            "the store's URL can't be read",
-            hint="write sqlite:///FILE or postgresql://USER@HOST/DATABASE",
-        ) from error
-    name = parsed.get_backend_name()
+    except (ArgumentError, ValueError) as error:  # a port that is no number is a ValueError
+        raise UsageError("the store's URL can't be read", hint=_URLS) from error
+    name, _, driver = parsed.drivername.partition("+")
+    if driver not in ("", "psycopg" if name == "postgresql" else ""):
+        raise UsageError(f"edgekit does not speak with {name} through {driver}", hint=_URLS)
     if name == "sqlite":
+        if parsed.host:
+            raise UsageError("an SQLite file has no host", hint="write sqlite:///FILE")
         if not parsed.database or parsed.database == ":memory:":
             raise UsageError(
                 "a store in memory keeps nothing", hint="write sqlite:///FILE, with three slashes"
@@ -132,8 +134,7 @@ def _connect(url: str) -> Store:
         )
         return Store(parsed, engine)
     raise UsageError(
-        f"edgekit keeps measurements in SQLite or PostgreSQL, not in {name}",
-        hint="write sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+        f"edgekit keeps measurements in SQLite or PostgreSQL, not in {name}", hint=_URLS
     )
 
 

@@ -3,8 +3,8 @@ was written elsewhere, and is checked."""
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -19,6 +19,21 @@ FORMAT_VERSION = 1
 _ID = re.compile(r"[0-9a-f]{32}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")
 _LONGEST_TEXT = 10_000
+LONGEST: Mapping[str, int] = {
+    "run.device": 200,
+    "run.host": 200,
+    "run.purpose": 20,
+    "run.unit": 20,
+    "run.build.digest": 64,
+    "run.build.model": 500,
+    "run.build.model_sha256": 64,
+    "run.build.board": 100,
+    "run.build.edgekit_version": 50,
+    "run.build.tvm_version": 50,
+}
+"""As long as their columns are: PostgreSQL takes no more."""
+_WIDE = ("run.model_peak", "run.process_peak", "run.samples")
+"""Whole numbers of 64 bits; all others have 32."""
 
 
 def to_document(runs: tuple[BenchRun, ...]) -> dict[str, Any]:
@@ -53,8 +68,8 @@ def run_from_document(document: object) -> BenchRun:
         raise _wrong("run.id", "32 hexadecimal digits")
     if not _TIME.fullmatch(run.measured_at):
         raise _wrong("run.measured_at", "a time such as 2026-01-31T12:00:00Z")
-    if len(run.samples) > MOST_SAMPLES or any(abs(s) >= 1 << 63 for s in run.samples):
-        raise _wrong("run.samples", "at most a million 64-bit numbers")
+    if len(run.samples) > MOST_SAMPLES:
+        raise _wrong("run.samples", "at most a million numbers")
     return run
 
 
@@ -81,13 +96,25 @@ def _value(kind: Any, value: object, where: str) -> Any:
         if not isinstance(value, list | tuple):
             raise _wrong(where, "a list")
         return tuple(_value(inner, item, where) for item in value)
-    if kind is float and type(value) in (int, float) and math.isfinite(typing.cast(float, value)):
-        return float(typing.cast(float, value))
-    if kind is str and isinstance(value, str) and len(value) <= _LONGEST_TEXT:
+    if kind is float and isinstance(value, int | float) and _is_finite(value):
+        return float(value)
+    if kind is str and isinstance(value, str) and _is_storable(value, where):
         return value
-    if kind in (int, bool) and type(value) is kind:
+    if kind is bool and type(value) is bool:
+        return value
+    if kind is int and type(value) is int and abs(value) < 1 << (63 if where in _WIDE else 31):
         return value
     raise _wrong(where, _EXPECTED[kind])
+
+
+def _is_finite(value: float) -> bool:
+    return not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _is_storable(text: str, where: str) -> bool:
+    """Of its length, without what databases refuse: NUL, and halves of surrogate pairs."""
+    fits = len(text) <= LONGEST.get(where, _LONGEST_TEXT)
+    return fits and "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 _EXPECTED = {int: "a whole number", bool: "true or false", float: "a number", str: "a short text"}

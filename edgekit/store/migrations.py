@@ -37,10 +37,18 @@ def _tuning(connection: Connection) -> None:
     _create(connection, "workloads", "tuning_records")
 
 
+def _large_peaks(connection: Connection) -> None:
+    """Bytes of models above 2 GiB. SQLite's numbers are of any size."""
+    if connection.dialect.name == "postgresql":
+        for column in ("model_peak", "process_peak"):
+            connection.execute(text(f"ALTER TABLE bench_runs ALTER COLUMN {column} TYPE BIGINT"))
+
+
 STEPS: tuple[Step, ...] = (
     Step(1, "benchmark runs, and what they were of", _first_tables),
     Step(2, "what regions cost in libraries and in TVM", _region_costs),
     Step(3, "tuning workloads and records", _tuning),
+    Step(4, "memory above 2 GiB", _large_peaks),
 )
 
 NEWEST = STEPS[-1].to

@@ -54,12 +54,14 @@ def deliver(store: Store, folder: Path | None = None) -> int:
     for batch in _batches(waiting(folder)):
         runs = {}
         for path in batch:
-            run = _read(path)
+            with storage_errors("read a measurement that waits", path):
+                run = _read(path)
             if run is not None:
                 runs[path] = run
         delivered += save_bench_runs(store, list(runs.values()))
         for path in runs:
-            path.unlink(missing_ok=True)  # somebody else may have delivered it just now
+            with storage_errors("remove a measurement that is in the store", path):
+                path.unlink(missing_ok=True)  # somebody else may have delivered it just now
     return delivered
 
 

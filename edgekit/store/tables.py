@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -76,8 +77,8 @@ bench_runs = Table(
     Column("samples", LargeBinary, nullable=False),
     Column("warmup", Integer, nullable=False),
     Column("threads", Integer, nullable=False),
-    Column("model_peak", Integer),
-    Column("process_peak", Integer),
+    Column("model_peak", BigInteger),
+    Column("process_peak", BigInteger),
     Column("governor", Text),
     Column("frequency_mhz", Float),
     Column("load_average", Float),

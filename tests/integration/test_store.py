@@ -109,6 +109,12 @@ def test_lists_are_of_what_was_asked_the_latest_first(store: Store) -> None:
     assert [int(run.id, 16) for run in before] == [4, 2, 0]
 
 
+def test_a_model_may_take_more_memory_than_32_bits_hold(store: Store) -> None:
+    large = a_run(1, model_peak=5 << 30, process_peak=6 << 30)
+    save_bench_runs(store, [large])
+    assert all_bench_runs(store) == (large,)
+
+
 def test_the_beginning_of_an_id_is_enough_where_it_is_one(store: Store) -> None:
     save_bench_runs(store, [a_run(id="abcd" + "1" * 28), a_run(1, id="abce" + "2" * 28)])
     assert find_bench_run(store, "abcd").id.startswith("abcd1")
@@ -236,8 +242,11 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"what somebody else wrote")
 
 
+ODD = ("postgresql://h:port/d", "postgresql+asyncpg://h/d", "sqlite+foo:///x", "sqlite://host/x")
+
+
 @pytest.mark.parametrize(
-    "url", ["mysql://h/d", "sqlite://", "sqlite:///:memory:", "not a url", "off", ""]
+    "url", ["mysql://h/d", "sqlite://", "sqlite:///:memory:", "not a url", "off", "", *ODD]
 )
 def test_what_is_no_store_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEKIT_STORE", "off")
@@ -356,5 +365,7 @@ def test_a_projects_store_holds_no_password(results: Results, tmp_path: Path) ->
     said = results("list", code=3)
     assert "password" in said
     assert "secret" not in said
+    project.write_text('schema = 1\n[store]\nurl = "postgresql://db/x?password=secret"\n')
+    assert "secret" not in results("list", code=3)
     project.write_text(f'schema = 1\n[store]\nurl = "sqlite:///{tmp_path / "team.db"}"\n')
     assert "team.db" in results("list")

@@ -13,8 +13,9 @@ from support.stores import a_run
 
 from edgekit.errors import EdgekitError, InputError
 from edgekit.store.bench_runs import pack, unpack
-from edgekit.store.documents import from_document, to_document
+from edgekit.store.documents import LONGEST, from_document, to_document
 from edgekit.store.outbox import DAMAGED, post, waiting
+from edgekit.store.tables import metadata
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -55,13 +56,33 @@ def test_a_field_that_holds_something_else_is_named(data: st.DataObject) -> None
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("id", "../../etc/passwd"), ("measured_at", "yesterday"), ("samples", [1 << 64])],
+    [
+        ("id", "../../etc/passwd"),
+        ("measured_at", "yesterday"),
+        ("samples", [1 << 64]),
+        ("median", 10**400),
+        ("warmup", 1 << 31),
+        ("model_peak", 1 << 63),
+        ("device", "half a pair: \ud800"),
+        ("device", "x" * 201),
+        ("notes", ["a NUL: \0"]),
+    ],
 )
 def test_names_times_and_numbers_have_their_form(key: str, value: object) -> None:
     document = to_document((a_run(1),))
     document["bench_runs"][0][key] = value
     with pytest.raises(InputError, match=key):
         from_document(document)
+
+
+def test_texts_are_no_longer_than_their_columns() -> None:
+    tables = {"run.build.model": ("models", "name"), "run.build.model_sha256": ("models", "sha256")}
+    for where, longest in LONGEST.items():
+        _, *folder, key = where.split(".")
+        table, column = tables.get(where, ("builds" if folder else "bench_runs", key))
+        if where == "run.device":
+            table, column = "devices", "name"
+        assert getattr(metadata.tables[table].c[column].type, "length", None) == longest, where
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=300))
