@@ -42,14 +42,6 @@ def farm_status() -> FarmStatus:
     return status_from(ask({"do": "status"}))
 
 
-def is_up() -> bool:
-    try:
-        farm_status()
-    except FarmDown:
-        return False
-    return True
-
-
 def drain(name: str) -> FarmStatus:
     """Nobody gets the device any more; the session that runs on it ends first."""
     return status_from(ask({"do": "drain", "device": name}))

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import EdgekitError, UsageError
+from edgekit.errors import DeviceError, EdgekitError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.farm import health
 from edgekit.farm.control import LONGEST_LINE, bound, farm_folder, lock_path, refused, socket_path
@@ -113,6 +113,11 @@ def _tracker(port: int, events: Events) -> Iterator[TrackerAddress]:
         ready.wait(_SECONDS_FOR_TRACKER)
         if failed:
             raise failed[0]
+        if not found:
+            raise DeviceError(
+                f"the tracker did not start within {_SECONDS_FOR_TRACKER:g} s",
+                hint="edgekit rpc tracker shows why",
+            )
         yield found[0].address
     finally:
         stop.set()
@@ -214,10 +219,12 @@ class _Keeper:
         device.lease = None
 
     def _hear(self, device: _Device, worker: WorkerProcess) -> None:
+        if device.worker is not worker:
+            return  # ended by what was heard just before it
         messages, is_over = worker.heard()
         for message in messages:
             self._take(device, message)
-        if is_over and device.worker is worker:
+        if is_over:
             reason = worker.last_reason or worker.ending()
             self._end(device)
             before = device.health.state
@@ -275,7 +282,7 @@ class _Keeper:
             return self._done(request)
         except EdgekitError as error:
             return refused(error)
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return {"error": "the farm does not understand that", "hint": ""}
 
     def _done(self, request: Mapping[str, Any]) -> dict[str, object]:

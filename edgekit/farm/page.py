@@ -93,9 +93,10 @@ def results_page(histories: Sequence[History]) -> str:
         title = f"{history.model} on {history.device} ({history.board})"
         rows = [
             (
-                f"<a href='/compare?before={before.id}&amp;after={run.id}'>{run.id[:_SHORT]}</a>"
+                f"<a href='/compare?before={_text(before.id)}&amp;after={_text(run.id)}'>"
+                f"{_text(run.id[:_SHORT])}</a>"
                 if before is not None
-                else run.id[:_SHORT],
+                else _text(run.id[:_SHORT]),
                 _text(run.measured_at[:16].replace("T", " ")),
                 _text(", ".join(run.build.offload) or "none"),
                 _amount(run, run.median),
@@ -121,7 +122,7 @@ def comparison_page(comparison: Comparison) -> str:
     rows = [
         (
             title,
-            run.id[:_SHORT],
+            _text(run.id[:_SHORT]),
             _text(run.measured_at[:16].replace("T", " ")),
             _amount(run, run.median),
             _amount(run, run.p90),

@@ -59,9 +59,7 @@ def as_metrics(status: FarmStatus) -> str:
     ):
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
         lines += [
-            f"{name}{{{_labels(device)}}} {value:g}"
-            for device, value in values
-            if value is not None
+            f"{name}{{{_labels(device)}}} {value}" for device, value in values if value is not None
         ]
     return "\n".join(lines) + "\n"
 

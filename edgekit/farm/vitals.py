@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN = 30.0
 _SECONDS_TO_ANSWER = 20.0
-_HOTTEST_BELIEVED = 200.0
+_HOTTEST_BELIEVED, _COLDEST_BELIEVED = 200.0, -60.0
 _SCRIPT = (
     "cat /proc/loadavg; for f in /sys/class/thermal/thermal_zone*/temp; do cat $f 2>/dev/null; done"
 )
@@ -30,13 +31,18 @@ class Vitals:
 def parse_vitals(output: str) -> Vitals:
     """None for whatever makes no sense."""
     first, *rest = output.splitlines() or [""]
+    load = _number((first.split() or [""])[0])
+    degrees = [_number(line) / 1000 for line in rest]
+    believed = [value for value in degrees if _COLDEST_BELIEVED < value < _HOTTEST_BELIEVED]
+    return Vitals(load if 0 <= load < math.inf else None, max(believed, default=None))
+
+
+def _number(text: str) -> float:
+    """NaN, which is neither more nor less than anything, for what is none."""
     try:
-        load: float | None = float(first.split()[0])
-    except (IndexError, ValueError):
-        load = None
-    degrees = [int(line) / 1000 for line in rest if line.strip().lstrip("-").isdecimal()]
-    believed = [value for value in degrees if -60.0 < value < _HOTTEST_BELIEVED]
-    return Vitals(load, max(believed, default=None))
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -19,7 +20,6 @@ from edgekit.farm.page import History
 from edgekit.farm.prometheus import CONTENT_TYPE, as_metrics
 from edgekit.rpc.protocol import LOOPBACK
 
-DEFAULT_PORT = 9191
 _COOKIE = "edgekit-farm"
 _HTML = "text/html; charset=utf-8"
 _RUNS_SHOWN = 200
@@ -40,17 +40,25 @@ class WebServing:
     token: str
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that goes away in the middle is nothing to tell; bugs are."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 def serve_web(port: int, store: str | None, *, started: Callable[[WebServing], None]) -> None:
     """Until interrupted."""
     token = secrets.token_urlsafe(24)
     try:
-        server = ThreadingHTTPServer((LOOPBACK, port), _handler(token, store))
+        server = _Server((LOOPBACK, port), _handler(token, store))
     except OSError as error:
         raise DeviceError(
             f"port {port} cannot be used: {(error.strerror or str(error)).lower()}",
             hint="choose another one: edgekit farm web --port PORT",
         ) from error
-    server.daemon_threads = True
     with server:
         place = f"http://{LOOPBACK}:{server.server_address[1]}"
         started(WebServing(f"{place}/?token={token}", f"{place}/metrics", token))
@@ -64,7 +72,11 @@ def _handler(token: str, store: str | None) -> type[BaseHTTPRequestHandler]:
         sys_version = ""
 
         def do_GET(self) -> None:
-            parts = urlsplit(self.path)
+            try:
+                parts = urlsplit(self.path)
+            except ValueError:
+                self._send(HTTPStatus.BAD_REQUEST, "text/plain", "no address\n")
+                return
             query = {key: values[0] for key, values in parse_qs(parts.query).items()}
             if not self._is_for_us():
                 self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not this host\n")

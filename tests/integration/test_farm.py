@@ -19,8 +19,12 @@ import pytest
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.stores import a_run
 
+from edgekit.events import SILENT
+from edgekit.farm.control import farm_folder
+from edgekit.farm.keeper import FarmPlan, Member, _Keeper
 from edgekit.farm.prometheus import as_metrics
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
+from edgekit.rpc.protocol import TrackerAddress
 
 DEVICE = "desk"
 
@@ -214,13 +218,19 @@ def test_down_ends_everything_before_it_returns(free: Farm) -> None:
     eventually(lambda: free.lab.alive(processes) == [])
 
 
+ODD_LINES = (
+    b'{"do": "lease"}\n',
+    b'{"do": "lease", "port": 1e999, "owner": "", "purpose": "", "seconds": 1}\n',
+)
+
+
 def test_nonsense_on_the_socket_does_not_hurt(free: Farm) -> None:
     import socket
 
     path = Path(free.lab.environment["XDG_DATA_HOME"]) / "edgekit" / "farm" / "control.sock"
     assert path.stat().st_mode & 0o077 == 0
     assert path.parent.stat().st_mode & 0o077 == 0
-    for line in (b"\n", b"{\n", b"[1]\n", b'{"do": "eat"}\n', b'{"do": "lease"}\n', b"\xff\n", b""):
+    for line in (b"\n", b"{\n", b"[1]\n", b'{"do": "eat"}\n', *ODD_LINES, b"\xff\n", b""):
         with socket.socket(socket.AF_UNIX) as stream:
             stream.settimeout(20)
             stream.connect(os.path.relpath(path))
@@ -304,6 +314,7 @@ def test_nobody_else_sees_anything(page: Page) -> None:
     cookie = headers["Set-Cookie"].split(";")[0]
     assert page.get("/", {"Cookie": cookie})[0] == 200
     assert page.get("/nothing", {"Cookie": cookie})[0] == 404
+    assert page.get("HTTP://[::1/", {"Cookie": cookie})[0] == 400
     assert page.get("/compare?before=zz&after=zz", {"Cookie": cookie})[0] == 503
 
 
@@ -376,7 +387,7 @@ def test_metrics_escape_names_and_leave_out_what_is_not_known() -> None:
         reason="",
         again_at=None,
         port=1,
-        sessions=3,
+        sessions=1_234_567,
         faults=0,
         lease=Lease("me", "x", 1),
         load=0.5,
@@ -385,4 +396,25 @@ def test_metrics_escape_names_and_leave_out_what_is_not_known() -> None:
     text = as_metrics(FarmStatus(1, 0, 10, "127.0.0.1:9190", (device,)))
     assert 'device="a\\"b\\\\"' in text
     assert "edgekit_device_load{" in text
+    assert "} 1234567\n" in text
     assert "edgekit_device_temperature_celsius{" not in text
+
+
+def test_a_worker_that_was_just_ended_is_not_heard_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain and the worker's last words may come in the same moment."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    farm_folder().mkdir(parents=True)
+    plan = FarmPlan((Member(DEVICE, "rpi4", "rpi4"),))
+    keeper = _Keeper(plan, TrackerAddress("127.0.0.1", 1), SILENT)
+    try:
+        device = keeper._devices[DEVICE]
+        keeper._start(device)
+        worker = device.worker
+        assert worker is not None
+        keeper._end(device)
+        keeper._hear(device, worker)
+        assert device.health.state == "starting"
+    finally:
+        keeper.close()
