@@ -119,12 +119,15 @@ def _with_total(rails: list[Sensor]) -> tuple[Sensor, ...]:
 
 
 def _rapl(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
-    """Packages alone: their parts are counted in them."""
+    """Packages alone: their parts are counted in them, and they in what is called psys, the whole
+    platform, where there is one."""
     for folder in folders(snapshot, "/sys/class/powercap/", ("energy_uj",)):
         zone = folder.rpartition("/")[2]
         if zone.count(":") != 1:
             continue
         name = snapshot.get(f"{folder}/name", zone)
+        if name == "psys":
+            continue
         most = _number(snapshot.get(f"{folder}/max_energy_range_uj"))
         yield Sensor(
             name,

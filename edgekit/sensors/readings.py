@@ -11,6 +11,8 @@ from edgekit.sensors.snapshot import THROTTLED
 
 _HOTTEST_BELIEVED, _COLDEST_BELIEVED = 200.0, -60.0
 _MOST_WATTS = 10_000.0
+_LONGEST_NUMBER = 32
+"""Characters. A kernel's numbers have 64 bits."""
 _LONGEST_GAP = 2.0
 """Seconds between two readings over which power is still taken for known."""
 _THROTTLED_NOW = 0b1111
@@ -219,6 +221,8 @@ def _series(
 
 def parse_reading(path: str, text: str) -> int | None:
     """A whole number as that file writes it; None for anything else."""
+    if len(text) > _LONGEST_NUMBER:
+        return None
     try:
         return int(text.strip(), 16 if path == THROTTLED else 10)
     except ValueError:

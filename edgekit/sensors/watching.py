@@ -64,7 +64,6 @@ def watching(files: Sequence[str], root: Path = Path("/")) -> Iterator[Watch]:
 
 
 def watched_for(seconds: float, files: Sequence[str], root: Path = Path("/")) -> Readings:
-    watch = Watch(files, root)
-    watch.begin()
-    time.sleep(seconds)
+    with watching(files, root) as watch:
+        time.sleep(seconds)
     return watch.end()

@@ -138,6 +138,8 @@ def test_counters_of_energy_wrap(tmp_path: Path) -> None:
         "sys/class/powercap/intel-rapl:0/name": "package-0",
         "sys/class/powercap/intel-rapl:0/energy_uj": "1000",
         "sys/class/powercap/intel-rapl:0/max_energy_range_uj": "262143328850",
+        "sys/class/powercap/intel-rapl:1/name": "psys",
+        "sys/class/powercap/intel-rapl:1/energy_uj": "3000",
         "sys/class/powercap/intel-rapl:0:0/name": "core",
         "sys/class/powercap/intel-rapl:0:0/energy_uj": "500",
     }
@@ -195,6 +197,11 @@ def test_watching_ends_with_its_block(tmp_path: Path) -> None:
     assert len(readings.times) >= 3
     assert set(readings.values["/sys/a"]) == {1}
     assert set(readings.values["/sys/not-there"]) == {None}
+
+
+def test_a_number_that_no_kernel_has_is_none() -> None:
+    assert parse_reading("/m", "18446744073709551615") == (1 << 64) - 1
+    assert parse_reading("/m", "9" * 400) is None, "a float can't hold it"
 
 
 PATHS = st.sampled_from([*ORIN, f"{I2C}/hwmon/hwmon3/power1_input", THROTTLED.lstrip("/")])
