@@ -4,6 +4,7 @@
     python benchmarks/onnx_nodes.py --filter '^test_lstm' --verbose
     python benchmarks/onnx_nodes.py --offload ncnn      # with all that ncnn takes in ncnn
     python benchmarks/onnx_nodes.py --offload acl --lab --taken    # in ACL, on an emulated CPU
+    python benchmarks/onnx_nodes.py --offload tensorrt --lab --taken   # its ONNX, in onnxruntime
 
 Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled, run
 and compared with the outputs that come with it. The verdicts: right; refused (edgekit said why it
@@ -14,7 +15,8 @@ lists them) are bound as constants, which is what real models do.
 
 With `--offload` every region that a backend takes is offloaded, whether or not that pays, and its
 C++ is compiled: some seconds a case. With `--lab` the regions of the one backend run in a program
-that was compiled once for all (tests/support/region_lab.py), ACL's under emulation. A region that
+that was compiled once for all (tests/support/region_lab.py), ACL's under emulation, TensorRT's as
+ONNX in onnxruntime. A region that
 says it does not compute with NaN or infinity counts as refused. docs/onnx-operators.md stays as it
 is.
 
@@ -244,9 +246,12 @@ def serve_regions(regions: Sequence[Any], backend: str) -> None:
     from support.ncnn_lab import RegionRunner
     from support.onednn_lab import OneDnnRegion
     from support.region_lab import selection_for, serve
+    from support.tensorrt_regions import OnnxRegion
 
-    make = {"acl": AclRegion, "ncnn": RegionRunner, "onednn": OneDnnRegion}[backend]
-    options = selection_for(backend, threads=1).backends[0][1]
+    makers = {"acl": AclRegion, "ncnn": RegionRunner, "onednn": OneDnnRegion}
+    make = {**makers, "tensorrt": OnnxRegion}[backend]
+    given = {} if backend == "tensorrt" else {"threads": 1}
+    options = selection_for(backend, **given).backends[0][1]
     for region in regions:
         serve(make(region, options))
 
