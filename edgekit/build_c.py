@@ -46,12 +46,24 @@ def tree_job(request: BuildRequest) -> TreeJob | None:
     board, source = request.board, request.source
     return TreeJob(
         name=request.prefix or identifier(source.name).lower(),
-        origin=Origin(source.name, source.path.name, __version__, board.name, board.cpu.name),
+        origin=Origin(
+            source.name,
+            source.path.name,
+            __version__,
+            board.name,
+            board.cpu.name,
+            _machine_flags(request),
+        ),
         cpu=board.cpu,
         memory=board.memory,
         offload=request.offload.backends,
         cmsis_nn=cmsis_nn_place(request.offload.options),
     )
+
+
+def _machine_flags(request: BuildRequest) -> tuple[str, ...]:
+    toolchain = request.toolchain
+    return (*toolchain.compile_flags, *toolchain.spelled(request.board.cpu.compile_flags))
 
 
 def finish_tree(
@@ -101,10 +113,10 @@ def _compiled(
     tree: WrittenTree, request: BuildRequest, compiler: Compiler, scratch: Path
 ) -> CompiledTree:
     """With what the compiler knows in the report: code and constants, and the deepest stack."""
-    toolchain, board = request.toolchain, request.board
+    board = request.board
     includes = [f"-I{tree.folder / folder}" for folder in tree.includes]
     flash, frames = 0, dict[str, int]()
-    machine = (*toolchain.compile_flags, *toolchain.spelled(board.cpu.compile_flags), OPTIMISATION)
+    machine = (*_machine_flags(request), OPTIMISATION)
     objects = []
     for index, source in enumerate(tree.sources):
         made = scratch / f"c-{index}.o"
@@ -139,7 +151,7 @@ def _compiled(
         report=report,
         model_sha256=request.source.sha256,
         board=board,
-        toolchain=toolchain,
+        toolchain=request.toolchain,
         compiler=compiler,
         flags=machine,
         objects=tuple(objects),

@@ -41,6 +41,8 @@ class MemoryMap:
     arena_bytes: int
     arena_bound: int
     """The most bytes that are alive at one step."""
+    beside_arena: int
+    """RAM for the stack and the firmware's variables."""
     steps: tuple[str, ...]
     buffers: tuple[BufferEntry, ...]
     flash: tuple[FlashUse, ...]
@@ -57,12 +59,14 @@ def bare_metal_boards() -> tuple[Board, ...]:
 def memory_map(c: BareMetal, boards: Iterable[Board]) -> MemoryMap:
     """What the model needs elsewhere is what it needs as it was compiled: kernels for another CPU
     differ by a little."""
-    ram = c.arena_bytes + max(c.stack_bytes, c.firmware_ram)
+    beside_arena = max(c.stack_bytes, c.firmware_ram)
+    ram = c.arena_bytes + beside_arena
     flash = c.flash_bytes + c.firmware_flash
     return MemoryMap(
         name=c.name,
         arena_bytes=c.arena_bytes,
         arena_bound=c.arena_bound,
+        beside_arena=beside_arena,
         steps=tuple(step.name for step in c.steps),
         buffers=c.buffers,
         flash=tuple(_flash(c)),

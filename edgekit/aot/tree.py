@@ -21,6 +21,8 @@ class Origin:
     edgekit: str
     board: str
     cpu: str
+    flags: tuple[str, ...] = ()
+    """What the board's compiler has to be told about its CPU."""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgekit.aot.c_text import comment_text
+from edgekit.aot.c_text import C_TYPES, comment_text
 from edgekit.aot.tree import Library, Port, TreePlan, ports
-from edgekit.sizes import format_size
 
 HOST_FOLDER = "test/portable"
 """The model in C for any machine, where the C beside it is for one kind of CPU."""
@@ -128,15 +127,12 @@ def readme_text(plan: TreePlan) -> str:
         "",
         f"- `{name}.h` is the whole interface, for C99 and C++.",
         f"- `{name}.c` has one function for each of its {len(plan.program.steps)} steps; "
-        f"`{name}_weights.h` has {format_size(weights)} of constants.",
-        f"- It needs one arena of {plan.arena.bytes} bytes, nothing else that is writable, "
+        f"`{name}_weights.h` has {weights:,} bytes of constants.",
+        f"- It needs one arena of {plan.arena.bytes:,} bytes, nothing else that is writable, "
         "and of the C library no more than `<string.h>` and `<math.h>`.",
         "",
         "```c",
         f'#include "{name}.h"',
-        "",
-        f"static unsigned char arena[{macros}_ARENA_BYTES]",
-        f"    __attribute__((aligned({macros}_ARENA_ALIGNMENT)));",
         "",
         *_example(plan, inputs, outputs),
         "```",
@@ -158,6 +154,7 @@ def readme_text(plan: TreePlan) -> str:
         f"`{name}`. Make: `make CC=... CFLAGS=...` gives `lib{name}.a`. By hand: compile "
         + ", ".join(f"`{source}`" for source in (f"{name}.c", *library_sources(plan)))
         + ". Use `-O3`: the loops are written for it.",
+        *_flags_note(plan),
         "",
         "`make test` runs the reference inputs on the machine you are at and compares what comes "
         "out with another runtime's results.",
@@ -176,13 +173,31 @@ def _host_note(plan: TreePlan) -> Iterator[str]:
         )
 
 
+def _flags_note(plan: TreePlan) -> Iterator[str]:
+    if plan.origin.flags:
+        yield ""
+        yield f"For {plan.origin.cpu}, the board's compiler is told"
+        yield ""
+        yield f"    {' '.join(plan.origin.flags)}"
+
+
 def _example(plan: TreePlan, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Iterator[str]:
-    name = plan.name
-    sources = ", ".join(port.field for port in inputs) or "NULL"
-    results = ", ".join(port.field for port in outputs) or "NULL"
-    yield f"const {name}_inputs in = {{{sources}}};"
-    yield f"const {name}_outputs out = {{{results}}};"
-    yield f"if ({name}_check() == 0) {name}_run(&in, &out, arena);"
+    name, macros = plan.name, plan.macros
+    yield f"static unsigned char arena[{macros}_ARENA_BYTES]"
+    yield f"    __attribute__((aligned({macros}_ARENA_ALIGNMENT)));"
+    for word, members in (("input", inputs), ("output", outputs)):
+        for k, port in enumerate(members):
+            yield f"static {C_TYPES[port.spec.dtype]} {word}_{k}[{port.macro}_ELEMENTS];"
+    sources = ", ".join(f"input_{k}" for k in range(len(inputs))) or "NULL"
+    results = ", ".join(f"output_{k}" for k in range(len(outputs))) or "NULL"
+    yield ""
+    yield "int infer(void)"
+    yield "{"
+    yield f"    const {name}_inputs in = {{{sources}}};"
+    yield f"    const {name}_outputs out = {{{results}}};"
+    yield f"    const int wrong = {name}_check();"
+    yield f"    return wrong != 0 ? wrong : {name}_run(&in, &out, arena);"
+    yield "}"
 
 
 def _rows(plan: TreePlan, members: tuple[Port, ...], word: str) -> Iterator[str]:

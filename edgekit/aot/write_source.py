@@ -29,6 +29,8 @@ _STEP = """\
 #define EDGEKIT_STEP static
 #endif
 """
+_FEATURES = {"<arm_acle.h>": "__ARM_FEATURE_DSP", "<arm_mve.h>": "__ARM_FEATURE_MVE"}
+"""What a compiler defines that can do what these headers declare."""
 _RESTRICT = """\
 #ifdef __cplusplus
 #define restrict __restrict
@@ -68,6 +70,7 @@ def source_text(plan: TreePlan) -> str:
         *banner(plan.origin, "its steps, in their order"),
         f'#include "{name}.h"',
         "",
+        *_demanded(plan, headers),
         *(f"#include {header}" for header in (*system, *sorted(_quoted(headers)))),
         "",
         f'#include "{name}_weights.h"',
@@ -131,6 +134,17 @@ def _bracketed(header: str) -> str:
 
 def _quoted(headers: set[str]) -> set[str]:
     return {header for header in headers if header.startswith('"')}
+
+
+def _demanded(plan: TreePlan, headers: set[str]) -> Iterator[str]:
+    """One sentence for whoever compiles it for another CPU, before all that follows from it."""
+    demanded = [feature for header, feature in _FEATURES.items() if header in headers]
+    if demanded:
+        message = f"this is for {plan.origin.cpu}: compile it with the flags in README.md"
+        yield "#if " + " || ".join(f"!defined({feature})" for feature in demanded)
+        yield f"#error {string_text(message)}"
+        yield "#endif"
+        yield ""
 
 
 def _checks(plan: TreePlan) -> Iterator[str]:

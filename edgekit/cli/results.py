@@ -143,7 +143,7 @@ def export_command(console: Console, path: Path, url: str | None) -> None:
 @json_option
 @pass_console
 def import_command(console: Console, path: Path, url: str | None) -> None:
-    """Take the runs of PATH, a .json that `export` wrote, into the store."""
+    """Take runs from PATH, a .json that `export` wrote."""
     from edgekit.results import import_results
 
     done = import_results(path, chosen_store(url), console.events)
@@ -197,7 +197,8 @@ def _render_run(console: Console, run: BenchRun) -> None:
             ("p99", _amount(run, run.p99)),
             ("fastest", _amount(run, run.minimum)),
             ("standard deviation", _amount(run, run.stdev)),
-            ("runs", f"{len(run.samples)} after {run.warmup} to warm up"),
+            # Of what a microcontroller counts no samples are kept.
+            *([("runs", f"{len(run.samples)} after {run.warmup} to warm up")] * bool(run.samples)),
             ("threads", conditions.threads),
             ("memory of the model", None if run.model_peak is None else size(run.model_peak)),
             ("CPU governor", conditions.governor),
@@ -254,7 +255,7 @@ def _document(comparison: Comparison) -> dict[str, object]:
 def _amount(run: BenchRun, value: float) -> str:
     if run.unit == "seconds":
         return milliseconds(value)
-    return f"{value:.0f} {run.unit}"
+    return f"{value:,.0f} {run.unit}"
 
 
 def _degrees(temperature: float | None) -> str | None:

@@ -72,9 +72,9 @@ def c_in_words(c: BareMetal) -> list[tuple[str, str]]:
     steps = ", ".join(f"{count} by {maker}" for maker, count in makers)
     pairs = [
         ("steps", f"{len(c.steps)} ({steps})"),
-        ("arena", f"{c.arena_bytes} bytes; {c.arena_bound} are alive at one step"),
-        ("flash", f"{c.flash_bytes} bytes, {c.constant_bytes} of them constants"),
-        ("stack", f"{c.stack_bytes} bytes"),
+        ("arena", f"{c.arena_bytes:,} bytes; {c.arena_bound:,} are alive at one step"),
+        ("flash", f"{c.flash_bytes:,} bytes, {c.constant_bytes:,} of them constants"),
+        ("stack", f"{c.stack_bytes:,} bytes"),
     ]
     floats = [f"{step.name}: {step.reason}" for step in c.steps if step.reason]
     return [*pairs, *([("in floats", "; ".join(floats))] if floats else [])]

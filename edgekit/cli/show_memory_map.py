@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.console import Console
+from edgekit.sizes import format_size
+from edgekit.wording import size
 
 if TYPE_CHECKING:
     from edgekit.aot.memory_map import MemoryMap
@@ -13,31 +15,53 @@ if TYPE_CHECKING:
 
 def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
     console.print()
-    console.heading(f"arena: {memory.arena_bytes} bytes, {memory.arena_bound} alive at one step")
+    console.heading(
+        f"arena: {memory.arena_bytes:,} bytes, {memory.arena_bound:,} alive at one step"
+    )
     console.table(
         ("what", "use", "offset", "bytes", "from", "to"),
         [
-            (b.name, b.use, b.offset, b.bytes, _step(memory, b.first), _step(memory, b.last))
+            (
+                b.name,
+                b.use,
+                f"{b.offset:,}",
+                f"{b.bytes:,}",
+                _step(memory, b.first),
+                _step(memory, b.last),
+            )
             for b in memory.buffers
         ],
         right=("offset", "bytes"),
     )
     console.print()
-    console.heading(f"flash: {sum(use.bytes for use in memory.flash)} bytes")
+    console.heading(f"flash: {sum(use.bytes for use in memory.flash):,} bytes")
     console.table(
         ("what", "bytes", "layers"),
         [
-            (use.what, use.bytes, ", ".join(layer.partition(";")[0] for layer in use.layers))
+            (use.what, f"{use.bytes:,}", ", ".join(layer.partition(";")[0] for layer in use.layers))
             for use in memory.flash
         ],
         right=("bytes",),
+    )
+    console.print()
+    console.heading(
+        f"RAM: {memory.arena_bytes + memory.beside_arena:,} bytes, {memory.beside_arena:,} of them "
+        "beside the arena, for the stack and the firmware's variables"
     )
     console.print()
     console.heading("boards")
     console.table(
         ("board", "CPU", "RAM needed", "RAM", "flash needed", "flash", "verdict"),
         [
-            (f.board, f.cpu, f.ram_needed, f.ram, f.flash_needed, f.flash, f.verdict)
+            (
+                f.board,
+                f.cpu,
+                size(f.ram_needed),
+                format_size(f.ram),
+                size(f.flash_needed),
+                format_size(f.flash),
+                f.verdict,
+            )
             for f in memory.boards
         ],
         right=("RAM needed", "RAM", "flash needed", "flash"),

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from support.c_builds import CORTEX_M4, CORTEX_M55, SANITIZED, STRICT, Built, built_tree, make, run
 from support.c_networks import SMALL, TINY, ds_cnn, resnet_8, several_inputs, two_outputs
 from support.cortex_m import run_on
 
 from edgekit.aot.arena import ALIGNMENT
+from edgekit.aot.generators import generators
 
 CPUS = ("cortex-m0plus", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
 LIBRARY_FUNCTIONS = re.compile(
@@ -143,6 +148,22 @@ int main(void)
     assert run(["./both"], tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize("model", [ds_cnn, several_inputs, two_outputs])
+def test_the_example_of_the_readme_compiles_as_it_stands(
+    model: Callable[[], onnx.ModelProto], tmp_path: Path
+) -> None:
+    built = built_tree(model(), tmp_path / "c")
+    blocks = re.findall(r"```c\n(.*?)```", (built.folder / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 1
+    main = f"{blocks[0]}\nint main(void);\nint main(void) {{ return infer(); }}\n"
+    (built.folder / "main.c").write_text(main)
+    compiled = run(["cc", *SANITIZED, "-I.", "main.c", "net.c", "-lm", "-o", "main"], built.folder)
+    assert compiled.returncode == 0, compiled.stderr
+    assert run(["./main"], built.folder).returncode == 0
+    as_cxx = run(["c++", *STRICT, "-I.", "-x", "c++", "-c", "main.c"], built.folder)
+    assert as_cxx.returncode == 0, as_cxx.stderr
+
+
 def test_inputs_and_outputs_may_lie_in_the_arena(tmp_path: Path) -> None:
     built = built_tree(several_inputs(), tmp_path / "c")
     copies = "\n".join(
@@ -238,3 +259,36 @@ int main(void)
     return 0;
 }}
 """
+
+
+def test_c_for_one_kind_of_cpu_says_so_to_a_compiler_for_another(tmp_path: Path) -> None:
+    ends = [
+        helper.make_tensor_value_info(name, kind, [1, 8])
+        for name, kind in (("x", TensorProto.FLOAT), ("y", TensorProto.INT8))
+    ]
+    constants = [
+        numpy_helper.from_array(np.array(0.5, np.float32), "scale"),
+        numpy_helper.from_array(np.array(3, np.int8), "zero"),
+    ]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+        helper.make_node("Add", ["d", "d"], ["sum"]),
+        helper.make_node("QuantizeLinear", ["sum", "scale", "zero"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "q", ends[:1], ends[1:], constants)
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    built = built_tree(model, tmp_path / "c", offers=generators())
+    assert make(built.folder, "test").returncode == 0
+    compiler = ("arm-none-eabi-gcc", "-mthumb", "-c", "net.c", "-o", str(tmp_path / "x.o"))
+    fits = ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
+    for flags, told in (
+        (fits, ""),
+        (("-mcpu=cortex-m0",), "this is for Cortex-M4"),
+        (("-mcpu=cortex-m4",), "this needs the floating-point unit"),
+    ):
+        made = run([*compiler, *flags], built.folder)
+        assert (made.returncode == 0) == (told == ""), made.stderr
+        first = next((line for line in made.stderr.splitlines() if "error:" in line), "")
+        assert told in first

@@ -7,6 +7,9 @@ from edgekit.aot.operators import Quantize
 from edgekit.aot.program import Step
 
 _QUANTIZE = """\
+#if !defined(__ARM_FP)
+#error "this needs the floating-point unit: compile it with the flags in README.md"
+#endif
 /* Halves go away from zero: twice the value is cut to an integer, and halved again. */
 static inline int8_t ek_quantize(float value, float scale, int32_t offset)
 {
