@@ -6,6 +6,7 @@ What is done is written down cell by cell, so that a session that ends goes on w
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from edgekit.devices.base import Device
 
 STATE_FILE = "matrix.json"
-_LARGEST_STATE = 64 << 20
-_FORMAT = 1
+_FORMAT = 2
 
 Status = Literal["done", "failed"]
 
@@ -83,17 +83,21 @@ def measure_matrix(
     plan: BenchPlan,
     *,
     reach: Callable[[Board, Events], Device],
+    twin: bool = False,
     again: bool = False,
     events: Events = SILENT,
 ) -> Matrix:
     """Every board at the same time, its cells one after the other. A cell that fails is in the
-    report with its reason; cells that are done already are kept, unless `again`."""
+    report with its reason; cells that were done the same way are kept, unless `again`. `twin`
+    says that `reach` gives emulated devices: their numbers are not those of hardware."""
     from edgekit.devices.choice import Candidate
 
     if not boards or not offloads:
         raise UsageError("a matrix needs boards and offloads", hint="--boards a,b --offload none")
-    known = {} if again else _read_state(out / STATE_FILE, source)
-    state = _State(out / STATE_FILE, source, known)
+    offloads = tuple(dict.fromkeys(offloads))
+    way = _way(source, plan, twin)
+    known = {} if again else _read_state(out / STATE_FILE, way)
+    state = _State(out / STATE_FILE, way, known)
     loaded = [load_board(name) for name in dict.fromkeys(boards)]
     wanted = {board.name: [o for o in offloads if (board.name, o) not in known] for board in loaded}
 
@@ -127,7 +131,7 @@ def measure_matrix(
 
 
 def _product(boards: Sequence[Board], offloads: Sequence[str]) -> list[tuple[Board, str]]:
-    return [(board, offload) for board in boards for offload in dict.fromkeys(offloads)]
+    return [(board, offload) for board in boards for offload in offloads]
 
 
 def parse_offload(text: str) -> tuple[str, ...] | None:
@@ -227,33 +231,42 @@ class _State:
     """The cells that there are, on the disk after each one."""
 
     def __init__(
-        self, path: Path, source: ModelSource, known: Mapping[tuple[str, str], Cell]
+        self, path: Path, way: Mapping[str, object], known: Mapping[tuple[str, str], Cell]
     ) -> None:
         self._path = path
-        self._source = source
+        self._way = way
+        self._lock = threading.Lock()  # every board has a thread
         self.cells = dict(known)
 
     def add(self, cell: Cell) -> None:
-        self.cells[cell.board, cell.offload] = cell
-        document = {
-            "format": _FORMAT,
-            "sha256": self._source.sha256,
-            "cells": [asdict(cell) for cell in self.cells.values()],
-        }
-        with storage_errors("keep the measurements", self._path):
+        with self._lock, storage_errors("keep the measurements", self._path):
+            self.cells[cell.board, cell.offload] = cell
+            cells = [asdict(cell) for cell in self.cells.values()]
+            document = {"format": _FORMAT, "way": self._way, "cells": cells}
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path, json.dumps(document, indent=1) + "\n")
 
 
-def _read_state(path: Path, source: ModelSource) -> dict[tuple[str, str], Cell]:
-    """What an earlier session finished of this very model; what failed is tried again."""
+def _way(source: ModelSource, plan: BenchPlan, twin: bool) -> dict[str, object]:
+    """What of it all must be the same, so that cells of two sessions stand in one report."""
+    return {
+        "sha256": source.sha256,
+        "shapes": {name: list(shape) for name, shape in source.shapes.items()},
+        "edgekit": __version__,
+        "twin": twin,
+        "plan": asdict(plan),
+    }
+
+
+def _read_state(path: Path, way: Mapping[str, object]) -> dict[tuple[str, str], Cell]:
+    """What an earlier session finished in the very same way; what failed is tried again."""
     if not path.exists():
         return {}
     with storage_errors("read the measurements", path):
-        data = path.read_bytes()[: _LARGEST_STATE + 1]
+        data = path.read_bytes()
     try:
         document = json.loads(data)
-        if document["format"] != _FORMAT or document["sha256"] != source.sha256:
+        if document["format"] != _FORMAT or document["way"] != way:
             return {}
         cells = [Cell(**item) for item in document["cells"]]
     except (ValueError, KeyError, TypeError) as error:

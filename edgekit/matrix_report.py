@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.files import storage_errors, write_atomically
-from edgekit.wording import duration, size
+from edgekit.wording import milliseconds, size, spreadsheet_cell
 
 if TYPE_CHECKING:
     from edgekit.matrix import Cell, Matrix
@@ -65,7 +65,7 @@ def row_of(cell: Cell) -> tuple[str, ...]:
 def amount(cell: Cell, value: float | None) -> str:
     if value is None:
         return ""
-    return duration(value) if cell.unit == "seconds" else f"{value:,.0f} {cell.unit}"
+    return milliseconds(value) if cell.unit == "seconds" else f"{value:,.0f} {cell.unit}"
 
 
 def as_markdown(matrix: Matrix) -> str:
@@ -73,7 +73,7 @@ def as_markdown(matrix: Matrix) -> str:
         f"# {_flat(matrix.model)}",
         "",
         f"Measured by edgekit {matrix.edgekit_version}; the model's SHA-256 begins with "
-        f"`{matrix.sha256[:16]}`. Every row was compared with its oracle before it was measured.",
+        f"`{matrix.sha256[:16]}`. What was measured was compared with its oracle first.",
         "",
         "| " + " | ".join(HEADS) + " |",
         "|" + "---|" * len(HEADS),
@@ -94,13 +94,10 @@ def as_csv(matrix: Matrix) -> str:
     if rows:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()
-        writer.writerows({key: _guarded(value) for key, value in row.items()} for row in rows)
+        writer.writerows(
+            {key: spreadsheet_cell(value) for key, value in row.items()} for row in rows
+        )
     return stream.getvalue()
-
-
-def _guarded(value: object) -> object:
-    """What a spreadsheet would take for a formula is text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
 def as_html(matrix: Matrix) -> str:
@@ -115,8 +112,8 @@ def as_html(matrix: Matrix) -> str:
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         f"<title>{html.escape(matrix.model)}</title><style>{_STYLE}</style></head><body>"
         f"<h1>{html.escape(matrix.model)}</h1>"
-        f"<p>Measured by edgekit {html.escape(matrix.edgekit_version)}. Every row was compared "
-        f"with its oracle before it was measured.</p>{plots}"
+        f"<p>Measured by edgekit {html.escape(matrix.edgekit_version)}. What was measured was "
+        f"compared with its oracle first.</p>{plots}"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></body></html>\n"
     )
 

@@ -43,6 +43,7 @@ def run_matrix(
         out or Path("build") / f"{source.name}-matrix",
         plan,
         reach=reach,
+        twin=twin,
         again=again,
         events=console.events,
     )

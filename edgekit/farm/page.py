@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.farm.status import DeviceStatus, FarmStatus
-from edgekit.wording import duration
+from edgekit.wording import duration, milliseconds
 
 if TYPE_CHECKING:
     from edgekit.store.comparing import Comparison
@@ -192,7 +192,7 @@ def _curve(runs: Sequence[BenchRun]) -> str:
 
 
 def _amount(run: BenchRun, value: float) -> str:
-    return duration(value) if run.unit == "seconds" else f"{value:.0f} {_text(run.unit)}"
+    return milliseconds(value) if run.unit == "seconds" else f"{value:.0f} {_text(run.unit)}"
 
 
 def _text(text: str) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.building import run_edgekit, write_model
+
+from edgekit.matrix import _failed, _State
 
 
 @pytest.fixture
@@ -50,6 +53,8 @@ def test_what_is_done_is_kept_and_what_failed_is_tried_again(folder: Path) -> No
     first = matrix(folder, "--boards", "local", "--offload", "none", "-o", "out")["cells"][0]
     again = matrix(folder, "--boards", "local", "--offload", "none", "-o", "out")["cells"][0]
     assert again == first
+    longer = matrix(folder, "--boards", "local", "--offload", "none", "-o", "out", "--warmup", "3")
+    assert longer["cells"][0] != first, "measured in another way"
     anew = matrix(folder, "--boards", "local", "--offload", "none", "-o", "out", "--again")
     assert anew["cells"][0]["when"] >= first["when"]
     assert anew["cells"][0] != first
@@ -71,6 +76,22 @@ def test_a_board_that_is_not_there_stops_no_other(folder: Path) -> None:
     assert status.pop(("local", "none")) == "done"
     assert set(status.values()) == {"failed"}
     assert "no device is known" in (folder / "out" / "matrix.md").read_text()
+
+
+def test_boards_that_end_at_the_same_time_lose_no_cell(tmp_path: Path) -> None:
+    state = _State(tmp_path / "matrix.json", {}, {})
+    names = [f"board-{number}" for number in range(8)]
+
+    def work(name: str) -> None:
+        for offload in range(20):
+            state.add(_failed(name, str(offload), "because"))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(json.loads((tmp_path / "matrix.json").read_text())["cells"]) == 160
 
 
 @pytest.mark.parametrize(
