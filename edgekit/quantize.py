@@ -59,7 +59,17 @@ class QuantizeReport:
 def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeReport:
     """Write `request.out` in one step; nothing is there before everything is done."""
     check_quantiser(request.source)
-    if bool(request.calibration) == bool(request.random):
+    if request.calibration and request.random:
+        raise UsageError(
+            "a model is calibrated with samples or with noise, not with both",
+            hint="leave --random away, or --calibrate",
+        )
+    if request.out.exists() and request.out.samefile(request.source.path):
+        raise UsageError(
+            f"{request.out} is the float model itself, and would be lost",
+            hint="name another file with --out",
+        )
+    if not request.calibration and not request.random:
         raise UsageError(
             "quantisation needs samples of what the model will see",
             hint="add --calibrate with a folder or an .npz; --random N uses noise instead, whose "

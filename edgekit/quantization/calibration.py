@@ -138,6 +138,8 @@ def _key(keys: Sequence[str], name: str, inputs: int) -> str:
 
 def _is_stacked(shape: tuple[int, ...], spec: TensorSpec) -> bool:
     inside = spec.shape[1:] if spec.shape[:1] == (1,) else None
+    if not shape:
+        return False
     return shape[1:] == spec.shape or (shape[1:] == inside and shape[0] != 1)
 
 

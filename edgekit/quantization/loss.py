@@ -58,7 +58,8 @@ class _Power:
     def decibels(self) -> float | None:
         if self.noise == 0.0:
             return None
-        return 10.0 * math.log10(self.signal / self.noise) if self.signal else -math.inf
+        ratio = self.signal / self.noise
+        return 10.0 * math.log10(ratio) if ratio > 0.0 else -math.inf  # NaN is not above either
 
 
 @dataclass

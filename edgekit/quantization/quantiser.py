@@ -22,7 +22,7 @@ from onnxruntime.quantization import (
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from edgekit.arrays import Array
-from edgekit.errors import ModelError, UnsupportedModelError
+from edgekit.errors import EdgekitError, ModelError, UnsupportedModelError
 from edgekit.events import Stage
 from edgekit.quantization.calibration import Calibration
 from edgekit.tensors import TensorSpec
@@ -116,7 +116,7 @@ def name_nodes(model: onnx.ModelProto) -> None:
     taken: set[str] = set()
     for index, node in enumerate(model.graph.node):
         name = node.name or f"{node.op_type}_{index}"
-        if name in taken:
+        while name in taken:
             name = f"{name}_{index}"
         node.name = name
         taken.add(name)
@@ -143,6 +143,8 @@ def quantised(
                 calibrate_method=_METHODS[settings.method],
                 extra_options={"ActivationSymmetric": False, "WeightSymmetric": True},
             )
+        except (EdgekitError, OSError):
+            raise  # of a sample, which is read here for the first time, or of the disk
         except Exception as error:
             raise UnsupportedModelError(
                 f"onnxruntime can't quantise the model: {_first_line(error)}",

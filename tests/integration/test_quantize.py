@@ -14,6 +14,9 @@ from onnx import helper, numpy_helper
 from support.building import Ran, run_edgekit
 from support.onnx_models import onnx_model
 
+from edgekit.quantization.loss import _Power
+from edgekit.quantization.quantiser import name_nodes
+
 CLASSES, SIDE, SAMPLES = 4, 16, 48
 
 
@@ -193,7 +196,8 @@ def test_a_node_can_stay_in_float(lab: Lab) -> None:
         (("-c", "noise.npz"), 3, "look like noise"),
         (("-c", "nowhere"), 3, "nowhere"),
         (("-c", "data.npz", "--exclude", "secnd"), 3, "no node 'secnd'"),
-        (("-c", "data.npz", "--random", "3"), 2, "needs samples"),
+        (("-c", "data.npz", "--random", "3"), 2, "not with both"),
+        (("-c", "cut"), 3, "z.npy"),
         (("-c", "data.npz", "--labels", "short.txt"), 3, "2 labels"),
         (("-c", "data.npz", "--labels", "words.txt"), 3, "words.txt"),
         (("-c", "wrong.npz"), 3, "takes"),
@@ -203,6 +207,11 @@ def test_what_makes_no_sense_is_refused_and_leaves_nothing(
     lab: Lab, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     (lab.folder / "short.txt").write_text("1\n2\n")
+    cut = lab.folder / "cut"
+    cut.mkdir(exist_ok=True)
+    for index, picture in enumerate(lab.pictures[:20]):  # more than are looked at beforehand
+        np.save(cut / f"{index:03}.npy", picture[None])
+    (cut / "z.npy").write_bytes((cut / "000.npy").read_bytes()[:-100])
     (lab.folder / "words.txt").write_text("cat\n" * SAMPLES)
     np.savez(lab.folder / "wrong.npz", image=np.zeros((3, 1, 8, 8), "float32"))
     ran = lab.quantize("net.onnx", *arguments, "-o", "never.onnx")
@@ -210,6 +219,28 @@ def test_what_makes_no_sense_is_refused_and_leaves_nothing(
     assert said in ran.err
     assert "Traceback" not in ran.err
     assert not (lab.folder / "never.onnx").exists()
+
+
+def test_the_float_model_is_not_written_over(lab: Lab) -> None:
+    before = (lab.folder / "net.onnx").read_bytes()
+    ran = lab.quantize("net.onnx", "-c", "data.npz", "-o", lab.folder / "net.onnx")
+    assert ran.code == 2
+    assert "float model itself" in ran.err
+    assert (lab.folder / "net.onnx").read_bytes() == before
+
+
+def test_nodes_get_names_of_their_own() -> None:
+    names = ("a_2", "a", "a", "", "Relu_3", "Relu_3_4")
+    nodes = [helper.make_node("Relu", ["x"], [f"y{i}"], name=n) for i, n in enumerate(names)]
+    model = onnx_model(nodes, {"x": [1]}, ["y0"], {})
+    name_nodes(model)
+    assert len({node.name for node in model.graph.node}) == len(names)
+
+
+def test_outputs_that_are_no_numbers_any_more_have_no_signal() -> None:
+    power = _Power()
+    power.add(np.ones(2), np.array([1.0, np.inf]))
+    assert power.decibels == -np.inf
 
 
 def test_noise_is_taken_when_told_and_the_user_is_warned(lab: Lab) -> None:
