@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +14,13 @@ from edgekit.errors import DeviceError
 from edgekit.sensors.discovery import Board, discover
 from edgekit.sensors.readings import Observed, Readings, observe, parse_reading
 from edgekit.sensors.snapshot import SCRIPT, local_snapshot, parse_snapshot
-from edgekit.sensors.watching import IDLE_SECONDS, SECONDS_BETWEEN, Watch, watched_for
+from edgekit.sensors.watching import (
+    IDLE_SECONDS,
+    SECONDS_BETWEEN,
+    Watch,
+    watched_for,
+    watching,
+)
 
 if TYPE_CHECKING:
     from edgekit.devices.connection import Connection
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 _SECONDS_TO_ANSWER = 20.0
 _SILENCE = 30.0
 _MOST_READINGS = 100_000
+_FEWEST_READINGS = 5
 
 
 class Observer(Protocol):
@@ -52,11 +60,8 @@ def observing_here(wanted: bool) -> Iterator[Observer]:
         return
     files = _files(board)
     idle = watched_for(IDLE_SECONDS, files) if _has_power(board) else None
-    observer = _Here(board, idle, Watch(files))
-    try:
-        yield observer
-    finally:
-        observer.end()
+    with watching(files) as watch:
+        yield _Here(board, idle, watch)
 
 
 @contextmanager
@@ -83,15 +88,16 @@ class _Here:
         self._board = board
         self._idle = idle
         self._watch = watch
-        self._begun = False
+        self._begun_at: float | None = None
 
     def begin(self) -> None:
-        if not self._begun:
-            self._begun = True
-            self._watch.begin()
+        if self._begun_at is None:
+            self._begun_at = time.monotonic()
 
     def end(self) -> Observed | None:
-        return observe(self._board, self._idle, self._watch.end()) if self._begun else None
+        readings = self._watch.end()
+        first = bisect_left(readings.times, self._begun_at or 0.0)
+        return observe(self._board, self._idle, _measured(readings, first))
 
 
 class _There:
@@ -99,18 +105,27 @@ class _There:
         self._board = board
         self._idle = idle
         self._listening = listening
-        self._begun = False
+        self._first: int | None = None
         self._observed: Observed | None = None
 
     def begin(self) -> None:
-        if not self._begun:
-            self._begun = True
-            self._listening.forget()
+        if self._first is None:
+            self._first = len(self._listening.readings().times)
 
     def end(self) -> Observed | None:
-        if self._begun and self._observed is None:
-            self._observed = observe(self._board, self._idle, self._listening.readings())
+        if self._observed is None:
+            readings = _measured(self._listening.readings(), self._first or 0)
+            self._observed = observe(self._board, self._idle, readings)
         return self._observed
+
+
+def _measured(readings: Readings, first: int) -> Readings:
+    """From the first measured inference on; with the warming up before it where the measurement was
+    so short, or told of so late, that there is next to nothing."""
+    if len(readings.times) - first < _FEWEST_READINGS:
+        return readings
+    values = {file: column[first:] for file, column in readings.values.items()}
+    return Readings(readings.times[first:], values)
 
 
 class _Listening:
@@ -133,10 +148,6 @@ class _Listening:
     def __exit__(self, *error: object) -> None:
         self._over = True
         self._command.__exit__(None, None, None)
-
-    def forget(self) -> None:
-        with self._lock:
-            del self._lines[:-1]
 
     def readings(self) -> Readings:
         with self._lock:

@@ -42,17 +42,24 @@ class _Block:
 
 
 def planned_bytes(module: Any) -> int:
-    """Of all blocks that a planned module allocates. Outputs are the caller's: they don't count."""
+    """Of all blocks that a planned module allocates. Outputs are the caller's: they don't count,
+    and neither does what is as large as the data makes it, or has no element."""
     sizes: list[int] = []
 
-    def look(expression: Any) -> None:
-        if isinstance(expression, relax.Call) and _name(expression) in _STORAGE:
-            (size,) = expression.args[0].values
-            sizes.append(int(size))
-
     for function in module.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, look)
+        if not isinstance(function, relax.Function):
+            continue
+        values = relax.analysis.get_var2val(function)
+
+        def look(expression: Any, values: Any = values) -> None:
+            if isinstance(expression, relax.Call) and _name(expression) in _STORAGE:
+                shape = expression.args[0]
+                while isinstance(shape, relax.Var):  # a shape that stands in several places
+                    shape = values[shape]
+                if isinstance(shape, relax.ShapeExpr):
+                    sizes.append(int(shape.values[0]))
+
+        relax.analysis.post_order_visit(function, look)
     return sum(sizes)
 
 

@@ -100,8 +100,8 @@ def test_a_board_that_is_not_here_can_be_built_for_only(tmp_path: Path) -> None:
 
     assert linux.code == 8
     assert "edgekit device add NAME --board rpi4" in linux.err
-    assert bare.code == 2
-    assert "bare-metal" in bare.err
+    assert bare.code == 8
+    assert "edgekit device add NAME --board mps2-an386 --port" in bare.err
     assert not (tmp_path / "build").exists()
 
 

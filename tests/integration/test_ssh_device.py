@@ -457,6 +457,8 @@ def test_outputs_that_do_not_fit_on_the_disk_are_told(bundle: Bundle, tmp_path: 
 def test_tidying_up_removes_everything_or_keeps_the_latest(
     server: SshServer, bundle: Bundle, tmp_path: Path
 ) -> None:
+    # What an earlier test made current is kept.
+    clean_device(server.entry(), everything=True, known_hosts=server.known_hosts)
     other = built_bundle(tmp_path)[1]
     other = replace(other, digest="0" * 64)
     for each in (other, bundle):
