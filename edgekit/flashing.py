@@ -73,10 +73,20 @@ def flash(
     return FlashReport(board, written, time.monotonic() - began)
 
 
+def check_microcontroller(name: str, kind: str) -> None:
+    """Of a board, before a device or a twin of it is looked for."""
+    if kind != "baremetal":
+        raise _no_microcontroller(name)
+
+
 def serial_device(device: Device) -> SerialDevice:
     if not isinstance(device, SerialDevice):
-        raise UsageError(
-            f"{device.name} has no firmware to write: it is no microcontroller",
-            hint="edgekit deploy brings models to such devices",
-        )
+        raise _no_microcontroller(device.name)
     return device
+
+
+def _no_microcontroller(name: str) -> UsageError:
+    return UsageError(
+        f"{name} has no firmware and no serial line to it: it is no microcontroller",
+        hint="edgekit deploy brings models to such devices",
+    )

@@ -24,7 +24,7 @@ from edgekit.cli.options import (
     shape_option,
     toolchain_option,
 )
-from edgekit.cli.tune_options import check_quick_tune, quick_tune_options, tuned
+from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
 from edgekit.console import Console
 from edgekit.wording import duration, size
 
@@ -126,6 +126,7 @@ def command(
         code_format,
     )
     if tune_seconds is not None:
+        check_can_be_tuned(request.board)
         device = device_for_board(console, request.board, device_name, twin, timeout)
         request = tuned(console, request, device, tune_seconds, tune_again)
     result = build(

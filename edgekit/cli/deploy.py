@@ -27,7 +27,7 @@ from edgekit.cli.options import (
     shape_option,
     toolchain_option,
 )
-from edgekit.cli.tune_options import check_quick_tune, quick_tune_options, tuned
+from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
 from edgekit.cli.verify import tolerance_options
 from edgekit.console import Console
 from edgekit.errors import UsageError
@@ -119,6 +119,8 @@ def command(
         offload=offload,
         one_layer_each=one_layer_each,
     )
+    if tune_seconds is not None:
+        check_can_be_tuned(request.board)
     plan = DeployPlan(
         verify=not no_verify,
         widening=Widening(rtol, atol, steps),

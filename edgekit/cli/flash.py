@@ -24,9 +24,10 @@ def command(
     """Write the firmware of BUNDLE to a microcontroller, verify it, and ask it what it runs."""
     from edgekit.bundle import open_bundle
     from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
-    from edgekit.flashing import flash
+    from edgekit.flashing import check_microcontroller, flash
 
     opened = open_bundle(bundle)
+    check_microcontroller(opened.manifest.board.name, opened.manifest.board.kind)
     device = device_for_bundle(console, opened, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
     report = flash(opened, device, console.events, again=again)
 

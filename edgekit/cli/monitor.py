@@ -34,13 +34,14 @@ def command(
     from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.monitor import watch
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.flashing import serial_device
+    from edgekit.flashing import check_microcontroller, serial_device
     from edgekit.project import choose_board, find_project
 
     project = find_project(Path.cwd())
     if board_name is None and device_name is not None:
         board_name = find_device(device_name, known_devices(project)).entry.board
     board = load_board(choose_board(project, board_name))
+    check_microcontroller(board.name, board.kind)
     device = serial_device(
         device_for_board(console, board, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
     )

@@ -90,9 +90,9 @@ def _render_steps(console: Console, c: BareMetal) -> None:
                 s.name,
                 s.operator,
                 s.maker,
-                s.constant_bytes,
-                s.scratch_bytes,
-                s.alive_bytes,
+                f"{s.constant_bytes:,}",
+                f"{s.scratch_bytes:,}",
+                f"{s.alive_bytes:,}",
                 _few(tuple(layer.partition(";")[0] for layer in s.layers)),
                 s.note,
             )

@@ -12,6 +12,7 @@ from edgekit.console import Console
 from edgekit.errors import UsageError
 
 if TYPE_CHECKING:
+    from edgekit.board import Board
     from edgekit.build import BuildRequest
     from edgekit.devices.base import Device
 
@@ -54,6 +55,15 @@ def check_quick_tune(tune_seconds: float | None, said: bool) -> None:
         raise UsageError(
             "nothing is to be measured, and an option says how",
             hint="add --quick-tune 60s, or leave --device, --twin and --again out",
+        )
+
+
+def check_can_be_tuned(board: Board) -> None:
+    """Before a device or a twin of it is looked for."""
+    if board.kind == "baremetal":
+        raise UsageError(
+            f"--quick-tune measures kernels of Linux boards, and {board.name} gets a model in C",
+            hint="leave it out: each layer gets the cheapest kernel anyway",
         )
 
 

@@ -116,7 +116,8 @@ def _twin_called(name: str | None, board: Board, known: Mapping[str, DeviceEntry
 
 def _not_local(board: Board) -> UsageError:
     return UsageError(
-        f"local is this machine, and the build is for {board.name}", hint="say --board local"
+        f"local is this machine, and the build is for {board.name}",
+        hint="edgekit build MODEL --board local makes one for it",
     )
 
 
@@ -141,7 +142,7 @@ def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceE
         raise UsageError(
             f"the device {name!r} is of the board {known[name].board}, and the build is for "
             f"{board.name}",
-            hint=f"say --board {known[name].board}",
+            hint=f"edgekit build MODEL --board {known[name].board} makes one for it",
         )
     return known[name]
 
