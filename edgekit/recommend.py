@@ -22,6 +22,8 @@ from edgekit.wording import size
 
 if TYPE_CHECKING:
     from edgekit.backends.partition import Partition
+    from edgekit.bench import BenchReport
+    from edgekit.build import BuildRequest
     from edgekit.devices.base import Device
     from edgekit.model import Model
     from edgekit.store.runs import BenchRun
@@ -96,7 +98,7 @@ def recommend(
     reach: Callable[[Board], Device] | None = None,
     events: Events = SILENT,
 ) -> Recommendation:
-    """Advice for these boards, or for all. With `reach`, every supported option is deployed to the
+    """Advice for these boards, or for all. With `reach`, every supported option is tried on the
     board's device and measured first."""
     from edgekit.summary import summarise
 
@@ -113,7 +115,8 @@ def recommend(
             stage.result = f"{sum(option.supported for option in options)} options"
         if reach is not None:
             options = _measured(source, board, options, reach(board), events)
-        known = _known(source, board, store)
+        measured = next((option.known for option in options if option.known), None)
+        known = _known(source, board, store, measured)
         options = tuple(
             replace(option, known=option.known or known.get(_offload_of(option)))
             for option in options
@@ -254,24 +257,35 @@ def _offload_of(option: Option) -> tuple[str, ...]:
     return () if option.kind == "kernels" else (option.name,)
 
 
-def _known(source: ModelSource, board: Board, store: str | None) -> Mapping[tuple[str, ...], Known]:
-    """The best run of each offload. Without a store there is none."""
+def _known(
+    source: ModelSource, board: Board, store: str | None, like: Known | None
+) -> Mapping[tuple[str, ...], Known]:
+    """The best run of each offload, all of one device and unit, as times of several say nothing of
+    the offload: those of `like`, else where most was measured. Without a store there is none."""
     from edgekit.recording import is_off
     from edgekit.results import list_results
     from edgekit.store.bench_runs import Wanted
 
     if is_off() and store is None:
         return {}
-    found: dict[tuple[str, ...], BenchRun] = {}
-    for run in list_results(Wanted(model=source.name, board=board.name, limit=1000), store).runs:
-        if run.build.model_sha256 != source.sha256:
+    wanted = Wanted(
+        board=board.name,
+        device=like.device if like is not None else None,
+        limit=1000,
+        model_sha256=source.sha256,
+    )
+    places: dict[tuple[str, str], dict[tuple[str, ...], BenchRun]] = {}
+    for run in list_results(wanted, store).runs:
+        if like is not None and run.unit != like.unit:
             continue
+        found = places.setdefault((run.device, run.unit), {})
         best = found.get(run.build.offload)
         if best is None or run.median < best.median:
             found[run.build.offload] = run
+    most = max(places.values(), key=len, default={})  # the latest where there are several
     return {
         offload: Known(run.median, run.unit, run.device, run.measured_at, run.id)
-        for offload, run in found.items()
+        for offload, run in most.items()
     }
 
 
@@ -282,8 +296,6 @@ def _measured(
     device: Device,
     events: Events,
 ) -> tuple[Option, ...]:
-    from edgekit.deploy import DeployPlan, deploy
-
     done = []
     with tempfile.TemporaryDirectory(prefix="edgekit-recommend-") as folder:
         for option in options:
@@ -300,21 +312,32 @@ def _measured(
             )
             out = Path(folder) / option.name.replace(" ", "-").replace("'", "")
             try:
-                report = deploy(request, device, out, plan=DeployPlan(), events=events)
+                report = _tried(request, device, out, events)
             except EdgekitError as error:
                 reasons = (*option.reasons, f"failed: {error.message}")
                 done.append(replace(option, supported=False, reasons=reasons))
                 continue
-            summary = report.bench
-            if summary is None:
-                done.append(option)
-                continue
-            counted = summary.counted
-            median = summary.median if counted is None else float(counted.median)
+            counted = report.counted
+            median = report.median if counted is None else float(counted.median)
             unit = "seconds" if counted is None else counted.unit
             known = Known(median, unit, device.name, "now", "")
             done.append(replace(option, known=known))
     return tuple(done)
+
+
+def _tried(request: BuildRequest, device: Device, out: Path, events: Events) -> BenchReport:
+    """Proven and measured; what is current on the device stays so."""
+    from edgekit.bench import bench
+    from edgekit.build import build
+    from edgekit.deploy import SHORT_BENCH, brief
+    from edgekit.verify import raise_if_failed, verify
+
+    bundle = build(request, out, events=events).bundle
+    with device.opened(bundle, events=events) as session:
+        verification = verify(bundle, session, events=events)
+        raise_if_failed(verification)
+        plan = brief(SHORT_BENCH, verification)
+        return bench(bundle, session, plan, events, purpose="recommend")
 
 
 def _advice(board: Board, summary: ModelSummary, options: tuple[Option, ...]) -> Advice:

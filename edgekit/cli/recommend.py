@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="For this board. May be repeated.  [default: the project's, else all]",
 )
-@click.option("--measure", is_flag=True, help="Deploy every option to a device, and go by that.")
+@click.option("--measure", is_flag=True, help="Try every option on a device, and go by that.")
 @click.option("--twin", is_flag=True, help="With --measure: on the boards' emulated twins.")
 @click.option("--store", "url", metavar="URL", help="Where measurements are, as edgekit results.")
 @shape_option

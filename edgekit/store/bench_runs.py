@@ -30,6 +30,7 @@ class Wanted:
     board: str | None = None
     device: str | None = None
     limit: int = 50
+    model_sha256: str | None = None
 
 
 def save_bench_runs(store: Store, runs: Sequence[BenchRun]) -> int:
@@ -42,6 +43,7 @@ def list_bench_runs(store: Store, wanted: Wanted) -> tuple[BenchRun, ...]:
     query = _joined(samples=False)
     for column, value in (
         (models.c.name, wanted.model),
+        (models.c.sha256, wanted.model_sha256),
         (builds.c.board, wanted.board),
         (devices.c.name, wanted.device),
     ):

@@ -48,7 +48,7 @@ class BenchRun:
     host: str
     """The machine that ran edgekit."""
     purpose: str
-    """What was measured for: "bench", "deploy", "matrix"."""
+    """What was measured for: "bench", "deploy", "matrix", "recommend"."""
     unit: str
     """"seconds", or the "cycles" or "instructions" that a microcontroller counts."""
     median: float

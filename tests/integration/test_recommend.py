@@ -85,6 +85,21 @@ def test_what_was_measured_goes_before_what_is_promised(folder: Path) -> None:
     assert advice["verdict"] == "edgekit's kernels: measured 1.50 times as fast as ncnn"
 
 
+def test_times_of_different_devices_are_not_compared(folder: Path) -> None:
+    (folder / "net.onnx").rename(folder / "older.onnx")
+    sha256 = open_model(folder / "older.onnx").sha256
+    (folder / "older.onnx").rename(folder / "net.onnx")
+    outbox = folder / "data" / "edgekit" / "outbox"
+    ncnn = replace(a_run().build, model="older", model_sha256=sha256, digest="22" * 32)
+    none = replace(ncnn, offload=(), digest="11" * 32)
+    post(a_run(1, 0.004, build=none, device="desk"), outbox)
+    post(a_run(2, 0.006, build=ncnn, device="desk"), outbox)
+    post(a_run(3, 0.001, build=ncnn, device="faster"), outbox)
+    (advice,) = recommended(folder, "--board", "rpi4")["boards"]
+    assert {o["known"]["device"] for o in advice["options"] if o["known"]} == {"desk"}
+    assert advice["verdict"] == "edgekit's kernels: measured 1.50 times as fast as ncnn"
+
+
 def test_a_microcontroller_is_told_of_memory_and_of_int8(folder: Path) -> None:
     boards = recommended(folder, "--board", "nrf52840-dk", "--board", "mps3-an547")["boards"]
     for advice in boards:
