@@ -357,8 +357,8 @@ def _place(option: Option, fits: bool) -> tuple[int, float]:
     if option.known is not None:
         return (1, option.known.median)
     if option.kind == "library":
-        much = option.coverage is None or option.coverage >= MUCH
-        return (2 if much else 4, -(option.coverage or 1.0))
+        coverage = option.coverage or 0.0
+        return (2 if coverage >= MUCH else 4, -coverage)
     return (3 if option.kind == "kernels" else 6, 0.0)
 
 

@@ -122,4 +122,4 @@ def _known(known: Known | None) -> str | None:
         return None
     if known.unit == "seconds":
         return f"{milliseconds(known.median)} on {known.device}"
-    return f"{known.median:.0f} {known.unit} on {known.device}"
+    return f"{known.median:,.0f} {known.unit} on {known.device}"

@@ -114,6 +114,19 @@ def test_a_microcontroller_is_told_of_memory_and_of_int8(folder: Path) -> None:
     assert "too large, even in int8" in advice["verdict"]
 
 
+def test_cmsis_nn_comes_after_kernels_that_cost_less(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+        helper.make_node("Add", ["d", "d"], ["y"]),
+    ]
+    constants = {"scale": np.array(0.5, np.float32), "zero": np.array(3, np.int8)}
+    onnx.save(onnx_model(nodes, {"x": [1, 8]}, ["y"], constants), tmp_path / "net.onnx")
+    (advice,) = recommended(tmp_path, "--board", "nrf52840-dk")["boards"]
+    assert [o["name"] for o in advice["options"]] == ["edgekit's kernels", "cmsis-nn"]
+    assert all(o["supported"] for o in advice["options"])
+
+
 def test_measuring_decides_on_this_machine(folder: Path) -> None:
     (advice,) = recommended(folder, "--board", "local", "--measure")["boards"]
     measured = [o for o in advice["options"] if o["known"] is not None]
