@@ -196,9 +196,10 @@ def _render_run(console: Console, run: BenchRun) -> None:
             ("p90", _amount(run, run.p90)),
             ("p99", _amount(run, run.p99)),
             ("fastest", _amount(run, run.minimum)),
-            ("standard deviation", _amount(run, run.stdev)),
             # Of what a microcontroller counts no samples are kept.
+            *([("standard deviation", _amount(run, run.stdev))] * bool(run.samples)),
             *([("runs", f"{len(run.samples)} after {run.warmup} to warm up")] * bool(run.samples)),
+            ("energy", None if run.joules is None else f"{run.joules * 1e3:.3g} mJ an inference"),
             ("threads", conditions.threads),
             ("memory of the model", None if run.model_peak is None else size(run.model_peak)),
             ("CPU governor", conditions.governor),

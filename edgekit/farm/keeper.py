@@ -105,6 +105,8 @@ def _tracker(port: int, events: Events) -> Iterator[TrackerAddress]:
             run_tracker(port, started=started, events=events, stop=stop)
         except EdgekitError as error:
             failed.append(error)
+            if ready.is_set():
+                events.warn(f"the tracker is gone: {error.message}")
             ready.set()
 
     thread = threading.Thread(target=work, daemon=True)
@@ -156,6 +158,9 @@ class _Keeper:
             self._time_passed()
 
     def close(self) -> None:
+        for device in self._devices.values():
+            if device.worker is not None:
+                device.worker.tell_to_end()  # all of them, before one is waited for
         for device in self._devices.values():
             self._end(device)
         self._selector.close()

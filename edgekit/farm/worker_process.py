@@ -71,10 +71,14 @@ class WorkerProcess:
             return f"its process was killed: {signal.strsignal(-code) or -code}"
         return f"its process ended with exit code {code}"
 
-    def end(self) -> None:
-        """Gone when this returns, and with it what it started over there."""
+    def tell_to_end(self) -> None:
+        """Waits for nothing."""
         assert self._process.stdin is not None
         self._process.stdin.close()
+
+    def end(self) -> None:
+        """Gone when this returns, and with it what it started over there."""
+        self.tell_to_end()
         try:
             self._process.wait(timeout=_SECONDS_TO_END)
         except subprocess.TimeoutExpired:

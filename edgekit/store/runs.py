@@ -50,7 +50,8 @@ class BenchRun:
     purpose: str
     """What was measured for: "bench", "deploy", "matrix", "recommend"."""
     unit: str
-    """"seconds", or the "cycles" or "instructions" that a microcontroller counts."""
+    """"seconds", or the "cycles" or "instructions" that a microcontroller counts: of
+    those p90 and p99 are the largest, mean is the median, and stdev and samples say nothing."""
     median: float
     p90: float
     p99: float
@@ -62,6 +63,7 @@ class BenchRun:
     model_peak: int | None = None
     process_peak: int | None = None
     joules: float | None = None
+    """Of one inference."""
     notes: tuple[str, ...] = ()
     samples: tuple[int, ...] = ()
     """One inference each, in order: nanoseconds, or instructions. Lists of runs leave them out."""
