@@ -179,8 +179,13 @@ def parse_readings(lines: list[str], files: tuple[str, ...]) -> Readings:
     )
 
 
-def _board_there(connection: Connection) -> Board:
-    done = connection.run(("sh", "-c", SCRIPT), timeout=_SECONDS_TO_ANSWER)
+def _board_there(connection: Connection) -> Board | None:
+    """None where a sensor hangs: it keeps nobody from measuring. A connection that is lost says so
+    to whoever uses it next."""
+    try:
+        done = connection.run(("sh", "-c", SCRIPT), timeout=_SECONDS_TO_ANSWER)
+    except DeviceError:
+        return None
     return discover(parse_snapshot(done.output))
 
 

@@ -33,6 +33,13 @@ FILE_NAME = "measurements.db"
 _BUSY_SECONDS = 30.0
 _ATTEMPTS = 4
 _URLS = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+_NETWORK = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""A server whose network is gone is given up within a minute, and not after hours."""
 _LOCK = 0x65646765
 """Of PostgreSQL's advisory locks: one edgekit migrates at a time."""
 
@@ -130,6 +137,7 @@ def _connect(url: str) -> Store:
                 "connect_timeout": 10,
                 "application_name": "edgekit",
                 "client_encoding": "utf8",
+                **_NETWORK,
             },
         )
         return Store(parsed, engine)

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgekit.devices.observing import observing_there
+from edgekit.errors import DeviceError
 from edgekit.sensors.discovery import Board, Sensor, discover
 from edgekit.sensors.readings import Readings, observe, parse_reading
 from edgekit.sensors.snapshot import SCRIPT, THROTTLED, local_snapshot, parse_snapshot
@@ -197,6 +199,19 @@ def test_watching_ends_with_its_block(tmp_path: Path) -> None:
     assert len(readings.times) >= 3
     assert set(readings.values["/sys/a"]) == {1}
     assert set(readings.values["/sys/not-there"]) == {None}
+
+
+class HangingSensors:
+    """A connection over which nothing that reads sensors comes to an end."""
+
+    def run(self, *words: object, **limits: object) -> None:
+        raise DeviceError("it took too long", hint="wait")
+
+
+def test_a_sensor_that_hangs_keeps_nobody_from_measuring() -> None:
+    with observing_there(HangingSensors(), "agent", True) as observer:  # type: ignore[arg-type]
+        observer.begin()
+        assert observer.end() is None
 
 
 def test_a_number_that_no_kernel_has_is_none() -> None:
