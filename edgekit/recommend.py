@@ -6,6 +6,7 @@ which libraries take how much of it and why not more, what was measured, what ha
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,6 +66,14 @@ class Option:
 
 
 @dataclass(frozen=True)
+class _Needs:
+    """Bytes, of what lies in memory while it runs and of what was learnt."""
+
+    activations: int
+    weights: int
+
+
+@dataclass(frozen=True)
 class Advice:
     """For one board, the option to try first in front."""
 
@@ -108,8 +117,13 @@ def recommend(
     from edgekit.model import import_model
 
     model = import_model(source, SILENT)
+    chosen = _chosen(boards)
+    needs = _needs(summary)
+    # Of all microcontrollers the same: kernels for one of them take a little more or less.
+    small = next((board for board in chosen if board.kind == "baremetal"), None)
+    needs_in_c = needs if small is None else _needs_in_c(model, small, needs)
     advices = []
-    for board in _chosen(boards):
+    for board in chosen:
         with events.stage(f"consider {board.name}") as stage:
             options = _options(model, source, board, summary)
             stage.result = f"{sum(option.supported for option in options)} options"
@@ -121,7 +135,8 @@ def recommend(
             replace(option, known=option.known or known.get(_offload_of(option)))
             for option in options
         )
-        advices.append(_advice(board, summary, options))
+        wanted = needs_in_c if board.kind == "baremetal" else needs
+        advices.append(_advice(board, wanted, options))
     return _recommendation(summary, None, tuple(advices))
 
 
@@ -145,7 +160,7 @@ def _chosen(names: Sequence[str]) -> tuple[Board, ...]:
 def _options(
     model: Model, source: ModelSource, board: Board, summary: ModelSummary
 ) -> tuple[Option, ...]:
-    deploy = f"edgekit deploy {source.path.name} --board {board.name}"
+    deploy = f"edgekit deploy {_in_shell(source)} --board {board.name}"
     own = Option(
         "edgekit's kernels",
         "kernels",
@@ -240,8 +255,12 @@ def _int8(source: ModelSource, board: Board) -> Option:
         return Option("int8", "int8", False, "", tuple(reasons))
     if board.kind == "baremetal":
         reasons.insert(0, "what microcontrollers are fast at")
-    command = f"edgekit quantize {source.path.name} --calibrate SAMPLES"
+    command = f"edgekit quantize {_in_shell(source)} --calibrate SAMPLES"
     return Option("int8", "int8", True, command, tuple(reasons))
+
+
+def _in_shell(source: ModelSource) -> str:
+    return shlex.quote(str(source.path))
 
 
 def _is_quantised(summary: ModelSummary) -> bool:
@@ -340,9 +359,29 @@ def _tried(request: BuildRequest, device: Device, out: Path, events: Events) -> 
         return bench(bundle, session, plan, events, purpose="recommend")
 
 
-def _advice(board: Board, summary: ModelSummary, options: tuple[Option, ...]) -> Advice:
-    fits, memory = _memory(board, summary, share=1.0)
-    smaller, _ = _memory(board, summary, share=_INT8_SHARE)
+def _needs(summary: ModelSummary) -> _Needs:
+    peak = summary.cost.peak_activation_bytes if summary.cost is not None else None
+    return _Needs(peak or 0, summary.parameter_bytes)
+
+
+def _needs_in_c(model: Model, board: Board, otherwise: _Needs) -> _Needs:
+    """By planning the arena of its C; what can't become C is told by a build, not here."""
+    from edgekit.aot.compile import compile_tree
+    from edgekit.aot.generators import portable_generators
+    from edgekit.aot.tree import Origin
+
+    origin = Origin("model", "model", "", board.name, board.cpu.name)
+    try:
+        plan = compile_tree(model, "model", board.cpu, origin, portable_generators()).plan
+    except EdgekitError:
+        return otherwise
+    constants = sum(c.array.nbytes for kernel in plan.kernels for c in kernel.constants)
+    return _Needs(plan.arena.bytes, constants)
+
+
+def _advice(board: Board, needs: _Needs, options: tuple[Option, ...]) -> Advice:
+    fits, memory = _memory(board, needs, share=1.0)
+    smaller, _ = _memory(board, needs, share=_INT8_SHARE)
     ordered = tuple(sorted(options, key=lambda option: _place(option, fits)))
     verdict = _verdict(ordered) if fits else _too_large(ordered, smaller)
     return Advice(board.name, board.title, fits, smaller, memory, ordered, verdict)
@@ -362,11 +401,10 @@ def _place(option: Option, fits: bool) -> tuple[int, float]:
     return (3 if option.kind == "kernels" else 6, 0.0)
 
 
-def _memory(board: Board, summary: ModelSummary, share: float) -> tuple[bool, str]:
+def _memory(board: Board, needs: _Needs, share: float) -> tuple[bool, str]:
     """Whether a share of what the model needs fits, and what it needs in words."""
-    peak = summary.cost.peak_activation_bytes if summary.cost is not None else None
-    weights, memory = int(summary.parameter_bytes * share), board.memory
-    need_ram = int((peak or 0) * share) + (weights if memory.flash is None else 0)
+    weights, memory = int(needs.weights * share), board.memory
+    need_ram = int(needs.activations * share) + (weights if memory.flash is None else 0)
     words = f"about {size(need_ram)} of {size(memory.ram)} of memory"
     fits = need_ram <= memory.ram
     if memory.flash is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from support.building import run_edgekit
 from support.onnx_models import onnx_model
 from support.stores import a_run
 
+from edgekit.board import load_board
 from edgekit.model import open_model
+from edgekit.recommend import _int8
 from edgekit.store.outbox import post
 
 
@@ -100,6 +103,13 @@ def test_times_of_different_devices_are_not_compared(folder: Path) -> None:
     assert advice["verdict"] == "edgekit's kernels: measured 1.50 times as fast as ncnn"
 
 
+def test_what_tries_an_option_can_be_pasted(tmp_path: Path) -> None:
+    folder = tmp_path / "my models"
+    folder.mkdir()
+    option = _int8(open_model(write_network(folder)), load_board("rpi4"))
+    assert shlex.split(option.command)[:3] == ["edgekit", "quantize", str(folder / "net.onnx")]
+
+
 def test_a_microcontroller_is_told_of_memory_and_of_int8(folder: Path) -> None:
     boards = recommended(folder, "--board", "nrf52840-dk", "--board", "mps3-an547")["boards"]
     for advice in boards:
@@ -124,6 +134,7 @@ def test_cmsis_nn_comes_after_kernels_that_cost_less(tmp_path: Path) -> None:
     onnx.save(onnx_model(nodes, {"x": [1, 8]}, ["y"], constants), tmp_path / "net.onnx")
     (advice,) = recommended(tmp_path, "--board", "nrf52840-dk")["boards"]
     assert [o["name"] for o in advice["options"]] == ["edgekit's kernels", "cmsis-nn"]
+    assert "about 32 B of 256.0 KiB" in advice["memory"]
     assert all(o["supported"] for o in advice["options"])
 
 
