@@ -12,11 +12,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from support.building import run_edgekit
+from support.building import request_for, run_edgekit
 from support.onnx_models import onnx_model
 from support.stores import a_run
 
 from edgekit.board import load_board
+from edgekit.build import build
 from edgekit.model import open_model
 from edgekit.recommend import _int8
 from edgekit.store.outbox import post
@@ -124,7 +125,9 @@ def test_a_microcontroller_is_told_of_memory_and_of_int8(folder: Path) -> None:
     assert "too large, even in int8" in advice["verdict"]
 
 
-def test_cmsis_nn_comes_after_kernels_that_cost_less(tmp_path: Path) -> None:
+def test_a_microcontroller_is_told_of_its_arena_and_cmsis_nn_comes_after_cheaper_kernels(
+    tmp_path: Path,
+) -> None:
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
@@ -134,7 +137,9 @@ def test_cmsis_nn_comes_after_kernels_that_cost_less(tmp_path: Path) -> None:
     onnx.save(onnx_model(nodes, {"x": [1, 8]}, ["y"], constants), tmp_path / "net.onnx")
     (advice,) = recommended(tmp_path, "--board", "nrf52840-dk")["boards"]
     assert [o["name"] for o in advice["options"]] == ["edgekit's kernels", "cmsis-nn"]
-    assert "about 32 B of 256.0 KiB" in advice["memory"]
+    built = build(request_for(tmp_path / "net.onnx", "nrf52840-dk"), tmp_path / "b").bundle
+    assert built.manifest.bare_metal is not None
+    assert f"about {built.manifest.bare_metal.arena_bytes} B of 256.0 KiB" in advice["memory"]
     assert all(o["supported"] for o in advice["options"])
 
 
