@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import uuid
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from edgekit.errors import EdgekitError
 from edgekit.events import SILENT, Events
 from edgekit.json_text import json_line
+from edgekit.store.address import is_off as is_off
+from edgekit.store.moments import now
 from edgekit.store.outbox import post
 from edgekit.store.runs import BenchRun, BuildFacts, Conditions
 
 if TYPE_CHECKING:
     from edgekit.bench import BenchReport
     from edgekit.bundle import Bundle
-
-OFF = "off"
-"""What EDGEKIT_STORE may say where nothing is to be kept."""
-
-
-def is_off() -> bool:
-    return os.environ.get("EDGEKIT_STORE") == OFF
 
 
 def keep_bench(
@@ -48,7 +41,7 @@ def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
     manifest = bundle.manifest
     return BenchRun(
         id=uuid.uuid4().hex,
-        measured_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        measured_at=now(),
         build=BuildFacts(
             digest=bundle.digest,
             model=manifest.model.name,

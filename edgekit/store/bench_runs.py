@@ -6,15 +6,15 @@ import array
 import json
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, Table, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, RowMapping, Select, select
 
 from edgekit.errors import InputError, UsageError
 from edgekit.store.database import Store, read, written
+from edgekit.store.rows import id_of, insert_missing
 from edgekit.store.runs import MOST_SAMPLES, BenchRun, BuildFacts, Conditions
 from edgekit.store.tables import bench_runs, builds, devices, models
 
@@ -166,14 +166,14 @@ def _from_row(row: RowMapping) -> BenchRun:
 
 
 def _save(connection: Connection, run: BenchRun) -> int:
-    model_id = _id_of(
+    model_id = id_of(
         connection,
         models,
         {"sha256": run.build.model_sha256},
         {"name": run.build.model},
     )
     facts = asdict(run.build)
-    build_id = _id_of(
+    build_id = id_of(
         connection,
         builds,
         {"digest": run.build.digest},
@@ -186,7 +186,7 @@ def _save(connection: Connection, run: BenchRun) -> int:
             },
         },
     )
-    device_id = _id_of(connection, devices, {"name": run.device, "board": run.build.board}, {})
+    device_id = id_of(connection, devices, {"name": run.device, "board": run.build.board}, {})
     values = {name: getattr(run, name) for name in _PLAIN}
     values |= asdict(run.conditions)
     values |= {
@@ -196,27 +196,6 @@ def _save(connection: Connection, run: BenchRun) -> int:
         "samples": pack(run.samples),
     }
     return insert_missing(connection, bench_runs, values)
-
-
-def insert_missing(connection: Connection, table: Table, values: Mapping[str, object]) -> int:
-    """Gives 1, or 0 where a row of that key was there."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
-    (key, *_) = table.primary_key.columns
-    return len(connection.execute(statement.returning(key)).all())
-
-
-def _id_of(
-    connection: Connection,
-    table: Table,
-    key: Mapping[str, object],
-    others: Mapping[str, object],
-) -> int:
-    insert_missing(connection, table, {**key, **others})
-    query = select(table.c.id)
-    for name, value in key.items():
-        query = query.where(table.c[name] == value)
-    return int(connection.execute(query).scalar_one())
 
 
 def pack(samples: Sequence[int]) -> bytes:

@@ -7,7 +7,6 @@ whose end nobody heard of, because the connection broke, is simply done again.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -21,17 +20,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.pool import NullPool
 
 from edgekit.errors import MissingToolError, StorageError, StoreError, UsageError
-from edgekit.paths import data_dir
+from edgekit.store.address import OFF, VARIABLE, default_url
 from edgekit.store.migrations import NEWEST, migrate, refuse_strangers, version_of
 
 T = TypeVar("T")
 
-VARIABLE = "EDGEKIT_STORE"
-OFF = "off"
-"""What the variable says where nothing is to be kept."""
-FILE_NAME = "measurements.db"
 _BUSY_SECONDS = 30.0
-_ATTEMPTS = 4
+_CONNECT_SECONDS, _BRIEF_SECONDS = 10, 3
 _URLS = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 _NETWORK = {
     "keepalives_idle": 30,
@@ -50,6 +45,8 @@ class Store:
 
     url: URL
     engine: Engine
+    attempts: int = 4
+    """Of what a broken connection made fail."""
 
     def __str__(self) -> str:
         """Without the password."""
@@ -62,14 +59,10 @@ class Store:
         return self.engine.dialect.name == "sqlite"
 
 
-def default_url() -> str:
-    """The file of whoever runs edgekit, unless the environment names a store."""
-    return os.environ.get(VARIABLE) or f"sqlite:///{data_dir() / FILE_NAME}"
-
-
-def open_store(url: str | None = None) -> Store:
-    """A store that is there, or is made now, brought to today's version."""
-    store = _connect(url or default_url())
+def open_store(url: str | None = None, *, patient: bool = True) -> Store:
+    """A store that is there, or is made now, brought to today's version. Whoever can do without it
+    is not patient: a server is tried once, for a few seconds."""
+    store = _connect(url or default_url(), patient)
     _guarded(store, lambda: _prepare(store))
     return store
 
@@ -99,7 +92,7 @@ def read(store: Store, work: Callable[[Connection], T]) -> T:
     return _guarded(store, attempt)
 
 
-def _connect(url: str) -> Store:
+def _connect(url: str, patient: bool) -> Store:
     if url == OFF:
         raise UsageError(
             f"{VARIABLE} is {OFF}: no measurement is kept",
@@ -134,13 +127,13 @@ def _connect(url: str) -> Store:
             pool_pre_ping=True,
             pool_size=2,
             connect_args={
-                "connect_timeout": 10,
+                "connect_timeout": _CONNECT_SECONDS if patient else _BRIEF_SECONDS,
                 "application_name": "edgekit",
                 "client_encoding": "utf8",
                 **_NETWORK,
             },
         )
-        return Store(parsed, engine)
+        return Store(parsed, engine, 4 if patient else 1)
     raise UsageError(
         f"edgekit keeps measurements in SQLite or PostgreSQL, not in {name}", hint=_URLS
     )
@@ -199,14 +192,14 @@ def _prepare(store: Store) -> None:
 
 def _guarded(store: Store, attempt: Callable[[], T]) -> T:
     """Try again where the connection broke; make a typed error of everything else."""
-    for remaining in reversed(range(_ATTEMPTS)):
+    for remaining in reversed(range(store.attempts)):
         try:
             return attempt()
         except DBAPIError as error:
             if not remaining or not _is_passing(store, error):
                 raise _typed(store, error) from error
             store.engine.dispose()
-            time.sleep(0.2 * 2 ** (_ATTEMPTS - remaining))
+            time.sleep(0.2 * 2 ** (store.attempts - remaining))
         except sqlite3.Error as error:  # while connecting, before SQLAlchemy wraps errors
             raise _typed(store, error) from error
     raise AssertionError("unreachable")

@@ -44,11 +44,19 @@ def _large_peaks(connection: Connection) -> None:
             connection.execute(text(f"ALTER TABLE bench_runs ALTER COLUMN {column} TYPE BIGINT"))
 
 
+def _tuning_history(connection: Connection) -> None:
+    """Nothing was ever written into step 3's tables, which are made anew."""
+    for name in ("tuning_records", "workloads"):
+        connection.execute(text(f"DROP TABLE {name}"))
+    _create(connection, "workloads", "tuning_records", "tuning_sessions", "tuning_progress")
+
+
 STEPS: tuple[Step, ...] = (
     Step(1, "benchmark runs, and what they were of", _first_tables),
     Step(2, "what regions cost in libraries and in TVM", _region_costs),
     Step(3, "tuning workloads and records", _tuning),
     Step(4, "memory above 2 GiB", _large_peaks),
+    Step(5, "searches for faster kernels, and all that they measured", _tuning_history),
 )
 
 NEWEST = STEPS[-1].to

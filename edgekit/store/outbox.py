@@ -1,28 +1,37 @@
-"""Runs on their way into the store: a file each, written before anything else is tried.
+"""What was measured, on its way into the store: a file each, written before anything else is tried.
 
 What was measured is safe in milliseconds, without a database being opened; whoever opens the store
-next takes along what waits. A store that can't be reached costs nothing but patience.
+next takes along what waits. A store that can't be reached costs nothing but patience. Benchmark
+runs wait for whichever store is opened next; findings for the one that they were meant for.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from edgekit.errors import InputError
 from edgekit.files import storage_errors, write_atomically
 from edgekit.paths import data_dir
+from edgekit.store.address import default_url, name_of
 from edgekit.store.documents import run_from_document
+from edgekit.store.findings import from_document, to_text
+from edgekit.store.queries import hash_of
 
 if TYPE_CHECKING:
     from edgekit.store.database import Store
+    from edgekit.store.findings import Findings
     from edgekit.store.runs import BenchRun
 
+T = TypeVar("T")
+
 _LARGEST = 64 << 20
-_BATCH = 200
+_BATCH = 100
 DAMAGED = ".damaged"
 
 
@@ -30,36 +39,65 @@ def outbox_folder() -> Path:
     return data_dir() / "outbox"
 
 
+def findings_folder(url: str | None = None) -> Path:
+    """Where findings for that store wait."""
+    return outbox_folder() / f"for-{hash_of(name_of(url or default_url()))[:16]}"
+
+
 def post(run: BenchRun, folder: Path | None = None) -> Path:
     """On the disk when this returns."""
-    place = folder or outbox_folder()
-    path = place / f"{run.id}.json"
-    with storage_errors("keep a measurement", path):
-        place.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(asdict(run)))
-    return path
+    return _post((folder or outbox_folder()) / f"{run.id}.json", json.dumps(asdict(run)))
+
+
+def post_findings(findings: Findings, folder: Path) -> Path:
+    """On the disk when this returns."""
+    name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
+    return _post(folder / name, to_text(findings))
 
 
 def waiting(folder: Path | None = None) -> tuple[Path, ...]:
+    """The oldest findings first."""
     place = folder or outbox_folder()
     return tuple(sorted(place.glob("*.json"))) if place.is_dir() else ()
 
 
 def deliver(store: Store, folder: Path | None = None) -> int:
-    """Everything that waits into the store; a file goes once the store has committed it. What can't
+    """All runs that wait into the store; a file goes once the store has committed it. What can't
     be read is put aside and kept."""
     from edgekit.store.bench_runs import save_bench_runs
 
+    return _delivered(
+        folder or outbox_folder(), run_from_document, lambda runs: save_bench_runs(store, runs)
+    )
+
+
+def deliver_findings(store: Store, folder: Path) -> int:
+    """The same for findings; gives how many candidates and regions were new."""
+    from edgekit.store.keeping import save_findings
+
+    return _delivered(folder, from_document, lambda found: save_findings(store, found))
+
+
+def _post(path: Path, text: str) -> Path:
+    with storage_errors("keep a measurement", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+    return path
+
+
+def _delivered(
+    folder: Path, understood: Callable[[object], T], save: Callable[[list[T]], int]
+) -> int:
     delivered = 0
     for batch in _batches(waiting(folder)):
-        runs = {}
+        found = {}
         for path in batch:
             with storage_errors("read a measurement that waits", path):
-                run = _read(path)
-            if run is not None:
-                runs[path] = run
-        delivered += save_bench_runs(store, list(runs.values()))
-        for path in runs:
+                content = _read(path, understood)
+            if content is not None:
+                found[path] = content
+        delivered += save(list(found.values()))
+        for path in found:
             with storage_errors("remove a measurement that is in the store", path):
                 path.unlink(missing_ok=True)  # somebody else may have delivered it just now
     return delivered
@@ -70,14 +108,11 @@ def _batches(paths: tuple[Path, ...]) -> Iterator[tuple[Path, ...]]:
         yield paths[start : start + _BATCH]
 
 
-def _read(path: Path) -> BenchRun | None:
+def _read(path: Path, understood: Callable[[object], T]) -> T | None:
     try:
         if path.stat().st_size > _LARGEST:
             raise ValueError("larger than any that was written")
-        document = json.loads(path.read_text("utf-8"))
-        if not isinstance(document, Mapping):
-            raise TypeError("no document")
-        return run_from_document(document)
+        return understood(json.loads(path.read_text("utf-8")))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, RecursionError, InputError):

@@ -109,26 +109,62 @@ workloads = Table(
     "workloads",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("hash", String(64), nullable=False),
-    Column("target", String(64), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("target_json", Text, nullable=False),
-    Column("module", Text, nullable=False),
-    UniqueConstraint("hash", "target"),
+    Column("key", String(200), nullable=False),
+    Column("target_sha256", String(64), nullable=False),
+    Column("target", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("words", Text, nullable=False),
+    Column("module", Text),
+    UniqueConstraint("target_sha256", "version", "key"),
 )
-"""`module` is MetaSchedule's own JSON of the workload; `target` is the hash of `target_json`."""
+"""`module` is MetaSchedule's own JSON of the workload; `target_sha256` is the hash of `target`."""
 
 tuning_records = Table(
     "tuning_records",
     metadata,
     Column("id", String(32), primary_key=True),
     Column("workload_id", ForeignKey("workloads.id"), nullable=False),
-    Column("session", String(32), nullable=False),
+    Column("session", String(32)),
     Column("device", String(200), nullable=False),
-    Column("measured_at", String(32), nullable=False),
-    Column("median", Float),
-    Column("record", Text, nullable=False),
+    Column("measured_at", String(40), nullable=False),
+    Column("choice_sha256", String(64), nullable=False),
+    Column("choice", Text, nullable=False),
+    Column("best_us", Float),
+    Column("own_us", Float),
     Column("error", String(50)),
-    Index("records_by_workload", "workload_id", "median"),
+    Index("records_of_workload", "workload_id"),
+    Index("records_of_session", "session"),
 )
-"""`record` is MetaSchedule's own JSON; `median` is null where the candidate failed, by `error`."""
+"""`session` points nowhere in particular: what it began with may arrive later, or never."""
+
+tuning_sessions = Table(
+    "tuning_sessions",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("model", String(500), nullable=False),
+    Column("model_sha256", String(64), nullable=False),
+    Column("board", String(100), nullable=False),
+    Column("target", Text, nullable=False),
+    Column("devices", Text, nullable=False),
+    Column("host", String(200), nullable=False),
+    Column("process", String(100), nullable=False),
+    Column("started_at", String(40), nullable=False),
+    Column("heard_at", String(40), nullable=False),
+    Column("ended_at", String(40)),
+    Column("state", String(20), nullable=False),
+    Column("kernels", Integer, nullable=False),
+    Column("wanted_trials", Integer),
+    Column("wanted_seconds", Float),
+    Index("sessions_by_time", "started_at"),
+)
+
+tuning_progress = Table(
+    "tuning_progress",
+    metadata,
+    Column("session", String(32), primary_key=True),
+    Column("at", String(40), primary_key=True),
+    Column("trials", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("own_us", Float, nullable=False),
+    Column("best_us", Float, nullable=False),
+)

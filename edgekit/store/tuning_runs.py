@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+SessionState = Literal["running", "done", "interrupted", "failed"]
 
 
 @dataclass(frozen=True)
@@ -12,9 +15,9 @@ class Workload:
     """One kernel on one kind of CPU."""
 
     key: str
-    """Names what is computed, on which shapes: `schedules/kernels.py`."""
+    """Names what is computed, on which shapes: `schedules/kernels.py`. At most 200 characters."""
     target: str
-    """What TVM compiles for, as JSON text."""
+    """What TVM compiles for, as JSON text: `Target.as_json`."""
     version: int
     """Of the schedules: what was measured for other ones is over."""
     words: str
@@ -28,12 +31,13 @@ class TuningRecord:
     """One candidate, measured or failed."""
 
     id: str
+    """32 hexadecimal digits of its own: written twice, it is there once."""
     workload: Workload
     session: str | None
     """None where it came from another tool's file."""
     device: str
     measured_at: str
-    """ISO 8601, UTC."""
+    """`moments.now()`."""
     choice: Mapping[str, object]
     """`schedules/choices.py` reads and writes it."""
     best_us: float | None
@@ -55,10 +59,14 @@ class TuningSession:
     target: str
     devices: tuple[str, ...]
     host: str
+    process: str
+    """`moments.this_process()` of whoever searches."""
     started_at: str
+    heard_at: str
+    """The last sign of life. Of two descriptions of a session the one with the later counts."""
     ended_at: str | None
-    state: str
-    """"running", "done", "interrupted" or "failed"."""
+    state: SessionState
+    """As written by the session itself; as read, one that is gone is "interrupted"."""
     kernels: int
     """How many it set out to tune."""
     wanted_trials: int | None
@@ -77,3 +85,32 @@ class TuningProgress:
     """Of all kernels of the model as the rules would have them, one inference."""
     best_us: float
     """The same with the best that is known by then."""
+
+
+@dataclass(frozen=True)
+class BestRecord:
+    """The best that is known of a kernel on one kind of CPU."""
+
+    key: str
+    words: str
+    choice: Mapping[str, object]
+    best_us: float
+    own_us: float | None
+    """Of the same moment as `best_us`, or the newest where that record has none."""
+    device: str
+    measured_at: str
+
+
+@dataclass(frozen=True)
+class KernelSearch:
+    """What one session did for one kernel."""
+
+    key: str
+    words: str
+    trials: int
+    failed: int
+    best_us: float | None
+    own_us: float | None
+    """Beside the best one."""
+    choice: Mapping[str, object] | None
+    """Of the best one."""

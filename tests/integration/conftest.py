@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.libraries import share_libraries
+from support.stores import Postgres, needs_postgres, postgres_in
 from support.twins import share_images
+
+from edgekit.store.database import Store, close_store, open_store
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +21,31 @@ def twin_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     share_images(cache)
     share_libraries(cache)
     return cache
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with postgres_in(tmp_path_factory.mktemp("pg") / "server") as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a store that is not there yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'deep' / 'store.db'}"
+    server: Postgres = request.getfixturevalue("postgres")
+    import psycopg
+
+    with contextlib.closing(psycopg.connect(server.url)) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+        connection.commit()
+    return server.url
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    opened = open_store(store_url)
+    yield opened
+    close_store(opened)

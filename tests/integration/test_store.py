@@ -11,13 +11,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 from support.building import CHECKOUT, run_edgekit, run_with_mount, tmpfs
-from support.stores import Postgres, a_run, postgres_in, postgres_programs
+from support.stores import Postgres, a_run, needs_postgres
 
 from edgekit.errors import StoreError, UsageError
 from edgekit.store.bench_runs import (
@@ -33,10 +32,6 @@ from edgekit.store.migrations import NEWEST, STEPS, migrate, version_of
 from edgekit.store.outbox import DAMAGED, deliver, post, waiting
 from edgekit.store.tables import metadata
 
-needs_postgres = pytest.mark.skipif(
-    postgres_programs() is None, reason="PostgreSQL's server is not installed"
-)
-
 WRITER = """
 import sys
 from support.stores import a_run
@@ -50,35 +45,9 @@ for number in range(start, start + count):
 """
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with postgres_in(tmp_path_factory.mktemp("pg") / "server") as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'deep' / 'store.db'}"
-    server: Postgres = request.getfixturevalue("postgres")
-    with contextlib.closing(_plain(server.url)) as connection:
-        connection.execute("DROP SCHEMA public CASCADE")
-        connection.execute("CREATE SCHEMA public")
-        connection.commit()
-    return server.url
-
-
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    opened = open_store(url)
-    yield opened
-    close_store(opened)
-
-
-def _plain(url: str):  # type: ignore[no-untyped-def]
-    import psycopg
-
-    return psycopg.connect(url)
+def url(store_url: str) -> str:
+    return store_url
 
 
 def writer(url: str, start: int, count: int) -> subprocess.Popen[str]:

@@ -14,7 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+import pytest
+
+from edgekit.store.moments import now, this_process
+from edgekit.store.regions import RegionCost
 from edgekit.store.runs import BenchRun, BuildFacts, Conditions
+from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
 
 _PLACES = ("/usr/lib/postgresql", "/usr/local/pgsql", "/usr/pgsql")
 
@@ -56,6 +61,75 @@ def a_run(number: int = 0, median: float = 0.010, **changes: object) -> BenchRun
     return replace(run, **changes)  # type: ignore[arg-type]
 
 
+A_TARGET = '{"kind": "llvm", "mcpu": "cortex-a72", "num-cores": 4}'
+A_WORKLOAD = Workload("product-0123", A_TARGET, 1, "convolution", None)
+
+
+def a_record(number: int = 0, **changes: object) -> TuningRecord:
+    """One of many that differ by number, time and choice."""
+    record = TuningRecord(
+        id=f"{number:032x}",
+        workload=A_WORKLOAD,
+        session="5" * 32,
+        device="kitchen",
+        measured_at=f"2026-03-01T12:{number // 60 % 60:02}:{number % 60:02}.000000Z",
+        choice={"family": "product", "unrolled": number},
+        best_us=80.0,
+        own_us=100.0,
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def a_session(**changes: object) -> TuningSession:
+    """One that this process runs."""
+    session = TuningSession(
+        id="5" * 32,
+        model="net",
+        model_sha256="cd" * 32,
+        board="rpi4",
+        target=A_TARGET,
+        devices=("kitchen", "cellar"),
+        host=socket.gethostname(),
+        process=this_process(),
+        started_at=now(),
+        heard_at=now(),
+        ended_at=None,
+        state="running",
+        kernels=12,
+        wanted_trials=64,
+        wanted_seconds=None,
+    )
+    return replace(session, **changes)  # type: ignore[arg-type]
+
+
+def a_point(number: int = 0, **changes: object) -> TuningProgress:
+    """One of a curve that falls."""
+    point = TuningProgress(
+        session="5" * 32,
+        at=f"2026-03-01T12:{number // 60 % 60:02}:{number % 60:02}.500000Z",
+        trials=8 * number,
+        failed=number,
+        own_us=1000.0,
+        best_us=500.0 + 500.0 / (1 + number),
+    )
+    return replace(point, **changes)  # type: ignore[arg-type]
+
+
+def a_cost(**changes: object) -> RegionCost:
+    cost = RegionCost(
+        region="edgekit_ncnn_0123456789abcdef",
+        board="rpi4",
+        backend="ncnn",
+        version="1.0",
+        library_us=80.0,
+        tvm_us=100.0,
+        agrees=True,
+        device="kitchen",
+        measured_at="2026-01-02T03:04:05.000000Z",
+    )
+    return replace(cost, **changes)  # type: ignore[arg-type]
+
+
 def postgres_programs() -> Path | None:
     """The folder with initdb and pg_ctl, which Debian keeps off the PATH."""
     for name in ("pg_ctl",):
@@ -67,6 +141,11 @@ def postgres_programs() -> Path | None:
             if (folder / "initdb").exists():
                 return folder
     return None
+
+
+needs_postgres = pytest.mark.skipif(
+    postgres_programs() is None, reason="PostgreSQL's server is not installed"
+)
 
 
 @dataclass(frozen=True)

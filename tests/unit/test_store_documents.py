@@ -13,7 +13,8 @@ from support.stores import a_run
 
 from edgekit.errors import EdgekitError, InputError
 from edgekit.store.bench_runs import pack, unpack
-from edgekit.store.documents import LONGEST, from_document, to_document
+from edgekit.store.checked import LONGEST
+from edgekit.store.documents import from_document, to_document
 from edgekit.store.outbox import DAMAGED, post, waiting
 from edgekit.store.tables import metadata
 
@@ -77,9 +78,16 @@ def test_names_times_and_numbers_have_their_form(key: str, value: object) -> Non
 
 def test_texts_are_no_longer_than_their_columns() -> None:
     tables = {"run.build.model": ("models", "name"), "run.build.model_sha256": ("models", "sha256")}
+    others = {
+        "workload": "workloads",
+        "record": "tuning_records",
+        "session": "tuning_sessions",
+        "region": "region_costs",
+    }
     for where, longest in LONGEST.items():
-        _, *folder, key = where.split(".")
+        kind, *folder, key = where.split(".")
         table, column = tables.get(where, ("builds" if folder else "bench_runs", key))
+        table = others.get(kind, table)
         if where == "run.device":
             table, column = "devices", "name"
         assert getattr(metadata.tables[table].c[column].type, "length", None) == longest, where

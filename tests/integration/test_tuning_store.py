@@ -1,0 +1,254 @@
+"""Searches in the store for real: SQLite files and a PostgreSQL server, kills, lost connections."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.building import CHECKOUT
+from support.stores import (
+    A_TARGET,
+    A_WORKLOAD,
+    Postgres,
+    a_cost,
+    a_point,
+    a_record,
+    a_session,
+    needs_postgres,
+)
+
+from edgekit.errors import UsageError
+from edgekit.events import Event, Events, Warned
+from edgekit.store.database import Store, close_store, open_store
+from edgekit.store.findings import Findings
+from edgekit.store.keeping import save_findings
+from edgekit.store.outbox import deliver_findings, findings_folder, waiting
+from edgekit.store.region_costs import costs_on
+from edgekit.store.tuning import (
+    add_records,
+    begin_session,
+    best_of,
+    end_session,
+    failures_of,
+    find_session,
+    kernels_of,
+    progress_of,
+    records_of,
+    running_sessions,
+    sessions,
+)
+from edgekit.store.tuning_log import tuning_log
+
+WRITER = """
+import sys
+from support.stores import a_point, a_record, a_session
+from edgekit.store.tuning_log import tuning_log
+with tuning_log(a_session(), sys.argv[1]) as log:
+    for number in range(100_000):
+        log.add([a_record(2 * number), a_record(2 * number + 1)], a_point(number))
+        print(number, flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def test_records_and_points_come_back_whole_and_once(store: Store) -> None:
+    records = [
+        a_record(1, workload=replace(A_WORKLOAD, module='["much"]')),
+        a_record(2, best_us=None, own_us=None, error="timeout"),
+        a_record(3, session=None, choice={"family": "trace", "trace": [[], {"a": None}]}),
+    ]
+    begin_session(store, a_session())
+    assert add_records(store, records, a_point(1)) == 3
+    assert add_records(store, records, a_point(1)) == 0, "they are there already"
+    add_records(store, [], a_point(2))
+
+    found = records_of(store, A_WORKLOAD.key, A_TARGET, 1)
+    assert [replace(r, workload=A_WORKLOAD) for r in found] == [
+        replace(r, workload=A_WORKLOAD) for r in records
+    ]
+    assert {r.workload.module for r in found} == {'["much"]'}
+    assert progress_of(store, "5" * 32) == (a_point(1), a_point(2))
+    assert records_of(store, A_WORKLOAD.key, A_TARGET, 2) == ()
+
+
+def test_a_workload_gets_its_module_when_somebody_knows_it(store: Store) -> None:
+    add_records(store, [a_record(1)])
+    add_records(store, [a_record(2, workload=replace(A_WORKLOAD, module="[]"))])
+    add_records(store, [a_record(3, workload=replace(A_WORKLOAD, module="[1]"))])
+    (first, *_) = records_of(store, A_WORKLOAD.key, A_TARGET, 1)
+    assert first.workload.module == "[]"
+
+
+def test_the_best_is_held_against_the_rules_choice_of_the_same_device(store: Store) -> None:
+    other = replace(A_WORKLOAD, key="product-4567")
+    add_records(
+        store,
+        [
+            a_record(1, best_us=80.0, own_us=100.0),
+            a_record(2, best_us=60.0, own_us=60.0, device="overclocked"),
+            a_record(3, best_us=10.0, own_us=100.0, error="numbers"),
+            a_record(4, best_us=None, own_us=None, error="compile"),
+            a_record(5, workload=other, best_us=7.0, own_us=None),
+        ],
+    )
+    best = best_of(store, A_TARGET, 1)
+    assert {key: record.best_us for key, record in best.items()} == {
+        A_WORKLOAD.key: 80.0,
+        other.key: 7.0,
+    }
+    assert best[A_WORKLOAD.key].choice == a_record(1).choice
+    assert best[other.key].own_us is None
+    assert best_of(store, A_TARGET, 2) == {}
+    assert best_of(store, A_TARGET + " ", 1) == {}
+
+
+def test_of_a_choice_that_was_measured_again_the_newest_counts(store: Store) -> None:
+    lucky = a_record(1, best_us=10.0)
+    add_records(store, [lucky, a_record(2, choice=lucky.choice, best_us=90.0)])
+    assert best_of(store, A_TARGET, 1)[A_WORKLOAD.key].best_us == 90.0
+    add_records(store, [a_record(3, best_us=95.0)])
+    assert best_of(store, A_TARGET, 1)[A_WORKLOAD.key].best_us == 90.0
+    wrong = a_record(4, choice=lucky.choice, best_us=None, error="numbers")
+    add_records(store, [wrong, a_record(5, choice=lucky.choice, error="device", best_us=None)])
+    assert best_of(store, A_TARGET, 1)[A_WORKLOAD.key].best_us == 95.0, "its numbers were wrong"
+
+
+def test_a_time_without_one_beside_it_is_held_against_the_newest_of_the_rules(
+    store: Store,
+) -> None:
+    add_records(
+        store,
+        [
+            a_record(1, best_us=50.0, own_us=200.0, device="slow"),
+            a_record(2, best_us=90.0, own_us=100.0),
+            a_record(3, best_us=40.0, own_us=None),
+        ],
+    )
+    best = best_of(store, A_TARGET, 1)[A_WORKLOAD.key]
+    assert (best.best_us, best.own_us) == (50.0, 200.0)
+    add_records(store, [a_record(4, best_us=20.0, own_us=None)])
+    best = best_of(store, A_TARGET, 1)[A_WORKLOAD.key]
+    assert (best.best_us, best.own_us) == (20.0, 100.0)
+
+
+def test_sessions_tell_how_they_ended(store: Store) -> None:
+    begin_session(store, a_session())
+    assert running_sessions(store) == sessions(store)
+    end_session(store, "5" * 32, "done")
+    (ended,) = sessions(store)
+    assert ended.state == "done"
+    assert ended.ended_at is not None
+    assert running_sessions(store) == ()
+    begin_session(
+        store, a_session(started_at="2020-01-01T00:00:00.000000Z", heard_at=ended.started_at)
+    )
+    assert sessions(store) == (ended,), "an older description changes nothing"
+    assert find_session(store, "latest") == find_session(store, "5555") == ended
+    for name in ("555", "6666", "nonsense"):
+        with pytest.raises(UsageError):
+            find_session(store, name)
+
+
+def test_a_session_whose_process_is_gone_is_interrupted(store: Store) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        boot, _, _ = a_session().process.split()
+        started = Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        begin_session(store, a_session(process=f"{boot} {other.pid} {started}"))
+        begin_session(store, a_session(id="6" * 32, process=f"{boot} {other.pid} 1"))
+        begin_session(store, a_session(id="7" * 32, host="elsewhere", process=f"{boot} 1 1"))
+        assert [s.id[0] for s in running_sessions(store)] == ["7", "5"]
+        other.communicate(b"")
+    assert [s.id[0] for s in running_sessions(store)] == ["7"]
+    old = "2026-03-01T12:00:00.000000Z"
+    silent = a_session(id="8" * 32, host="elsewhere", started_at=old, heard_at=old)
+    begin_session(store, silent)
+    states = {s.id[0]: s.state for s in sessions(store)}
+    assert states == {"7": "running", "5": "interrupted", "6": "interrupted", "8": "interrupted"}
+
+
+def test_a_session_tells_what_it_did_for_each_kernel(store: Store) -> None:
+    other = replace(A_WORKLOAD, key="product-4567", words="matrix product")
+    add_records(
+        store,
+        [
+            a_record(1, best_us=90.0),
+            a_record(2, best_us=80.0),
+            a_record(3, best_us=None, error="compile"),
+            a_record(4, workload=other, best_us=None, error="timeout"),
+            a_record(5, session="6" * 32, best_us=1.0),
+        ],
+    )
+    first, second = kernels_of(store, "5" * 32)
+    assert (first.words, first.trials, first.failed) == ("convolution", 3, 1)
+    assert (first.best_us, first.own_us, first.choice) == (80.0, 100.0, a_record(2).choice)
+    assert (second.trials, second.failed, second.best_us, second.choice) == (1, 1, None, None)
+    assert failures_of(store, "5" * 32) == {"compile": 1, "timeout": 1}
+
+
+def test_of_a_region_the_newest_measurement_stays_whichever_arrives_first(store: Store) -> None:
+    older = a_cost(library_us=70.0, measured_at="2025-01-01T00:00:00.000000Z")
+    save_findings(store, [Findings(regions=(a_cost(),)), Findings(regions=(older,))])
+    save_findings(store, [Findings(regions=(a_cost(board="rpi5"), a_cost(version="2.0")))])
+    assert set(costs_on(store, "rpi4")) == {a_cost(), a_cost(version="2.0")}
+
+
+def test_findings_that_come_after_one_that_fails_are_not_half_there(store: Store) -> None:
+    good, bad = a_record(1), a_record(2, device=None)
+    with pytest.raises(Exception, match=r"(?i)null"):
+        add_records(store, [good, bad], a_point(1))
+    assert records_of(store, A_WORKLOAD.key, A_TARGET, 1) == ()
+    assert progress_of(store, "5" * 32) == ()
+
+
+def test_a_killed_search_loses_nothing_that_it_had_kept(store: Store, store_url: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, store_url],
+        env={**os.environ, "PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'tests'}"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    told = [int(process.stdout.readline()) for _ in range(20)]
+    process.send_signal(signal.SIGKILL)
+    told += [int(line) for line in process.stdout.read().split("\n")[:-1]]
+    process.wait(timeout=30)
+
+    deliver_findings(store, findings_folder(store_url))
+    kept = {int(r.id, 16) for r in records_of(store, A_WORKLOAD.key, A_TARGET, 1)}
+    points = {point.trials // 8 for point in progress_of(store, "5" * 32)}
+    assert {2 * number + part for number in told for part in (0, 1)} <= kept
+    assert kept == {2 * number + part for number in points for part in (0, 1)}, "a torn record"
+    (session,) = sessions(store)
+    assert session.state == "interrupted"
+    assert waiting(findings_folder(store_url)) == ()
+
+
+@needs_postgres
+def test_a_server_that_is_gone_costs_a_search_nothing_but_a_warning(postgres: Postgres) -> None:
+    heard: list[Event] = []
+    session = a_session(id="9" * 32)
+    postgres.kill()
+    try:
+        with tuning_log(session, postgres.url, Events(heard.append)) as log:
+            log.add([a_record(70_001, session=session.id)], a_point(1, session=session.id))
+        assert len(waiting(findings_folder(postgres.url))) == 3
+        warnings = [event.text for event in heard if isinstance(event, Warned)]
+        assert any("waits" in warning for warning in warnings)
+    finally:
+        postgres.start()
+
+    store = open_store(postgres.url)
+    assert deliver_findings(store, findings_folder(postgres.url)) == 1
+    assert find_session(store, "9999").state == "done"
+    assert len(kernels_of(store, session.id)) == len(progress_of(store, session.id)) == 1
+    close_store(store)
