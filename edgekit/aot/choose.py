@@ -1,14 +1,19 @@
-"""Which generator makes each step's C: the cheapest offer, and why the others did not."""
+"""Which generator makes each step's C: what was measured to be best, or else the cheapest offer,
+and why the others did not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from edgekit.aot.kernel import Declined, Generator, Kernel
 from edgekit.aot.program import Program, Step
+from edgekit.aot.ways import OWN, StepWays, Way, step_key
 from edgekit.cpu import Cpu
 from edgekit.errors import UnsupportedModelError
+
+_DEARER = "dearer"
 
 
 @dataclass(frozen=True)
@@ -18,12 +23,56 @@ class Choice:
     kernel: Kernel
     others: tuple[tuple[str, str], ...]
     """Of each generator that was not taken: its name and the reason."""
+    way: Way
 
 
 def choose_kernels(
-    program: Program, cpu: Cpu, generators: Sequence[Generator]
+    program: Program,
+    cpu: Cpu,
+    generators: Sequence[Generator],
+    wanted: Mapping[str, Way] = MappingProxyType({}),
 ) -> tuple[Choice, ...]:
-    return tuple(_choose(step, cpu, generators) for step in program.steps)
+    """`wanted` are the ways that were measured to be best, by the key of the step."""
+    return tuple(
+        _wanted(step, cpu, generators, wanted) or _choose(step, cpu, generators)
+        for step in program.steps
+    )
+
+
+def ways_of(
+    program: Program, cpu: Cpu, generators: Sequence[Generator], choices: Sequence[Choice]
+) -> tuple[StepWays, ...]:
+    """Of every step, all ways that anybody would make it."""
+    found = []
+    for step, choice in zip(program.steps, choices, strict=True):
+        refused = {name for name, reason in choice.others if not reason.startswith(_DEARER)}
+        ways = [
+            Way(generator.name, name)
+            for generator in generators
+            if generator.name not in refused
+            for name in (OWN, *generator.ways(step, cpu))
+        ]
+        others = tuple(way for way in ways if way != choice.way)
+        words = f"{step.name} ({', '.join(layer for layer in step.layers if layer)})"
+        found.append(StepWays(step.name, step_key(step), words, choice.way, others))
+    return tuple(found)
+
+
+def _wanted(
+    step: Step, cpu: Cpu, generators: Sequence[Generator], wanted: Mapping[str, Way]
+) -> Choice | None:
+    """None where nothing was measured, or what was best then is not on offer now."""
+    way = wanted.get(step_key(step)) if wanted else None
+    maker = next((g for g in generators if way is not None and g.name == way.maker), None)
+    if way is None or maker is None:
+        return None
+    offer = maker.offer(step, cpu, way.name)
+    if isinstance(offer, Declined):
+        return None
+    measured = "measured to be best" + (f": {way.name}" if way.name else "")
+    note = f"{offer.note}, {measured}" if offer.note else measured
+    others = tuple((g.name, _DEARER) for g in generators if g is not maker)
+    return Choice(replace(offer, note=note), others, way)
 
 
 def _choose(step: Step, cpu: Cpu, generators: Sequence[Generator]) -> Choice:
@@ -43,11 +92,11 @@ def _choose(step: Step, cpu: Cpu, generators: Sequence[Generator]) -> Choice:
             hint="docs/bare-metal.md says what a model for a microcontroller may use",
         )
     # The first of the cheapest: where nobody knows a cost, the order of generators decides.
-    kernel = min((offer for _, offer in offers), key=_cost)
+    maker, kernel = min(offers, key=lambda named: _cost(named[1]))
     for other, offer in offers:
         if offer is not kernel:
-            others.append((other, f"dearer: {_estimate(offer)} against {_estimate(kernel)}"))
-    return Choice(kernel, tuple(others))
+            others.append((other, f"{_DEARER}: {_estimate(offer)} against {_estimate(kernel)}"))
+    return Choice(kernel, tuple(others), Way(maker))
 
 
 def _cost(kernel: Kernel) -> float:

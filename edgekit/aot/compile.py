@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from edgekit.aot.arena import plan_arena
 from edgekit.aot.budget import check_budget
-from edgekit.aot.choose import Choice, choose_kernels
+from edgekit.aot.choose import Choice, choose_kernels, ways_of
 from edgekit.aot.generators import generators, is_portable, libraries_of, portable_generators
 from edgekit.aot.job import TreeJob, WrittenTree
 from edgekit.aot.kernel import Generator
@@ -18,6 +19,7 @@ from edgekit.aot.program import Program
 from edgekit.aot.read import read_program
 from edgekit.aot.report import report_of
 from edgekit.aot.tree import Library, Origin, TreePlan
+from edgekit.aot.ways import Way
 from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
 from edgekit.cpu import Cpu
@@ -41,10 +43,12 @@ def compile_tree(
     origin: Origin,
     offers: Sequence[Generator],
     dump: Dump = lambda name, module: None,
+    ways: Mapping[str, Way] = MappingProxyType({}),
 ) -> Compiled:
-    """`name` is a C identifier: what all of the tree's names begin with."""
+    """`name` is a C identifier: what all of the tree's names begin with; `ways` are those that
+    were measured to be best."""
     program = read_program(name, model, lower(model.module, dump))
-    choices = choose_kernels(program, cpu, offers)
+    choices = choose_kernels(program, cpu, offers, ways)
     libraries = libraries_of(offers, [choice.kernel for choice in choices])
     plan = planned(program, choices, origin, libraries)
     if not all(is_portable(choice.kernel) for choice in choices):
@@ -58,9 +62,8 @@ def compile_to_tree(
 ) -> WrittenTree:
     """The whole of a job: C in a folder of the scratch folder, unless it would not fit."""
     with events.stage("write the model in C") as stage:
-        compiled = compile_tree(
-            model, job.name, job.cpu, job.origin, generators(job.offload, job.cmsis_nn), dump
-        )
+        offers = generators(job.offload, job.cmsis_nn)
+        compiled = compile_tree(model, job.name, job.cpu, job.origin, offers, dump, job.ways)
         plan = compiled.plan
         report = report_of(plan, compiled.choices)
         check_budget(report, job.memory, job.origin.board, is_float=_is_float(plan.program))
@@ -77,6 +80,7 @@ def compile_to_tree(
         sources=(f"{plan.name}.c", *library_sources(plan)),
         includes=(".", *include_folders(plan)),
         report=report,
+        ways=ways_of(plan.program, job.cpu, offers, compiled.choices) if job.with_ways else (),
     )
 
 

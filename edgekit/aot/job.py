@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgekit.aot.tree import Origin
+from edgekit.aot.ways import StepWays, Way
 from edgekit.board import Memory
 from edgekit.cpu import Cpu
 from edgekit.manifest import BareMetal
@@ -23,6 +25,10 @@ class TreeJob:
     """Whose kernels may be used beside edgekit's own."""
     cmsis_nn: Path | None = None
     """Where the project says that it is."""
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    """What was measured to be best, by the key of the step."""
+    with_ways: bool = False
+    """Whether to say how else each step's C could be made."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +45,5 @@ class WrittenTree:
     """Where headers are looked for."""
     report: BareMetal
     """Without what only the board's own compiler knows: flash and stack."""
+    ways: tuple[StepWays, ...] = ()
+    """If the job was for those."""

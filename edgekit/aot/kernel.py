@@ -68,10 +68,20 @@ class Declined:
     reason: str
 
 
+NO_SUCH_WAY = Declined("it has no such way of making it")
+
+
 class Generator(Protocol):
     """Offers kernels. Generators are asked in order; the cheapest offer is taken."""
 
     @property
     def name(self) -> str: ...
 
-    def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined: ...
+    def offer(self, step: Step, cpu: Cpu, way: str = "") -> Kernel | Declined:
+        """The kernel, made in its own way or in one of `ways`."""
+        ...
+
+    def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
+        """What it could do otherwise for a step that it offers a kernel for: worth measuring, not
+        worth offering unmeasured."""
+        ...

@@ -22,9 +22,15 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 
 
 def check(
-    processor: str, generator: Generator, seed: int, flags: tuple[str, ...], folder: Path
+    processor: str,
+    generator: Generator,
+    seed: int,
+    flags: tuple[str, ...],
+    folder: Path,
+    any_way: bool = False,
 ) -> None:
-    batch = [*cases(layers(seed, 40), generator, CPUS[processor], seed, folder)]
+    made = layers(seed, 40)
+    batch = [*cases(made, generator, CPUS[processor], seed, folder, any_way=any_way)]
     assert len(batch) > 10
     run_on(processor, {"batch.c": program(batch)}, flags=flags)
 
@@ -37,6 +43,15 @@ def test_dsp_kernels_are_exact(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_vector_kernels_are_exact(seed: int, tmp_path: Path) -> None:
     check("m55", MveGenerator(), 100 + seed, ("-O2", *WARNINGS), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(20, 23))
+@pytest.mark.parametrize("processor", ["m4", "m55"])
+def test_they_are_exact_whichever_way_they_are_made(
+    processor: str, seed: int, tmp_path: Path
+) -> None:
+    generator = MveGenerator() if processor == "m55" else DspGenerator()
+    check(processor, generator, seed, ("-O3", *WARNINGS), tmp_path, any_way=True)
 
 
 @pytest.mark.parametrize("level", ["-O0", "-Os", "-O3"])

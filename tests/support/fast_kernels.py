@@ -49,19 +49,26 @@ class Case:
 
 
 def cases(
-    layers: Sequence[Operator], generator: Generator, cpu: Cpu, seed: int, folder: Path
+    layers: Sequence[Operator],
+    generator: Generator,
+    cpu: Cpu,
+    seed: int,
+    folder: Path,
+    *,
+    any_way: bool = False,
 ) -> Iterator[Case]:
-    """Of those layers that the generator takes."""
+    """Of those layers that the generator takes, each its own way or any of its ways."""
     random = np.random.default_rng(seed)
     steps = [
         Step(f"step{number}", operator, (0,), (1,), ("layer",))
         for number, operator in enumerate(layers)
     ]
-    taken = [
-        (step, kernel)
-        for step in steps
-        if not isinstance(kernel := generator.offer(step, cpu), Declined)
-    ]
+    taken = []
+    for step in steps:
+        ways = ("", *generator.ways(step, cpu)) if any_way else ("",)
+        kernel = generator.offer(step, cpu, ways[random.integers(len(ways))])
+        if not isinstance(kernel, Declined):
+            taken.append((step, kernel))
     portable = compiled(
         [offered(step.operator, number) for number, (step, _) in enumerate(taken)], folder
     )

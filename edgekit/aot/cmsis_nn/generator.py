@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgekit.aot.cmsis_nn import structures
-from edgekit.aot.kernel import Constant, Declined, Kernel, LibrarySources
+from edgekit.aot.kernel import NO_SUCH_WAY, Constant, Declined, Kernel, LibrarySources
 from edgekit.aot.operators import (
     Add,
     AveragePool,
@@ -45,8 +45,14 @@ class CmsisNnGenerator:
     def name(self) -> str:
         return "cmsis-nn"
 
-    def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined:
+    def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
+        del step, cpu
+        return ()
+
+    def offer(self, step: Step, cpu: Cpu, way: str = "") -> Kernel | Declined:
         operator = step.operator
+        if way:
+            return NO_SUCH_WAY
         match operator:
             case Conv2D():
                 return self._convolution(step, operator, cpu)
@@ -266,6 +272,10 @@ class NoCmsisNn:
     def name(self) -> str:
         return "cmsis-nn"
 
-    def offer(self, step: Step, cpu: Cpu) -> Declined:
-        del step, cpu
+    def offer(self, step: Step, cpu: Cpu, way: str = "") -> Declined:
+        del step, cpu, way
         return Declined(self.reason)
+
+    def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
+        del step, cpu
+        return ()

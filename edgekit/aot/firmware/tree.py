@@ -38,12 +38,11 @@ class CTree:
 
     @property
     def includes(self) -> tuple[Path, ...]:
-        """Where headers are: beside the model, and for each library its folder and its Include."""
+        """Where headers are: beside the model, and in each library's folder and those in it."""
         libraries = sorted(path for path in (self.folder / "lib").glob("*") if path.is_dir())
-        folders = [
-            path for path in (self.folder / "lib").rglob("*") if path.name.lower() == "include"
-        ]
-        return (self.folder, *libraries, *sorted(path for path in folders if path.is_dir()))
+        inside = [path for library in libraries for path in library.iterdir() if path.is_dir()]
+        holding = [path for path in inside if any(path.rglob("*.h"))]
+        return (self.folder, *libraries, *sorted(holding))
 
 
 def read_tree(folder: Path) -> CTree:

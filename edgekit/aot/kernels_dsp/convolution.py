@@ -57,11 +57,11 @@ class _Plan:
         return self.rows == 1 and self.step == 1 and self.column == self.depth
 
 
-def offer(step: Step, operator: Conv2D) -> Kernel | Declined:
+def offer(step: Step, operator: Conv2D, way: str = "") -> Kernel | Declined:
     reason = _why_not(operator)
     if reason:
         return Declined(reason)
-    plan = _plan(operator)
+    plan = _plan(operator, *_said(way))
     weights, bias = _arranged(operator, plan)
     name, body = _function(operator, plan)
     source = f"""\
@@ -85,6 +85,23 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output, v
     )
 
 
+def ways(operator: Conv2D) -> tuple[str, ...]:
+    """Other tiles and strips: what a count of instructions is least sure of."""
+    own, found, names = _plan(operator), [_plan(operator)], []
+    for way in (*(f"tile {n}" for n in _TILE_COST), "strip 256", "strip 2048", "strip 4096"):
+        plan = _plan(operator, *_said(way))
+        if plan not in found and plan.tile <= own.columns:
+            found.append(plan)
+            names.append(way)
+    return tuple(names)
+
+
+def _said(way: str) -> tuple[int | None, int]:
+    """The tile, if it was said, and the bytes of a strip."""
+    what, _, number = way.partition(" ")
+    return int(number) if what == "tile" else None, int(number) if what == "strip" else _STRIP_BYTES
+
+
 def _why_not(operator: Conv2D) -> str | None:
     if operator.window.dilations != (1, 1):
         return "the window is dilated"
@@ -93,7 +110,7 @@ def _why_not(operator: Conv2D) -> str | None:
     return rescaling.why_not(operator.rescale, largest_sum(operator.weights, operator.bias))
 
 
-def _plan(operator: Conv2D) -> _Plan:
+def _plan(operator: Conv2D, tile: int | None = None, strip: int = _STRIP_BYTES) -> _Plan:
     height, width = operator.window.kernel
     stride = operator.window.strides[1]
     channels = operator.source.channels
@@ -108,11 +125,11 @@ def _plan(operator: Conv2D) -> _Plan:
     depth += depth % 2
     tile = min(
         (n for n in _TILE_COST if n <= columns),
-        key=lambda n: (-(-columns // n) * n * _TILE_COST[n], -n),
+        key=lambda n: (n != tile, -(-columns // n) * n * _TILE_COST[n], -n),
     )
     tiles = 1
     whole = -(-columns // tile)
-    while tiles < whole and 2 * column * (((tiles + 1) * tile - 1) * step + width) <= _STRIP_BYTES:
+    while tiles < whole and 2 * column * (((tiles + 1) * tile - 1) * step + width) <= strip:
         tiles += 1
     tiles = -(-whole // -(-whole // tiles))
     if tiles * tile > columns:

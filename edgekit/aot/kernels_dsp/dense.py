@@ -16,18 +16,19 @@ from edgekit.arrays import Array
 
 _STEPS = 2
 """Four values each, in a round of the loop."""
+_MOST_PAIRS = (4, 3, 2, 1)
 
 
-def offer(step: Step, operator: FullyConnected) -> Kernel | Declined:
+def offer(step: Step, operator: FullyConnected, way: str = "") -> Kernel | Declined:
     outputs, inputs = operator.weights.shape
     if operator.rows > 1:
-        return convolution.offer(step, _as_convolution(operator))
+        return convolution.offer(step, _as_convolution(operator), way)
     if outputs < 2:
         return Declined("there is one output channel")
     reason = rescaling.why_not(operator.rescale, largest_sum(operator.weights, operator.bias))
     if reason:
         return Declined(reason)
-    pairs = _pairs(outputs)
+    pairs = int(way.split()[0]) // 2 if way else _pairs(outputs)
     depth = -(-inputs // (4 * _STEPS)) * 4 * _STEPS
     order = _order(outputs, pairs)
     chosen = _chosen(operator.rescale, order)
@@ -67,6 +68,17 @@ def offer(step: Step, operator: FullyConnected) -> Kernel | Declined:
     )
 
 
+def ways(operator: FullyConnected) -> tuple[str, ...]:
+    """Other numbers of channels at a time."""
+    outputs = operator.weights.shape[0]
+    if operator.rows > 1:
+        return convolution.ways(_as_convolution(operator))
+    if outputs < 2:
+        return ()
+    counts = [n for n in _MOST_PAIRS if 2 * n <= outputs and n != _pairs(outputs)]
+    return tuple(f"{2 * n} channels" for n in counts)
+
+
 def _as_convolution(operator: FullyConnected) -> Conv2D:
     outputs, inputs = operator.weights.shape
     return Conv2D(
@@ -83,7 +95,7 @@ def _as_convolution(operator: FullyConnected) -> Conv2D:
 def _pairs(outputs: int) -> int:
     """Of output channels at a time: the last group overlaps the one before where it must."""
     return min(
-        (n for n in (4, 3, 2, 1) if 2 * n <= outputs),
+        (n for n in _MOST_PAIRS if 2 * n <= outputs),
         key=lambda n: -(-outputs // (2 * n)) * (3 + 10 * n),
     )
 

@@ -50,11 +50,11 @@ class _Taps:
     words: int
 
 
-def offer(step: Step, operator: DepthwiseConv2D) -> Kernel | Declined:
+def offer(step: Step, operator: DepthwiseConv2D, way: str = "") -> Kernel | Declined:
     reason = _why_not(operator)
     if reason:
         return Declined(reason)
-    plan, taps = _plan(operator), _taps(operator)
+    plan, taps = _plan(operator, _scratch_of(way)), _taps(operator)
     # All rows of the channels at hand are parted before any of their results is written.
     in_place = plan.bands == 1 and operator.multiplier == 1
     restrict = "" if in_place else "restrict "
@@ -87,6 +87,21 @@ static void {step.name}(const int8_t *{restrict}input, int8_t *{restrict}output,
     )
 
 
+def ways(operator: DepthwiseConv2D) -> tuple[str, ...]:
+    """Other heights of a band: more rows are parted twice, or more scratch is taken."""
+    found, names = [_plan(operator)], []
+    for way in ("scratch 1024", "scratch 2048", "scratch 6144", "scratch 12288"):
+        plan = _plan(operator, _scratch_of(way))
+        if plan not in found:
+            found.append(plan)
+            names.append(way)
+    return tuple(names)
+
+
+def _scratch_of(way: str) -> int:
+    return int(way.split()[1]) if way else _SCRATCH
+
+
 def _why_not(operator: DepthwiseConv2D) -> str | None:
     if operator.window.dilations != (1, 1):
         return "the window is dilated"
@@ -95,7 +110,7 @@ def _why_not(operator: DepthwiseConv2D) -> str | None:
     return rescaling.why_not(operator.rescale)
 
 
-def _plan(operator: DepthwiseConv2D) -> _Plan:
+def _plan(operator: DepthwiseConv2D, scratch: int = _SCRATCH) -> _Plan:
     height, width = operator.window.kernel
     down, right = operator.window.strides
     group = 4 if operator.source.channels % 4 == 0 and operator.source.width > 1 else 1
@@ -109,7 +124,7 @@ def _plan(operator: DepthwiseConv2D) -> _Plan:
     def rows(band: int) -> int:
         return (band - 1) * down + height
 
-    fits = [n for n in range(1, results + 1) if 2 * group * row * rows(n) <= _SCRATCH]
+    fits = [n for n in range(1, results + 1) if 2 * group * row * rows(n) <= scratch]
     bands = -(-results // max(fits, default=1))
     band = -(-results // bands)
     return _Plan(group, band, -(-results // band), rows(band), row)

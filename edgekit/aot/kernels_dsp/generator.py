@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.aot.constant_channels import without_constant_channels
-from edgekit.aot.kernel import Declined, Kernel
+from edgekit.aot.kernel import NO_SUCH_WAY, Declined, Kernel
 from edgekit.aot.kernels_dsp import addition, convolution, dense, depthwise, floats, pooling
 from edgekit.aot.operators import (
     Add,
@@ -24,16 +24,18 @@ class DspGenerator:
     def name(self) -> str:
         return "edgekit dsp"
 
-    def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined:
+    def offer(self, step: Step, cpu: Cpu, way: str = "") -> Kernel | Declined:
         if "dsp" not in cpu.features:
             return Declined(f"{cpu.name} has no DSP instructions")
+        if way and way not in self.ways(step, cpu):
+            return NO_SUCH_WAY
         match step.operator:
             case Conv2D():
-                return convolution.offer(step, without_constant_channels(step.operator))
+                return convolution.offer(step, without_constant_channels(step.operator), way)
             case DepthwiseConv2D():
-                return depthwise.offer(step, without_constant_channels(step.operator))
+                return depthwise.offer(step, without_constant_channels(step.operator), way)
             case FullyConnected():
-                return dense.offer(step, without_constant_channels(step.operator))
+                return dense.offer(step, without_constant_channels(step.operator), way)
             case Add():
                 return addition.offer(step, step.operator)
             case AveragePool():
@@ -41,3 +43,14 @@ class DspGenerator:
             case Quantize():
                 return floats.offer(step, step.operator, cpu.features)
         return Declined("there is no kernel of this kind")
+
+    def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
+        del cpu
+        match step.operator:
+            case Conv2D():
+                return convolution.ways(step.operator)
+            case DepthwiseConv2D():
+                return depthwise.ways(step.operator)
+            case FullyConnected():
+                return dense.ways(step.operator)
+        return ()

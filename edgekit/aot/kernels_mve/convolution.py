@@ -18,7 +18,11 @@ from edgekit.arrays import Array
 
 _UNROLLED = 9
 """Vectors of a window that need no loop."""
+_MOST_UNROLLED = 40
 _ROUND = 4
+_ROUNDS = (2, 6, 8)
+"""Others that are worth measuring."""
+_ALL = "unrolled"
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class _Plan:
         return self.depth % 16 if self.pointwise else 0
 
 
-def offer(step: Step, operator: Conv2D) -> Kernel | Declined:
+def offer(step: Step, operator: Conv2D, way: str = "") -> Kernel | Declined:
     if operator.window.dilations != (1, 1):
         return Declined("the window is dilated")
     if operator.result.channels < 4:
@@ -52,7 +56,7 @@ def offer(step: Step, operator: Conv2D) -> Kernel | Declined:
         return Declined(reason)
     plan = _plan(operator)
     fours = _fours(operator.result.channels)
-    name, body = _function(operator, plan, fours)
+    name, body = _function(operator, plan, fours, way)
     arguments = f"input, output, {step.name}_weights, {step.name}_scales"
     scratch = "" if plan.pointwise else ", void *scratch"
     source = f"""\
@@ -80,7 +84,23 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output{sc
     )
 
 
-def offer_dense(step: Step, operator: FullyConnected) -> Kernel | Declined:
+def ways(kernel: tuple[int, int], channels: int) -> tuple[str, ...]:
+    """How many vectors a round of the loop takes, where there is one."""
+    vectors = -(-kernel[0] * kernel[1] * channels // 16) - 1
+    if vectors <= _UNROLLED:
+        return ("round 4",) if vectors >= 2 * _ROUND else ()
+    rounds = tuple(f"round {n}" for n in _ROUNDS if 2 * n <= vectors)
+    return (*rounds, _ALL) if vectors <= _MOST_UNROLLED else rounds
+
+
+def _round_of(way: str, vectors: int) -> int:
+    """So many vectors in a round of the loop; all of them where there is none."""
+    if way.startswith("round"):
+        return int(way.split()[1])
+    return vectors if way == _ALL or vectors <= _UNROLLED else _ROUND
+
+
+def offer_dense(step: Step, operator: FullyConnected, way: str = "") -> Kernel | Declined:
     """A fully connected layer is a convolution whose pixels are its rows."""
     outputs, inputs = operator.weights.shape
     return offer(
@@ -94,6 +114,7 @@ def offer_dense(step: Step, operator: FullyConnected) -> Kernel | Declined:
             zero_point=operator.zero_point,
             rescale=operator.rescale,
         ),
+        way,
     )
 
 
@@ -142,7 +163,7 @@ def _bias(operator: Conv2D) -> Array:
     return bias
 
 
-def _function(operator: Conv2D, plan: _Plan, fours: list[list[int]]) -> tuple[str, str]:
+def _function(operator: Conv2D, plan: _Plan, fours: list[list[int]], way: str) -> tuple[str, str]:
     outputs, rescale = operator.result.channels, operator.rescale
     eight = outputs % 8 == 0
     zero, low, high = rescale.zero_point, rescale.low, rescale.high
@@ -150,7 +171,11 @@ def _function(operator: Conv2D, plan: _Plan, fours: list[list[int]]) -> tuple[st
         f"for (int32_t channel = 0; channel < {outputs}; channel += {8 if eight else 4}) {{",
     ]
     for half in ("even", "odd") if eight else ("values",):
-        one += [f"    int32x4_t {half};", "    {", *(f"        {line}" for line in _sums(plan))]
+        one += [
+            f"    int32x4_t {half};",
+            "    {",
+            *(f"        {line}" for line in _sums(plan, way)),
+        ]
         scaled = f"{rescaling.name(rescale)}(sum, vldrwq_s32(scale + 4), vldrwq_s32(scale + 8))"
         one += [f"        {half} = {scaled};", "        scale += 12;", "    }"]
     if eight:
@@ -185,7 +210,7 @@ def _function(operator: Conv2D, plan: _Plan, fours: list[list[int]]) -> tuple[st
     return text.shared(f"conv_{operator.source.channels}x{outputs}", signature, lines)
 
 
-def _sums(plan: _Plan) -> list[str]:
+def _sums(plan: _Plan, way: str) -> list[str]:
     """C that makes `sum`, of four channels, from a window."""
     vectors = ["EK_LOAD_ALL"] * plan.vectors
     if plan.partial:
@@ -200,10 +225,11 @@ def _sums(plan: _Plan) -> list[str]:
     ]
     middle = steps[1:-1] if plan.partial else steps[1:]
     last = steps[-1:] if plan.partial and plan.vectors > 1 else []
-    if len(middle) > _UNROLLED:
-        rounds, left = divmod(len(middle), _ROUND)
+    at_once = _round_of(way, len(middle))
+    if len(middle) > at_once:
+        rounds, left = divmod(len(middle), at_once)
         lines += [steps[0], f"for (int32_t i = 0; i < {rounds}; i++) {{"]
-        lines += [*(f"    {line}" for line in middle[:_ROUND]), "}", *middle[:left], *last]
+        lines += [*(f"    {line}" for line in middle[:at_once]), "}", *middle[:left], *last]
     else:
         lines += [steps[0], *middle, *last]
     return [*lines, "const int32x4_t sum = vaddq_s32(ek_four(a, b, c, d), vldrwq_s32(scale));"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgekit.aot.kernel import Declined, Kernel
+from edgekit.aot.kernel import NO_SUCH_WAY, Declined, Kernel
 from edgekit.aot.kernels_portable import elementwise, layers, moving, pooling
 from edgekit.aot.kernels_portable.softmax import softmax
 from edgekit.aot.operators import (
@@ -36,11 +36,17 @@ class PortableGenerator:
     def name(self) -> str:
         return "edgekit"
 
-    def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined:
+    def offer(self, step: Step, cpu: Cpu, way: str = "") -> Kernel | Declined:
+        if way:
+            return NO_SUCH_WAY
         made = kernel(step)
         if isinstance(made, Kernel) and "mve-integer" in cpu.features:
             return replace(made, instructions=None)  # The estimates are no match for vectors'.
         return made
+
+    def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
+        del step, cpu
+        return ()
 
 
 def kernel(step: Step) -> Kernel | Declined:

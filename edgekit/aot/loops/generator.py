@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from edgekit.aot.kernel import Constant, Declined, Kernel
+from edgekit.aot.kernel import NO_SUCH_WAY, Constant, Declined, Kernel
 from edgekit.aot.operators import LoopNest
 from edgekit.aot.program import Step
 from edgekit.cpu import Cpu
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _FLOAT_REGISTERS = 32
 _CORE_REGISTERS = 11
 """What is left of sixteen for numbers that are computed with."""
+
+_REGISTERS = (6, 8, 14, 20, 24)
+"""Other numbers of sums side by side that are worth measuring."""
+_IN_ORDER = "as TVM left it"
 
 _ONE_BY_ONE = """\
 /* These sums are in registers already; GCC would gather them into vectors, at twice the cost. */
@@ -35,7 +39,14 @@ _ONE_BY_ONE = """\
 class LoopGenerator:
     name: str = "tvm"
 
-    def offer(self, step: Step, cpu: Cpu) -> Kernel | Declined:
+    def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
+        nest = step.operator
+        if not isinstance(nest, LoopNest) or not _sums_up(nest):
+            return ()
+        own = _registers(step, nest, cpu)
+        return (*(f"registers {n}" for n in _REGISTERS if n != own and n < own + 8), _IN_ORDER)
+
+    def offer(self, step: Step, cpu: Cpu, way: str = "") -> Kernel | Declined:
         nest = step.operator
         if not isinstance(nest, LoopNest):
             return Declined("it computes what TVM left as loops, and this is an operator")
@@ -44,7 +55,14 @@ class LoopGenerator:
         from edgekit.aot.loops.schedule import Scheduled, schedule_loops
 
         places = range(len(step.inputs), len(step.inputs) + len(nest.constants))
-        scheduled = schedule_loops(nest.function, _registers(step, nest, cpu), places)
+        if way and way not in self.ways(step, cpu):
+            return NO_SUCH_WAY
+        registers = int(way.split()[1]) if way.startswith("registers") else None
+        scheduled = (
+            Scheduled(nest.function, {})
+            if way == _IN_ORDER
+            else schedule_loops(nest.function, registers or _registers(step, nest, cpu), places)
+        )
         said = ""
         # Any order of loops is right: one that TVM can't bring down to C gives way to the first.
         for attempt in (scheduled, Scheduled(nest.function, {})):
@@ -92,6 +110,20 @@ def in_panels(array: Array, width: int) -> Array:
 
     cut = array.reshape(*array.shape[:-1], -1, width)
     return np.ascontiguousarray(np.moveaxis(cut, -2, 0))
+
+
+def _sums_up(nest: LoopNest) -> bool:
+    import tvm
+    from tvm import s_tir
+
+    from edgekit.schedules.blocks import blocks_of
+
+    schedule = s_tir.Schedule(tvm.IRModule({"main": nest.function}))
+    try:
+        schedule.get_sblock("root")
+    except s_tir.ScheduleError:
+        return False
+    return any(block.reduced for block in blocks_of(schedule) or [])
 
 
 def _registers(step: Step, nest: LoopNest, cpu: Cpu) -> int:

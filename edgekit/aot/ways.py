@@ -1,0 +1,86 @@
+"""How a step's C can be made otherwise: what is worth measuring on a microcontroller, and what
+was found to be best."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+
+from edgekit.aot.operators import FixedPoint, LoopNest, Operator, Rescale
+from edgekit.aot.program import Step
+
+OWN = ""
+"""The way that a generator takes by itself."""
+
+VERSION = 1
+"""To be raised when a generator makes other C of the same way: what was measured is over then."""
+
+
+@dataclass(frozen=True)
+class Way:
+    maker: str
+    """The generator's name."""
+    name: str = OWN
+    """Of what it does otherwise than it would by itself."""
+
+    @property
+    def words(self) -> str:
+        return f"{self.maker}, {self.name}" if self.name else self.maker
+
+
+@dataclass(frozen=True)
+class StepWays:
+    """One step, who made it, and who else could have."""
+
+    step: str
+    key: str
+    words: str
+    taken: Way
+    others: tuple[Way, ...]
+
+
+def step_key(step: Step) -> str:
+    """What is computed, on which shapes: the same for other weights and other scales."""
+    operator: Operator = step.operator
+    if isinstance(operator, LoopNest):
+        from edgekit.schedules.kernels import key_of
+
+        shape = key_of(operator.function)
+    else:
+        shape = _shape_of(operator)
+    return hashlib.sha256(f"{type(operator).__name__} {shape}".encode()).hexdigest()[:24]
+
+
+def way_as_json(way: Way) -> dict[str, object]:
+    return {"family": "c", "maker": way.maker, "way": way.name}
+
+
+def way_from_json(document: Mapping[str, object]) -> Way | None:
+    """None for anything that is no way of a kernel in C."""
+    maker, name = document.get("maker"), document.get("way")
+    if document.get("family") != "c" or not isinstance(maker, str) or not isinstance(name, str):
+        return None
+    return Way(maker, name)
+
+
+def _shape_of(value: object) -> str:
+    if isinstance(value, Rescale):
+        return f"rescale {len(value.factors)} {value.rounds_once}"
+    if isinstance(value, FixedPoint):
+        return "factor"
+    if is_dataclass(value):
+        parts = (
+            f"{field.name}={_shape_of(getattr(value, field.name))}"
+            for field in fields(value)
+            if field.name not in _DATA
+        )
+        return f"{type(value).__name__}({', '.join(parts)})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shape_of, value))})"
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    return repr(value) if shape is None else f"{dtype}{list(shape)}"
+
+
+_DATA = frozenset(("zero_point", "low", "high", "scale", "table", "least_difference", "value"))
+"""Numbers that differ from model to model where the code does not."""
