@@ -42,7 +42,7 @@ def _write(region: Region, backend: Backend, options: Options, folder: Path) -> 
         raise
     except Exception as error:
         raise BuildError(
-            f"the backend {backend.name} could not write the region of "
+            f"the backend {backend.name} could not write the region {region.symbol} of "
             f"{few(layer_names(region))}: {type(error).__name__}: {error}",
             hint="keep some of its operators in TVM with [offload] never, and report the model to "
             "whoever wrote the backend",

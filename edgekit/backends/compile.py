@@ -76,10 +76,9 @@ def compile_regions(
                     run_tool(command, folder=scratch, doing="compile a region")
                 except BuildError as error:
                     raise BuildError(
-                        f"the region of {few(region.layers)} that the backend {region.backend} "
-                        "wrote does not compile",
-                        hint="keep its operators in TVM with [offload] never, and report the model "
-                        "to whoever wrote the backend",
+                        f"the region {region.symbol} of {few(region.layers)} that the backend "
+                        f"{region.backend} wrote does not compile",
+                        hint=_advice(libraries.get(region.backend)),
                         details=error.details,
                     ) from error
                 objects.append(made)
@@ -87,5 +86,18 @@ def compile_regions(
     linked = tuple(str(word) for library in libraries.values() for word in library.link)
     beside = tuple(path for library in libraries.values() for path in library.run_time)
     if beside:
-        linked = (*linked, "-Wl,-rpath,$ORIGIN")
+        # Whatever another version of them lacks is told when the model is loaded.
+        linked = (*linked, "-Wl,-rpath,$ORIGIN", "-Wl,-z,now")
     return CompiledRegions(tuple(objects), linked, beside, compiler)
+
+
+def _advice(library: BuiltLibrary | None) -> str:
+    if library is not None and library.own:
+        return (
+            f"the library is your own, in {library.folder}: docs/libraries.md says which version "
+            "the backend was written for"
+        )
+    return (
+        "keep its operators in TVM with [offload] never, and report the model to whoever wrote the "
+        "backend"
+    )

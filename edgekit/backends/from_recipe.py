@@ -28,9 +28,9 @@ class FromRecipe:
 
     @property
     def version(self) -> str:
-        from edgekit.cross.sources import built_in_recipe
+        from edgekit.cross.sources import built_in_recipe, library_version
 
-        return built_in_recipe(self.name).version
+        return library_version(built_in_recipe(self.name))
 
     def identity(self, board: Board, toolchain: Toolchain) -> str:
         from edgekit.cross.sources import built_in_recipe, library_identity

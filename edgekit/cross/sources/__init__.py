@@ -10,6 +10,7 @@ from edgekit.cross.sources.library import (
     build_library,
     find_library,
     library_identity,
+    library_version,
 )
 from edgekit.cross.sources.recipe import Recipe, built_in_recipe, load_recipe, recipe_names
 
@@ -20,6 +21,7 @@ __all__ = [
     "built_in_recipe",
     "find_library",
     "library_identity",
+    "library_version",
     "load_recipe",
     "recipe_names",
 ]

@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from edgekit.cache import BuildCache
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.sources.fetch import fetch
-from edgekit.cross.sources.recipe import CMakeBuild, Recipe, When
+from edgekit.cross.sources.recipe import CMakeBuild, Products, Recipe, When
 from edgekit.cross.sources.steps import Steps, jobs, require_build_tools
 from edgekit.cross.sources.unpack import take, unpack
 from edgekit.cross.toolchain import find_compiler, find_cxx_compiler
@@ -54,6 +54,8 @@ class BuiltLibrary:
     folder: Path
     """Where all of it lies. To read, never to write."""
     from_cache: bool
+    own: bool = False
+    """The user's, whatever it is; the version is not known then."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,25 @@ class _Plan:
 
 def library_identity(recipe: Recipe, board: Board, toolchain: Toolchain) -> str:
     """The digest that the built library will have; builds nothing."""
-    own = _users_own(recipe)
+    own = _users_own(recipe, board, toolchain)
     return own.digest if own else _plan(recipe, board, toolchain).key
+
+
+def library_version(recipe: Recipe) -> str:
+    """The recipe's, or one that stands for the very bytes of a library that is the user's own."""
+    named = os.environ.get(_variable(recipe.name))
+    return _own_version(recipe.name, recipe.products, named) if named else recipe.version
+
+
+@lru_cache(maxsize=16)
+def _own_version(name: str, products: Products, named: str) -> str:
+    """Kept: it is asked for with every region, and a library is large."""
+    return f"own-{_in_folder(name, products, named).digest[:12]}"
 
 
 def find_library(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibrary | None:
     """The library if it is there and whole; builds nothing."""
-    own = _users_own(recipe)
+    own = _users_own(recipe, board, toolchain)
     if own is not None:
         return own
     plan = _plan(recipe, board, toolchain)
@@ -93,7 +107,7 @@ def build_library(
     recipe: Recipe, board: Board, toolchain: Toolchain, events: Events = SILENT
 ) -> BuiltLibrary:
     """The library for a board, built first where the cache does not have it whole."""
-    own = _users_own(recipe)
+    own = _users_own(recipe, board, toolchain)
     if own is not None:
         return own
     plan, cache = _plan(recipe, board, toolchain), libraries_cache()
@@ -254,7 +268,7 @@ def _of_compiler(toolchain: Toolchain, name: str) -> Path | None:
         (*command, f"-print-file-name={name}"), folder=cache_dir(), doing=f"find {name}"
     )
     path = Path(answer.strip())
-    return path.resolve() if path.is_absolute() and path.is_file() else None
+    return path if path.is_absolute() and path.is_file() else None
 
 
 def _read(plan: _Plan, cache: BuildCache) -> BuiltLibrary | None:
@@ -283,24 +297,35 @@ def _read(plan: _Plan, cache: BuildCache) -> BuiltLibrary | None:
     )
 
 
-def _users_own(recipe: Recipe) -> BuiltLibrary | None:
-    """A library that the user has built: EDGEKIT_LIBRARY_ACL=/opt/acl, with include and lib."""
-    variable = "EDGEKIT_LIBRARY_" + recipe.name.upper().replace("-", "_")
-    named = os.environ.get(variable)
+def _users_own(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibrary | None:
+    """A library that the user has built: EDGEKIT_LIBRARY_ACL=/opt/acl, with include and lib. What
+    it needs of the compiler's, edgekit adds as for its own."""
+    named = os.environ.get(_variable(recipe.name))
     if not named:
         return None
+    library = _in_folder(recipe.name, recipe.products, named)
+    whens = [when for when in recipe.whens if _applies(when, board, toolchain)]
+    shared = {name: _of_compiler(toolchain, name) for when in whens for name in when.from_compiler}
+    return replace(
+        library,
+        link=(*library.link, *(word for when in whens for word in when.link)),
+        run_time=(*library.run_time, *(path for path in shared.values() if path is not None)),
+        needs=tuple(name for name, path in shared.items() if path is None),
+    )
+
+
+def _in_folder(name: str, products: Products, named: str) -> BuiltLibrary:
     folder = Path(named).expanduser().absolute()
-    products = recipe.products
     files = [folder / word for word in products.link if not word.startswith("-")]
     there = [file for file in files if file.is_file()]
-    if not there or not all((folder / name).is_dir() for name in products.include):
+    if not there or not all((folder / part).is_dir() for part in products.include):
         wanted = ", ".join((*products.include, *(str(f.relative_to(folder)) for f in files)))
         raise BuildError(
-            f"{variable} names {folder}, which is no {recipe.name}",
+            f"{_variable(name)} names {folder}, which is no {name}",
             hint=f"the folder must hold {wanted}; of several archives one is enough",
         )
-    run_time = tuple(folder / name for name in products.run_time if (folder / name).is_file())
-    headers = [path for name in products.include for path in sorted((folder / name).rglob("*.h*"))]
+    run_time = tuple(folder / file for file in products.run_time if (folder / file).is_file())
+    headers = [path for part in products.include for path in sorted((folder / part).rglob("*.h*"))]
     with storage_errors("read the library", folder):
         digest = sha256_bytes(
             "\n".join(
@@ -310,10 +335,10 @@ def _users_own(recipe: Recipe) -> BuiltLibrary | None:
             ).encode()
         )
     return BuiltLibrary(
-        name=recipe.name,
+        name=name,
         version=f"of {folder}",
         digest=digest,
-        include=tuple(folder / name for name in products.include),
+        include=tuple(folder / part for part in products.include),
         link=tuple(
             word if word.startswith("-") else str(folder / word)
             for word in products.link
@@ -323,7 +348,12 @@ def _users_own(recipe: Recipe) -> BuiltLibrary | None:
         needs=(),
         folder=folder,
         from_cache=True,
+        own=True,
     )
+
+
+def _variable(name: str) -> str:
+    return "EDGEKIT_LIBRARY_" + name.upper().replace("-", "_")
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class Runner {
     }
     for (size_t i = 0; i < program_.layers.size(); ++i)
       for_layer(program_.layers[i].name, [&] { add(static_cast<int>(i)); });
-    for (const Memory* memory : {&inside_, &between_}) memory->manager->populate(allocator_, 1);
+    find_room();
     prepare_outside();
     for (size_t i = 0; i < functions_.size(); ++i)
       for_layer(function_layers_[i], [&] { functions_[i]->prepare(); });
@@ -92,6 +92,16 @@ class Runner {
       throw std::runtime_error("the layer " + name + ": there is no memory for it");
     } catch (const std::exception& error) {
       throw std::runtime_error("the layer " + name + ": " + error.what());
+    }
+  }
+
+  // For what functions need inside and for what lies between them, all of it at once.
+  void find_room() {
+    try {
+      for (const Memory* memory : {&inside_, &between_}) memory->manager->populate(allocator_, 1);
+    } catch (const std::bad_alloc&) {
+      throw std::runtime_error("there is no memory for what lies between its layers, " +
+                               program_.layers[0].name + " and on");
     }
   }
 
