@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from edgekit.devices.kernel_times import KernelTimes
     from edgekit.sensors.readings import Observed
 
+    from edgekit.sensors.state import BoardState
 __all__ = [
     "BenchPlan",
     "BenchReport",
@@ -128,6 +129,8 @@ class BenchSummary:
     """Degrees Celsius, the hottest that any zone became."""
     throttled: bool | None
     notes: tuple[str, ...]
+    state: BoardState | None
+    """Power mode, clocks, fans, the GPU's memory; None where the board tells of none of them."""
     """What makes the numbers less than they seem."""
 
 
@@ -243,6 +246,7 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         temperature=_hottest(measured.observed),
         throttled=None if measured.observed is None else measured.observed.throttled,
         notes=_notes(measured, median, p90),
+        state=None if measured.observed is None else measured.observed.state,
         samples=tuple(seconds),
         profile=None if measured.kernels is None else _profile(measured.kernels),
     )

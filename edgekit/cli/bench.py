@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from edgekit.bench import BenchPlan, BenchReport, BenchSummary, CountedSummary, Profile
     from edgekit.devices.base import Device
     from edgekit.events import Events
+    from edgekit.sensors.state import BoardState
 
 _COLUMNS = ("median", "p90", "fastest", "runs", "threads", "loaded in", "memory")
 _PROFILED = 10
@@ -254,7 +255,19 @@ def _sensed(report: BenchSummary) -> list[tuple[str, object]]:
         rows.append(("hottest", f"{report.temperature:.0f} °C"))
     if report.throttled:
         rows.append(("throttled", "yes: the times are not the board's best"))
-    return rows
+    return rows if report.state is None else [*rows, *_state(report.state)]
+
+
+def _state(state: BoardState) -> list[tuple[str, object]]:
+    """Clocks of the CPU's cores are in a row of their own already."""
+    rows: list[tuple[str, object]] = []
+    if state.power_mode is not None:
+        rows.append(("power mode", state.power_mode))
+    clocks = [clock for clock in state.clocks if not clock.name.startswith("cpu")]
+    rows += [(f"clock of {clock.name}", f"{clock.mean:.0f} MHz") for clock in clocks]
+    if state.gpu_memory is not None:
+        rows.append(("memory on the GPU", size(state.gpu_memory)))
+    return rows + [(fan.name, f"{fan.mean:.0f}") for fan in state.fans]
 
 
 def _render_counted(console: Console, report: BenchSummary, counted: CountedSummary) -> None:

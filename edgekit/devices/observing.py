@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from edgekit.devices.remote_command import guarded
 from edgekit.errors import DeviceError
-from edgekit.sensors.discovery import Board, discover
-from edgekit.sensors.readings import Observed, Readings, observe, parse_reading
+from edgekit.sensors import nvml
+from edgekit.sensors.discovery import discover
+from edgekit.sensors.readings import Observed, observe
+from edgekit.sensors.sensor import Board
+from edgekit.sensors.series import Readings, parse_reading
 from edgekit.sensors.snapshot import SCRIPT, local_snapshot, parse_snapshot
 from edgekit.sensors.watching import (
     IDLE_SECONDS,
@@ -54,14 +57,22 @@ class Blind:
 @contextmanager
 def observing_here(wanted: bool) -> Iterator[Observer]:
     """Of this machine. Where it can tell its power, it is left idle for a second first."""
-    board = discover(local_snapshot()) if wanted else None
-    if board is None or not board.sensors:
-        yield Blind()
-        return
-    files = _files(board)
-    idle = watched_for(IDLE_SECONDS, files) if _has_power(board) else None
-    with watching(files) as watch:
-        yield _Here(board, idle, watch)
+    gpus = nvml.open_gpus() if wanted else None
+    try:
+        snapshot = local_snapshot() if wanted else {}
+        if gpus is not None:
+            snapshot |= nvml.snapshot_of(gpus)
+        board = discover(snapshot)
+        if not board.sensors:
+            yield Blind()
+            return
+        files = _files(board)
+        idle = watched_for(IDLE_SECONDS, files, gpus=gpus) if _has_power(board) else None
+        with watching(files, gpus=gpus) as watch:
+            yield _Here(board, idle, watch)
+    finally:
+        if gpus is not None:
+            gpus.close()
 
 
 @contextmanager

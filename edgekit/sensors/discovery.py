@@ -5,40 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import replace
 
-from edgekit.sensors.snapshot import THROTTLED, folders
-
-Quantity = Literal["watts", "joules", "celsius", "megahertz", "throttling", "fan"]
-
-
-@dataclass(frozen=True)
-class Sensor:
-    """One quantity. Its value is the product of its files' numbers, times `scale`."""
-
-    name: str
-    quantity: Quantity
-    files: tuple[str, ...]
-    scale: float
-    is_total: bool = False
-    """Of power: the rail through which everything comes."""
-    wraps_at: float | None = None
-    """Of an energy counter: where it begins again at zero."""
-
-
-@dataclass(frozen=True)
-class Board:
-    """What a board says of itself that does not change while something is measured."""
-
-    model: str | None
-    power_mode: str | None
-    """Of a Jetson, as nvpmodel names it."""
-    sensors: tuple[Sensor, ...]
-
-    def of(self, quantity: Quantity) -> tuple[Sensor, ...]:
-        return tuple(sensor for sensor in self.sensors if sensor.quantity == quantity)
-
+from edgekit.sensors.graphics import graphics
+from edgekit.sensors.sensor import Board, Sensor
+from edgekit.sensors.snapshot import NVPMODEL, NVPMODEL_STATUS, THROTTLED, folders
 
 _I2C, _HWMON = "/sys/bus/i2c/devices/", "/sys/class/hwmon/"
 _TOTALS = ("VIN", "POM_5V_IN", "VDD_IN")
@@ -52,7 +23,7 @@ def discover(snapshot: Mapping[str, str]) -> Board:
         rails = list(_power_of_monitors(snapshot))
     return Board(
         snapshot.get("/proc/device-tree/model"),
-        _power_mode(snapshot.get("/var/lib/nvpmodel/status", "")),
+        _power_mode(snapshot),
         (
             *_with_total(rails),
             *_rapl(snapshot),
@@ -60,6 +31,7 @@ def discover(snapshot: Mapping[str, str]) -> Board:
             *_clocks(snapshot),
             *_throttling(snapshot),
             *_fans(snapshot),
+            *graphics(snapshot),
         ),
     )
 
@@ -112,10 +84,7 @@ def _with_total(rails: list[Sensor]) -> tuple[Sensor, ...]:
     total = next((name for name in _TOTALS if name in names), None)
     if total is None and len(rails) == 1:
         total = names[0]
-    return tuple(
-        Sensor(sensor.name, sensor.quantity, sensor.files, sensor.scale, sensor.name == total)
-        for sensor in rails
-    )
+    return tuple(replace(sensor, is_total=sensor.name == total) for sensor in rails)
 
 
 def _rapl(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
@@ -174,16 +143,20 @@ def _fans(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
         yield Sensor("pwm-fan", "fan", ("/sys/devices/pwm-fan/cur_pwm",), 1.0)
     for folder in folders(snapshot, _HWMON, ("name",)):
         for number in range(1, 9):
-            for name in (f"fan{number}_input", f"pwm{number}"):
+            for name in (f"fan{number}_input", f"pwm{number}", *(("rpm",) if number == 1 else ())):
                 if f"{folder}/{name}" in snapshot:
                     chip = snapshot[f"{folder}/name"]
                     yield Sensor(f"{chip} {name}", "fan", (f"{folder}/{name}",), 1.0)
 
 
-def _power_mode(status: str) -> str | None:
-    """`pmode:0002 fmode:fanNull` as nvpmodel keeps it."""
-    match = re.search(r"pmode:(\d+)", status)
-    return str(int(match[1])) if match else None
+def _power_mode(snapshot: Mapping[str, str]) -> str | None:
+    """`pmode:0002 fmode:fanNull` as nvpmodel keeps it, with the name that its settings give it."""
+    match = re.search(r"pmode:(\d{1,6})", snapshot.get(NVPMODEL_STATUS, ""))
+    if match is None:
+        return None
+    number = int(match[1])
+    name = re.search(rf"\bID={number} NAME=(\S+)", snapshot.get(NVPMODEL, ""))
+    return f"{number} ({name[1]})" if name else str(number)
 
 
 def _i2c_devices(snapshot: Mapping[str, str], chip: str) -> list[str]:

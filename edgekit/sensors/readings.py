@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgekit.sensors.discovery import Board, Sensor
-from edgekit.sensors.snapshot import THROTTLED
+from edgekit.sensors.sensor import Board, Sensor
+from edgekit.sensors.series import Readings, series
+from edgekit.sensors.state import BoardState, state_of
 
 _HOTTEST_BELIEVED, _COLDEST_BELIEVED = 200.0, -60.0
 _MOST_WATTS = 10_000.0
-_LONGEST_NUMBER = 32
-"""Characters. A kernel's numbers have 64 bits."""
 _LONGEST_GAP = 2.0
 """Seconds between two readings over which power is still taken for known."""
-_THROTTLED_NOW = 0b1111
-"""Of a Raspberry Pi's flags: undervoltage, capped clock, throttled, near its limit; higher bits say
-that it was so at some time since the start."""
-
-
-@dataclass(frozen=True)
-class Readings:
-    """`values[path][i]` was read at `times[i]`; None where a sensor refused."""
-
-    times: tuple[float, ...]
-    """Seconds on the board's own clock."""
-    values: Mapping[str, tuple[int | None, ...]]
 
 
 @dataclass(frozen=True)
@@ -74,10 +61,16 @@ class Observed:
     power: PowerUse | None
     warmth: Warmth | None
     throttled: bool | None
+    state: BoardState | None = None
 
 
 def observe(board: Board, idle: Readings | None, busy: Readings) -> Observed:
-    return Observed(_power(board, idle, busy), _warmth(board, busy), _throttled(board, busy))
+    return Observed(
+        _power(board, idle, busy),
+        _warmth(board, busy),
+        _throttled(board, busy),
+        state_of(board, busy),
+    )
 
 
 def _power(board: Board, idle: Readings | None, busy: Readings) -> PowerUse | None:
@@ -147,7 +140,7 @@ def _from_counters(
 
 def _integral(rail: Sensor, readings: Readings) -> tuple[float, float] | None:
     """Joules and the seconds that they are of: trapezoids between readings that are near."""
-    points = _series(rail, readings, 0.0, _MOST_WATTS)
+    points = series(rail, readings, 0.0, _MOST_WATTS)
     joules = seconds = 0.0
     for (before, low), (after, high) in itertools.pairwise(points):
         step = after - before
@@ -164,7 +157,7 @@ def _mean(rail: Sensor, readings: Readings) -> float | None:
 
 def _counted(counter: Sensor, readings: Readings) -> tuple[float, float] | None:
     """What a counter grew by, where it may have begun again at zero, and in how many seconds."""
-    points = _series(counter, readings, 0.0, float("inf"))
+    points = series(counter, readings, 0.0, float("inf"))
     if len(points) < 2:
         return None
     joules = 0.0
@@ -180,8 +173,7 @@ def _counted(counter: Sensor, readings: Readings) -> tuple[float, float] | None:
 
 def _warmth(board: Board, readings: Readings) -> Warmth | None:
     zones = [
-        _series(zone, readings, _COLDEST_BELIEVED, _HOTTEST_BELIEVED)
-        for zone in board.of("celsius")
+        series(zone, readings, _COLDEST_BELIEVED, _HOTTEST_BELIEVED) for zone in board.of("celsius")
     ]
     believed = [points for points in zones if points]
     if not believed:
@@ -195,35 +187,9 @@ def _warmth(board: Board, readings: Readings) -> Warmth | None:
 
 def _throttled(board: Board, readings: Readings) -> bool | None:
     flags = [
-        value
+        value & sensor.mask
         for sensor in board.of("throttling")
         for value in readings.values.get(sensor.files[0], ())
         if value is not None
     ]
-    return any(value & _THROTTLED_NOW for value in flags) if flags else None
-
-
-def _series(
-    sensor: Sensor, readings: Readings, lowest: float, highest: float
-) -> list[tuple[float, float]]:
-    """Times and values, without what was refused and what can't be."""
-    columns = [readings.values.get(file) for file in sensor.files]
-    points = []
-    for place, moment in enumerate(readings.times):
-        value: float | None = sensor.scale
-        for column in columns:
-            number = column[place] if column is not None and place < len(column) else None
-            value = None if number is None or value is None else value * number
-        if value is not None and lowest <= value <= highest:
-            points.append((moment, value))
-    return points
-
-
-def parse_reading(path: str, text: str) -> int | None:
-    """A whole number as that file writes it; None for anything else."""
-    if len(text) > _LONGEST_NUMBER:
-        return None
-    try:
-        return int(text.strip(), 16 if path == THROTTLED else 10)
-    except ValueError:
-        return None
+    return any(flags) if flags else None

@@ -7,10 +7,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 LONGEST_VALUE = 200
+LONGEST_LINES = 4000
+"""Of a file of which only some lines matter, all together."""
+_LARGEST_FILE = 1 << 20
 _MOST_FILES = 4000
 
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 """Flags, in hexadecimal digits and nothing else."""
+
+NVMAP_CLIENTS = "/sys/kernel/debug/nvmap/iovmm/clients"
+"""Who has how much of a Jetson's memory for its GPU; the last line is the total. For root alone."""
+NVPMODEL, NVPMODEL_STATUS = "/etc/nvpmodel.conf", "/var/lib/nvpmodel/status"
+"""The names of a Jetson's power modes among much else, and which one it is in."""
 
 PATTERNS: tuple[str, ...] = (
     # Power monitors on Jetsons (JetPack 5 and later, Thor), and any that a person soldered on.
@@ -31,6 +39,7 @@ PATTERNS: tuple[str, ...] = (
     "/sys/class/hwmon/hwmon*/temp*_input",
     "/sys/class/hwmon/hwmon*/fan*_input",
     "/sys/class/hwmon/hwmon*/pwm[0-9]",
+    "/sys/class/hwmon/hwmon*/rpm",
     "/sys/class/hwmon/hwmon*/in*_lcrit_alarm",
     "/sys/class/thermal/thermal_zone*/type",
     "/sys/class/thermal/thermal_zone*/temp",
@@ -46,16 +55,27 @@ PATTERNS: tuple[str, ...] = (
     # What a Raspberry Pi's firmware says of undervoltage and throttling.
     THROTTLED,
     # A Jetson's power mode and fan.
-    "/var/lib/nvpmodel/status",
+    NVPMODEL_STATUS,
     "/sys/devices/pwm-fan/cur_pwm",
     "/proc/device-tree/model",
+    # How much of its own memory a GPU of AMD's has given away.
+    "/sys/class/drm/card[0-9]/device/mem_info_vram_used",
 )
+
+LINES_OF: Mapping[str, str] = {NVMAP_CLIENTS: "total", NVPMODEL: "< POWER_MODEL"}
+"""Long files, of which only lines that begin with these words matter."""
 
 SCRIPT = (
     "for f in "
     + " ".join(PATTERNS)
     + '; do [ -r "$f" ] && printf "%s\\t%s\\n" "$f" '
-    + f'"$(head -c {LONGEST_VALUE} "$f" 2>/dev/null | tr "\\000\\n\\t" "   ")"; done; :'
+    + f'"$(head -c {LONGEST_VALUE} "$f" 2>/dev/null | tr "\\000\\n\\t" "   ")"; done; '
+    + "".join(
+        f'[ -r {path} ] && printf "%s\\t%s\\n" {path} '
+        f'"$(grep "^{word}" {path} 2>/dev/null | head -c {LONGEST_LINES} | tr -s "\\n\\t " " ")"; '
+        for path, word in LINES_OF.items()
+    )
+    + ":"
 )
 """Shell that tells all of them, a line each: a path, a tab, what is in it."""
 
@@ -66,30 +86,37 @@ def parse_snapshot(output: str) -> dict[str, str]:
     for line in output.splitlines()[:_MOST_FILES]:
         path, tab, value = line.partition("\t")
         if tab and path.startswith("/") and value.strip():
-            found[path] = value.strip()[:LONGEST_VALUE]
+            longest = LONGEST_LINES if path in LINES_OF else LONGEST_VALUE
+            found[path] = value.strip()[:longest]
     return found
 
 
 def local_snapshot(root: Path = Path("/")) -> dict[str, str]:
     """The same of this machine, or of a tree that lies in a folder."""
     found: dict[str, str] = {}
-    for pattern in PATTERNS:
+    for pattern in (*PATTERNS, *LINES_OF):
         for path in sorted(root.glob(pattern.lstrip("/"))):
-            value = read_value(path)
+            name = "/" + str(path.relative_to(root))
+            value = read_value(name, root)
             if value:
-                found["/" + str(path.relative_to(root))] = value
+                found[name] = value
             if len(found) >= _MOST_FILES:
                 return found
     return found
 
 
-def read_value(path: Path) -> str:
+def read_value(name: str, root: Path = Path("/")) -> str:
     """Empty where it can't be read: a sensor may refuse at any moment."""
+    beginning = LINES_OF.get(name)
     try:
-        with path.open("rb") as stream:
-            data = stream.read(LONGEST_VALUE)
+        with (root / name.lstrip("/")).open("rb") as stream:
+            data = stream.read(LONGEST_VALUE if beginning is None else _LARGEST_FILE)
     except OSError:
         return ""
+    if beginning is not None:
+        wanted = beginning.encode()
+        lines = [line for line in data.splitlines() if line.startswith(wanted)]
+        data = b" ".join(lines)[:LONGEST_LINES]
     return " ".join(data.replace(b"\0", b" ").decode(errors="replace").split())
 
 

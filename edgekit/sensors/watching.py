@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgekit.sensors.readings import Readings, parse_reading
+from edgekit.sensors import nvml
+from edgekit.sensors.series import Readings, parse_reading
 from edgekit.sensors.snapshot import read_value
 
 SECONDS_BETWEEN = 0.05
@@ -19,9 +20,12 @@ _MOST_READINGS = 100_000
 class Watch:
     """Reads until `ended`; then `readings` has all of it."""
 
-    def __init__(self, files: Sequence[str], root: Path = Path("/")) -> None:
+    def __init__(
+        self, files: Sequence[str], root: Path = Path("/"), gpus: nvml.Gpus | None = None
+    ) -> None:
         self._files = tuple(files)
         self._root = root
+        self._gpus = gpus
         self._times: list[float] = []
         self._columns: list[list[int | None]] = [[] for _ in files]
         self._over = threading.Event()
@@ -49,13 +53,20 @@ class Watch:
     def _read(self) -> None:
         self._times.append(time.monotonic())
         for file, column in zip(self._files, self._columns, strict=True):
-            column.append(parse_reading(file, read_value(self._root / file.lstrip("/"))))
+            column.append(self._value(file))
+
+    def _value(self, file: str) -> int | None:
+        if file.startswith(nvml.ROOT):
+            return nvml.read_path(self._gpus, file)
+        return parse_reading(file, read_value(file, self._root))
 
 
 @contextmanager
-def watching(files: Sequence[str], root: Path = Path("/")) -> Iterator[Watch]:
+def watching(
+    files: Sequence[str], root: Path = Path("/"), gpus: nvml.Gpus | None = None
+) -> Iterator[Watch]:
     """Ends with the block, whoever ends it."""
-    watch = Watch(files, root)
+    watch = Watch(files, root, gpus)
     watch.begin()
     try:
         yield watch
@@ -63,7 +74,9 @@ def watching(files: Sequence[str], root: Path = Path("/")) -> Iterator[Watch]:
         watch.end()
 
 
-def watched_for(seconds: float, files: Sequence[str], root: Path = Path("/")) -> Readings:
-    with watching(files, root) as watch:
+def watched_for(
+    seconds: float, files: Sequence[str], root: Path = Path("/"), gpus: nvml.Gpus | None = None
+) -> Readings:
+    with watching(files, root, gpus) as watch:
         time.sleep(seconds)
     return watch.end()

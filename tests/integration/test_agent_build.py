@@ -60,6 +60,23 @@ def test_the_agent_for_this_machine_runs_and_is_built_once(
     assert str(tmp_path).encode() not in program_of(mended).read_bytes()
 
 
+def test_the_agent_reads_what_sensors_hold_and_the_total_of_a_jetsons_table(
+    tmp_path: Path,
+) -> None:
+    agent, _ = built("host", os.uname().machine)
+    plain, table = tmp_path / "temp", tmp_path / "nvmap" / "iovmm" / "clients"
+    table.parent.mkdir(parents=True)
+    plain.write_text("48500\n")
+    table.write_text("CLIENT PROCESS PID SIZE\nuser trt 17 27000K\ntotal \t      27756K\n")
+    words = [program_of(agent), "watch", "--interval", "0.01", plain, table, tmp_path / "none"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        moment, *values = watching.stdout.readline().rstrip("\n").split("\t")
+        watching.kill()
+    assert moment.isdecimal()
+    assert values == ["48500", "total 27756K", ""]
+
+
 def test_an_architecture_that_tvm_has_no_runtime_for_is_refused() -> None:
     with pytest.raises(BuildError, match="no runtime for riscv64"):
         runtime_libraries("riscv64")

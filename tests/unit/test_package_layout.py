@@ -80,6 +80,7 @@ AT_HOME: dict[str, str] = {
     "devices.remote_command devices.forwarding",
     "elftools": "devices.elf devices.firmware_file",
     "sqlalchemy": "store.*",
+    "pynvml": "sensors.nvml",
     "serial": "devices.serial_port devices.serial_link devices.monitor",
 }
 """Where a package may be imported; anything not listed, wherever it is useful."""
@@ -108,6 +109,7 @@ DISTRIBUTIONS = {
     "elftools": "pyelftools",
     "google": "protobuf",
     "serial": "pyserial",
+    "pynvml": "nvidia-ml-py",
     "tvm": "apache-tvm",
     "tvm_ffi": "apache-tvm-ffi",
 }

@@ -3,6 +3,7 @@ are those of jetson-stats' sources and of the kernel's documentation."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import time
 from pathlib import Path
@@ -13,9 +14,19 @@ from hypothesis import strategies as st
 
 from edgekit.devices.observing import observing_there
 from edgekit.errors import DeviceError
-from edgekit.sensors.discovery import Board, Sensor, discover
-from edgekit.sensors.readings import Readings, observe, parse_reading
-from edgekit.sensors.snapshot import SCRIPT, THROTTLED, local_snapshot, parse_snapshot
+from edgekit.sensors import nvml
+from edgekit.sensors.discovery import discover
+from edgekit.sensors.readings import observe
+from edgekit.sensors.sensor import Board, Sensor
+from edgekit.sensors.series import Readings, parse_reading
+from edgekit.sensors.snapshot import (
+    NVMAP_CLIENTS,
+    SCRIPT,
+    THROTTLED,
+    local_snapshot,
+    parse_snapshot,
+)
+from edgekit.sensors.state import Level
 from edgekit.sensors.watching import watched_for, watching
 
 I2C = "sys/bus/i2c/devices/1-0040"
@@ -53,6 +64,9 @@ ORIN = {
     "sys/class/thermal/thermal_zone1/temp": "-256000",
     "sys/class/devfreq/17000000.ga10b/cur_freq": "306000000",
     "var/lib/nvpmodel/status": "pmode:0002 fmode:fanNull",
+    "etc/nvpmodel.conf": "# modes\n< POWER_MODEL ID=0 NAME=15W >\nCPU_ONLINE CORE_0 1\n"
+    "< POWER_MODEL ID=2 NAME=MAXN_SUPER >",
+    NVMAP_CLIENTS.lstrip("/"): "CLIENT PROCESS PID SIZE\nuser trt 17 27000K\ntotal     27756K",
     "sys/devices/pwm-fan/cur_pwm": "80",
     "proc/device-tree/model": "NVIDIA Jetson Orin Nano",
 }
@@ -64,7 +78,7 @@ def test_a_jetson_with_ina3221_has_rails_and_one_of_them_is_all(tmp_path: Path) 
         ("VDD_IN", True),
         ("VDD_CPU_GPU_CV", False),
     ]
-    assert board.power_mode == "2"
+    assert board.power_mode == "2 (MAXN_SUPER)"
     assert board.model == "NVIDIA Jetson Orin Nano"
     observed = observe(board, None, watched_for(0.3, files_of(board), tmp_path))
     assert observed.power is not None
@@ -76,6 +90,11 @@ def test_a_jetson_with_ina3221_has_rails_and_one_of_them_is_all(tmp_path: Path) 
     assert observed.warmth is not None
     assert observed.warmth.hottest == 48.5, "a zone at -256 degrees is a sensor that is off"
     assert observed.throttled is None, "this board has nothing that tells"
+    assert observed.state is not None
+    assert observed.state.power_mode == "2 (MAXN_SUPER)"
+    assert observed.state.clocks == (Level("17000000.ga10b", 306.0, 306.0, 306.0),)
+    assert observed.state.fans == (Level("pwm-fan", 80.0, 80.0, 80.0),)
+    assert observed.state.gpu_memory == 27756 << 10
 
 
 def test_jetpack_4_and_thor_have_other_files(tmp_path: Path) -> None:
@@ -177,12 +196,13 @@ def test_a_machine_without_sensors_says_nothing(tmp_path: Path) -> None:
     assert board.sensors == ()
     observed = observe(board, None, Readings((0.0, 1.0), {}))
     assert (observed.power, observed.warmth, observed.throttled) == (None, None, None)
+    assert observed.state is None
 
 
 def test_the_shell_tells_what_python_reads(tmp_path: Path) -> None:
     tree(tmp_path, ORIN)
     script = SCRIPT.replace(" /sys", f" {tmp_path}/sys").replace(" /var", f" {tmp_path}/var")
-    script = script.replace(" /proc", f" {tmp_path}/proc")
+    script = script.replace(" /proc", f" {tmp_path}/proc").replace(" /etc", f" {tmp_path}/etc")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     told = parse_snapshot(done.stdout)
     assert {path.removeprefix(str(tmp_path)): value for path, value in told.items()} == (
@@ -217,6 +237,99 @@ def test_a_sensor_that_hangs_keeps_nobody_from_measuring() -> None:
 def test_a_number_that_no_kernel_has_is_none() -> None:
     assert parse_reading("/m", "18446744073709551615") == (1 << 64) - 1
     assert parse_reading("/m", "9" * 400) is None, "a float can't hold it"
+
+
+class WrittenDownGpus:
+    """Numbers in the units that NVIDIA's documentation of NVML gives; none was read from a GPU."""
+
+    def __init__(self, *gpus: dict[str, int]) -> None:
+        self._gpus = gpus
+
+    def names(self) -> tuple[str, ...]:
+        return tuple("NVIDIA GeForce RTX 3060" for _ in self._gpus)
+
+    def read(self, number: int, reading: str) -> int | None:
+        return self._gpus[number].get(reading)
+
+    def close(self) -> None:
+        return
+
+
+def test_a_discrete_gpu_counts_its_energy(tmp_path: Path) -> None:
+    told = {
+        nvml.POWER: 55_000,
+        nvml.ENERGY: 9_000_000,
+        nvml.TEMPERATURE: 61,
+        nvml.CORE_CLOCK: 1807,
+        nvml.MEMORY_CLOCK: 7300,
+        nvml.THROTTLING: 0x1,
+        nvml.MEMORY: 3 << 30,
+    }
+    gpus = WrittenDownGpus(told)
+    board = discover(nvml.snapshot_of(gpus))
+    watched = watched_for(0.1, files_of(board), tmp_path, gpus)
+    observed = observe(board, None, watched)
+    assert observed.warmth is not None and observed.warmth.hottest == 61.0
+    assert observed.throttled is False, "an idle GPU is not a throttled one"
+    assert observed.state is not None
+    assert observed.state.gpu_memory == 3 << 30
+    assert {c.name: c.mean for c in observed.state.clocks} == {
+        "NVIDIA GeForce RTX 3060": 1807.0,
+        "NVIDIA GeForce RTX 3060 memory": 7300.0,
+    }
+    assert observed.state.fans == (), "it has no fan: nothing, and not zero"
+
+    (counter,) = board.of("joules")
+    file = counter.files[0]
+    busy = Readings((0.0, 2.0), {file: (9_000_000, 9_110_000)})
+    power = observe(board, Readings((0.0, 1.0), {file: (8_990_000, 9_000_000)}), busy).power
+    assert power is not None
+    assert (power.source, power.watts, power.idle_watts) == (
+        "NVIDIA GeForce RTX 3060",
+        pytest.approx(55.0),
+        pytest.approx(10.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("reasons", "throttled"),
+    [(0x2, False), (0x4, True), (0x20, True), (0x48, True), (0x100, False)],
+)
+def test_a_gpu_is_throttled_by_heat_and_power_and_not_by_its_settings(
+    reasons: int, throttled: bool, tmp_path: Path
+) -> None:
+    gpus = WrittenDownGpus({nvml.THROTTLING: reasons})
+    board = discover(nvml.snapshot_of(gpus))
+    assert observe(board, None, watched_for(0.05, files_of(board), tmp_path, gpus)).throttled is (
+        throttled
+    )
+
+
+def test_what_a_gpu_does_not_tell_is_null(tmp_path: Path) -> None:
+    gpus = WrittenDownGpus({nvml.POWER: 30_000}, {})
+    board = discover(nvml.snapshot_of(gpus))
+    observed = observe(board, None, watched_for(0.2, files_of(board), tmp_path, gpus))
+    assert observed.power is not None and observed.power.watts == pytest.approx(30.0)
+    assert (observed.warmth, observed.throttled, observed.state) == (None, None, None)
+
+
+def test_without_a_driver_there_are_no_gpus() -> None:
+    pytest.importorskip("pynvml")
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        assert nvml.open_gpus() is None
+    else:
+        pytest.skip("this machine has NVIDIA's driver")
+
+
+def test_a_library_that_refuses_everything_tells_of_no_gpu() -> None:
+    library = pytest.importorskip("pynvml")
+    gpus = nvml.NvmlGpus(library)  # nobody has called nvmlInit
+    assert gpus.names() == ()
+    assert gpus.read(0, nvml.POWER) is None
+    assert nvml.snapshot_of(gpus) == {}
+    gpus.close()
 
 
 PATHS = st.sampled_from([*ORIN, f"{I2C}/hwmon/hwmon3/power1_input", THROTTLED.lstrip("/")])

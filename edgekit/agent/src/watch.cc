@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <fstream>
 #include <string>
 
 #include "commands.h"
@@ -13,8 +14,30 @@ namespace edgekit {
 namespace {
 
 constexpr size_t kLongestValue = 64;
+constexpr char kMemoryOfGpu[] = "/nvmap/iovmm/clients";
+
+bool EndsWith(const std::string& path, const std::string& end) {
+  return path.size() >= end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
+}
+
+// A Jetson's table of who has how much memory for the GPU: what matters is the line of the total.
+std::string Total(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("total", 0) != 0) continue;
+    std::string value;  // one blank is as good as many
+    for (char c : line.substr(0, 4 * kLongestValue)) {
+      if (c == '\t') c = ' ';
+      if (c != ' ' || (!value.empty() && value.back() != ' ')) value += c;
+    }
+    return value.substr(0, kLongestValue);
+  }
+  return "";
+}
 
 std::string Held(const std::string& path) {
+  if (EndsWith(path, kMemoryOfGpu)) return Total(path);
   char buffer[kLongestValue];
   int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return "";
