@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,14 +20,20 @@ from edgekit.cli.options import (
     pass_console,
     shape_option,
 )
+from edgekit.cli.tune_options import check_quick_tune, quick_tune_options
 from edgekit.console import Console
-from edgekit.wording import amount, milliseconds, size
+from edgekit.wording import amount, size
 
 if TYPE_CHECKING:
+    from edgekit.advice.words import Advice, Option, Recommendation
     from edgekit.arrays import Array
     from edgekit.board import Board
     from edgekit.devices.base import Device
-    from edgekit.recommend import Known, Option, Recommendation
+    from edgekit.events import Events
+
+
+_WIDTH = 100
+_QUESTIONS = ("supported?", "faster?", "hot spot?")
 
 
 @click.command("recommend", cls=Command)
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
 )
 @click.option("--measure", is_flag=True, help="Try every option on a device, and go by that.")
 @click.option("--twin", is_flag=True, help="With --measure: on the boards' emulated twins.")
+@quick_tune_options
 @click.option("--store", "url", metavar="URL", help="Where measurements are, as edgekit results.")
 @shape_option
 @constant_option
@@ -54,6 +62,8 @@ def command(
     boards: tuple[str, ...],
     measure: bool,
     twin: bool,
+    tune_seconds: float | None,
+    tune_again: bool,
     url: str | None,
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, Array],
@@ -63,12 +73,17 @@ def command(
 
     Without --measure it goes by what libraries take, by memory, and by what was measured before.
     """
+    from edgekit.advice.words import Search
     from edgekit.errors import UsageError
     from edgekit.project import choose_model, choose_store, find_project
-    from edgekit.recommend import recommend
+    from edgekit.recommend import Measuring, recommend
 
-    if twin and not measure:
-        raise UsageError("--twin is for --measure", hint="add --measure, or leave --twin out")
+    if not measure:
+        for said, option in ((twin, "--twin"), (tune_seconds is not None, "--quick-tune")):
+            if said:
+                hint = f"add --measure, or leave {option} out"
+                raise UsageError(f"{option} is for --measure", hint=hint)
+    check_quick_tune(tune_seconds, tune_again)
     project = find_project(Path.cwd())
     source = choose_model(project, model, shapes, constants)
     if not boards and project is not None and project.board is not None:
@@ -76,14 +91,15 @@ def command(
     if measure and not boards:
         raise UsageError("--measure needs to know the board", hint="add --board NAME")
 
-    def reach(board: Board) -> Device:
+    def reach(board: Board, voice: Events) -> Device:
         return device_for_board(console, board, None, twin and board.kind != "local", timeout)
 
+    search = None if tune_seconds is None else Search(tune_seconds, tune_again)
     done = recommend(
         source,
         boards,
         store=choose_store(project, url),
-        reach=reach if measure else None,
+        measuring=Measuring(reach, search) if measure else None,
         events=console.events,
     )
     console.report(done, lambda: _render(console, done))
@@ -95,31 +111,53 @@ def _render(console: Console, done: Recommendation) -> None:
     if done.obstacle is not None:
         console.print(f"can't be built: {done.obstacle}")
         return
+    if done.hot_spot is not None:
+        share = f"{done.hot_spot.share:.0%} of the multiply-accumulates"
+        console.print(f"hot spot: {done.hot_spot.operator}, {share}")
     for advice in done.boards:
+        _render_advice(console, advice, alone=len(done.boards) == 1)
+    if len(done.boards) > 1:
         console.print()
-        console.heading(f"{advice.board}: {advice.verdict}")
-        console.print(f"needs {advice.memory}" if advice.fits else advice.memory)
-        console.table(
-            ("option", "can be had", "covers", "measured", "why", "try it with"),
-            [_row(option) for option in advice.options],
-            right=("covers", "measured"),
-        )
+        console.print("with one --board, the reasons are told too")
+
+
+def _render_advice(console: Console, advice: Advice, *, alone: bool) -> None:
+    console.print()
+    console.heading(f"{advice.board}: {advice.verdict}")
+    console.print(f"needs {advice.memory}" if advice.fits else advice.memory)
+    console.table(
+        ("option", "can be had", "takes", "measured", "on"),
+        [_row(option) for option in advice.options],
+        right=("takes", "measured"),
+    )
+    if alone:
+        for option in advice.options:
+            _render_reasons(console, option)
 
 
 def _row(option: Option) -> list[object]:
+    from edgekit.advice.known import figure
+
     return [
         option.name,
         "yes" if option.supported else "no",
         None if option.coverage is None else f"{option.coverage:.0%}",
-        _known(option.known),
-        "; ".join(option.reasons),
-        option.command if option.supported else None,
+        None if option.known is None else figure(option.known),
+        None if option.known is None else option.known.device,
     ]
 
 
-def _known(known: Known | None) -> str | None:
-    if known is None:
-        return None
-    if known.unit == "seconds":
-        return f"{milliseconds(known.median)} on {known.device}"
-    return f"{known.median:,.0f} {known.unit} on {known.device}"
+def _render_reasons(console: Console, option: Option) -> None:
+    """The questions in a column, their answers wrapped beside it; the command is one line, so that
+    it can be copied."""
+    console.print()
+    console.heading(option.name)
+    answers = option.answers
+    told = zip(_QUESTIONS, (answers.supported, answers.faster, answers.hot_spot), strict=True)
+    for name, text in (*told, *(("", reason) for reason in option.reasons)):
+        indent = f"  {name.ljust(len(_QUESTIONS[0]))}  "
+        blank = " " * len(indent)
+        for line in textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=blank):
+            console.print(line)
+    if option.supported and option.command:
+        console.print(f"  {option.command}")

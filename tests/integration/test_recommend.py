@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,13 @@ from support.building import request_for, run_edgekit
 from support.onnx_models import onnx_model
 from support.stores import a_run
 
+from edgekit.advice.options import _int8
 from edgekit.board import load_board
 from edgekit.build import build
-from edgekit.model import open_model
-from edgekit.recommend import _int8
+from edgekit.events import SILENT
+from edgekit.model import import_model, open_model
 from edgekit.store.outbox import post
+from edgekit.tuning.known import KnownGain, gain_of, kernel_calls
 
 
 def write_network(folder: Path, *, channels: int = 16, odd: bool = False) -> Path:
@@ -72,7 +74,8 @@ def test_a_library_that_takes_everything_is_to_be_tried_first(folder: Path) -> N
     assert first["coverage"] == pytest.approx(1.0)
     assert first["command"] == f"edgekit deploy net.onnx --board rpi4 --offload {first['name']}"
     assert "--measure decides" in advice["verdict"]
-    assert option(advice, "edgekit's kernels")["supported"]
+    assert option(advice, "TVM alone")["supported"]
+    assert "edgekit tune net.onnx --board rpi4" in option(advice, "tuned TVM")["command"]
     assert "edgekit quantize" in option(advice, "int8")["command"]
 
 
@@ -84,9 +87,58 @@ def test_what_was_measured_goes_before_what_is_promised(folder: Path) -> None:
     post(a_run(2, 0.006, build=replace(build, digest="22" * 32)), outbox)
     post(a_run(3, 0.001, build=replace(build, model_sha256="00" * 32, digest="33" * 32)), outbox)
     (advice,) = recommended(folder, "--board", "rpi4")["boards"]
-    assert [o["name"] for o in advice["options"][:2]] == ["edgekit's kernels", "ncnn"]
+    assert [o["name"] for o in advice["options"][:2]] == ["TVM alone", "ncnn"]
     assert advice["options"][0]["known"]["median"] == 0.004
-    assert advice["verdict"] == "edgekit's kernels: measured 1.50 times as fast as ncnn"
+    assert advice["verdict"] == "TVM alone: measured 1.50 times as fast as ncnn"
+    faster = option(advice, "ncnn")["answers"]["faster"]
+    assert faster == "no: 0.67 times as fast as TVM alone, 6 ms on kitchen against 4 ms"
+
+
+def test_tuned_kernels_and_the_model_in_int8_are_options_of_their_own(folder: Path) -> None:
+    sha256 = open_model(folder / "net.onnx").sha256
+    outbox = folder / "data" / "edgekit" / "outbox"
+    own = replace(a_run().build, model="net", model_sha256=sha256, offload=(), digest="11" * 32)
+    small = replace(own, model="net-int8", model_sha256="44" * 32, digest="44" * 32)
+    post(a_run(1, 0.004, build=own), outbox)
+    tuned = replace(own, digest="22" * 32)
+    post(a_run(2, 0.003, build=tuned, purpose="recommend tuned"), outbox)
+    post(a_run(3, 0.002, build=small), outbox)
+    (advice,) = recommended(folder, "--board", "rpi4")["boards"]
+    first = [(o["name"], o["known"]["median"]) for o in advice["options"][:3]]
+    assert first == [("int8", 0.002), ("tuned TVM", 0.003), ("TVM alone", 0.004)]
+    assert "accuracy has to be measured" in advice["verdict"]
+
+
+def test_what_searches_found_for_alike_kernels_is_known_of_a_model(folder: Path) -> None:
+    model = import_model(open_model(folder / "net.onnx"), SILENT)
+    target = load_board("rpi4").target
+    calls = kernel_calls(model, target)
+    assert calls, "a convolution and a classifier"
+    key = next(iter(calls))
+    known = {key: Timed(30.0, 10.0), "kernel-of-another-model": Timed(1.0, 1.0)}
+    gain = gain_of(calls, known)
+    assert gain == KnownGain(len(calls), 1, 30.0 * calls[key], 10.0 * calls[key], ("kitchen",))
+    assert gain_of(calls, {}) is None
+
+
+@dataclass(frozen=True)
+class Timed:
+    own_us: float
+    best_us: float
+    device: str = "kitchen"
+
+
+def test_people_get_the_questions_of_the_decision_tree_in_lines_that_fit(tmp_path: Path) -> None:
+    write_network(tmp_path, odd=True)
+    extra = {"EDGEKIT_STORE": f"sqlite:///{tmp_path / 's.db'}", "XDG_DATA_HOME": str(tmp_path)}
+    ran = run_edgekit("recommend", "net.onnx", "--board", "rpi4", folder=tmp_path, extra=extra)
+    assert ran.code == 0, ran.err
+    lines = ran.out.splitlines()
+    assert "hot spot: nn.conv2d, 100% of the multiply-accumulates" in lines
+    for question in ("supported?", "faster?", "hot spot?"):
+        assert sum(line.startswith(f"  {question}") for line in lines) == 5
+    assert any("erf: no backend has a rule for it" in line for line in lines)
+    assert max(map(len, lines)) <= 100
 
 
 def test_times_of_different_devices_are_not_compared(folder: Path) -> None:
@@ -101,7 +153,7 @@ def test_times_of_different_devices_are_not_compared(folder: Path) -> None:
     post(a_run(3, 0.001, build=ncnn, device="faster"), outbox)
     (advice,) = recommended(folder, "--board", "rpi4")["boards"]
     assert {o["known"]["device"] for o in advice["options"] if o["known"]} == {"desk"}
-    assert advice["verdict"] == "edgekit's kernels: measured 1.50 times as fast as ncnn"
+    assert advice["verdict"] == "TVM alone: measured 1.50 times as fast as ncnn"
 
 
 def test_what_tries_an_option_can_be_pasted(tmp_path: Path) -> None:
@@ -117,7 +169,7 @@ def test_a_microcontroller_is_told_of_memory_and_of_int8(folder: Path) -> None:
         assert advice["fits"]
         cmsis = option(advice, "cmsis-nn")
         assert not cmsis["supported"]
-        assert "floats" in cmsis["reasons"][0]
+        assert "floats" in cmsis["answers"]["supported"]
     write_network(folder, channels=20_000)
     (advice,) = recommended(folder, "--board", "nrf52840-dk")["boards"]
     assert not advice["fits"]
@@ -146,10 +198,12 @@ def test_a_microcontroller_is_told_of_its_arena_and_cmsis_nn_comes_after_cheaper
 def test_measuring_decides_on_this_machine(folder: Path) -> None:
     (advice,) = recommended(folder, "--board", "local", "--measure")["boards"]
     measured = [o for o in advice["options"] if o["known"] is not None]
-    assert option(advice, "edgekit's kernels") in measured
+    assert option(advice, "TVM alone") in measured
     times = [o["known"]["median"] for o in measured]
     assert times == sorted(times)
     assert all(o["known"]["device"] == "local" for o in measured)
+    assert option(advice, "int8")["supported"], "noise in its numbers says nothing against it"
+    assert option(advice, "tuned TVM") not in measured, "nobody has tuned anything here"
 
 
 def test_a_model_that_cant_be_built_gets_its_reason_and_no_advice(tmp_path: Path) -> None:
@@ -171,7 +225,8 @@ def test_a_model_that_cant_be_built_gets_its_reason_and_no_advice(tmp_path: Path
 
 
 def test_options_that_make_no_sense_together_are_refused(folder: Path) -> None:
-    for arguments in (("--twin",), ("--measure",)):
+    quick = ("--quick-tune", "5s")
+    for arguments in (("--twin",), ("--measure",), ("--board", "rpi4", *quick)):
         ran = run_edgekit("recommend", "net.onnx", *arguments, folder=folder)
         assert ran.code == 2
         assert "hint:" in ran.err

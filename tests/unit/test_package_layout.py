@@ -52,7 +52,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "flashing "
         "bench run verify doctor summary kept prebuild export export.* quantization "
         "quantization.* quantize "
-        "matrix matrix_report recommend recording results farm farm.*",
+        "matrix matrix_report recommend advice advice.* recording results farm farm.*",
     ),
     ("display", "progress table console"),
     ("command line", "cli cli.* __main__"),
@@ -63,7 +63,7 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "progress console",
     "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* schedules.* passes.* pipeline "
-    "liveness macs tuning.trials "
+    "liveness macs tuning.trials tuning.known "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.* backends.*.quantised "

@@ -1,0 +1,69 @@
+"""Whether a model fits into a board's memory, and whether a quarter of it would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgekit.advice.words import Subject
+from edgekit.errors import EdgekitError
+from edgekit.wording import size
+
+if TYPE_CHECKING:
+    from edgekit.board import Board
+
+_INT8_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes, of what lies in memory while it runs and of what was learnt."""
+
+    activations: int
+    weights: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    whole: bool
+    in_int8: bool
+    words: str
+
+
+def needs_of(subject: Subject) -> Needs:
+    cost = subject.summary.cost
+    peak = cost.peak_activation_bytes if cost is not None else None
+    return Needs(peak or 0, subject.summary.parameter_bytes)
+
+
+def needs_in_c(subject: Subject, board: Board) -> Needs:
+    """By planning the arena of its C; what can't become C is told by a build, not here."""
+    from edgekit.aot.compile import compile_tree
+    from edgekit.aot.generators import portable_generators
+    from edgekit.aot.tree import Origin
+
+    origin = Origin("model", "model", "", board.name, board.cpu.name)
+    try:
+        tree = compile_tree(subject.model, "model", board.cpu, origin, portable_generators())
+    except EdgekitError:
+        return needs_of(subject)
+    constants = sum(c.array.nbytes for kernel in tree.plan.kernels for c in kernel.constants)
+    return Needs(tree.plan.arena.bytes, constants)
+
+
+def fit_of(board: Board, needs: Needs) -> Fit:
+    whole, words = _fits(board, needs, share=1.0)
+    smaller, _ = _fits(board, needs, share=_INT8_SHARE)
+    return Fit(whole, smaller, words)
+
+
+def _fits(board: Board, needs: Needs, share: float) -> tuple[bool, str]:
+    """Whether a share of what the model needs fits, and what it needs in words."""
+    weights, memory = int(needs.weights * share), board.memory
+    need_ram = int(needs.activations * share) + (weights if memory.flash is None else 0)
+    words = f"about {size(need_ram)} of {size(memory.ram)} of memory"
+    fits = need_ram <= memory.ram
+    if memory.flash is not None:
+        words += f", {size(weights)} of {size(memory.flash)} of flash"
+        fits = fits and weights <= memory.flash
+    return fits, words if fits else f"does not fit: {words}"

@@ -1,0 +1,111 @@
+"""Every option built, proven and measured on the board's device; what is current there stays so."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.advice.known import PURPOSE, TUNED_PURPOSE
+from edgekit.advice.words import Considered, Known, Option, Search
+from edgekit.errors import EdgekitError
+from edgekit.request import make_request
+from edgekit.schedules.choices import NO_CHOICES
+
+if TYPE_CHECKING:
+    from edgekit.bench import BenchReport
+    from edgekit.build import BuildRequest
+    from edgekit.devices.base import Device
+    from edgekit.events import Events
+    from edgekit.model import ModelSource
+
+_NOISE_SAMPLES = 8
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What is tried, where, and how kernels are searched before."""
+
+    source: ModelSource
+    device: Device
+    search: Search | None
+    """None uses what was measured before, and tries no tuned kernels where nothing was."""
+    events: Events
+
+
+def measured(trials: Trials, seen: Considered) -> Considered:
+    """The options with what was measured of them; one that fails is unsupported, and says why."""
+    done = []
+    with tempfile.TemporaryDirectory(prefix="edgekit-recommend-") as folder:
+        for number, option in enumerate(seen.options):
+            if not option.supported:
+                done.append(option)
+                continue
+            place = Path(folder) / str(number)
+            try:
+                done.append(_tried(trials, seen, option, place))
+            except EdgekitError as error:
+                trials.events.warn(f"{seen.board.name}: {option.name} failed: {error.message}")
+                answers = replace(option.answers, supported=f"failed: {error.message}")
+                # An accuracy that noise has spoilt says nothing against int8.
+                done.append(replace(option, supported=option.kind == "int8", answers=answers))
+    return replace(seen, options=tuple(done))
+
+
+def _tried(trials: Trials, seen: Considered, option: Option, place: Path) -> Option:
+    request = _request(trials, seen, option, place)
+    if request is None:
+        return option
+    purpose = TUNED_PURPOSE if option.kind == "tuned" else PURPOSE
+    report = _benched(trials, request, place, purpose)
+    counted = report.counted
+    median = report.median if counted is None else float(counted.median)
+    unit = "seconds" if counted is None else counted.unit
+    known = Known(median, unit, trials.device.name, "now", report.kept_as or "")
+    return replace(option, known=known)
+
+
+def _request(trials: Trials, seen: Considered, option: Option, place: Path) -> BuildRequest | None:
+    """None where there is nothing to try: no kernel was tuned, and none is to be."""
+    source = trials.source
+    path = _in_int8(trials, place) if option.kind == "int8" else source.path
+    request = make_request(
+        path, seen.board.name, None, source.shapes, source.constants, offload=option.offload
+    )
+    if option.kind == "kernels":
+        return replace(request, choices=NO_CHOICES)
+    if option.kind == "tuned":
+        if trials.search is not None:
+            from edgekit.quick_tune import quick_tune
+
+            seconds, again = trials.search.seconds, trials.search.again
+            request, _ = quick_tune(request, trials.device, seconds, trials.events, again=again)
+        return request if request.choices.of_kernel else None
+    return request
+
+
+def _in_int8(trials: Trials, place: Path) -> Path:
+    """Calibrated with noise: as fast as with samples, and its numbers mean nothing."""
+    from edgekit.quantization.quantiser import Settings
+    from edgekit.quantize import QuantizeRequest, quantize
+
+    place.mkdir(parents=True)
+    out = place / f"{trials.source.name}-int8.onnx"
+    quantize(QuantizeRequest(trials.source, out, Settings(), random=_NOISE_SAMPLES), trials.events)
+    return out
+
+
+def _benched(trials: Trials, request: BuildRequest, place: Path, purpose: str) -> BenchReport:
+    from edgekit.bench import bench
+    from edgekit.build import build
+    from edgekit.deploy import SHORT_BENCH, brief
+    from edgekit.verify import raise_if_failed, verify
+
+    device, events = trials.device, trials.events
+    bundle = build(request, place / "bundle", events=events).bundle
+    with device.opened(bundle, events=events) as session:
+        verification = verify(bundle, session, events=events)
+        raise_if_failed(verification)
+        plan = brief(SHORT_BENCH, verification)
+        return bench(bundle, session, plan, events, purpose=purpose)

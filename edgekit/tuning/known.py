@@ -1,0 +1,77 @@
+"""What earlier searches make of a model that nobody has tuned yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from edgekit.tuning.store import tuned_kernels
+
+if TYPE_CHECKING:
+    from edgekit.cpu import Target
+    from edgekit.model import Model
+
+
+@dataclass(frozen=True)
+class KnownGain:
+    """Of a model's kernels that were measured on this kind of CPU, in one inference."""
+
+    kernels: int
+    """Of the model, alike ones counted once."""
+    measured: int
+    own_us: float
+    """As the rules would have them."""
+    best_us: float
+    devices: tuple[str, ...]
+
+
+def known_gain(model: Model, target: Target) -> KnownGain | None:
+    """None where nothing of this model was measured."""
+    known = tuned_kernels(target)
+    return gain_of(kernel_calls(model, target), known) if known else None
+
+
+class Timed(Protocol):
+    @property
+    def own_us(self) -> float: ...
+
+    @property
+    def best_us(self) -> float: ...
+
+    @property
+    def device(self) -> str: ...
+
+
+def gain_of(calls: Mapping[str, int], known: Mapping[str, Timed]) -> KnownGain | None:
+    found = [(known[key], times) for key, times in calls.items() if key in known]
+    if not found:
+        return None
+    return KnownGain(
+        len(calls),
+        len(found),
+        sum(record.own_us * times for record, times in found),
+        sum(record.best_us * times for record, times in found),
+        tuple(dict.fromkeys(record.device for record, _ in found)),
+    )
+
+
+def kernel_calls(model: Model, target: Target) -> Counter[str]:
+    """How often each kernel runs, by its key."""
+    import tvm
+
+    from edgekit.pipeline import fused_for
+    from edgekit.schedules.kernels import key_of
+    from edgekit.schedules.vector_math import use_vector_math
+
+    use_vector_math()
+    module = fused_for(model, tvm.target.Target(target.as_json()))
+    call_tir = tvm.ir.Op.get("relax.call_tir")
+    calls: Counter[str] = Counter()
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, tvm.relax.Call) and value.op == call_tir:
+                calls[key_of(module[value.args[0]])] += 1
+    return calls
