@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, Device
 from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
+from edgekit.farm.lending import opened_in_turn
 from edgekit.recording import keep_bench
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def bench(
     With a purpose, the measurement is kept for `edgekit results`.
     """
     chosen = bundle.reference_inputs() if inputs is None else inputs
-    with device.opened(bundle, events=events) as session:
+    with opened_in_turn(device, bundle, purpose or "bench", events) as session:
         samples = session.bench(chosen, plan)
     report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
     report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))

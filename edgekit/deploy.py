@@ -14,6 +14,7 @@ from edgekit.devices.base import Installed
 from edgekit.devices.versions import Recorded
 from edgekit.errors import VerificationError
 from edgekit.events import SILENT, Events
+from edgekit.farm.lending import opened_in_turn
 from edgekit.fleet import Outcome, on_each
 from edgekit.project import DEFAULT_KEEP
 from edgekit.verify import VerifyReport, raise_if_failed, verify
@@ -127,7 +128,7 @@ def deploy_bundle(
 ) -> Deployed:
     """From a bundle on: it becomes the device's current version once it is proven."""
     verification = measured = None
-    with device.opened(bundle, events=events) as session:
+    with opened_in_turn(device, bundle, "deploy", events) as session:
         if plan.verify:
             verification = verify(bundle, session, widening=plan.widening, events=events)
             try:

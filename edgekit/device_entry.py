@@ -194,7 +194,7 @@ def parse_device(reader: TableReader, name: str) -> DeviceEntry:
     user = _checked(reader, "user", is_user, USER_EXPECTED)
     port = reader.integer("port", 1, (1 << 16) - 1) if reader.has("port") else None
     key = reader.matching("key", _PATH, "the path of a key file") if reader.has("key") else None
-    proxy = _checked(reader, "proxy", _is_target, TARGET_EXPECTED)
+    proxy = _checked(reader, "proxy", is_target, TARGET_EXPECTED)
     directory = None
     if reader.has("directory"):
         directory = reader.matching("directory", _FOLDER, "an absolute path without spaces")
@@ -233,7 +233,7 @@ def _checked(
     return None
 
 
-def _is_target(text: str) -> bool:
+def is_target(text: str) -> bool:
     try:
         parse_target(text)
     except UsageError:

@@ -10,6 +10,7 @@ from edgekit.devices.firmware_file import read_firmware
 from edgekit.devices.serial_device import SerialDevice
 from edgekit.errors import BundleError, UsageError
 from edgekit.events import SILENT, Events
+from edgekit.farm.lending import lent
 
 if TYPE_CHECKING:
     from edgekit.bundle import Bundle
@@ -59,7 +60,10 @@ def flash(
         )
     on_a_line.check_board(bundle)
     firmware = read_firmware(bundle.firmware)
-    with on_a_line.prepared(firmware, events, again=again) as (client, hello, written):
+    with (
+        lent(on_a_line.name, "flash", events=events),
+        on_a_line.prepared(firmware, events, again=again) as (client, hello, written),
+    ):
         models = [client.model(index) for index in range(hello.models)]
     board = BoardReport(
         device.name,

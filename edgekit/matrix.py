@@ -17,6 +17,7 @@ from edgekit.board import Board, load_board
 from edgekit.build import BuildRequest
 from edgekit.errors import EdgekitError, StorageError, UsageError
 from edgekit.events import SILENT, Events
+from edgekit.farm.lending import opened_in_turn
 from edgekit.files import storage_errors, write_atomically
 from edgekit.fleet import on_each
 from edgekit.matrix_report import write_reports
@@ -158,7 +159,7 @@ def _measure(
     try:
         request = _request(source, board, offload)
         bundle = build(request, out / "bundles" / f"{board.name}-{offload}", events=events).bundle
-        with device.opened(bundle, events=events) as session:
+        with opened_in_turn(device, bundle, "matrix", events) as session:
             verification = verify(bundle, session, events=events)
             raise_if_failed(verification)
             report = bench(bundle, session, plan, events, purpose="matrix")

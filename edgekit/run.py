@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
+from edgekit.farm.lending import opened_in_turn
 from edgekit.files import made_directory, storage_errors, write_atomically
 from edgekit.tensors import TensorSpec
 
@@ -88,7 +89,7 @@ def run(
     specs = [entry.spec for entry in bundle.manifest.outputs]
     done: list[SampleRun] = []
     with (
-        device.opened(bundle, events=events) as session,
+        opened_in_turn(device, bundle, "run", events) as session,
         events.stage(f"run on {device.name}", total) as stage,
     ):
         for name, outputs, seconds in _results(bundle, session, samples):

@@ -21,6 +21,7 @@ from edgekit.comparison import (
 )
 from edgekit.errors import InputError, UsageError, VerificationError
 from edgekit.events import SILENT, Events
+from edgekit.farm.lending import opened_in_turn
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -120,7 +121,7 @@ def verify(
     reports: list[SampleReport] = []
     title = f"compare {device.name} with {expected.oracle}"
     with (
-        device.opened(bundle, events=events) as session,
+        opened_in_turn(device, bundle, "verify", events) as session,
         events.stage(title, 1 if samples is None else total) as stage,
     ):
         for sample, outputs, given, seconds in _run(session, expected):

@@ -176,7 +176,7 @@ def add_command(
     refuse_taken(name, force)
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
     with console.events.stage(f"check {name}"):
-        report = check_device(entry, arch=board.cpu.arch, ask=_asker(console), fingerprint=expected)
+        report = check_device(entry, arch=board.cpu.arch, ask=asker(console), fingerprint=expected)
     added = AddedDevice(report, add_device(entry, replace=force))
 
     def render() -> None:
@@ -195,7 +195,7 @@ def _add_on_a_line(
     refuse_taken(entry.name, force)
     if entry.target is not None:
         with console.events.stage(f"log in to {entry.target}"):
-            problem = meet(LabHost(entry), board, ask=_asker(console), fingerprint=fingerprint)
+            problem = meet(LabHost(entry), board, ask=asker(console), fingerprint=fingerprint)
         if problem is not None:
             console.events.warn(problem.message)
     added = AddedPort(
@@ -276,7 +276,7 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
         report = check_device(
             entry,
             arch=load_board(entry.board).cpu.arch,
-            ask=_asker(console),
+            ask=asker(console),
             fingerprint=expected,
             known_hosts=known_hosts,
         )
@@ -294,7 +294,7 @@ def _check_far_line(console: Console, entry: DeviceEntry, fingerprint: str | Non
 
     with console.events.stage(f"check {entry.name}"):
         problem = meet(
-            LabHost(entry), load_board(entry.board), ask=_asker(console), fingerprint=fingerprint
+            LabHost(entry), load_board(entry.board), ask=asker(console), fingerprint=fingerprint
         )
         if problem is not None:
             raise problem
@@ -388,7 +388,7 @@ def _address(entry: DeviceEntry) -> str | None:
     return f"{entry.serial} on {entry.target}"
 
 
-def _asker(console: Console) -> Ask | None:
+def asker(console: Console) -> Ask | None:
     """How a person is asked about a host key; None where nobody is there to ask."""
     if console.as_json or not (sys.stdin.isatty() and console.stderr.isatty()):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from edgekit.rpc.protocol import DEFAULT_PORT
 from edgekit.wording import duration
 
 if TYPE_CHECKING:
-    from edgekit.farm.status import DeviceStatus, FarmStatus
+    from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus
     from edgekit.farm.web import WebServing
 
 _PORT = click.IntRange(1, (1 << 16) - 1)
@@ -44,8 +45,8 @@ def up_command(console: Console, names: tuple[str, ...], port: int) -> None:
 
     A device that is lost is tried again; one that is lost repeatedly is left alone for a while.
     """
-    from edgekit.farm.keeper import run_farm
     from edgekit.farm.plan import plan_farm
+    from edgekit.farm.run import run_farm
     from edgekit.project import find_project
 
     plan = plan_farm(find_project(Path.cwd()), names, port)
@@ -136,6 +137,88 @@ def resume_command(console: Console, device: str) -> None:
     console.report(status, lambda: _render(console, status))
 
 
+@command.command("join", short_help="Take in another host's farm.")
+@click.argument("address", metavar="[USER@]HOST[:PORT]")
+@click.option("--name", metavar="NAME", help="What to call it.  [default: from its address]")
+@click.option(
+    "--key", type=click.Path(path_type=Path), metavar="FILE", help="The private key to log in with."
+)
+@click.option("--proxy", metavar="[USER@]HOST[:PORT]", help="A host to go through.")
+@click.option(
+    "--edgekit",
+    "program",
+    metavar="PROGRAM",
+    help="edgekit over there, where it is not on the PATH.",
+)
+@click.option(
+    "--fingerprint",
+    metavar="SHA256:…",
+    help="Its host key, as its own ssh-keygen -l prints it: then nothing is asked.",
+)
+@click.option("--force", is_flag=True, help="Replace a host of that name.")
+@json_option
+@pass_console
+def join_command(
+    console: Console,
+    address: str,
+    name: str | None,
+    key: Path | None,
+    proxy: str | None,
+    program: str | None,
+    fingerprint: str | None,
+    force: bool,
+) -> None:
+    """Let the devices of another host belong to this farm, as long as that host can be reached.
+
+    Over there, `edgekit farm up` runs as here. Everything goes through one SSH connection.
+    """
+    from edgekit.cli.device import asker
+    from edgekit.devices.hostkeys import check_fingerprint
+    from edgekit.farm.hosts import make_host
+    from edgekit.farm.joining import join
+
+    host = make_host(address, name=name, key=key, proxy=proxy, program=program)
+    expected = check_fingerprint(fingerprint) if fingerprint is not None else None
+    with console.events.stage(f"log in to {host.address}"):
+        done = join(host, ask=asker(console), fingerprint=expected, replace=force)
+
+    def render() -> None:
+        console.heading(f"{host.name} belongs to this farm from now on")
+        console.fields(
+            [("devices", ", ".join(done.devices) or "none yet"), ("remembered in", done.path)]
+        )
+        if not done.is_up:
+            console.print("edgekit farm up has them too, once it runs")
+
+    console.report(done, render)
+
+
+@command.command("leave", short_help="Let a host go.")
+@click.argument("host")
+@json_option
+@pass_console
+def leave_command(console: Console, host: str) -> None:
+    """Let HOST go: its devices stay in its own farm, and sessions on them from here end."""
+    from edgekit.farm.joining import leave
+
+    done = leave(host)
+    console.report(done, lambda: console.print(f"{host} has left the farm"))
+
+
+@command.command("gate", hidden=True)
+def gate_command() -> None:
+    """What another host's farm runs here, through SSH."""
+    import sys
+
+    from edgekit.farm.gate import Gate
+
+    def say(document: dict[str, object]) -> None:
+        sys.stdout.write(json.dumps(document) + "\n")
+        sys.stdout.flush()
+
+    Gate(say).serve(sys.stdin.fileno())
+
+
 @command.command("web", short_help="Show the farm in a browser.")
 @click.option(
     "--port",
@@ -190,26 +273,37 @@ def _render_web(console: Console, serving: WebServing) -> None:
 
 def _render(console: Console, status: FarmStatus) -> None:
     console.print(f"up for {duration(status.now - status.started)}, tracker at {status.tracker}")
+    hosts = len(status.hosts) > 0
+    heads = ("device", *(("host",) * hosts), "key", "state", "since", "who", "load", "°C")
     console.table(
-        ("device", "key", "state", "since", "who", "load", "°C", "sessions", "why"),
-        [_row(device, status.now) for device in status.devices],
+        (*heads, "sessions", "why"),
+        [_row(device, status.now, hosts) for device in status.devices],
         right=("load", "°C", "sessions"),
     )
+    for host in status.hosts:
+        if host.state != "up":
+            console.print(f"{host.name} ({host.address}) is {host.state}{_why(host, status.now)}")
 
 
-def _row(device: DeviceStatus, now: float) -> list[object]:
+def _row(device: DeviceStatus, now: float, hosts: bool) -> list[object]:
     lease = device.lease
-    why = device.reason
-    if device.again_at is not None:
-        why = f"{why}; again in {duration(max(device.again_at - now, 0))}"
+    who = None if lease is None else f"{lease.owner}: {lease.purpose}"
+    if device.waiting:
+        who = f"{who or 'nobody'}; {device.waiting} wait"
     return [
         device.name,
+        *((device.host or "here",) * hosts),
         device.key or f"({device.board})",
         device.state,
         duration(max(now - device.since, 0)),
-        None if lease is None else f"{lease.owner}: {lease.purpose}",
+        who,
         None if device.load is None else f"{device.load:.2f}",
         None if device.temperature is None else f"{device.temperature:.0f}",
         device.sessions,
-        why or None,
+        _why(device, now).removeprefix(": ") or None,
     ]
+
+
+def _why(one: DeviceStatus | HostStatus, now: float) -> str:
+    again = "" if one.again_at is None else f"; again in {duration(max(one.again_at - now, 0))}"
+    return f": {one.reason}{again}" if one.reason or again else ""

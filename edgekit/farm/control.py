@@ -3,11 +3,13 @@ data folder, which nobody else may enter."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +58,16 @@ def down() -> FarmStatus:
     return status_from(ask({"do": "down"}))
 
 
-def note_lease(port: int, owner: str, purpose: str, seconds: float) -> None:
-    """Say who has the device behind a port, for as long as the session may last."""
-    ask({"do": "lease", "port": port, "owner": owner, "purpose": purpose, "seconds": seconds})
+def read_hosts_again() -> FarmStatus:
+    """Some have joined, or left."""
+    return status_from(ask({"do": "hosts"}))
+
+
+def note_lease(port: int, offer: str, owner: str, purpose: str, seconds: float) -> None:
+    """Say who has the device behind a port, for as long as the session may last. The offer is what
+    the tracker gave out: it tells the session from the one before it."""
+    lease = {"owner": owner, "purpose": purpose, "seconds": seconds}
+    ask({"do": "lease", "port": port, "offer": offer, **lease})
 
 
 def fair_priority(owner: str) -> int:
@@ -68,24 +77,84 @@ def fair_priority(owner: str) -> int:
 
 def ask(request: Mapping[str, object]) -> Mapping[str, Any]:
     """One request; FarmDown where nobody is there, what the keeper refuses as it refuses it."""
-    try:
-        with closing(_connected()) as stream:
-            stream.sendall(json.dumps(request).encode() + b"\n")
-            answer = json.loads(_line(stream))
-    except (FileNotFoundError, ConnectionError) as error:
-        raise FarmDown(
-            "no farm is up on this machine", hint="`edgekit farm up` starts one"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise DeviceError(
-            f"the farm does not answer: {error}",
-            hint="edgekit farm down ends it; kill its process if that does not help",
-        ) from error
-    if not isinstance(answer, dict):
-        raise DeviceError("the farm's answer makes no sense", hint="edgekit farm down, then up")
+    with Conversation(request) as conversation:
+        try:
+            answer = conversation.next_line(_SECONDS_TO_ANSWER)
+        except TimeoutError as error:
+            raise _does_not_answer(f"nothing came for {_SECONDS_TO_ANSWER:g} s") from error
+    if answer is None:
+        raise _does_not_answer("it hung up")
+    raise_refusal(answer)
+    return answer
+
+
+def raise_refusal(answer: Mapping[str, Any]) -> None:
     if "error" in answer:
         raise UsageError(str(answer["error"]), hint=str(answer.get("hint", "")) or None)
-    return answer
+
+
+class Conversation:
+    """A request, and whatever the keeper says to it until it hangs up, or we do."""
+
+    def __init__(self, request: Mapping[str, object]) -> None:
+        try:
+            self._stream = _connected()
+        except (FileNotFoundError, ConnectionError) as error:
+            raise FarmDown(
+                "no farm is up on this machine", hint="`edgekit farm up` starts one"
+            ) from error
+        except OSError as error:
+            raise _does_not_answer(str(error)) from error
+        self._rest = bytearray()
+        try:
+            self._stream.sendall(json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            self._stream.close()
+            raise _does_not_answer(str(error)) from error
+
+    def next_line(self, timeout: float | None = None) -> Mapping[str, Any] | None:
+        """None where it hung up; TimeoutError where a timeout was given and is over."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while b"\n" not in self._rest:
+                left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+                self._stream.settimeout(left)
+                block = self._stream.recv(1 << 16)
+                if not block:
+                    return None
+                self._rest += block
+                if len(self._rest) > LONGEST_LINE:
+                    raise ValueError("it says too much")
+            line, _, self._rest = self._rest.partition(b"\n")
+            answer = json.loads(line)
+        except TimeoutError:
+            raise
+        except ConnectionError:
+            return None
+        except (OSError, ValueError) as error:
+            raise _does_not_answer(str(error)) from error
+        if not isinstance(answer, dict):
+            raise DeviceError("the farm's answer makes no sense", hint="edgekit farm down, then up")
+        return answer
+
+    def close(self) -> None:
+        """From any thread."""
+        with suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        self._stream.close()
+
+
+def _does_not_answer(why: str) -> DeviceError:
+    return DeviceError(
+        f"the farm does not answer: {why}",
+        hint="edgekit farm down ends it; kill its process if that does not help",
+    )
 
 
 def bound() -> socket.socket:
@@ -95,7 +164,7 @@ def bound() -> socket.socket:
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with _reachable(path) as name:
+            with reachable(path) as name:
                 listener.bind(name)
             path.chmod(0o600)
             listener.listen(32)
@@ -109,7 +178,7 @@ def _connected() -> socket.socket:
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     stream.settimeout(_SECONDS_TO_ANSWER)
     try:
-        with _reachable(socket_path()) as name:
+        with reachable(socket_path()) as name:
             stream.connect(name)
     except BaseException:
         stream.close()
@@ -117,7 +186,7 @@ def _connected() -> socket.socket:
     return stream
 
 
-class _reachable:  # noqa: N801 - used like a function
+class reachable:  # noqa: N801 - used like a function
     """A name that fits into a socket's address, however deep the folder is."""
 
     def __init__(self, path: Path) -> None:
@@ -135,17 +204,14 @@ class _reachable:  # noqa: N801 - used like a function
             os.close(self._folder)
 
 
-def _line(stream: socket.socket) -> bytes:
-    data = bytearray()
-    while not data.endswith(b"\n"):
-        block = stream.recv(1 << 16)
-        if not block:
-            raise ConnectionResetError("it hung up")
-        data += block
-        if len(data) > LONGEST_LINE:
-            raise ValueError("it says too much")
-    return bytes(data)
-
-
 def refused(error: EdgekitError) -> dict[str, object]:
     return {"error": error.message, "hint": error.hint or ""}
+
+
+def this_user() -> str:
+    """How leases name whoever asks."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = f"user {os.getuid()}"
+    return f"{name}@{socket.gethostname()}:{os.getpid()}"

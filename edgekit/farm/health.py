@@ -27,6 +27,8 @@ class Limits:
     first_wait: float = 1.0
     """Before a lost device is tried again; doubled each time."""
     longest_wait: float = 30.0
+    silence: float = 30.0
+    """After so long without a sign, a worker counts as hanging and is killed."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The process that keeps the farm: a tracker, a worker for each device, and what it knows of them.
+"""Who keeps the farm: a worker for each device and each other host, and what it knows of them.
 
 One thread hears everybody: workers on their pipes, commands on a socket, and the clock. What a
 device's state becomes is decided in `health.py`.
@@ -6,124 +6,34 @@ device's state becomes is decided in `health.py`.
 
 from __future__ import annotations
 
-import getpass
-import json
 import os
 import selectors
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from edgekit.errors import DeviceError, EdgekitError, UsageError
-from edgekit.events import SILENT, Events
+from edgekit.events import Events
 from edgekit.farm import health
-from edgekit.farm.control import LONGEST_LINE, bound, farm_folder, lock_path, refused, socket_path
-from edgekit.farm.health import Health, Limits
+from edgekit.farm.clients import Client
+from edgekit.farm.control import bound, socket_path
+from edgekit.farm.health import Health
+from edgekit.farm.hosts import known_hosts_of_farm
+from edgekit.farm.joined import JoinedHost
+from edgekit.farm.members import FarmPlan, Member
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
+from edgekit.farm.turns import Turns, Wish
 from edgekit.farm.worker_process import WorkerProcess
-from edgekit.files import storage_errors, try_lock
-from edgekit.rpc.protocol import DEFAULT_PORT, TrackerAddress
-from edgekit.rpc.tracker import RunningTracker, run_tracker, running_tracker
+from edgekit.rpc.protocol import TrackerAddress
 from edgekit.wording import did_you_mean
 
 _TICK = 0.25
 _HIGHEST_PRIORITY = 1000
 _LONGEST_NAME = 100
-_SECONDS_FOR_TRACKER = 130.0
-
-
-@dataclass(frozen=True)
-class Member:
-    name: str
-    board: str
-    key: str
-    """Empty where TVM's tracker can't hand it out."""
-
-
-@dataclass(frozen=True)
-class FarmPlan:
-    members: tuple[Member, ...]
-    project: Path | None = None
-    """The file that knows the devices, beside the user's own."""
-    port: int = DEFAULT_PORT
-    """Of the tracker, where none runs yet."""
-    limits: Limits = field(default_factory=Limits)
-
-
-def run_farm(
-    plan: FarmPlan, *, started: Callable[[FarmStatus], None], events: Events = SILENT
-) -> None:
-    """Keep the farm until interrupted, or until `edgekit farm down`. Leaves nothing running."""
-    with _only_one(), _tracker(plan.port, events) as tracker, ExitStack() as closing:
-        keeper = _Keeper(plan, tracker, events)
-        closing.callback(keeper.close)
-        started(keeper.status())
-        keeper.run()
-
-
-@contextmanager
-def _only_one() -> Iterator[None]:
-    folder = farm_folder()
-    with storage_errors("keep a farm", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        lock = try_lock(lock_path())
-    if lock is None:
-        raise UsageError(
-            "a farm is up already",
-            hint="`edgekit farm status` shows it, `edgekit farm down` ends it",
-        )
-    try:
-        yield
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def _tracker(port: int, events: Events) -> Iterator[TrackerAddress]:
-    """The one that runs on this machine, or one of our own for as long as we run."""
-    running = running_tracker()
-    if running is not None:
-        events.note(f"the tracker at {running.address} runs already, and is used")
-        yield running.address
-        return
-    stop, ready = threading.Event(), threading.Event()
-    found: list[RunningTracker] = []
-    failed: list[EdgekitError] = []
-
-    def started(tracker: RunningTracker) -> None:
-        found.append(tracker)
-        ready.set()
-
-    def work() -> None:
-        try:
-            run_tracker(port, started=started, events=events, stop=stop)
-        except EdgekitError as error:
-            failed.append(error)
-            if ready.is_set():
-                events.warn(f"the tracker is gone: {error.message}")
-            ready.set()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        ready.wait(_SECONDS_FOR_TRACKER)
-        if failed:
-            raise failed[0]
-        if not found:
-            raise DeviceError(
-                f"the tracker did not start within {_SECONDS_FOR_TRACKER:g} s",
-                hint="edgekit rpc tracker shows why",
-            )
-        yield found[0].address
-    finally:
-        stop.set()
-        thread.join(timeout=15)
+_MOST_LEASES = 50
+"""Of one device, that are noted before their sessions are heard of."""
 
 
 @dataclass
@@ -132,24 +42,39 @@ class _Device:
     health: Health
     worker: WorkerProcess | None = None
     port: int = 0
-    lease: Lease | None = None
+    offer: str = ""
+    """Of the session that runs on it."""
+    leases: dict[str, Lease] = field(default_factory=dict)
+    """By the offer that each came with: a lease may be told before the session is."""
+    turns: Turns = field(default_factory=Turns)
     load: float | None = None
     temperature: float | None = None
 
+    @property
+    def lease(self) -> Lease | None:
+        if not self.member.key:
+            return self.turns.lease
+        return self.leases.get(self.offer) if self.health.state in ("busy", "draining") else None
 
-class _Keeper:
+
+class Keeper:
     def __init__(self, plan: FarmPlan, tracker: TrackerAddress, events: Events) -> None:
-        now = time.time()
+        self._ahead = time.time() - time.monotonic()
+        now = self._now()
         self._plan = plan
         self._tracker = tracker
         self._events = events
         self._started = now
         self._devices = {m.name: _Device(m, Health(since=now)) for m in plan.members}
+        self._hosts: dict[str, JoinedHost] = {}
         self._selector = selectors.DefaultSelector()
         self._listener = bound()
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._over = False
+        self._wishes = 0
+        self._wishing: dict[int, Client] = {}
+        self._read_hosts()
 
     def run(self) -> None:
         while not self._over:
@@ -158,187 +83,296 @@ class _Keeper:
             self._time_passed()
 
     def close(self) -> None:
-        for device in self._devices.values():
-            if device.worker is not None:
-                device.worker.tell_to_end()  # all of them, before one is waited for
-        for device in self._devices.values():
-            self._end(device)
+        for kept in self._kept():
+            if kept.worker is not None:
+                kept.worker.tell_to_end()  # all of them, before one is waited for
+        for kept in self._kept():
+            self._end(kept)
         self._selector.close()
         self._listener.close()
         socket_path().unlink(missing_ok=True)
 
     def status(self) -> FarmStatus:
-        now = time.time()
         return FarmStatus(
             pid=os.getpid(),
             started=self._started,
-            now=now,
+            now=self._now(),
             tracker=str(self._tracker),
-            devices=tuple(self._told(device, now) for device in self._devices.values()),
+            devices=tuple(
+                self._told(name, found) if isinstance(found, _Device) else replace(found, name=name)
+                for name, found in self._known().items()
+            ),
+            hosts=tuple(host.status() for host in self._hosts.values()),
         )
 
-    def _told(self, device: _Device, now: float) -> DeviceStatus:
+    def _kept(self) -> list[_Device | JoinedHost]:
+        return [*self._devices.values(), *self._hosts.values()]
+
+    def _now(self) -> float:
+        """Seconds since 1970 that only ever go on, whatever somebody sets the clock to."""
+        return self._ahead + time.monotonic()
+
+    def _known(self) -> dict[str, _Device | DeviceStatus]:
+        """Every device by the name that is its own in this farm: HOST/NAME where NAME is taken."""
+        known: dict[str, _Device | DeviceStatus] = dict(self._devices)
+        for host in self._hosts.values():
+            for device in host.devices_now():
+                taken = device.name in known
+                known[f"{host.name}/{device.name}" if taken else device.name] = device
+        return known
+
+    def _told(self, name: str, device: _Device) -> DeviceStatus:
         state = device.health
-        lease = device.lease if state.state in ("busy", "draining") else None
+        is_lent = device.turns.holder is not None
         return DeviceStatus(
-            name=device.member.name,
+            name=name,
             board=device.member.board,
             key=device.member.key,
-            state=state.state,
+            state="busy" if is_lent and state.state == "free" else state.state,
             since=state.since,
             reason=state.reason,
             again_at=state.again_at,
             port=device.port if state.state in ("free", "busy", "draining") else 0,
             sessions=state.sessions,
             faults=len(state.faults),
-            lease=lease,
+            lease=device.lease,
             load=device.load,
             temperature=device.temperature,
+            waiting=len(device.turns.waiting),
         )
 
     def _time_passed(self) -> None:
-        now = time.time()
+        now = self._now()
         for device in self._devices.values():
             device.health = health.time_passed(device.health, now, self._plan.limits)
             if device.health.wants_worker and device.worker is None:
                 self._start(device)
             elif device.health.state in ("drained", "quarantined") and device.worker is not None:
                 self._end(device)
+            over = device.turns.expired(now)
+            if over is not None:
+                self._dismiss(over, {"over": True})
+            self._next_turn(device, now)
+        for host in self._hosts.values():
+            host.time_passed(now)
+            if host.health.wants_worker and host.worker is None:
+                self._start(host)
+        for kept in self._kept():
+            if kept.worker is not None and kept.worker.is_silent(self._plan.limits.silence):
+                kept.worker.kill()
 
-    def _start(self, device: _Device) -> None:
-        member = device.member
-        worker = WorkerProcess.started(
-            member.name, self._plan.project, member.key, self._tracker.port, device.port
-        )
-        device.worker = worker
+    def _start(self, kept: _Device | JoinedHost) -> None:
+        if isinstance(kept, JoinedHost):
+            worker = WorkerProcess.started(kept.command(self._tracker.port))
+        else:
+            member, project = kept.member, self._plan.project
+            words = (member.name, str(project or ""), member.key)
+            ports = (str(self._tracker.port), str(kept.port))
+            worker = WorkerProcess.started((*self._plan.worker, *words, *ports))
+        kept.worker = worker
         self._selector.register(
-            worker.output, selectors.EVENT_READ, lambda: self._hear(device, worker)
+            worker.output, selectors.EVENT_READ, lambda: self._hear(kept, worker)
         )
 
-    def _end(self, device: _Device) -> None:
-        worker, device.worker = device.worker, None
+    def _end(self, kept: _Device | JoinedHost) -> None:
+        worker, kept.worker = kept.worker, None
         if worker is not None:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(worker.output)
             worker.end()
-        device.lease = None
+        if isinstance(kept, _Device):
+            kept.offer = ""
+            kept.leases.clear()
 
-    def _hear(self, device: _Device, worker: WorkerProcess) -> None:
-        if device.worker is not worker:
+    def _hear(self, kept: _Device | JoinedHost, worker: WorkerProcess) -> None:
+        if kept.worker is not worker:
             return  # ended by what was heard just before it
         messages, is_over = worker.heard()
-        for message in messages:
-            self._take(device, message)
+        try:
+            for message in messages:
+                if isinstance(kept, JoinedHost):
+                    self._take_from_host(kept, message)
+                else:
+                    self._take(kept, message)
+        except EdgekitError as error:
+            worker.last_reason, is_over = error.message, True
         if is_over:
-            reason = worker.last_reason or worker.ending()
-            self._end(device)
-            before = device.health.state
-            device.health = health.was_lost(device.health, reason, time.time(), self._plan.limits)
-            if device.health.state != before:
-                self._events.warn(f"{device.member.name} is {device.health.state}: {reason}")
+            self._lost(kept, worker.last_reason or worker.ending())
+
+    def _lost(self, kept: _Device | JoinedHost, reason: str) -> None:
+        self._end(kept)
+        before = kept.health.state
+        if isinstance(kept, JoinedHost):
+            kept.was_lost(reason, self._now())
+            name = kept.name
+        else:
+            kept.health = health.was_lost(kept.health, reason, self._now(), self._plan.limits)
+            name = kept.member.name
+        if kept.health.state != before:
+            self._events.warn(f"{name} is {kept.health.state}: {reason}")
 
     def _take(self, device: _Device, message: Mapping[str, Any]) -> None:
-        now, state = time.time(), message.get("state")
+        now, state = self._now(), message.get("state")
         if state == "up":
             device.port = int(message.get("port", 0))
             device.health = health.came_up(device.health, now)
             self._events.note(f"{device.member.name} is up")
         elif state == "in use":
+            device.offer = str(message.get("offer", ""))
             device.health = health.was_taken(device.health, now)
         elif state == "free":
-            device.lease = None
+            device.leases.pop(device.offer, None)
+            device.offer = ""
             device.health = health.was_given_back(device.health, now)
         elif state == "vitals":
             device.load = message.get("load")
             device.temperature = message.get("temperature")
 
+    def _take_from_host(self, host: JoinedHost, message: Mapping[str, Any]) -> None:
+        if host.take(message, self._now()):
+            self._events.note(f"{host.name} is up with {len(host.devices)} devices")
+        if host.identity == (os.getpid(), self._started):
+            raise DeviceError(
+                f"{host.name} is this host itself", hint=f"edgekit farm leave {host.name}"
+            )
+
+    def _read_hosts(self) -> None:
+        wanted = known_hosts_of_farm()
+        for name, host in list(self._hosts.items()):
+            if wanted.get(name) != host.host:
+                self._end(host)
+                host.was_lost("it has left the farm", self._now())
+                del self._hosts[name]
+        for name, entry in wanted.items():
+            self._hosts.setdefault(name, JoinedHost(entry, self._now()))
+
     def _accept(self) -> None:
         with suppress(OSError):
             stream, _ = self._listener.accept()
-            stream.setblocking(False)
-            heard = bytearray()
-            self._selector.register(
-                stream, selectors.EVENT_READ, lambda: self._hear_client(stream, heard)
-            )
+            Client(stream, self._selector, self._done)
 
-    def _hear_client(self, stream: socket.socket, heard: bytearray) -> None:
-        try:
-            block = stream.recv(1 << 16)
-        except BlockingIOError:
-            return
-        except OSError:
-            block = b""
-        heard += block
-        if b"\n" not in heard and block and len(heard) < LONGEST_LINE:
-            return
-        self._selector.unregister(stream)
-        with stream:
-            if b"\n" in heard:
-                answer = json.dumps(self._answer(bytes(heard.split(b"\n")[0]))).encode() + b"\n"
-                stream.settimeout(5)
-                with suppress(OSError):
-                    stream.sendall(answer)
-
-    def _answer(self, line: bytes) -> dict[str, object]:
-        try:
-            request = json.loads(line)
-            if not isinstance(request, dict):
-                raise TypeError("no object")
-            return self._done(request)
-        except EdgekitError as error:
-            return refused(error)
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-            return {"error": "the farm does not understand that", "hint": ""}
-
-    def _done(self, request: Mapping[str, Any]) -> dict[str, object]:
-        now, what = time.time(), request["do"]
-        if what == "drain":
-            device = self._named(request["device"])
-            device.health = health.drained(device.health, now)
-            self._time_passed()
-        elif what == "resume":
-            device = self._named(request["device"])
-            device.health = health.resumed(device.health, now)
+    def _done(self, client: Client, request: Mapping[str, Any]) -> dict[str, object] | None:
+        """The answer; None where it comes later."""
+        now, what = self._now(), request["do"]
+        if what in ("drain", "resume", "take"):
+            name = str(request["device"])
+            found = self._named(name)
+            if isinstance(found, DeviceStatus):
+                self._ask_host(client, {**request, "device": found.name}, self._hosts[found.host])
+                return None
+            if what == "take":
+                self._wish(client, found, request, now)
+                return None
+            change = health.drained if what == "drain" else health.resumed
+            found.health = change(found.health, now)
+            if what == "drain":
+                for wish in found.turns.waiting:
+                    self._dismiss(wish, {"error": f"{name} was drained by hand", "hint": ""})
+                found.turns.waiting.clear()
+                self._time_passed()
         elif what == "lease":
-            self._lease(request, now)
+            return self._lease(client, request, now)
         elif what == "priority":
-            return {"priority": _HIGHEST_PRIORITY - self._held_by(str(request["owner"]), now)}
+            return {"priority": _HIGHEST_PRIORITY - self._held_by(str(request["owner"]))}
+        elif what == "hosts":
+            self._read_hosts()
         elif what == "down":
             self._over = True
         elif what != "status":
             raise KeyError(what)
         return asdict(self.status())
 
-    def _named(self, name: object) -> _Device:
-        device = self._devices.get(str(name))
-        if device is None:
+    def _named(self, name: str) -> _Device | DeviceStatus:
+        known = self._known()
+        host, _, plain = name.partition("/")
+        if name not in known and host in self._hosts:
+            for device in self._hosts[host].devices_now():
+                if device.name == plain:
+                    return device
+        if name not in known:
             raise UsageError(
-                f"the farm has no device {str(name)[:_LONGEST_NAME]!r}",
-                hint=did_you_mean(str(name), self._devices, "`edgekit farm status` shows them"),
+                f"the farm has no device {name[:_LONGEST_NAME]!r}",
+                hint=did_you_mean(name, known, "`edgekit farm status` shows them"),
             )
-        return device
+        return known[name]
 
-    def _lease(self, request: Mapping[str, Any], now: float) -> None:
-        port = int(request["port"])
+    def _ask_host(self, client: Client, request: Mapping[str, Any], host: JoinedHost) -> None:
+        """Ask the farm that has the device, whose answers go to whoever asked us."""
+
+        def answered(answer: Mapping[str, Any] | None) -> None:
+            if answer is None:
+                client.end()
+            elif "error" in answer or request["do"] == "take":
+                client.say(answer)
+            else:
+                host.take({"state": "news", "status": answer, "ports": host.ports}, self._now())
+                client.say(asdict(self.status()))
+
+        client.gone = host.ask(request, answered)
+
+    def _lease(
+        self, client: Client, request: Mapping[str, Any], now: float
+    ) -> dict[str, object] | None:
+        port, offer = int(request["port"]), str(request["offer"])
+        until = now + float(request["seconds"])
         for device in self._devices.values():
             if port and device.port == port:
-                device.lease = Lease(
-                    str(request["owner"])[:_LONGEST_NAME],
-                    str(request["purpose"])[:_LONGEST_NAME],
-                    now + float(request["seconds"]),
-                )
+                device.leases = {o: x for o, x in device.leases.items() if x.until > now}
+                if len(device.leases) < _MOST_LEASES:
+                    owner, purpose = _named_in(request)
+                    device.leases[offer] = Lease(owner, purpose, until)
+        for host in self._hosts.values():
+            if port and port in host.ports.values():
+                self._ask_host(client, request, host)
+                return None
+        return asdict(self.status())
 
-    def _held_by(self, owner: str, now: float) -> int:
+    def _wish(
+        self, client: Client, device: _Device, request: Mapping[str, Any], now: float
+    ) -> None:
+        name = device.member.name
+        if device.member.key:
+            raise UsageError(
+                f"{name} is handed out by the tracker", hint=f"ask it for {device.member.key}"
+            )
+        if device.health.state in ("drained", "draining"):
+            raise UsageError(
+                f"{name} is {device.health.state}: nobody gets it",
+                hint=f"edgekit farm resume {name} puts it back",
+            )
+        self._wishes += 1
+        wish = Wish(self._wishes, *_named_in(request), float(request["seconds"]))
+        self._wishing[wish.number] = client
+        client.gone = lambda: self._wish_no_more(device, wish)
+        device.turns.add(wish)
+        holder = device.turns.lease
+        if holder is not None:
+            client.say({"waiting": asdict(holder), "before": len(device.turns.waiting) - 1})
+        self._next_turn(device, now)
+
+    def _wish_no_more(self, device: _Device, wish: Wish) -> None:
+        self._wishing.pop(wish.number, None)
+        device.turns.remove(wish.number)
+        self._next_turn(device, self._now())
+
+    def _next_turn(self, device: _Device, now: float) -> None:
+        wish = device.turns.next(now, self._held_by)
+        if wish is not None:
+            self._wishing[wish.number].say({"granted": device.turns.until})
+
+    def _dismiss(self, wish: Wish, why: Mapping[str, object]) -> None:
+        client = self._wishing.pop(wish.number)
+        client.say(why)
+        client.end()
+
+    def _held_by(self, owner: str) -> int:
+        now = self._now()
+        leases = [device.lease for device in self._devices.values()]
+        leases += [device.lease for host in self._hosts.values() for device in host.devices_now()]
         return sum(
-            device.lease is not None and device.lease.owner == owner and device.lease.until > now
-            for device in self._devices.values()
+            lease is not None and lease.owner == owner and lease.until > now for lease in leases
         )
 
 
-def this_user() -> str:
-    """How leases name whoever asks."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = f"user {os.getuid()}"
-    return f"{name}@{socket.gethostname()}:{os.getpid()}"
+def _named_in(request: Mapping[str, Any]) -> tuple[str, str]:
+    return str(request["owner"])[:_LONGEST_NAME], str(request["purpose"])[:_LONGEST_NAME]

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from edgekit.board import load_board
 from edgekit.devices.registry import find_device, known_devices
 from edgekit.errors import UsageError
-from edgekit.farm.keeper import FarmPlan, Member
+from edgekit.farm.hosts import known_hosts_of_farm
+from edgekit.farm.members import FarmPlan, Member
 from edgekit.project import Project
 
 
 def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmPlan:
-    """Those that are named, or every known one that has an address."""
+    """Those that are named, or every known one that has an address; none at all where other hosts
+    have devices enough."""
     known = known_devices(project)
     if names:
         entries = [find_device(name, known).entry for name in dict.fromkeys(names)]
@@ -22,7 +24,7 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
             for device in known.values()
             if device.entry.serial or load_board(device.entry.board).kind != "baremetal"
         ]
-    if not entries:
+    if not entries and not known_hosts_of_farm():
         raise UsageError(
             "no device is known that could serve",
             hint="edgekit device add NAME --board BOARD user@host makes one known",

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from edgekit.errors import DeviceError
+from edgekit.errors import DeviceError, EdgekitError
 from edgekit.events import SILENT, Events
-from edgekit.farm.control import fair_priority, note_lease
-from edgekit.farm.keeper import this_user
+from edgekit.farm.control import FarmDown, fair_priority, note_lease, this_user
 from edgekit.rpc.protocol import Assigned, TrackerAddress
 from edgekit.rpc.session import DEFAULT_SESSION_SECONDS, DEFAULT_WAIT_SECONDS, open_session
 
@@ -30,8 +29,12 @@ def farm_session(
     owner = this_user()
 
     def taken(assigned: Assigned) -> None:
-        with suppress(DeviceError):  # no farm: nobody wants to know
-            note_lease(assigned.port, owner, purpose, timeout)
+        try:
+            note_lease(assigned.port, assigned.match_key, owner, purpose, timeout)
+        except FarmDown:
+            pass  # a tracker alone: nobody wants to know
+        except EdgekitError as error:
+            events.note(f"the farm does not know of the lease: {error.message}")
 
     chosen = priority
     if chosen is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from edgekit.errors import DeviceError
 from edgekit.farm.health import State
@@ -38,6 +38,23 @@ class DeviceStatus:
     load: float | None
     temperature: float | None
     """Degrees Celsius, of the hottest zone; None where the device has none to tell."""
+    host: str = ""
+    """Whose farm it belongs to, where that is another host's."""
+    waiting: int = 0
+    """Who wait for their turn on it; only of those that the tracker does not hand out."""
+
+
+@dataclass(frozen=True)
+class HostStatus:
+    """Another host whose farm belongs to this one."""
+
+    name: str
+    address: str
+    state: Literal["starting", "up", "lost"]
+    since: float
+    reason: str
+    again_at: float | None
+    devices: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,7 @@ class FarmStatus:
     now: float
     tracker: str
     devices: tuple[DeviceStatus, ...]
+    hosts: tuple[HostStatus, ...] = ()
 
 
 def status_from(document: object) -> FarmStatus:
@@ -54,9 +72,10 @@ def status_from(document: object) -> FarmStatus:
     try:
         if not isinstance(document, Mapping):
             raise TypeError("no object")
-        devices = tuple(_device(item) for item in document["devices"])
-        plain = {field.name: document[field.name] for field in fields(FarmStatus)[:-1]}
-        return FarmStatus(**plain, devices=devices)
+        plain = {field.name: document[field.name] for field in fields(FarmStatus)}
+        plain["devices"] = tuple(_device(item) for item in plain["devices"])
+        plain["hosts"] = tuple(HostStatus(**item) for item in plain["hosts"])
+        return FarmStatus(**plain)
     except (TypeError, KeyError, ValueError) as error:
         raise DeviceError(
             "the farm's answer makes no sense",

@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -29,35 +29,54 @@ if TYPE_CHECKING:
     from edgekit.devices.connection import Connection
     from edgekit.devices.ssh import SshDevice
 
+Say = Callable[[dict[str, object]], None]
+
+SECONDS_BETWEEN_SIGNS = 5.0
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     name, project, key, tracker_port, port = sys.argv[1:]
-    channel = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    lock = threading.Lock()
-
-    def say(document: dict[str, object]) -> None:
-        with lock:
-            channel.write(json.dumps(document) + "\n")
-
-    threading.Thread(target=_end_with_keeper, daemon=True).start()
-    try:
+    with reported() as say:
+        threading.Thread(target=_wait_for_keepers_end, daemon=True).start()
         device = _device(name, project)
         if isinstance(device, SerialDevice):
             watch_line(device, say)
             return
         plan = ServePlan(device, key, TrackerAddress(LOOPBACK, int(tracker_port)), int(port))
         _serve(plan, say)
+
+
+@contextmanager
+def reported() -> Iterator[Say]:
+    """A worker's work: what it says is for the keeper, and what ends it too. It gives a sign of
+    life now and then: one that hangs is killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    lock = threading.Lock()
+    over = threading.Event()
+
+    def say(document: dict[str, object]) -> None:
+        with lock:
+            channel.write(json.dumps(document) + "\n")
+
+    def live() -> None:
+        while not over.wait(SECONDS_BETWEEN_SIGNS):
+            say({"state": "alive"})
+
+    threading.Thread(target=live, daemon=True).start()
+    try:
+        yield say
     except EdgekitError as error:
         say({"state": "lost", "reason": error.message})
     except Exception as error:  # noqa: BLE001 - told to the keeper, who shows it
         say({"state": "lost", "reason": f"a bug in edgekit: {type(error).__name__}: {error}"})
+    finally:
+        over.set()
 
 
-def _serve(plan: ServePlan, say: Callable[[dict[str, object]], None]) -> None:
+def _serve(plan: ServePlan, say: Say) -> None:
     idle = threading.Event()
 
     def heard(heard: Heard) -> None:
@@ -97,10 +116,14 @@ def _device(name: str, project: str) -> SshDevice | SerialDevice:
     return device
 
 
-def _end_with_keeper() -> None:
+def _wait_for_keepers_end() -> None:
     """The keeper holds our input open for as long as it wants us."""
     while os.read(0, 4096):
         pass
+    end_with_keeper()
+
+
+def end_with_keeper() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
+import time
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from edgekit.farm.control import LONGEST_LINE
 from edgekit.interrupts import interrupts_deferred
 
-_LONGEST_LINE = 1 << 16
+_BLOCK = 1 << 16
 _SECONDS_TO_END = 5.0
 _LONGEST_REASON = 300
 
@@ -20,21 +21,21 @@ _LONGEST_REASON = 300
 class WorkerProcess:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
-        self._rest = b""
+        self._rest = bytearray()
+        self.last_sign = time.monotonic()
         self.last_reason = ""
         assert process.stdout is not None
         self.output: IO[bytes] = process.stdout
         os.set_blocking(self.output.fileno(), False)
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)
 
     @classmethod
-    def started(
-        cls, name: str, project: Path | None, key: str, tracker_port: int, port: int
-    ) -> WorkerProcess:
-        words = [name, str(project or ""), key, str(tracker_port), str(port)]
+    def started(cls, command: Sequence[str]) -> WorkerProcess:
         with interrupts_deferred():
             return cls(
                 subprocess.Popen(
-                    [sys.executable, "-m", "edgekit.farm.worker", *words],
+                    command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
@@ -43,14 +44,32 @@ class WorkerProcess:
                 )
             )
 
+    def tell(self, document: Mapping[str, object]) -> bool:
+        """Whether it takes that: one that hangs does not, and must keep nobody waiting."""
+        data = json.dumps(document).encode() + b"\n"
+        assert self._process.stdin is not None
+        try:
+            return os.write(self._process.stdin.fileno(), data) == len(data)
+        except (BlockingIOError, BrokenPipeError):
+            return False
+
+    def is_silent(self, seconds: float) -> bool:
+        return time.monotonic() - self.last_sign > seconds
+
+    def kill(self) -> None:
+        """Its end is heard like any other."""
+        self._process.kill()
+
     def heard(self) -> tuple[list[dict[str, Any]], bool]:
         """What it has said since, and whether it said all that it will."""
         try:
-            block = os.read(self.output.fileno(), _LONGEST_LINE)
+            block = os.read(self.output.fileno(), _BLOCK)
         except BlockingIOError:
             return [], False
-        lines = (self._rest + block).split(b"\n")
-        self._rest = lines.pop()[-_LONGEST_LINE:]
+        self.last_sign = time.monotonic()
+        self._rest += block
+        *lines, rest = bytes(self._rest).split(b"\n") if b"\n" in block else [bytes(self._rest)]
+        self._rest = bytearray(rest[-LONGEST_LINE:])
         messages = []
         for line in lines:
             try:

@@ -7,6 +7,7 @@ not trusted: something else may listen on its port.
 from __future__ import annotations
 
 import json
+import secrets
 import socket
 import struct
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ DEFAULT_PORT = 9190
 
 # tvm/rpc/base.py
 _MAGIC = 0x2F271
-_SUCCESS, _REQUEST, _SUMMARY = 0, 4, 6
+_SUCCESS, _PUT, _REQUEST, _UPDATE_INFO, _SUMMARY, _PENDING_KEYS = 0, 3, 4, 5, 6, 7
 
 _SECONDS_TO_ANSWER = 10.0
 _LONGEST_ANSWER = 1 << 20
@@ -153,6 +154,27 @@ class TrackerClient:
             return Assigned(str(host), int(port), str(match_key))
         except (ValueError, TypeError) as error:
             raise self._gone("its answer makes no sense") from error
+
+    def register(self, key: str, port: int) -> None:
+        """From now on this connection is that of a device; it is gone when this one closes."""
+        self._expect_success([_UPDATE_INFO, {"key": f"server:{key}", "addr": [LOOPBACK, port]}])
+
+    def offer(self, key: str, port: int) -> str:
+        """Let somebody have the device once; what they will present when they connect to it."""
+        match_key = f"{key}:{secrets.token_hex(12)}"
+        self._expect_success([_PUT, key, [port, match_key], LOOPBACK])
+        return match_key
+
+    def pending_offers(self) -> tuple[str, ...]:
+        """Those of this connection that nobody was given yet."""
+        answer = self._ask([_PENDING_KEYS])
+        if not isinstance(answer, list):
+            raise self._gone("its answer makes no sense")
+        return tuple(str(item) for item in answer)
+
+    def _expect_success(self, message: object) -> None:
+        if self._ask(message) != _SUCCESS:
+            raise self._gone("its answer makes no sense")
 
     def _ask(self, message: object) -> Any:
         self._say(message)

@@ -72,6 +72,8 @@ class Heard:
     """How the session ended, or why there is no tracker."""
     port: int = 0
     """Where clients here reach it, once it is up."""
+    offer: str = ""
+    """Which of the tracker's offers the session came with."""
 
 
 def serve_until_lost(
@@ -220,7 +222,7 @@ class _Follow:
             self._server.heard(Heard("no tracker", reason))
         elif state == "in use":
             events.note(f"{name} is in use")
-            self._server.heard(Heard("in use"))
+            self._server.heard(Heard("in use", offer=str(message.get("offer", ""))[:200]))
         elif state == "free":
             ending = str(message.get("session", ""))[:80]
             tell = events.note if ending in _SESSIONS_THAT_END_WELL else events.warn

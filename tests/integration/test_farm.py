@@ -21,7 +21,8 @@ from support.stores import a_run
 
 from edgekit.events import SILENT
 from edgekit.farm.control import farm_folder
-from edgekit.farm.keeper import FarmPlan, Member, _Keeper
+from edgekit.farm.keeper import Keeper
+from edgekit.farm.members import FarmPlan, Member
 from edgekit.farm.prometheus import as_metrics
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 from edgekit.rpc.protocol import TrackerAddress
@@ -407,7 +408,7 @@ def test_a_worker_that_was_just_ended_is_not_heard_any_more(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     farm_folder().mkdir(parents=True)
     plan = FarmPlan((Member(DEVICE, "rpi4", "rpi4"),))
-    keeper = _Keeper(plan, TrackerAddress("127.0.0.1", 1), SILENT)
+    keeper = Keeper(plan, TrackerAddress("127.0.0.1", 1), SILENT)
     try:
         device = keeper._devices[DEVICE]
         keeper._start(device)

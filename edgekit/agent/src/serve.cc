@@ -142,7 +142,8 @@ int Serve(Arguments arguments) {
     try {
       std::optional<Client> client = Greet(listener.Accept(), key, tracker.key);
       if (!client) continue;
-      Say(Object().Text("state", "in use"));
+      // The offer tells sessions apart that follow each other closely.
+      Say(Object().Text("state", "in use").Text("offer", key));
       std::string ending = ServeSession(*client, workspace);
       Say(Object().Text("state", "free").Text("session", ending));
       offers.Renew();

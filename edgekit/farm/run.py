@@ -1,0 +1,92 @@
+"""A farm from its beginning to its end: one for each user, with a tracker of its own or the one
+that runs already."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from edgekit.errors import DeviceError, EdgekitError, UsageError
+from edgekit.events import SILENT, Events
+from edgekit.farm.control import farm_folder, lock_path
+from edgekit.farm.keeper import Keeper
+from edgekit.farm.members import FarmPlan
+from edgekit.farm.status import FarmStatus
+from edgekit.files import storage_errors, try_lock
+from edgekit.rpc.protocol import TrackerAddress
+from edgekit.rpc.tracker import RunningTracker, run_tracker, running_tracker
+
+_SECONDS_FOR_TRACKER = 130.0
+
+
+def run_farm(
+    plan: FarmPlan, *, started: Callable[[FarmStatus], None], events: Events = SILENT
+) -> None:
+    """Keep the farm until interrupted, or until `edgekit farm down`. Leaves nothing running."""
+    with _only_one(), _tracker(plan.port, events) as tracker, ExitStack() as closing:
+        keeper = Keeper(plan, tracker, events)
+        closing.callback(keeper.close)
+        started(keeper.status())
+        keeper.run()
+
+
+@contextmanager
+def _only_one() -> Iterator[None]:
+    folder = farm_folder()
+    with storage_errors("keep a farm", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        lock = try_lock(lock_path())
+    if lock is None:
+        raise UsageError(
+            "a farm is up already",
+            hint="`edgekit farm status` shows it, `edgekit farm down` ends it",
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _tracker(port: int, events: Events) -> Iterator[TrackerAddress]:
+    """The one that runs on this machine, or one of our own for as long as we run."""
+    running = running_tracker()
+    if running is not None:
+        events.note(f"the tracker at {running.address} runs already, and is used")
+        yield running.address
+        return
+    stop, ready = threading.Event(), threading.Event()
+    found: list[RunningTracker] = []
+    failed: list[EdgekitError] = []
+
+    def started(tracker: RunningTracker) -> None:
+        found.append(tracker)
+        ready.set()
+
+    def work() -> None:
+        try:
+            run_tracker(port, started=started, events=events, stop=stop)
+        except EdgekitError as error:
+            failed.append(error)
+            if ready.is_set():
+                events.warn(f"the tracker is gone: {error.message}")
+            ready.set()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        ready.wait(_SECONDS_FOR_TRACKER)
+        if failed:
+            raise failed[0]
+        if not found:
+            raise DeviceError(
+                f"the tracker did not start within {_SECONDS_FOR_TRACKER:g} s",
+                hint="edgekit rpc tracker shows why",
+            )
+        yield found[0].address
+    finally:
+        stop.set()
+        thread.join(timeout=15)

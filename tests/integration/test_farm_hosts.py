@@ -1,0 +1,179 @@
+"""Two hosts, a farm on each, and one of them has joined the other through a real SSH server."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.rpc_lab import eventually
+from support.two_farms import FarmOn, farm_on
+
+CLIENT = """
+import json, time
+from edgekit.farm.session import farm_session
+with farm_session("local", "tuning", timeout=60) as session:
+    print(json.dumps({"version": session.get_function("edgekit.tvm_version")()}), flush=True)
+    time.sleep(60)
+"""
+STOCK = """
+import json, sys, time
+from tvm import rpc
+remote = rpc.connect_tracker("127.0.0.1", int(sys.argv[1])).request("local", session_timeout=60)
+print(json.dumps({"there": remote.cpu(0).exist}), flush=True)
+time.sleep(60)
+"""
+FAR = "attic/desk"
+
+
+@dataclass
+class Two:
+    near: FarmOn
+    far: FarmOn
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    folder = tmp_path_factory.mktemp("hosts")
+    with farm_on(folder / "near") as near, farm_on(folder / "far") as far:
+        yield Two(near, far)
+
+
+@pytest.fixture
+def two(hosts: Two) -> Two:
+    """Both up and joined; all of the near host's own devices are drained."""
+    for farm in (hosts.far, hosts.near):
+        if farm.keeper is None or not farm.keeper.is_running():
+            farm.up()
+    if not hosts.near.json("status")["hosts"]:
+        hosts.near.join(hosts.far, "attic")
+    hosts.far.json("resume", "desk")
+    hosts.near.json("drain", "desk")
+    hosts.near.becomes(FAR, "free")
+    return hosts
+
+
+def test_a_host_without_a_farm_does_not_join(hosts: Two) -> None:
+    if hosts.far.keeper is not None:
+        hosts.far.keeper.end()
+    server = hosts.far.lab.ssh
+    address = f"{server.user}@127.0.0.1:{server.port}"
+    login = ("--key", server.key, "--fingerprint", server.fingerprint)
+    refused = hosts.near.run("join", address, "--name", "attic", *login)
+    assert refused.returncode == 8
+    assert "no farm is up" in refused.stderr
+    unknown = hosts.near.run(
+        "join", address, "--key", server.key, "--fingerprint", "SHA256:" + "A" * 43
+    )
+    assert unknown.returncode == 8
+    assert "SHA256" in unknown.stderr
+    missing = hosts.near.run("join", address, "--name", "attic", *login, "--edgekit", "/no/such")
+    assert "is not to be found on attic" in missing.stderr
+
+
+def test_what_the_other_host_has_is_shown_and_handed_out_here(two: Two) -> None:
+    shown = two.near.device(FAR)
+    assert shown["host"] == "attic"
+    assert two.near.device("desk")["host"] == ""
+    client = two.near.python(STOCK)
+    assert client.report == {"there": True}
+    two.far.becomes("desk", "busy")
+    two.near.becomes(FAR, "busy")
+    client.end(signal.SIGKILL)
+    two.near.becomes(FAR, "free")
+    two.far.becomes("desk", "free")
+    assert "attic" in two.near.run("status").stdout
+
+
+def test_a_lease_taken_here_is_known_over_there(two: Two) -> None:
+    client = two.near.python(CLIENT)
+    assert client.report["version"]
+    eventually(lambda: two.far.device("desk")["lease"] is not None)
+    assert two.far.device("desk")["lease"]["purpose"] == "tuning"
+    eventually(lambda: two.near.device(FAR)["lease"] is not None)
+    assert two.near.device(FAR)["lease"]["until"] > time.time()
+    client.end(signal.SIGKILL)
+    two.near.becomes(FAR, "free")
+
+
+def test_a_drain_from_here_drains_over_there(two: Two) -> None:
+    two.near.json("drain", FAR)
+    two.far.becomes("desk", "drained")
+    two.near.becomes(FAR, "drained")
+    eventually(lambda: two.near.lab.free("local") == 0)
+    two.near.json("resume", FAR)
+    two.near.becomes(FAR, "free")
+    eventually(lambda: two.near.lab.free("local") == 1)
+    wrong = two.near.run("drain", "attic/dessk")
+    assert wrong.returncode == 2
+
+
+def test_who_has_it_over_there_keeps_it_from_being_promised_here(two: Two) -> None:
+    client = two.far.python(STOCK)
+    two.near.becomes(FAR, "busy")
+    eventually(lambda: two.near.lab.free("local") == 0)
+    client.end(signal.SIGKILL)
+    eventually(lambda: two.near.lab.free("local") == 1)
+
+
+def test_a_host_that_is_lost_takes_its_devices_along_and_brings_them_back(two: Two) -> None:
+    assert two.far.keeper is not None
+    two.far.keeper.end()
+    two.near.becomes(FAR, "lost")
+    assert "attic is not there" in two.near.device(FAR)["reason"]
+    eventually(lambda: two.near.lab.free("local") == 0)
+    (host,) = two.near.json("status")["hosts"]
+    assert host["state"] != "up"
+    two.far.up()
+    two.near.becomes(FAR, "free")
+    eventually(lambda: two.near.lab.free("local") == 1)
+
+
+def test_a_connection_that_is_cut_is_made_again(two: Two) -> None:
+    client = two.near.python(STOCK)
+    two.near.becomes(FAR, "busy")
+    two.far.lab.ssh.drop_connections()
+    eventually(lambda: two.far.device("desk")["state"] != "busy")
+    two.near.becomes(FAR, "free")
+    client.end(signal.SIGKILL)
+
+
+def test_a_host_that_leaves_takes_its_devices_along(two: Two) -> None:
+    workers = len(two.near.lab.family(two.near.keeper.pid)) if two.near.keeper else 0
+    two.near.json("leave", "attic")
+    assert two.near.device(FAR) == {}
+    assert two.near.json("status")["hosts"] == []
+    assert two.far.device("desk")["state"] == "free"
+    assert two.near.keeper is not None
+    assert len(two.near.lab.family(two.near.keeper.pid)) == workers - 1
+    assert two.near.run("leave", "attic").returncode == 2
+
+
+def test_the_end_of_either_keeper_leaves_nothing_of_it(two: Two) -> None:
+    assert two.near.keeper is not None
+    processes = two.near.lab.family(two.near.keeper.pid)
+    two.near.keeper.end(signal.SIGKILL)
+    eventually(lambda: two.near.lab.alive(processes) == [])
+    server = two.far.lab.ssh.process.pid
+    eventually(lambda: not any(b"gate" in words(pid) for pid in two.far.lab.family(server)))
+    assert two.far.device("desk")["state"] == "free"
+
+
+def words(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_farm_does_not_join_itself(two: Two) -> None:
+    server = two.near.lab.ssh
+    refused = two.near.run(
+        *("join", f"{server.user}@127.0.0.1:{server.port}", "--name", "mirror"),
+        *("--key", server.key, "--fingerprint", server.fingerprint),
+    )
+    assert refused.returncode == 2
+    assert "where this farm is up already" in refused.stderr

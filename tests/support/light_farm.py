@@ -1,0 +1,44 @@
+"""A keeper in this process whose workers are stand-ins: they say that their devices are there."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from edgekit.events import SILENT
+from edgekit.farm.control import down, farm_folder
+from edgekit.farm.keeper import Keeper
+from edgekit.farm.members import FarmPlan, Member
+from edgekit.rpc.protocol import TrackerAddress
+
+_WORKER = """\
+import json, os, sys, threading
+print(json.dumps({"state": "up"}), flush=True)
+while os.read(0, 4096):
+    pass
+"""
+
+
+@contextmanager
+def light_farm(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *members: Member
+) -> Iterator[FarmPlan]:
+    """Up until the block ends; its folders are this test's own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    farm_folder().mkdir(parents=True)
+    plan = FarmPlan(members, worker=(sys.executable, "-c", _WORKER))
+    keeper = Keeper(plan, TrackerAddress("127.0.0.1", 1), SILENT)
+    thread = threading.Thread(target=keeper.run)
+    thread.start()
+    try:
+        yield plan
+    finally:
+        down()
+        thread.join()
+        keeper.close()

@@ -1,0 +1,59 @@
+"""Turns on a device: fair, and nobody waits for somebody who is gone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgekit.farm.turns import Turns, Wish
+
+
+def wish(number: int, owner: str = "me", seconds: float = 10) -> Wish:
+    return Wish(number, owner, "tuning", seconds)
+
+
+def test_whoever_came_first_goes_first() -> None:
+    turns = Turns()
+    for number in (1, 2):
+        turns.add(wish(number))
+    assert turns.next(0, lambda owner: 0) == wish(1)
+    assert turns.next(0, lambda owner: 0) is None
+    turns.remove(1)
+    assert turns.next(0, lambda owner: 0) == wish(2)
+
+
+def test_whoever_has_fewer_devices_goes_before_those_who_came_first() -> None:
+    turns = Turns()
+    turns.add(wish(1, "greedy"))
+    turns.add(wish(2, "modest"))
+    assert turns.next(0, {"greedy": 2, "modest": 0}.__getitem__) == wish(2, "modest")
+
+
+def test_a_lease_ends_at_its_time_and_not_before() -> None:
+    turns = Turns()
+    turns.add(wish(1, seconds=5))
+    turns.next(100, lambda owner: 0)
+    assert turns.lease is not None
+    assert turns.lease.until == 105
+    assert turns.expired(104.9) is None
+    assert turns.expired(105) == wish(1, seconds=5)
+    assert turns.lease is None
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "next"]), st.integers(0, 5))))
+def test_nobody_has_it_twice_and_the_gone_never_get_it(steps: list[tuple[str, int]]) -> None:
+    turns, there = Turns(), set[int]()
+    for step, number in steps:
+        if step == "add" and number not in there:
+            there.add(number)
+            turns.add(wish(number))
+        elif step == "remove":
+            there.discard(number)
+            turns.remove(number)
+        elif step == "next":
+            before = turns.holder
+            got = turns.next(0, lambda owner: 0)
+            assert got is None or (before is None and got.number in there)
+        held = [turns.holder.number] if turns.holder is not None else []
+        assert sorted(held + [one.number for one in turns.waiting]) == sorted(there)
+        assert turns.holder is not None or not turns.waiting or step != "next"
