@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from edgekit.aot.packages.static_library import find_archiver
 from edgekit.backends.base import Decision
 from edgekit.backends.compile import compile_regions
 from edgekit.backends.plan import OffloadPlan
+from edgekit.backends.runners import make_runners
 from edgekit.board import Board
 from edgekit.build_c import finish_tree, tree_job
 from edgekit.bundle import (
@@ -59,6 +60,7 @@ from edgekit.expectation import (
 from edgekit.files import replace_directory, storage_errors
 from edgekit.fingerprint import build_key, installed_version
 from edgekit.manifest import SCHEMA_VERSION, Kernel, Region
+from edgekit.manifest_runners import RunnerEntry
 from edgekit.model import ModelSource
 from edgekit.preprocess import Preprocess
 from edgekit.reuse import Order, make, reuse_or_make
@@ -309,17 +311,27 @@ def _finish_library(
 ) -> None:
     request, events = work.request, work.events
     library = work.folder / LIBRARY_NAME
-    libraries = link_model(compiled, request, work.compiler, scratch, library, events)
+    linked = link_model(compiled, request, work.compiler, scratch, library, events)
     write_bundle(
         request,
         work.compiler,
         work.folder,
-        libraries,
+        linked,
         ends,
         expectation,
         (_regions_of(compiled), _kernels_of(compiled)),
         reproducible=_is_free_of(scratch, library),
     )
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A model as files in a bundle's folder."""
+
+    library: str
+    beside: tuple[str, ...]
+    """Libraries that it loads."""
+    runners: tuple[RunnerEntry, ...]
 
 
 def link_model(
@@ -329,12 +341,13 @@ def link_model(
     scratch: Path,
     library: Path,
     events: Events,
-) -> tuple[str, ...]:
+) -> Linked:
     """Regions through the board's compiler, then everything into one library, with those that it
-    loads beside it. Gives the names of all these files, its own first."""
+    loads beside it, and the sources of those that the device compiles."""
     linker = Linker.for_board(request.board, request.toolchain, compiler)
     objects = compiled.objects
     beside: tuple[str, ...] = ()
+    runners: tuple[RunnerEntry, ...] = ()
     if compiled.regions:
         regions = compile_regions(
             compiled.regions, request.board, request.toolchain, linker, scratch, events
@@ -344,11 +357,21 @@ def link_model(
         with storage_errors("write the libraries", library):
             for path in regions.beside:
                 shutil.copyfile(path, library.with_name(path.name))
-        beside = tuple(path.name for path in regions.beside)
+        runners = make_runners(
+            compiled.regions,
+            request.board,
+            request.toolchain,
+            linker,
+            scratch,
+            library.parent,
+            events,
+        )
+        here = tuple(runner.library for runner in runners if runner.built == "host")
+        beside = (*(path.name for path in regions.beside), *here)
     with events.stage("link the library") as stage:
         link_shared_library(objects, linker, scratch, library)
         stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {compiler.path.name}"
-    return library.name, *beside
+    return Linked(library.name, beside, runners)
 
 
 def _regions_of(compiled: CompiledModel) -> tuple[Region, ...]:
@@ -384,7 +407,7 @@ def write_bundle(
     request: BuildRequest,
     compiler: Compiler,
     folder: Path,
-    libraries: Sequence[str],
+    linked: Linked,
     ends: Ends,
     expectation: Expectation,
     insides: tuple[tuple[Region, ...], tuple[Kernel, ...]],
@@ -394,9 +417,9 @@ def write_bundle(
     """Reference vectors and the manifest, to the libraries that `link_model` put there; `ends` are
     the inputs and outputs, `insides` who computes what."""
     regions, kernels = insides
-    library, *others = libraries
-    files = [describe_file(folder, library, "library")]
-    files += [describe_file(folder, name, "shared-library") for name in others]
+    files = [describe_file(folder, linked.library, "library")]
+    files += [describe_file(folder, name, "shared-library") for name in linked.beside]
+    files += [describe_file(folder, one.source, "runner-source") for one in linked.runners]
     reference = write_reference(folder, ends, expectation, request.preprocess)
     manifest = manifest_for(
         request,
@@ -404,6 +427,7 @@ def write_bundle(
         expectation,
         reference,
         regions=regions,
+        runners=linked.runners,
         kernels=kernels,
         files=tuple(files),
         reproducible=reproducible,
@@ -419,6 +443,7 @@ def manifest_for(
     *,
     files: tuple[FileEntry, ...],
     regions: tuple[Region, ...] = (),
+    runners: tuple[RunnerEntry, ...] = (),
     kernels: tuple[Kernel, ...] = (),
     bare_metal: BareMetal | None = None,
     reproducible: bool,
@@ -442,6 +467,7 @@ def manifest_for(
         inputs=reference.inputs,
         outputs=reference.outputs,
         regions=regions,
+        runners=runners,
         kernels=kernels,
         bare_metal=bare_metal,
         files=(*files, *reference.files),

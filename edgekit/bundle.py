@@ -35,6 +35,7 @@ from edgekit.manifest import (
     manifest_text,
     parse_manifest,
 )
+from edgekit.manifest_runners import RunnerEntry
 from edgekit.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ __all__ = [
     "OracleEntry",
     "OutputEntry",
     "Region",
+    "RunnerEntry",
     "ToolchainEntry",
     "Versions",
     "copy_bundle",
@@ -105,14 +107,21 @@ class Bundle:
 
     @property
     def code(self) -> tuple[FileEntry, ...]:
-        """What a device needs to run the model: its library, then those that this one loads."""
+        """What a device needs to run the model: its library, then those that this one loads, and
+        the source of those that the device compiles itself."""
         roles = ("library", "shared-library")
+        there = {runner.source for runner in self.compiled_there}
         return tuple(
             sorted(
-                (file for file in self.manifest.files if file.role in roles),
-                key=lambda file: (roles.index(file.role), file.path),
+                (file for file in self.manifest.files if file.role in roles or file.path in there),
+                key=lambda file: (file.role != "library", file.path),
             )
         )
+
+    @property
+    def compiled_there(self) -> tuple[RunnerEntry, ...]:
+        """Libraries that are none before the device has compiled them."""
+        return tuple(runner for runner in self.manifest.runners if runner.built == "device")
 
     def reference_inputs(self) -> dict[str, Array]:
         """The inputs that the expected outputs were computed from, by name."""

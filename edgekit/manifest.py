@@ -16,11 +16,12 @@ from edgekit.arrays import DTYPES
 from edgekit.errors import BundleError
 from edgekit.files import sha256_bytes
 from edgekit.manifest_reader import Reader, parse_json
+from edgekit.manifest_runners import RunnerEntry, read_runner, runners_problem
 from edgekit.preprocess import Preprocess
 from edgekit.tensors import Quantization, TensorSpec
 
-SCHEMA_VERSION = 2
-"""2: kernels and their rules are listed; models in C for bare metal."""
+SCHEMA_VERSION = 3
+"""3: parts that a device may compile itself."""
 MANIFEST_NAME = "manifest.json"
 MANIFEST_LIMIT = 16 << 20
 """Bytes. No real manifest comes near; a hostile one may not fill the memory."""
@@ -28,6 +29,7 @@ MANIFEST_LIMIT = 16 << 20
 FileRole = Literal[
     "library",
     "shared-library",
+    "runner-source",
     "c-tree",
     "firmware",
     "memory-map",
@@ -38,6 +40,7 @@ FileRole = Literal[
 FILE_ROLES: tuple[FileRole, ...] = (
     "library",
     "shared-library",
+    "runner-source",
     "c-tree",
     "firmware",
     "memory-map",
@@ -215,6 +218,7 @@ class Manifest:
     inputs: tuple[InputEntry, ...]
     outputs: tuple[OutputEntry, ...]
     regions: tuple[Region, ...]
+    runners: tuple[RunnerEntry, ...]
     kernels: tuple[Kernel, ...]
     bare_metal: BareMetal | None
     """Where the bundle is C, and no library."""
@@ -287,6 +291,7 @@ def _read_manifest(reader: Reader) -> Manifest:
         inputs=tuple(_read_input(item) for item in reader.children("inputs")),
         outputs=tuple(_read_output(item) for item in reader.children("outputs")),
         regions=tuple(_read_region(item) for item in reader.children("regions")),
+        runners=tuple(read_runner(item) for item in reader.children("runners")),
         kernels=tuple(_read_kernel(item) for item in reader.children("kernels")),
         bare_metal=_read_bare_metal(reader.optional_child("bare_metal")),
         files=tuple(_read_file(item) for item in reader.children("files")),
@@ -470,6 +475,8 @@ def _check_references(manifest: Manifest) -> None:
         raise _inconsistent("names a firmware that has no place in it")
     if ("c-tree" in kinds) != (manifest.bare_metal is not None):
         raise _inconsistent("must list files of C just where it is of bare metal")
+    if problem := runners_problem(manifest.runners, roles):
+        raise _inconsistent(problem)
     # The library looks for these beside itself.
     if any(role == "shared-library" and "/" in path for path, role in roles.items()):
         raise _inconsistent("names a shared library that is not beside the model's")

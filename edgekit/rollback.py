@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING
 
 from edgekit.devices.agent_messages import AgentMessages
 from edgekit.devices.device_log import log_line
+from edgekit.devices.region_work import WorkShown
+from edgekit.devices.runner_build import (
+    CompiledThere,
+    compile_there,
+    library_of,
+    sources_among,
+)
 from edgekit.devices.ssh_session import LIBRARY
 from edgekit.devices.version_records import (
     SHOWN_DIGEST,
@@ -17,7 +24,7 @@ from edgekit.devices.version_records import (
     choose_version,
 )
 from edgekit.devices.versions import damaged_files, make_current, read_versions
-from edgekit.errors import DeviceError
+from edgekit.errors import BuildError, DeviceError
 from edgekit.events import SILENT, Events
 
 if TYPE_CHECKING:
@@ -59,8 +66,8 @@ def rollback(
         with events.stage(f"check {record.digest[:SHOWN_DIGEST]} on {device.name}") as stage:
             try:
                 _check_files(agent, record)
-                seconds = _try_out(agent, record)
-            except DeviceError as error:
+                seconds = _try_out(agent, record, events)
+            except (BuildError, DeviceError) as error:
                 agent.leased.log(_log_line(record, error=error))
                 raise
             stage.result = "it runs" if seconds is not None else "its files are whole"
@@ -79,7 +86,7 @@ def _check_files(agent: ReadyAgent, record: VersionRecord) -> None:
         )
 
 
-def _try_out(agent: ReadyAgent, record: VersionRecord) -> float | None:
+def _try_out(agent: ReadyAgent, record: VersionRecord, events: Events) -> float | None:
     """Load and run it, on zeros: no index is out of range then."""
     import numpy as np
 
@@ -92,15 +99,22 @@ def _try_out(agent: ReadyAgent, record: VersionRecord) -> float | None:
         return None
     inputs = [np.zeros(e.shape, numpy_dtype(e.dtype)) for e in record.inputs]
     messages = AgentMessages()
-    library = f"{agent.root}/models/{record.digest}/{LIBRARY}"
-    done = agent.call(("run", library), [inputs], messages)
+    folder = f"models/{record.digest}"
+    for source in sources_among(file.name for file in record.files):
+        there = CompiledThere(folder, source, library_of(source), "")
+        compile_there(agent.connection, agent.root, there, events)
+    library = f"{agent.root}/{folder}/{LIBRARY}"
+    with WorkShown(events, agent.name) as work:
+        done = agent.call(("run", library), [inputs], messages, work.hear)
     if done.status != 0 or len(messages.samples) != 1:
         raise agent.failure(done, messages, record.board)
     return messages.samples[0] / 1e9
 
 
 def _log_line(
-    record: VersionRecord, seconds: float | None = None, error: DeviceError | None = None
+    record: VersionRecord,
+    seconds: float | None = None,
+    error: BuildError | DeviceError | None = None,
 ) -> str:
     return log_line(
         "rolled back", model=record.model, digest=record.digest, seconds=seconds, error=error

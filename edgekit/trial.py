@@ -36,12 +36,10 @@ def trial_bundle(
     made = folder / "bundle"
     made.mkdir()
     request = replace(request, source=replace(request.source, path=Path(name)), preprocess={})
-    libraries = link_model(
+    linked = link_model(
         compiled, request, compiler, folder / "objects", made / LIBRARY_NAME, SILENT
     )
     unknown = {o.name: np.zeros(o.shape, numpy_dtype(o.dtype)) for o in ends[1]}
     expectation = Expectation(OracleEntry("nobody", "0"), inputs, unknown)
-    write_bundle(
-        request, compiler, made, libraries, ends, expectation, ((), ()), reproducible=False
-    )
+    write_bundle(request, compiler, made, linked, ends, expectation, ((), ()), reproducible=False)
     return open_bundle(made)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -212,3 +212,23 @@ class Backend(Protocol):
     def library(self, board: Board, toolchain: Toolchain, events: Events) -> BuiltLibrary | None:
         """The library for a board, made or found; None where generated code needs none."""
         ...
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Source of a backend's own that becomes a shared library beside the model's, which code of
+    the model's regions loads by itself: `libedgekit_NAME.so`."""
+
+    source: str
+    """One file of C++, complete but for the vendor's headers."""
+    include: tuple[Path, ...]
+    """The folders of those headers; empty where they are not here, and the device compiles it."""
+    version: str
+    """Of those headers; empty where they are not here."""
+
+
+@runtime_checkable
+class HasRunner(Protocol):
+    """What a backend has besides, whose vendor's headers may be on the device alone."""
+
+    def runner(self, board: Board, toolchain: Toolchain) -> Runner: ...

@@ -9,6 +9,7 @@ from typing import Any
 
 from edgekit.devices.base import BenchSamples, MemoryUse
 from edgekit.devices.kernel_times import parse_kernel_times
+from edgekit.devices.region_work import WORKING
 from edgekit.errors import DeviceError
 from edgekit.metrics import HostState
 
@@ -60,6 +61,8 @@ class AgentMessages:
             return None
         if "error" in message:
             self.error = str(message["error"])
+        elif WORKING in message:
+            pass  # a sign of life
         elif "phase" in message:
             self.phase = str(message["phase"])[:40]
             if isinstance(message.get("threads"), int):

@@ -20,6 +20,7 @@ from edgekit.devices.base import (
 )
 from edgekit.devices.kernel_times import parse_kernel_times
 from edgekit.devices.observing import observing_here
+from edgekit.devices.region_work import WORKING, WorkShown
 from edgekit.devices.tensors import in_order, named_outputs
 from edgekit.errors import BundleError, DeviceError, MissingToolError
 from edgekit.events import SILENT, Events
@@ -78,7 +79,9 @@ class LocalSession:
         with self._loaded(threads=None) as (worker, *_):
             for sample in samples:
                 arrays = in_order(self.bundle, sample)
-                (frame,) = worker.ask("running", {"do": "run"}, arrays)
+                with WorkShown(self.events, self.name) as work:
+                    for frame in worker.ask("running", {"do": "run"}, arrays):
+                        work.hear(frame.message)
                 outputs = named_outputs(self.bundle, frame.arrays)
                 yield RunResult(outputs, frame.message["nanoseconds"] / 1e9)
 
@@ -101,9 +104,13 @@ class LocalSession:
             self._loaded(plan.threads) as (worker, threads, load_nanoseconds),
             observing_here(plan.sensors) as observer,
             self.events.stage(f"measure on {self.name}", total) as stage,
+            WorkShown(self.events, self.name) as work,
         ):
             done = 0
             for frame in worker.ask("being measured", message, in_order(self.bundle, inputs)):
+                work.hear(frame.message)
+                if WORKING in frame.message:
+                    continue
                 if "progress" not in frame.message:
                     stage.result = f"{frame.arrays[0].size} runs"
                     return replace(

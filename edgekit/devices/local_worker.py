@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 from array import array
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from edgekit.devices.base import MOST_RUNS
 from edgekit.devices.dlpack import DlpackArray
 from edgekit.devices.frames import Frame, encode_frame, read_frame
 from edgekit.devices.kernel_stopwatch import KernelStopwatch
+from edgekit.devices.region_work import WORKING
 
 _PR_SET_PDEATHSIG = 1
 _CPU = 1
@@ -53,6 +55,12 @@ class _Worker:
         self._set_instrument: Callable[..., Any] | None = None
         self._kept: tuple[object, ...] = ()
         self._memory_before: int | None = None
+        self._sending = threading.Lock()
+        ffi.register_global_func("edgekit.progress", self._hear, override=True)
+
+    def _hear(self, text: str) -> None:
+        """What a region says that takes long, from any of its threads."""
+        self._send({"progress": 0, WORKING: text})
 
     def answer(self, request: Frame) -> None:
         serve = {"load": self._load, "run": self._run, "bench": self._bench}
@@ -144,9 +152,10 @@ class _Worker:
         return [tensor for part in result for tensor in self._flat(part)]
 
     def _send(self, message: Mapping[str, object], arrays: list[Array] | None = None) -> None:
-        for piece in encode_frame(message, arrays or []):
-            self._responses.write(piece)
-        self._responses.flush()
+        with self._sending:
+            for piece in encode_frame(message, arrays or []):
+                self._responses.write(piece)
+            self._responses.flush()
 
 
 class _Progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from edgekit.agent.build import AGENT, Agent, build_agent
@@ -19,6 +20,7 @@ from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.preflight import check_libraries, check_machine
 from edgekit.devices.probe import Processor, ask_device
 from edgekit.devices.ready_agent import ReadyAgent
+from edgekit.devices.runner_build import CompiledThere, compile_there, library_of
 from edgekit.devices.ssh_session import LIBRARY, SshSession, name_there
 from edgekit.devices.transfer import Item, Store
 from edgekit.errors import DeviceError
@@ -58,6 +60,8 @@ class SshDevice:
         with self._reached(events, model) as place:
             check_machine(bundle, place.leased.cpu, self.name)
             sent = place.have(model, events=events)
+            for runner in bundle.compiled_there:
+                place.compile(model, runner.source, regions_of(bundle, runner.backend), events)
             yield SshSession(
                 place.ready_agent(),
                 bundle,
@@ -194,9 +198,22 @@ class _Place:
             for folder in missing
         )
 
+    def compile(self, model: _Folder, source: str, regions: str, events: Events) -> None:
+        """What the device has to compile itself."""
+        name = PurePosixPath(source).name
+        wanted = CompiledThere(model.path, name, library_of(name), regions)
+        compile_there(self.connection, self.leased.root, wanted, events)
+
     def _is_there(self, folder: _Folder) -> bool:
         there = self.leased.there
         return all(there.get(f"{folder.path}/{i.name}") == i.size for i in folder.items)
+
+
+def regions_of(bundle: Bundle, backend: str) -> str:
+    """What a backend runs of a model, in a few words."""
+    operators = [o for r in bundle.manifest.regions if r.backend == backend for o in r.operators]
+    more = f" and {len(operators) - 3} more" if len(operators) > 3 else ""
+    return ", ".join(operators[:3]) + more
 
 
 def _agent_folder(agent: Agent) -> _Folder:

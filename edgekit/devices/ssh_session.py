@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from edgekit.devices.base import BenchPlan, BenchSamples, Installed, RunResult, 
 from edgekit.devices.device_log import log_line
 from edgekit.devices.observing import Observer, observing_there
 from edgekit.devices.ready_agent import ReadyAgent
+from edgekit.devices.region_work import WorkShown
 from edgekit.devices.remote_command import Finished
 from edgekit.devices.tensors import in_order, named_outputs
 from edgekit.devices.version_records import (
@@ -73,7 +75,11 @@ class SshSession:
     def _run_batch(self, batch: Sequence[Sequence[Array]]) -> Iterator[RunResult]:
         specs = [entry.spec for entry in self.bundle.manifest.outputs]
         messages = AgentMessages()
-        with self.agent.calling(("run", self.library), batch, messages, len(specs)) as call:
+        words = ("run", self.library)
+        with (
+            WorkShown(self.events, self.name) as work,
+            self.agent.calling(words, batch, messages, len(specs), work.hear) as call,
+        ):
             if call.done.status != 0 or len(messages.samples) != len(batch):
                 raise self._failure(call.done, messages)
             outputs = call.outputs(specs, len(batch))
@@ -95,8 +101,9 @@ class SshSession:
             self._logged("measured") as entry,
             observing_there(self.agent.connection, self.agent.program, plan.sensors) as observer,
             self.events.stage(f"measure on {self.name}", total) as stage,
+            WorkShown(self.events, self.name) as work,
         ):
-            follow = _Follow(stage, plan.warmup, observer)
+            follow = _Follow(stage, plan.warmup, observer, work)
             batch = [in_order(self.bundle, inputs)]
             done = self.agent.call((*words, self.library), batch, messages, follow)
             if done.status != 0 or messages.answer is None:
@@ -173,13 +180,15 @@ class _Outcome:
 class _Follow:
     """Moves a stage on as the agent reports its progress."""
 
-    def __init__(self, stage: Stage, warmup: int, observer: Observer) -> None:
+    def __init__(self, stage: Stage, warmup: int, observer: Observer, work: WorkShown) -> None:
         self._stage = stage
+        self._work = work
         self._warmup = warmup
         self._observer = observer
         self._done = 0
 
     def __call__(self, message: Mapping[str, object]) -> None:
+        self._work.hear(message)
         progress, phase = message.get("progress"), str(message.get("phase", ""))[:40]
         if phase == "measuring":
             self._observer.begin()
@@ -207,7 +216,9 @@ def _in_batches(samples: Iterator[list[Array]]) -> Iterator[list[list[Array]]]:
 
 def name_there(file: FileEntry) -> str:
     """What a file of a bundle's code is called in the model's folder on a device."""
-    return LIBRARY if file.role == "library" else file.path
+    if file.role == "library":
+        return LIBRARY
+    return PurePosixPath(file.path).name
 
 
 def verified_or_not(verified: bool) -> str:

@@ -179,8 +179,11 @@ def _copy_binaries(folder: Path, bundle: Bundle, runtime: Mapping[str, Path]) ->
     for name, path in runtime.items():
         shutil.copyfile(path, (libraries if name in LIBRARIES else licences) / name)
     for file in bundle.code:
-        name = LIBRARY_NAME if file.role == "library" else file.path
-        shutil.copyfile(bundle.path / file.path, libraries / name)
+        target = libraries / (LIBRARY_NAME if file.role == "library" else file.path)
+        if file.role == "runner-source":
+            target = folder / file.path
+            target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(bundle.path / file.path, target)
 
 
 def _copy_samples(folder: Path, bundle: Bundle) -> None:

@@ -39,16 +39,29 @@ def test_tensorrt_is_recommended_for_a_jetson_without_headers(folder: Path) -> N
     (found,) = json.loads(ran.out)["boards"]
     options = {option["name"]: option for option in found["options"]}
     assert options["tensorrt"]["supported"]
-    assert any("TENSORRT_INCLUDE" in reason for reason in options["tensorrt"]["reasons"])
-    assert not any("TENSORRT" in reason for reason in options["ncnn"]["reasons"])
+    for name in ("tensorrt", "ncnn"):
+        assert not any("TENSORRT_INCLUDE" in reason for reason in options[name]["reasons"])
 
 
-def test_a_build_without_headers_says_what_to_set(folder: Path) -> None:
+def test_a_build_without_headers_leaves_the_compiling_to_the_device(folder: Path) -> None:
+    ran = run(folder, "build", "--offload", "tensorrt", "--out", "out")
+
+    assert ran.code == 0, ran.err
+    (runner,) = json.loads((folder / "out" / "manifest.json").read_text())["runners"]
+    assert runner["built"] == "device"
+    assert (folder / "out" / runner["source"]).is_file()
+
+
+def test_headers_that_are_named_and_not_all_there_are_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSORRT_INCLUDE", str(folder))
+
     ran = run(folder, "build", "--offload", "tensorrt", "--out", "out")
 
     assert ran.code == 5
-    assert "jetson-orin with TensorRT can't be built on this machine" in ran.err
-    assert "TENSORRT_INCLUDE" in ran.err
+    assert "what speaks to TensorRT on jetson-orin can't be compiled on this machine" in ran.err
+    assert "no NvInfer.h" in ran.err
     assert not (folder / "out").exists()
 
 

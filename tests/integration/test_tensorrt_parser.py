@@ -24,7 +24,6 @@ from support.region_lab import selection_for
 from support.tensorrt_regions import quantised_network
 
 from benchmarks.networks import build
-from edgekit.backends.source import INCLUDE
 from edgekit.backends.tensorrt import BACKEND
 from edgekit.backends.tensorrt.graph import onnx_of
 from edgekit.board import load_board
@@ -107,7 +106,8 @@ def run_builder(nvidia: Any, tmp_path_factory: pytest.TempPathFactory) -> Callab
         (folder / f"lib{name}.so.11").symlink_to(libraries / f"lib{theirs}.so.1")
     program = folder / "build"
     compiler = find_cxx_compiler(load_toolchain(load_board("local").toolchain)).command
-    include = (*("-I", str(BACKEND.include)), *("-I", str(INCLUDE)))
+    own = (Path(BACKEND.include), Path(BACKEND.include).parent / "runner")
+    include = (word for place in own for word in ("-I", str(place)))
     system = (word for place in said.split(os.pathsep) for word in ("-isystem", place))
     source = str(Path(__file__).parents[1] / "support" / "tensorrt_build.cc")
     command = (*compiler, "-std=c++17", *include, *system, source, "-o", str(program), "-ldl")

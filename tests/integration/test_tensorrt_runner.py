@@ -20,11 +20,13 @@ from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.codegen import write_regions
 from edgekit.backends.source import INCLUDE
 from edgekit.backends.tensorrt import BACKEND
+from edgekit.backends.tensorrt.source import runner_source
 from edgekit.board import load_board
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
 from edgekit.model import import_model, open_model
 from edgekit.pipeline import partition_model
 
+RUNNER = Path(BACKEND.include).parent / "runner"
 SOURCE = ROOT / "tests" / "support" / "tensorrt_logic.cc"
 PROMISES = re.findall(r"PROMISE\((\w+)\),", SOURCE.read_text(encoding="utf-8"))
 STRICT = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-error=deprecated-declarations")
@@ -37,7 +39,7 @@ def compiler() -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def logic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("logic") / "logic"
-    include = ("-I", str(BACKEND.include))
+    include = (*("-I", str(RUNNER)), *("-I", str(BACKEND.include)))
     command = (*compiler(), *STRICT, *include, "-o", str(program), str(SOURCE), "-lpthread")
     subprocess.run(command, check=True)
     return program
@@ -54,51 +56,73 @@ def test_the_runner_keeps_its_promises(promise: str, logic: Path, tmp_path: Path
     assert result.returncode == 0, result.stderr
 
 
-@pytest.fixture
-def region_command(tmp_path: Path) -> Callable[..., tuple[str, ...]]:
-    """The compiler on the source of a small network's region; skips where NVIDIA's headers are
-    not here."""
+def compile_runner(folder: Path, *words: str) -> None:
+    """As bundles have it; skips where NVIDIA's headers are not here."""
     said = os.environ.get("TENSORRT_INCLUDE")
     if not said:
         pytest.skip("TENSORRT_INCLUDE is not set: NVIDIA's part of the runner was not compiled")
-
-    def command(options: dict[str, object], *words: str) -> tuple[str, ...]:
-        path = tmp_path / "network.onnx"
-        onnx.save(c_networks.ds_cnn(), path)
-        selection = selection_for("tensorrt", **options)
-        regions = partition_model(import_model(open_model(path)), selection).regions
-        (files,) = write_regions(regions, selection.backends, tmp_path)
-        own = (word for folder in (INCLUDE, BACKEND.include) for word in ("-I", str(folder)))
-        theirs = (*said.split(os.pathsep), str(ffi_headers()))
-        system = (word for folder in theirs for word in ("-isystem", folder))
-        sources = (files.source, *(files.blobs if "-shared" in words else ()))
-        return (*compiler(), *STRICT, *words, *own, *system, *sources)
-
-    return command
+    (folder / "edgekit_tensorrt.cc").write_text(runner_source())
+    theirs = (word for place in said.split(os.pathsep) for word in ("-isystem", place))
+    command = (*compiler(), *STRICT, *theirs, *words, "edgekit_tensorrt.cc")
+    subprocess.run(command, cwd=folder, check=True)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"precision": "fp16", "dla_core": 0}, {"precision": "int8"}]
-)
-def test_a_region_compiles_with_the_headers_that_are_here(
-    options: dict[str, object], region_command: Callable[..., tuple[str, ...]], tmp_path: Path
+def test_the_runner_compiles_with_the_headers_that_are_here(tmp_path: Path) -> None:
+    compile_runner(tmp_path, "-fsyntax-only")
+
+
+def test_where_there_is_no_tensorrt_the_runner_says_which_library_is_missing(
+    tmp_path: Path,
 ) -> None:
-    subprocess.run(region_command(options, "-fsyntax-only"), cwd=tmp_path, check=True)
-
-
-def test_where_there_is_no_tensorrt_a_region_says_which_library_is_missing(
-    region_command: Callable[..., tuple[str, ...]], tmp_path: Path
-) -> None:
-    import tvm_ffi
-
     if ctypes.util.find_library("nvinfer"):
         pytest.skip("TensorRT is installed here")
-    words = ("-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-o", "region.so", "-ldl")
-    subprocess.run(region_command({}, *words), cwd=tmp_path, check=True)
-    (source,) = tmp_path.glob("edgekit_*.cc")
-    run = tvm_ffi.load_module(str(tmp_path / "region.so"))[source.stem]
-    given = tvm_ffi.from_dlpack(np.zeros((1, 1, 49, 10), "float32"))
-    result = tvm_ffi.from_dlpack(np.zeros((1, 12), "float32"))
+    compile_runner(tmp_path, "-shared", "-fPIC", "-O1", "-o", "libedgekit_tensorrt.so")
+    region = compiled_region(tmp_path)
 
     with pytest.raises(RuntimeError, match=r"this device has no libnvinfer\.so\.[0-9]+"):
-        run(given, result)
+        region()
+
+
+def compiled_region(folder: Path, **options: object) -> Callable[[], None]:
+    """The region of a small network in a library of its own, as a model has it: to be called."""
+    import tvm_ffi
+
+    path = folder / "network.onnx"
+    onnx.save(c_networks.ds_cnn(), path)
+    selection = selection_for("tensorrt", **options)
+    regions = partition_model(import_model(open_model(path)), selection).regions
+    (files,) = write_regions(regions, selection.backends, folder)
+    own = (INCLUDE, Path(BACKEND.include), ffi_headers())
+    includes = (word for place in own for word in ("-isystem", str(place)))
+    flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-o", "region.so")
+    command = (*compiler(), *STRICT, *flags, *includes, files.source, *files.blobs, "-ldl")
+    subprocess.run(command, cwd=folder, check=True)
+    run = tvm_ffi.load_module(str(folder / "region.so"))[Path(files.source).stem]
+    given = tvm_ffi.from_dlpack(np.zeros((1, 1, 49, 10), "float32"))
+    result = tvm_ffi.from_dlpack(np.zeros((1, 12), "float32"))
+    return lambda: run(given, result)
+
+
+def test_a_region_without_its_runner_says_who_makes_that(tmp_path: Path) -> None:
+    region = compiled_region(tmp_path)
+
+    with pytest.raises(RuntimeError, match=r"can't be loaded .*edgekit deploy compiles it"):
+        region()
+
+
+def test_a_region_takes_no_runner_of_another_edgekit(tmp_path: Path) -> None:
+    (tmp_path / "other.c").write_text("int edgekit_tensorrt_open_0(void) { return 0; }\n")
+    command = ("gcc", "-shared", "-fPIC", "-o", "libedgekit_tensorrt.so", "other.c")
+    subprocess.run(command, cwd=tmp_path, check=True)
+    region = compiled_region(tmp_path, precision="tf32", dla_core=-1)
+
+    with pytest.raises(RuntimeError, match="of another edgekit than the model"):
+        region()
+
+
+def test_the_runner_is_one_file_that_wants_nothing_of_ours() -> None:
+    source = runner_source()
+
+    assert '#include "edgekit' not in source
+    assert source.count("#include <NvInfer.h>") == 1
+    assert "#pragma once" not in source

@@ -65,6 +65,7 @@ def manifest_of(folder: Path) -> Manifest:
         ),
         outputs=(OutputEntry(SCORES, "reference/output-0.npy"),),
         regions=(Region("region-0", "ncnn", ("conv2d", "relu"), 90, 100, "pays"),),
+        runners=(),
         kernels=(Kernel("fused_convolution_relu", "product"),),
         bare_metal=None,
         files=files,

@@ -31,7 +31,7 @@ StrictModes no
 UsePAM no
 PidFile none
 Subsystem sftp internal-sftp
-SetEnv HOME={home}
+SetEnv HOME={home} {environment}
 {extra}
 """
 
@@ -94,9 +94,12 @@ class SshServer:
 
 
 @contextmanager
-def ssh_server(folder: Path, extra: str = "", mount: str | None = None) -> Iterator[SshServer]:
+def ssh_server(
+    folder: Path, extra: str = "", mount: str | None = None, environment: str = ""
+) -> Iterator[SshServer]:
     """Skips, and says so, where there is no sshd. `mount` is a shell command that mounts what the
-    device is to have at "$1", its folder for edgekit; nobody else sees that."""
+    device is to have at "$1", its folder for edgekit; nobody else sees that. `environment` is what
+    its sessions have besides, `NAME=VALUE` with spaces between."""
     program = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
     if program is None:
         pytest.skip("needs sshd: apt-get install openssh-server")
@@ -112,7 +115,9 @@ def ssh_server(folder: Path, extra: str = "", mount: str | None = None) -> Itera
             )
     port = free_port()
     config = folder / "sshd_config"
-    config.write_text(_CONFIG.format(port=port, folder=folder, home=home, extra=extra))
+    config.write_text(
+        _CONFIG.format(port=port, folder=folder, home=home, extra=extra, environment=environment)
+    )
     command = [program, "-D", "-e", "-f", str(config)]
     directory = None
     if mount is not None:

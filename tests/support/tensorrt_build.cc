@@ -25,6 +25,7 @@ struct Builds {
   }
   Plan load(const std::string& bytes) { return {bytes}; }
   [[noreturn]] void fail(const std::string& doing) { maker.fail(doing); }
+  void note(const std::string& text) { maker.note(text); }
 };
 
 }  // namespace
@@ -36,7 +37,10 @@ int main(int, char** words) {
     const int version = Nvidia::here().version();
     const EngineKey key{"region", hash_of(model.data(), model.size()), version, "none", 8, 6,
                         words[2], 256 << 20, -1, 3};
-    Maker maker(key, cache_folder(), model.data(), model.size());
+    const auto tell = [](const std::string& text, bool) {
+      std::fprintf(stderr, "%s\n", text.c_str());
+    };
+    Maker maker(key, cache_folder(), model.data(), model.size(), tell);
     Builds builds{maker};
     const Plan plan = cached_engine<Plan>(key, cache_folder(), builds);
     std::printf("%zu %d\n", plan.bytes.size(), builds.built);

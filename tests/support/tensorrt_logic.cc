@@ -10,6 +10,7 @@
 
 #include "edgekit_engine_cache.h"
 #include "edgekit_engine_words.h"
+#include "edgekit_progress.h"
 #include "edgekit_staging.h"
 
 using namespace edgekit::tensorrt;
@@ -64,6 +65,8 @@ struct FakeMaker {
   }
   Plan load(const std::string& bytes) { return {loads && (fits || built) ? bytes : ""}; }
   void fail(const std::string& doing) { throw std::runtime_error(doing); }
+  void note(const std::string& text) { notes += text + "\n"; }
+  std::string notes;
 };
 
 std::string run(FakeMaker maker, int builds, const EngineKey& key = some_key()) {
@@ -188,6 +191,7 @@ void without_a_place_for_it_an_engine_still_runs() {
   for (const std::string& place : {std::string(), folder + "/file/below"}) {
     FakeMaker maker;
     require(cached_engine<Plan>(some_key(), place, maker).bytes == "engine 1", "it did not run");
+    require(maker.notes.find("can't be kept") != std::string::npos, "nobody was told");
   }
 }
 
@@ -272,6 +276,72 @@ void buffers_are_given_back_where_memory_ends() {
   }
 }
 
+struct Told {
+  std::vector<std::string> lines;
+  double now = 0;
+  Progress progress{"r", [this](const std::string& text) { lines.push_back(text); },
+                    [this] { return now += 2; }};
+};
+
+void progress_is_told_in_percent_of_all_there_is_to_do() {
+  Told told;
+  told.progress.start("Building", "", 4);
+  told.progress.step("Building", 0);
+  told.progress.start("Timing", "Building", 2);
+  told.progress.step("Timing", 0);
+  told.progress.finish("Timing");
+  told.progress.step("Building", 1);
+  const std::vector<std::string> wanted = {"r: 0 %, Building", "r: 25 %, Building",
+                                           "r: 25 %, Timing", "r: 37 %, Timing",
+                                           "r: 50 %, Building"};
+  for (size_t i = 0; i < wanted.size(); ++i)
+    require(told.lines.at(i) == wanted[i], told.lines.at(i) + " is not " + wanted[i]);
+}
+
+void what_is_done_stays_done() {
+  Told told;
+  told.progress.start("One", "", 2);
+  told.progress.step("One", 1);
+  told.progress.finish("One");
+  told.progress.start("Two", "", 10);
+  told.progress.step("Two", 0);
+  require(told.lines.back() == "r: 100 %, Two", told.lines.back());
+  told.progress.step("Nobody", 3);
+  told.progress.finish("Nobody");
+  told.progress.start("Odd", "", 0);
+  told.progress.step("Odd", 7);
+  require(told.lines.back().find("100 %") != std::string::npos, told.lines.back());
+}
+
+void phases_that_name_each_other_end() {
+  Told told;
+  told.progress.start("One", "Two", 1);
+  told.progress.start("Two", "One", 1);
+  told.progress.start("Three", "Three", 1);
+  require(told.lines.size() == 3, "how many");
+}
+
+void lines_of_a_log_are_a_sign_of_life_where_there_are_no_phases() {
+  Told told;
+  told.progress.line(std::string(500, 'x'));
+  require(told.lines.back() == "r: " + std::string(100, 'x'), told.lines.back());
+  told.progress.start("Building", "", 2);
+  told.progress.line("a detail");
+  require(told.lines.back() == "r: 0 %, Building", told.lines.back());
+}
+
+void progress_is_not_told_more_often_than_once_a_second() {
+  double now = 10;
+  size_t told = 0;
+  Progress progress("r", [&](const std::string&) { ++told; }, [&] { return now; });
+  progress.start("Building", "", 1000);
+  for (int step = 0; step < 500; ++step) progress.step("Building", step);
+  require(told == 1, "again at once");
+  now += 1;
+  progress.step("Building", 500);
+  require(told == 2, "not after a second");
+}
+
 #define PROMISE(name) {#name, name}
 const std::map<std::string, std::function<void()>> promises = {
     PROMISE(every_part_of_the_key_names_another_file),
@@ -290,6 +360,11 @@ const std::map<std::string, std::function<void()>> promises = {
     PROMISE(only_the_last_errors_are_kept),
     PROMISE(buffers_are_asked_for_once_and_given_back),
     PROMISE(buffers_are_given_back_where_memory_ends),
+    PROMISE(progress_is_told_in_percent_of_all_there_is_to_do),
+    PROMISE(what_is_done_stays_done),
+    PROMISE(phases_that_name_each_other_end),
+    PROMISE(lines_of_a_log_are_a_sign_of_life_where_there_are_no_phases),
+    PROMISE(progress_is_not_told_more_often_than_once_a_second),
 };
 
 }  // namespace

@@ -72,10 +72,10 @@ def test_any_changed_byte_is_noticed(manifest: Manifest) -> None:
 
 
 def test_another_schema_version_is_named_as_such(document: dict[str, Any]) -> None:
-    newer = {"schema_version": 3, "edgekit_version": "9.9.0", "things": "unheard of"}
+    newer = {"schema_version": 4, "edgekit_version": "9.9.0", "things": "unheard of"}
     with pytest.raises(BundleError) as caught:
         parse_manifest(json.dumps(newer).encode())
-    assert "schema version 3" in caught.value.message
+    assert "schema version 4" in caught.value.message
     assert "9.9.0" in caught.value.message
     assert caught.value.hint is not None
     assert "build the model again" in caught.value.hint
@@ -216,3 +216,47 @@ def test_no_mutation_raises_anything_but_a_bundle_error(
 def test_no_bytes_raise_anything_but_a_bundle_error(text: bytes) -> None:
     with pytest.raises(BundleError):
         parse_manifest(text)
+
+
+RUNNER = {
+    "backend": "tensorrt",
+    "built": "device",
+    "source": "runner/edgekit_tensorrt.cc",
+    "library": "libedgekit_tensorrt.so",
+    "version": "",
+}
+SOURCE = {"path": RUNNER["source"], "sha256": "0" * 64, "size": 1, "role": "runner-source"}
+
+
+def test_a_part_that_the_device_compiles_is_read_back(document: dict[str, Any]) -> None:
+    changed = copy.deepcopy(document)
+    changed["runners"].append(RUNNER)
+    changed["files"].append(SOURCE)
+
+    (runner,) = parse_manifest(sealed(changed)).runners
+
+    assert (runner.backend, runner.built) == ("tensorrt", "device")
+
+
+@pytest.mark.parametrize(
+    ("runner", "files", "why"),
+    [
+        (RUNNER, [], "source of each"),
+        (None, [SOURCE], "source of each"),
+        ({**RUNNER, "built": "host"}, [SOURCE], "compiled with the model"),
+        ({**RUNNER, "built": "elsewhere"}, [SOURCE], "built"),
+        ({**RUNNER, "library": "libother.so"}, [SOURCE], "no backend's"),
+        ({**RUNNER, "source": "runner/$(reboot).cc"}, [SOURCE], "no backend's"),
+        ({**RUNNER, "backend": "../x"}, [SOURCE], "no backend's"),
+        (RUNNER, [SOURCE, {**SOURCE, "path": RUNNER["library"], "role": "shared-library"}], "just"),
+    ],
+)
+def test_parts_of_a_model_that_can_not_be_are_refused(
+    runner: dict[str, Any] | None, files: list[dict[str, Any]], why: str, document: dict[str, Any]
+) -> None:
+    changed = copy.deepcopy(document)
+    changed["runners"] += [runner] if runner else []
+    changed["files"] += files
+
+    with pytest.raises(BundleError, match=why):
+        parse_manifest(sealed(changed))

@@ -30,7 +30,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("store", "store store.*"),
     ("model", "model"),
     ("project", "device_entry project"),
-    ("bundle", "manifest manifest_reader archive bundle reuse samples"),
+    ("bundle", "manifest manifest_reader manifest_runners archive bundle reuse samples"),
     ("twins", "twin twin.*"),
     ("libraries", "cross.sources cross.sources.*"),
     ("agent", "agent agent.*"),

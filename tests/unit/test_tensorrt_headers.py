@@ -65,8 +65,9 @@ def test_the_variable_names_folders(
 
     found = library_of(jetson, toolchain)
 
-    assert found.version == version
-    assert set(found.include) == {folder, cuda}
+    runner = BACKEND.runner(jetson, toolchain)
+    assert found.version == runner.version == version
+    assert set(runner.include) == {folder, cuda}
     assert found.needs[0] == f"libnvinfer.so.{version.partition('.')[0]}"
 
 
@@ -83,7 +84,23 @@ def test_a_sysroot_has_them_where_jetpack_puts_them(
 
     found = find_headers(jetson, dataclasses.replace(toolchain, sysroot=str(tmp_path)))
 
+    assert found is not None
     assert found.folders == (folder,)
+
+
+def test_a_board_far_away_has_them_where_they_are_not_here(
+    jetson: Board, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TENSORRT_INCLUDE", raising=False)
+    without = dataclasses.replace(toolchain, sysroot=str(tmp_path))
+
+    runner = BACKEND.runner(jetson, without)
+
+    assert find_headers(jetson, without) is None
+    assert (runner.include, runner.version) == ((), "")
+    assert "nvinfer1" in runner.source
+    with pytest.raises(MissingToolError, match=r"NvInfer\.h"):
+        find_headers(load_board("local"), without)
 
 
 def test_other_headers_are_another_build(

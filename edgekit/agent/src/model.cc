@@ -5,8 +5,11 @@
 #include <cstdlib>
 #include <ctime>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "calls.h"
+#include "json.h"
 #include "npy.h"
 
 namespace edgekit {
@@ -35,6 +38,12 @@ std::string AsPath(const std::string& library) {
   return library.find('/') == std::string::npos ? "./" + library : library;
 }
 
+// What a region of the model says that takes long: to whoever is at the other end of our output.
+void HearRegions() {
+  auto hear = [](std::string text) { Say(Object().Text("working", text)); };
+  Function::SetGlobal("edgekit.progress", ForTvm(Function::FromTyped(std::move(hear))), true);
+}
+
 }  // namespace
 
 int64_t Now() {
@@ -45,6 +54,7 @@ int64_t Now() {
 
 Model Model::Load(const std::string& library, int threads) {
   if (threads > 0) setenv("TVM_NUM_THREADS", std::to_string(threads).c_str(), 1);
+  HearRegions();
   int64_t started = Now();
   Module loaded = LoadModule(AsPath(library));
   Module machine = Call(RequiredMember(loaded, "vm_load_executable")).cast<Module>();

@@ -1,8 +1,9 @@
 """NVIDIA TensorRT: a region becomes an ONNX model, and an engine on the device that runs it.
 
-rules/ says what it takes, graph.py writes the ONNX, and include/edgekit_tensorrt.h has an engine
-built of it at its first call, on the device, and keeps that. docs/tensorrt.md says what of this has
-been run.
+rules/ says what it takes, graph.py writes the ONNX. runner/ is a library of its own beside the
+model's, which include/edgekit_tensorrt.h loads at a region's first call: it has an engine built, on
+the device, and keeps that. It is compiled where NVIDIA's headers are, on this machine or over
+there. docs/tensorrt.md says what of this has been run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.backends.base import GeneratedRegion, Option, Options, Region
+from edgekit.backends.base import GeneratedRegion, Option, Options, Region, Runner
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
@@ -62,12 +63,21 @@ class TensorRt:
     def identity(self, board: Board, toolchain: Toolchain) -> str:
         from edgekit.backends.tensorrt.headers import find_headers
 
-        return find_headers(board, toolchain).identity
+        headers = find_headers(board, toolchain)
+        return headers.identity if headers else "tensorrt of the device"
 
     def library(self, board: Board, toolchain: Toolchain, events: Events) -> BuiltLibrary:
         from edgekit.backends.tensorrt.headers import library_of
 
         return library_of(board, toolchain)
+
+    def runner(self, board: Board, toolchain: Toolchain) -> Runner:
+        from edgekit.backends.tensorrt.headers import find_headers
+        from edgekit.backends.tensorrt.source import runner_source
+
+        headers = find_headers(board, toolchain)
+        folders, version = (headers.folders, headers.version) if headers else ((), "")
+        return Runner(runner_source(), folders, version)
 
 
 BACKEND = TensorRt()

@@ -1,4 +1,7 @@
-"""Where TensorRT's headers are: a region is compiled against them, and linked with nothing."""
+"""Where TensorRT's headers are: the runner is compiled against them, and linked with nothing.
+
+Where they are not on this machine, the board's own are taken: the runner is compiled there.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,15 @@ class Headers:
     """Of the headers that decide the compiled code."""
 
 
-def find_headers(board: Board, toolchain: Toolchain) -> Headers:
-    """In the folders that TENSORRT_INCLUDE names, or in the toolchain's sysroot."""
+def find_headers(board: Board, toolchain: Toolchain) -> Headers | None:
+    """In the folders that TENSORRT_INCLUDE names, or in the toolchain's sysroot; None where the
+    device has to have them. MissingToolError where the device is this machine, or where what
+    TENSORRT_INCLUDE names does not hold them all."""
     folders = _folders(toolchain, board.target.triple)
     places = {name: _place(folders, name) for name in (*_WANTED, _VERSION)}
     missing = [name for name, place in places.items() if place is None]
+    if missing and board.kind != "local" and not os.environ.get(VARIABLE):
+        return None
     if missing:
         raise _nothing_found(board, missing, folders)
     found = {name: place for name, place in places.items() if place is not None}
@@ -52,20 +59,22 @@ def find_headers(board: Board, toolchain: Toolchain) -> Headers:
 
 
 def library_of(board: Board, toolchain: Toolchain) -> BuiltLibrary:
-    """Nothing to link: the runner looks for the device's own libraries when it starts."""
+    """Nothing to compile against, nothing to link: a region loads the runner when it first runs,
+    and the runner looks for the device's own libraries."""
     from edgekit.cross.sources import BuiltLibrary
 
     headers = find_headers(board, toolchain)
-    major = headers.version.partition(".")[0]
+    version = headers.version if headers else "the device's own"
+    ending = f".{headers.version.partition('.')[0]}" if headers else ""
     return BuiltLibrary(
         name="tensorrt",
-        version=headers.version,
-        digest=headers.identity,
-        include=headers.folders,
+        version=version,
+        digest=headers.identity if headers else version,
+        include=(),
         link=("-ldl",),
         run_time=(),
-        needs=(f"libnvinfer.so.{major}", f"libnvonnxparser.so.{major}"),
-        folder=headers.folders[0],
+        needs=(f"libnvinfer.so{ending}", f"libnvonnxparser.so{ending}"),
+        folder=Path(__file__).parent,
         from_cache=True,
     )
 
@@ -91,8 +100,8 @@ def _nothing_found(board: Board, missing: list[str], folders: tuple[Path, ...]) 
     looked = ", ".join(str(folder) for folder in folders)
     why = f"no {', '.join(missing)} in {looked}" if looked else f"{VARIABLE} is not set"
     return MissingToolError(
-        f"a bundle for {board.name} with TensorRT can't be built on this machine: {why}",
+        f"what speaks to TensorRT on {board.name} can't be compiled on this machine: {why}",
         hint=f"set {VARIABLE} to the folders with NvInfer.h, NvOnnxParser.h and "
         f"cuda_runtime_api.h of the board's JetPack ({os.pathsep!r} between them), or give its "
-        "toolchain a sysroot; edgekit partition and edgekit recommend need neither",
+        f"toolchain a sysroot; without {VARIABLE} a board far away compiles it itself",
     )

@@ -1,81 +1,147 @@
-// A region in TensorRT: its engine, made of the embedded ONNX at the first call or taken from the
-// cache, and the memory through which tensors go there and back.
+// A region in TensorRT, as a model's library has it: without anything of NVIDIA's. What speaks to
+// TensorRT is a library of its own, looked for beside the model's at the region's first call.
 #pragma once
 
-#include <cstring>
+#include <dlfcn.h>
+#include <time.h>
+
+#include <cstdio>
 #include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "edgekit_region.h"
-#include "edgekit_staging.h"
-#include "edgekit_tensorrt_build.h"
+#include "edgekit_tensorrt_part.h"
 
 namespace edgekit {
 namespace tensorrt {
 
+struct Settings {
+  const char* precision;
+  int64_t workspace_bytes;
+  int dla_core;
+  int builder_level;
+};
+
+// To whoever runs the model and listens, or else to stderr: building an engine takes minutes.
+inline void tell(const char* text, int moving) {
+  static std::mutex telling;
+  static time_t next = 0;
+  std::lock_guard<std::mutex> lock(telling);
+  static const char name[] = "edgekit.progress";
+  const TVMFFIByteArray wanted{name, sizeof(name) - 1};
+  TVMFFIObjectHandle listener = nullptr;
+  if (TVMFFIFunctionGetGlobal(&wanted, &listener) == 0 && listener != nullptr) {
+    TVMFFIAny argument{}, result{};
+    argument.type_index = kTVMFFIRawStr;
+    argument.v_c_str = text;
+    const int failed = TVMFFIFunctionCall(listener, &argument, 1, &result);
+    TVMFFIObjectDecRef(listener);
+    if (failed == 0) return;
+  }
+  const time_t now = time(nullptr);
+  if (moving && now < next) return;
+  if (moving) next = now + 10;
+  std::fprintf(stderr, "edgekit: %s\n", text);
+  std::fflush(stderr);
+}
+
+class Part {
+ public:
+  EdgekitTensorrtOpen* open;
+  EdgekitTensorrtRun* run;
+  EdgekitTensorrtClose* close;
+
+  static const Part& here() {
+    static const Part found(folder() + "libedgekit_tensorrt.so");
+    return found;
+  }
+
+ private:
+  explicit Part(const std::string& path) {
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // kept: engines are its code
+    if (library == nullptr) {
+      const char* said = dlerror();
+      throw std::runtime_error(
+          "the part of the model that speaks to TensorRT can't be loaded (" +
+          std::string(said == nullptr ? path : said) +
+          "); edgekit deploy compiles it on a device that has TensorRT's headers and g++");
+    }
+    open = function<EdgekitTensorrtOpen>(library, path, EDGEKIT_TENSORRT_NAME(EDGEKIT_TENSORRT_OPEN));
+    run = function<EdgekitTensorrtRun>(library, path, EDGEKIT_TENSORRT_NAME(EDGEKIT_TENSORRT_RUN));
+    close =
+        function<EdgekitTensorrtClose>(library, path, EDGEKIT_TENSORRT_NAME(EDGEKIT_TENSORRT_CLOSE));
+  }
+
+  template <typename Function>
+  static Function* function(void* library, const std::string& path, const char* name) {
+    void* found = dlsym(library, name);
+    if (found == nullptr)
+      throw std::runtime_error(path + " is of another edgekit than the model; deploy it again");
+    return reinterpret_cast<Function*>(found);
+  }
+
+  // Of the library that this code is in, with a slash at its end.
+  static std::string folder() {
+    Dl_info found{};
+    if (dladdr(reinterpret_cast<void*>(&Part::here), &found) == 0 || found.dli_fname == nullptr)
+      return "./";
+    const std::string path = found.dli_fname;
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
+  }
+};
+
 class Runner {
  public:
-  // `sizes` are bytes of the inputs, and after them of the outputs.
+  // `bytes` are those of the inputs, and after them of the outputs.
   Runner(const char* region, Blob model, const Settings& settings, size_t inputs,
-         const std::vector<size_t>& sizes)
-      : nvidia_(Nvidia::here()),
-        key_(key_of(region, model.data, model.size, settings)),
-        maker_(key_, cache_folder(), model.data, model.size),
-        engine_(cached_engine<Maker::Engine>(key_, cache_folder(), maker_)),
-        context_(engine_->createExecutionContext()),
-        inputs_(inputs),
-        memory_(sizes) {
-    if (!context_) maker_.fail("make room for the engine");
-    for (size_t i = 0; i < memory_.count(); ++i)
-      if (!context_->setTensorAddress(name_of(i).c_str(), memory_[i].device))
-        maker_.fail("bind " + name_of(i));
-    nvidia_.check(nvidia_.create_stream(&stream_, cudaStreamNonBlocking), "make a stream");
+         const std::vector<size_t>& bytes)
+      : part_(Part::here()), inputs_(inputs), bytes_(bytes) {
+    const EdgekitTensorrtRegion described{region,
+                                          model.data,
+                                          model.size,
+                                          settings.precision,
+                                          settings.workspace_bytes,
+                                          settings.dla_core,
+                                          settings.builder_level,
+                                          inputs_,
+                                          bytes_.size(),
+                                          bytes_.data(),
+                                          tell};
+    char why[kRoom] = "";
+    opened_ = part_.open(&described, why, sizeof(why));
+    if (opened_ == nullptr) throw std::runtime_error(why);
   }
 
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
-  ~Runner() { nvidia_.destroy_stream(stream_); }
+  ~Runner() { part_.close(opened_); }
 
   void run(const DLTensor* const* inputs, DLTensor* const* outputs) {
-    std::lock_guard<std::mutex> lock(running_);
-    maker_.forget_errors();
-    for (size_t i = 0; i < inputs_; ++i) {
-      std::memcpy(memory_[i].host, data_of(inputs[i]), memory_[i].size);
-      move(memory_[i].device, memory_[i].host, memory_[i].size, cudaMemcpyHostToDevice);
-    }
-    if (!context_->enqueueV3(stream_)) maker_.fail("run the engine");
-    for (size_t i = inputs_; i < memory_.count(); ++i)
-      move(memory_[i].host, memory_[i].device, memory_[i].size, cudaMemcpyDeviceToHost);
-    nvidia_.check(nvidia_.synchronize(stream_), "finish the engine's work");
-    for (size_t i = inputs_; i < memory_.count(); ++i)
-      std::memcpy(data_of(outputs[i - inputs_]), memory_[i].host, memory_[i].size);
+    std::vector<const void*> given;
+    std::vector<void*> wanted;
+    for (size_t i = 0; i < inputs_; ++i) given.push_back(data_of(inputs[i]));
+    for (size_t i = inputs_; i < bytes_.size(); ++i) wanted.push_back(data_of(outputs[i - inputs_]));
+    char why[kRoom] = "";
+    if (part_.run(opened_, given.data(), wanted.data(), why, sizeof(why)) != 0)
+      throw std::runtime_error(why);
   }
 
   // From the caller to pinned memory, from there to the GPU, and the same back.
   size_t copied_in_a_call() const {
-    size_t bytes = 0;
-    for (size_t i = 0; i < memory_.count(); ++i) bytes += 2 * memory_[i].size;
-    return bytes;
+    size_t sum = 0;
+    for (size_t one : bytes_) sum += 2 * one;
+    return sum;
   }
 
  private:
-  const Nvidia& nvidia_;
-  const EngineKey key_;
-  Maker maker_;
-  Maker::Engine engine_;
-  std::unique_ptr<nvinfer1::IExecutionContext> context_;
+  static constexpr size_t kRoom = 4096;
+  const Part& part_;
   const size_t inputs_;
-  Staging<GpuMemory> memory_;
-  cudaStream_t stream_ = nullptr;
-  std::mutex running_;
-
-  std::string name_of(size_t place) const {
-    return place < inputs_ ? "input" + std::to_string(place)
-                           : "output" + std::to_string(place - inputs_);
-  }
-
-  void move(void* to, const void* from, size_t size, cudaMemcpyKind kind) {
-    nvidia_.check(nvidia_.copy(to, from, size, kind, stream_), "copy a tensor");
-  }
+  const std::vector<size_t> bytes_;
+  void* opened_ = nullptr;
 };
 
 }  // namespace tensorrt

@@ -1,31 +1,36 @@
 // From ONNX to an engine, by TensorRT 8.5 to 11.
 #pragma once
 
+#include <chrono>
+#include <functional>
+#include <utility>
+
 #include "edgekit_engine_cache.h"
 #include "edgekit_tensorrt_api.h"
+#include "edgekit_tensorrt_part.h"
 
 namespace edgekit {
 namespace tensorrt {
 
-struct Settings {
-  const char* precision;  // fp32, tf32, fp16; int8 where the model is quantised, fp16 elsewhere
-  int64_t workspace_bytes;
-  int dla_core;  // -1 is the GPU
-  int builder_level;
-};
+// To whoever runs the model; `moving` is how far it is, said again and again.
+using Tell = std::function<void(const std::string& text, bool moving)>;
+
+inline double seconds_now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
 
 template <typename Object>
 std::unique_ptr<Object> owned(void* made) {
   return std::unique_ptr<Object>(static_cast<Object*>(made));
 }
 
-inline EngineKey key_of(const char* region, const void* model, size_t size,
-                        const Settings& settings) {
+inline EngineKey key_of(const EdgekitTensorrtRegion& region) {
   const Nvidia& nvidia = Nvidia::here();
   int device = 0;
   EngineKey key;
-  key.region = region;
-  key.model_hash = hash_of(model, size);
+  key.region = region.name;
+  key.model_hash = hash_of(region.model, region.model_size);
   key.tensorrt = nvidia.version();
   nvidia.check(nvidia.get_device(&device), "find a GPU");
   nvidia.check(nvidia.attribute(&key.sm_major, cudaDevAttrComputeCapabilityMajor, device),
@@ -33,10 +38,10 @@ inline EngineKey key_of(const char* region, const void* model, size_t size,
   nvidia.check(nvidia.attribute(&key.sm_minor, cudaDevAttrComputeCapabilityMinor, device),
                "ask the GPU what it is");
   key.gpu = nvidia.gpu_name(device);
-  key.precision = settings.precision;
-  key.workspace_bytes = settings.workspace_bytes;
-  key.dla_core = settings.dla_core;
-  key.builder_level = settings.builder_level;
+  key.precision = region.precision;
+  key.workspace_bytes = region.workspace_bytes;
+  key.dla_core = region.dla_core;
+  key.builder_level = region.builder_level;
   return key;
 }
 
@@ -44,11 +49,12 @@ class Maker {
  public:
   using Engine = std::unique_ptr<nvinfer1::ICudaEngine>;
 
-  Maker(const EngineKey& key, const std::string& folder, const void* model, size_t size)
+  Maker(const EngineKey& key, const std::string& folder, const void* model, size_t size, Tell tell)
       : key_(key),
         folder_(folder),
         model_(model),
         size_(size),
+        tell_(std::move(tell)),
         runtime_(owned<nvinfer1::IRuntime>(
             Nvidia::here().create_runtime(logger(), NV_TENSORRT_VERSION))) {
     if (!runtime_) fail("start");
@@ -60,6 +66,8 @@ class Maker {
   }
 
   void forget_errors() { logger_.messages.clear(); }
+
+  void note(const std::string& text) const { tell_(text, false); }
 
   Engine load(const std::string& bytes) {
     logger_.messages.clear();
@@ -85,6 +93,13 @@ class Maker {
     if (!config) fail("make a configuration");
     configure(*config);
     const auto timing = timing_cache(*config);
+    Progress progress("TensorRT builds the engine of region " + key_.region,
+                      [this](const std::string& text) { tell_(text, true); }, seconds_now);
+    const Followed followed(logger_, progress);
+#if NV_TENSORRT_MAJOR >= 10
+    Monitor monitor(progress);
+    config->setProgressMonitor(&monitor);
+#endif
     const auto plan =
         owned<nvinfer1::IHostMemory>(builder->buildSerializedNetwork(*network, *config));
     if (!plan) fail("build the engine");
@@ -97,8 +112,15 @@ class Maker {
   const std::string folder_;
   const void* model_;
   size_t size_;
+  const Tell tell_;
   Logger logger_;  // outlives what speaks to it
   std::unique_ptr<nvinfer1::IRuntime> runtime_;
+
+  struct Followed {
+    Followed(Logger& logger, Progress& progress) : logger(logger) { logger.follow(&progress); }
+    ~Followed() { logger.follow(nullptr); }
+    Logger& logger;
+  };
 
   void* logger() { return static_cast<nvinfer1::ILogger*>(&logger_); }
 
@@ -134,13 +156,7 @@ class Maker {
     if (key_.precision == "int8") config.setFlag(nvinfer1::BuilderFlag::kINT8);
     if (key_.precision != "fp32" && key_.precision != "tf32")
       config.setFlag(nvinfer1::BuilderFlag::kFP16);
-#else
-    // Its types are the model's alone: integers where that is quantised, float32 elsewhere.
-    if (key_.precision == "fp16")
-      throw std::runtime_error(
-          "TensorRT 11 computes in the model's own types, and edgekit's regions are float32; set "
-          "precision = \"tf32\" in [offload.tensorrt]");
-#endif
+#endif  // since 11 its types are those of the model alone
 #if NV_TENSORRT_MAJOR > 8 || NV_TENSORRT_MINOR >= 6
     config.setBuilderOptimizationLevel(key_.builder_level);
 #endif

@@ -7,12 +7,14 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include <atomic>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "edgekit_engine_words.h"
+#include "edgekit_progress.h"
 
 #if NV_TENSORRT_MAJOR < 8 || (NV_TENSORRT_MAJOR == 8 && NV_TENSORRT_MINOR < 5)
 #error "edgekit needs TensorRT 8.5 or newer"
@@ -32,8 +34,8 @@ class Library {
         if (why.empty()) why = said;
     }
     throw std::runtime_error("this device has no " + names.front() + " (" + why +
-                             "); install JetPack's TensorRT, of the version that the model was "
-                             "built for");
+                             "); install JetPack's TensorRT, of the version that the model's part "
+                             "for it was compiled with");
   }
 
   template <typename Function>
@@ -130,15 +132,54 @@ class Logger : public nvinfer1::ILogger {
  public:
   Messages messages;
 
+  // Who hears of every line; null for nobody.
+  void follow(Progress* progress) { progress_ = progress; }
+
   void log(Severity severity, const char* text) noexcept override {
-    if (severity > Severity::kERROR || text == nullptr) return;
+    if (text == nullptr) return;
     try {
-      messages.error(text);
+      if (severity <= Severity::kERROR) messages.error(text);
+      if (Progress* progress = progress_) progress->line(text);
     } catch (...) {
       // Without memory for the message: what failed says so itself.
     }
   }
+
+ private:
+  std::atomic<Progress*> progress_{nullptr};
 };
+
+#if NV_TENSORRT_MAJOR >= 10
+class Monitor : public nvinfer1::IProgressMonitor {
+ public:
+  explicit Monitor(Progress& progress) : progress_(progress) {}
+
+  void phaseStart(const char* phase, const char* parent, int32_t steps) noexcept override {
+    quietly([&] { progress_.start(text(phase), text(parent), steps); });
+  }
+  bool stepComplete(const char* phase, int32_t step) noexcept override {
+    quietly([&] { progress_.step(text(phase), step); });
+    return true;
+  }
+  void phaseFinish(const char* phase) noexcept override {
+    quietly([&] { progress_.finish(text(phase)); });
+  }
+
+ private:
+  Progress& progress_;
+
+  static std::string text(const char* given) { return given == nullptr ? "" : given; }
+
+  template <typename Work>
+  static void quietly(Work work) noexcept {
+    try {
+      work();
+    } catch (...) {
+      // Without memory for a message nobody hears of this step.
+    }
+  }
+};
+#endif
 
 }  // namespace tensorrt
 }  // namespace edgekit

@@ -2,7 +2,6 @@
 // header of NVIDIA's is needed here.
 #pragma once
 
-#include <cstdio>
 #include <string>
 
 #include "edgekit_engine_file.h"
@@ -10,16 +9,11 @@
 namespace edgekit {
 namespace tensorrt {
 
-// One line on stderr: building takes seconds to many minutes, and nothing else would say so.
-inline void note(const std::string& text) {
-  std::fprintf(stderr, "edgekit: %s\n", text.c_str());
-  std::fflush(stderr);
-}
-
 // `Maker` has
 //   std::string build();                  the engine's bytes; throws where there will be none
 //   Engine load(const std::string&);      false as a condition where these bytes don't fit here
 //   [[noreturn]] void fail(const std::string& doing);    says why, as far as that is known
+//   void note(const std::string& text);   to the user: building takes seconds to many minutes
 template <typename Engine, typename Maker>
 Engine cached_engine(const EngineKey& key, const std::string& folder, Maker& maker) {
   const std::string path = folder + "/" + key.file(), text = key.text();
@@ -30,12 +24,13 @@ Engine cached_engine(const EngineKey& key, const std::string& folder, Maker& mak
     if (engine) return engine;
     found = Found::kDamaged;
   }
-  if (found != Found::kNothing) note("the engine " + path + " does not fit, and is built again");
-  note("TensorRT builds the engine of region " + key.region + ": once, and it may take minutes");
+  if (found != Found::kNothing) maker.note("the engine " + path + " does not fit, and is built again");
+  maker.note("TensorRT builds the engine of region " + key.region +
+             ": once, and it may take minutes");
   bytes = maker.build();
   if (!write_engine_file(folder, key.file(), text, bytes.data(), bytes.size()))
-    note("the engine can't be kept in " + (folder.empty() ? "a cache" : folder) +
-         ": the next start builds it again");
+    maker.note("the engine can't be kept in " + (folder.empty() ? "a cache" : folder) +
+               ": the next start builds it again");
   Engine engine = maker.load(bytes);
   if (!engine) maker.fail("load the engine that it has just built");
   return engine;

@@ -1,0 +1,91 @@
+"""Parts of a model that are libraries of their own, compiled where a vendor's headers are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.backends.base import HasRunner, Runner
+from edgekit.backends.codegen import RegionFiles, few
+from edgekit.backends.registry import load_backend
+from edgekit.cross.tools import run_tool
+from edgekit.errors import BuildError
+from edgekit.files import storage_errors
+from edgekit.manifest_runners import Built, RunnerEntry, runner_library, runner_source
+
+if TYPE_CHECKING:
+    from edgekit.board import Board
+    from edgekit.cross.link import Linker
+    from edgekit.cross.toolchain import Toolchain
+    from edgekit.events import Events
+
+_FLAGS = (
+    *("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"),
+    *("-Wl,--build-id=none", "-Wl,--strip-all"),
+)
+
+
+def make_runners(
+    regions: Sequence[RegionFiles],
+    board: Board,
+    toolchain: Toolchain,
+    linker: Linker,
+    scratch: Path,
+    folder: Path,
+    events: Events,
+) -> tuple[RunnerEntry, ...]:
+    """The source of each into the bundle's `folder`, and the library too where it can be made here.
+    `linker` has the board's C++ compiler."""
+    made: list[RunnerEntry] = []
+    for name in dict.fromkeys(region.backend for region in regions):
+        backend = load_backend(name)
+        if not isinstance(backend, HasRunner):
+            continue
+        runner = backend.runner(board, toolchain)
+        source, library = runner_source(name), runner_library(name)
+        with storage_errors("write the source of a library", folder):
+            (folder / source).parent.mkdir(exist_ok=True)
+            (folder / source).write_text(runner.source, encoding="utf-8")
+        if runner.include:
+            layers = [layer for r in regions if r.backend == name for layer in r.layers]
+            with events.stage(f"compile what speaks to {backend.title}"):
+                _compile(runner, backend.title, layers, linker, scratch, library)
+            with storage_errors("write the libraries", folder):
+                shutil.copyfile(scratch / library, folder / library)
+        built: Built = "host" if runner.include else "device"
+        made.append(RunnerEntry(name, built, source, library, runner.version))
+    return tuple(made)
+
+
+def _compile(
+    runner: Runner, title: str, layers: Sequence[str], linker: Linker, scratch: Path, library: str
+) -> None:
+    """By relative names: none of this machine's get into it."""
+    source = Path(library).with_suffix(".cc").name
+    with storage_errors("compile a library", scratch):
+        (scratch / source).write_text(runner.source, encoding="utf-8")
+    headers = (word for path in runner.include for word in ("-I", str(path)))
+    try:
+        run_tool(
+            (
+                *linker.compiler.command,
+                *linker.compile_flags,
+                *_FLAGS,
+                *headers,
+                *("-o", library, source),
+                *linker.link_flags,
+                "-ldl",
+            ),
+            folder=scratch,
+            doing="compile a library",
+        )
+    except BuildError as error:
+        raise BuildError(
+            f"what speaks to {title} for the region of {few(layers)} does not compile with the "
+            f"headers of {runner.version}",
+            hint=f"check that the headers are those of the board's own {title}, and all of one "
+            "version",
+            details=error.details,
+        ) from error
