@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,10 @@ from edgekit.files import scratch_directory
 from edgekit.model import Model
 from edgekit.partition import decide
 from edgekit.paths import cache_dir
+from edgekit.project import store_in_use
+from edgekit.store.address import is_off
+from edgekit.store.known import bring_what_waits
+from edgekit.store.moments import now
 from edgekit.tensors import TensorSpec
 from edgekit.trial import trial_bundle
 
@@ -57,6 +60,23 @@ def measure_regions(
             "no backend is named, and there is nothing to measure",
             hint='say --offload NAMES, or backends = ["NAME"] under [offload] in edgekit.toml',
         )
+    store = store_in_use()
+    if is_off(store):
+        events.warn("no store is in use: what is measured serves this command only")
+    try:
+        return _with_everything_measured(request, device, events, plan, again, store)
+    finally:
+        bring_what_waits(store, events)
+
+
+def _with_everything_measured(
+    request: BuildRequest,
+    device: Device,
+    events: Events,
+    plan: BenchPlan,
+    again: bool,
+    store: str | None,
+) -> BuildRequest:
     tried: set[str] = set()
     while True:
         known = tried if again else {*request.offload.measured, *tried}
@@ -75,7 +95,7 @@ def measure_regions(
                 tried.add(symbol)
                 record = _measured(request, candidate, device, plan, events)
                 if record is not None:
-                    keep_measurement(record)
+                    keep_measurement(record, store)
                     measured[symbol] = record
                 stage.advance(detail=symbol)
             stage.result = f"{len(missing)} region{'s' if len(missing) > 1 else ''}"
@@ -126,7 +146,7 @@ def _measured(
         tvm_us=tvm.microseconds,
         agrees=agreement.passed,
         device=device.name,
-        when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        measured_at=now(),
     )
 
 

@@ -153,6 +153,11 @@ def choose_store(project: Project | None, url: str | None = None) -> str | None:
     return named or (project.store if project is not None else None)
 
 
+def store_in_use() -> str | None:
+    """The store of whoever stands in this folder."""
+    return choose_store(find_project(Path.cwd()))
+
+
 def choose_preprocess(project: Project | None, source: ModelSource) -> Mapping[str, Preprocess]:
     """How images become inputs of this model, where the project says so."""
     if project is not None and _is_project_model(project, source.path):

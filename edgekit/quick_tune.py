@@ -2,15 +2,15 @@
 
 Kernels that take longest come first. Of each, one program runs the rule's own choice and a few
 others one after another, says how far their results are apart, and is timed kernel by kernel.
-What is best is kept at once, and every later build uses it.
+What was measured is kept at once, and every later build uses the best of it.
 """
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,23 +23,21 @@ from edgekit.errors import BuildError, DeviceError
 from edgekit.events import SILENT, Events
 from edgekit.files import scratch_directory
 from edgekit.paths import cache_dir
-from edgekit.schedules.choices import Choice, ProductChoice
+from edgekit.project import store_in_use
+from edgekit.recording import session_of
+from edgekit.schedules.choices import VERSION, Choice, ProductChoice, choice_as_json
+from edgekit.store.moments import now
+from edgekit.store.tuning_log import tuning_log
+from edgekit.store.tuning_runs import TuningProgress, TuningRecord, Workload
 from edgekit.trial import trial_bundle
 from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
 from edgekit.tuning.process import TuningProcess, tuning_process
-from edgekit.tuning.store import (
-    TunedKernel,
-    keep_tuned_kernel,
-    measured_choices,
-    tuned_kernels,
-)
+from edgekit.tuning.store import WORTH_IT, TunedKernel, choices_of, tuned_kernels
 
 if TYPE_CHECKING:
     from edgekit.bundle import Bundle
     from edgekit.devices.base import Device
 
-_WORTH_IT = 0.97
-"""Of the own choice's time: what is nearer is noise."""
 _FAR = 1e-9
 """Squares of differences over squares: single precision in another order stays far below."""
 _SECONDS_A_TRIAL = 0.5
@@ -77,38 +75,41 @@ def quick_tune(
     Kernels that were measured on this kind of CPU before are left out, except `again`.
     """
     started = time.monotonic()
-    target = request.board.target
+    target, store = request.board.target, store_in_use()
     order = Order(
         replace(request.source, path=request.source.path.absolute()), target, request.offload
     )
-    measured: list[TunedKernel] = []
     with (
         scratch_directory(cache_dir()) as scratch,
         tuning_process(order) as process,
         events.stage(f"tune on {device.name}", total=round(seconds)) as stage,
     ):
         kernels = process.kernels()
-        known = {} if again else tuned_kernels(target)
+        known = {} if again else tuned_kernels(target, store, events)
         left = [kernel for kernel in kernels if kernel.key not in known]
-        search = _Search(
-            request, device, process, find_compiler(request.toolchain), scratch, events
-        )
-        shown = 0
-        for kernel in left:
-            now = round(time.monotonic() - started)
-            stage.advance(min(now, round(seconds)) - shown, kernel.words)
-            shown = min(now, round(seconds))
-            if now >= seconds:
-                break
-            record = search.best_of(kernel)
-            if record is not None:
-                keep_tuned_kernel(record)
-                measured.append(record)
+        session = session_of(request, (device.name,), len(left), seconds=seconds)
+        with tuning_log(session, store, events) as log:
+            compiler = find_compiler(request.toolchain)
+            search = _Search(request, device, process, compiler, scratch, events, session.id)
+            shown = 0
+            for kernel in left:
+                passed = round(time.monotonic() - started)
+                stage.advance(min(passed, round(seconds)) - shown, kernel.words)
+                shown = min(passed, round(seconds))
+                if passed >= seconds:
+                    break
+                search.measure(kernel)
+                log.add(search.take_records(), search.progress)
         found = QuickTune(
-            len(kernels), tuple(measured), len(kernels) - len(left), time.monotonic() - started
+            len(kernels),
+            tuple(search.measured),
+            len(kernels) - len(left),
+            time.monotonic() - started,
         )
         stage.result = _in_words(found)
-    return replace(request, choices=measured_choices(target)), found
+    measured = {kernel.kernel: kernel for kernel in found.measured}
+    choices = choices_of({**measured, **tuned_kernels(target, store)})
+    return replace(request, choices=choices), found
 
 
 def _in_words(found: QuickTune) -> str:
@@ -136,7 +137,12 @@ class _Search:
         compiler: Compiler,
         scratch: Path,
         events: Events,
+        session: str,
     ) -> None:
+        self.measured: list[TunedKernel] = []
+        self._session = session
+        self._records: list[TuningRecord] = []
+        self._tried = self._failed = 0
         self._request = request
         self._device = device
         self._process = process
@@ -146,30 +152,71 @@ class _Search:
         self._trials = 0
         self._warned = False
 
-    def best_of(self, kernel: Kernel) -> TunedKernel | None:
-        """None, and a warning, where not even the rule's own choice could be timed."""
+    def measure(self, kernel: Kernel) -> None:
+        """Nothing, and a warning, where not even the rule's own choice could be timed."""
         own, *others = kernel.candidates
         timed = self._timed(kernel, (own, *others))
         if not timed:
-            return None
+            return
+        self._note_times(kernel, timed)
         best = sorted(timed[1:], key=lambda one: one.microseconds)
-        better = [one for one in best if one.microseconds < _WORTH_IT * timed[0].microseconds]
+        better = [one for one in best if one.microseconds < WORTH_IT * timed[0].microseconds]
         more = _together([one.choice for one in better])
         if more:
             again = self._timed(kernel, (own, better[0].choice, *more))
+            self._note_times(kernel, again)
             timed = again or timed
         winner = min(timed, key=lambda one: one.microseconds)
-        if winner.microseconds >= _WORTH_IT * timed[0].microseconds:
+        if winner.microseconds >= WORTH_IT * timed[0].microseconds:
             winner = timed[0]
-        return TunedKernel(
-            kernel=kernel.key,
-            target=self._request.board.target.as_json(),
-            choice=winner.choice,
-            best_us=winner.microseconds,
-            own_us=timed[0].microseconds,
-            words=kernel.words,
-            device=self._device.name,
-            when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        times = (winner.microseconds, timed[0].microseconds)
+        self.measured.append(
+            TunedKernel(kernel.key, winner.choice, *times, kernel.words, self._device.name)
+        )
+
+    @property
+    def progress(self) -> TuningProgress:
+        return TuningProgress(
+            session=self._session,
+            at=now(),
+            trials=self._tried,
+            failed=self._failed,
+            own_us=sum(kernel.own_us for kernel in self.measured),
+            best_us=sum(kernel.best_us for kernel in self.measured),
+        )
+
+    def take_records(self) -> list[TuningRecord]:
+        """Those since the last time."""
+        taken, self._records = self._records, []
+        return taken
+
+    def _note_times(self, kernel: Kernel, timed: Sequence[_Timed]) -> None:
+        for one in timed:
+            self._note(kernel, one.choice, (one.microseconds, timed[0].microseconds))
+
+    def _note(
+        self,
+        kernel: Kernel,
+        choice: Choice,
+        times: tuple[float, float] | None,
+        error: str | None = None,
+    ) -> None:
+        self._tried += 1
+        self._failed += error is not None
+        best_us, own_us = times or (None, None)
+        workload = Workload(kernel.key, self._request.board.target.as_json(), VERSION, kernel.words)
+        self._records.append(
+            TuningRecord(
+                id=uuid.uuid4().hex,
+                workload=workload,
+                session=self._session,
+                device=self._device.name,
+                measured_at=now(),
+                choice=choice_as_json(choice),
+                best_us=best_us,
+                own_us=own_us,
+                error=error,
+            )
         )
 
     def _timed(self, kernel: Kernel, choices: Sequence[Choice]) -> list[_Timed]:
@@ -180,6 +227,7 @@ class _Search:
         except (BuildError, DeviceError) as error:
             if len(choices) == 1:
                 self._events.warn(f"{kernel.words} is not measured: {error.message}")
+                self._note(kernel, choices[0], None, _kind_of(error))
                 return []
         own, *others = choices
         found: dict[Choice, _Timed] = {}
@@ -188,6 +236,7 @@ class _Search:
                 first, *rest = self._run(kernel, (own, other))
             except (BuildError, DeviceError) as error:
                 self._events.note(f"{kernel.words}, {other.words}: {error.message}")
+                self._note(kernel, other, None, _kind_of(error))
                 continue
             found.setdefault(own, first)
             # Against the own choice of the same moment.
@@ -222,6 +271,7 @@ class _Search:
         for place, choice in enumerate(trial.tried):
             if not is_as_right(float(apart[place])):
                 self._events.warn(f"{kernel.words}, {choice.words}: its numbers differ; left out")
+                self._note(kernel, choice, None, "numbers")
             elif trial.kernel_of(place) in times:
                 found.append(_Timed(choice, times[trial.kernel_of(place)]))
         if not found or found[0].choice != choices[0]:
@@ -242,6 +292,10 @@ class _Search:
         return trial_bundle(
             self._request, self._compiler, folder.name, compiled, ends, values, folder
         )
+
+
+def _kind_of(error: BuildError | DeviceError) -> str:
+    return "compile" if isinstance(error, BuildError) else "run"
 
 
 def _together(better: Sequence[Choice]) -> list[Choice]:

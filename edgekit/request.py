@@ -12,12 +12,14 @@ from edgekit.board import Board, load_board
 from edgekit.build import BuildRequest, check_toolchain
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.errors import UsageError
+from edgekit.events import SILENT, Events
 from edgekit.project import (
     Project,
     choose_board,
     choose_model,
     choose_offload,
     choose_preprocess,
+    choose_store,
     find_project,
 )
 from edgekit.tuning.store import measured_choices
@@ -38,6 +40,7 @@ def make_request(
     one_layer_each: bool = False,
     prefix: str | None = None,
     code_format: CodeFormat | None = None,
+    events: Events = SILENT,
 ) -> BuildRequest:
     """What was given goes before what the project file says."""
     project = find_project(Path.cwd())
@@ -62,7 +65,7 @@ def make_request(
         seed=seed,
         prefix=prefix,
         code_format=code_format,
-        choices=measured_choices(board.target),
+        choices=measured_choices(board.target, choose_store(project), events),
     )
 
 

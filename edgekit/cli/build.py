@@ -124,6 +124,7 @@ def command(
         one_layer_each,
         prefix,
         code_format,
+        events=console.events,
     )
     if tune_seconds is not None:
         check_can_be_tuned(request.board)

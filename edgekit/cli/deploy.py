@@ -118,6 +118,7 @@ def command(
         constants,
         offload=offload,
         one_layer_each=one_layer_each,
+        events=console.events,
     )
     if tune_seconds is not None:
         check_can_be_tuned(request.board)

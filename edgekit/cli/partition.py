@@ -94,6 +94,7 @@ def command(
         constants,
         offload=offload,
         one_layer_each=one_layer_each,
+        events=console.events,
     )
     if measure:
         from edgekit.measure import measure_regions

@@ -1,7 +1,9 @@
-"""Where the store is, by its URL. Imports no database."""
+"""Where the store is, by its URL, and where that waits which is not there yet. Imports no
+database."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -43,3 +45,20 @@ def name_of(url: str) -> str:
     who, at, where = parts.netloc.rpartition("@")
     netloc = f"{who.partition(':')[0]}{at}{where}"
     return parts._replace(netloc=netloc, query="", fragment="").geturl()
+
+
+def outbox_folder() -> Path:
+    """Where what was measured waits for the store: `outbox.py`."""
+    return data_dir() / "outbox"
+
+
+def findings_folder(url: str | None = None) -> Path:
+    """Where findings for that store wait."""
+    name = hashlib.sha256(name_of(url or default_url()).encode()).hexdigest()
+    return outbox_folder() / f"for-{name[:16]}"
+
+
+def waiting(folder: Path | None = None) -> tuple[Path, ...]:
+    """The oldest findings first."""
+    place = folder or outbox_folder()
+    return tuple(sorted(place.glob("*.json"))) if place.is_dir() else ()

@@ -8,8 +8,8 @@ runs wait for whichever store is opened next; findings for the one that they wer
 from __future__ import annotations
 
 import json
+import os
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from edgekit.errors import InputError
 from edgekit.files import storage_errors, write_atomically
-from edgekit.paths import data_dir
-from edgekit.store.address import default_url, name_of
+from edgekit.store.address import outbox_folder, waiting
 from edgekit.store.documents import run_from_document
 from edgekit.store.findings import from_document, to_text
-from edgekit.store.queries import hash_of
 
 if TYPE_CHECKING:
     from edgekit.store.database import Store
@@ -35,15 +33,6 @@ _BATCH = 100
 DAMAGED = ".damaged"
 
 
-def outbox_folder() -> Path:
-    return data_dir() / "outbox"
-
-
-def findings_folder(url: str | None = None) -> Path:
-    """Where findings for that store wait."""
-    return outbox_folder() / f"for-{hash_of(name_of(url or default_url()))[:16]}"
-
-
 def post(run: BenchRun, folder: Path | None = None) -> Path:
     """On the disk when this returns."""
     return _post((folder or outbox_folder()) / f"{run.id}.json", json.dumps(asdict(run)))
@@ -51,14 +40,8 @@ def post(run: BenchRun, folder: Path | None = None) -> Path:
 
 def post_findings(findings: Findings, folder: Path) -> Path:
     """On the disk when this returns."""
-    name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
+    name = f"{time.time_ns():020d}-{os.urandom(4).hex()}.json"
     return _post(folder / name, to_text(findings))
-
-
-def waiting(folder: Path | None = None) -> tuple[Path, ...]:
-    """The oldest findings first."""
-    place = folder or outbox_folder()
-    return tuple(sorted(place.glob("*.json"))) if place.is_dir() else ()
 
 
 def deliver(store: Store, folder: Path | None = None) -> int:

@@ -4,6 +4,15 @@ SQLite file without SQLAlchemy, whose import takes longer than a build that is i
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgekit.store.regions import RegionCost
+from edgekit.store.tuning_runs import BestRecord
+
+VERSION = 5
+"""Of the store: the last step of `migrations.py`."""
 
 BEST_OF = """
 WITH counted AS (
@@ -47,3 +56,23 @@ FROM region_costs WHERE board = :board
 def hash_of(text: str) -> str:
     """By which long texts are looked up."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def choice_in(text: str) -> Mapping[str, object]:
+    """Empty, which is no choice, for what some other program wrote into the table."""
+    try:
+        choice = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return choice if isinstance(choice, dict) else {}
+
+
+def best_from_row(row: Sequence[Any]) -> BestRecord:
+    key, words, choice, best_us, own_us, device, measured_at = row
+    return BestRecord(key, words, choice_in(choice), best_us, own_us, device, measured_at)
+
+
+def cost_from_row(row: Sequence[Any]) -> RegionCost:
+    region, board, backend, version, library_us, tvm_us, agrees, device, measured_at = row
+    costs = (library_us, tvm_us, bool(agrees))
+    return RegionCost(region, board, backend, version, *costs, device, measured_at)

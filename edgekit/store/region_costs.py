@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from edgekit.store.database import Store, read
-from edgekit.store.queries import REGION_COSTS
+from edgekit.store.queries import REGION_COSTS, cost_from_row
 from edgekit.store.regions import RegionCost
 from edgekit.store.rows import insert_or_renew
 from edgekit.store.tables import region_costs
@@ -25,13 +23,3 @@ def costs_on(store: Store, board: str) -> tuple[RegionCost, ...]:
 
 def save_region_cost(connection: Connection, cost: RegionCost) -> None:
     insert_or_renew(connection, region_costs, asdict(cost), newer_by="measured_at")
-
-
-def cost_from_row(row: Row[Any] | Sequence[Any]) -> RegionCost:
-    region, board, backend, version, library_us, tvm_us, agrees, device, measured_at = row
-    return RegionCost(
-        *(region, board, backend, version),
-        *(library_us, tvm_us),
-        bool(agrees),
-        *(device, measured_at),
-    )

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, RowMapping, Select, select, text, update
+from sqlalchemy import Connection, RowMapping, Select, select, text, update
 
 from edgekit.errors import UsageError
 from edgekit.store.database import Store, read, written
 from edgekit.store.moments import is_known_gone, now, seconds_since
-from edgekit.store.queries import BEST_OF, hash_of
+from edgekit.store.queries import BEST_OF, best_from_row, choice_in, hash_of
 from edgekit.store.rows import id_of, insert_missing, insert_or_renew
 from edgekit.store.tables import tuning_progress, tuning_records, tuning_sessions, workloads
 from edgekit.store.tuning_runs import (
@@ -139,11 +139,6 @@ def best_of(store: Store, target: str, version: int) -> dict[str, BestRecord]:
     given = {"target": hash_of(target), "version": version}
     rows = read(store, lambda connection: connection.execute(text(BEST_OF), given).all())
     return {row[0]: best_from_row(row) for row in rows}
-
-
-def best_from_row(row: Row[Any] | Sequence[Any]) -> BestRecord:
-    key, words, choice, best_us, own_us, device, measured_at = row
-    return BestRecord(key, words, json.loads(choice), best_us, own_us, device, measured_at)
 
 
 def kernels_of(store: Store, session: str) -> tuple[KernelSearch, ...]:
@@ -272,7 +267,7 @@ def _records(store: Store, query: Select[Any]) -> tuple[TuningRecord, ...]:
         found.append(
             TuningRecord(
                 workload=known.setdefault(workload, workload),
-                choice=json.loads(row["choice"]),
+                choice=choice_in(row["choice"]),
                 **{
                     name: row[name]
                     for name in (

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from edgekit.errors import EdgekitError
 from edgekit.events import SILENT, Events
-from edgekit.store.address import default_url, is_off, name_of
+from edgekit.store.address import default_url, findings_folder, is_off, name_of, waiting
 from edgekit.store.findings import Findings
 from edgekit.store.moments import now
-from edgekit.store.outbox import deliver_findings, findings_folder, post_findings, waiting
+from edgekit.store.outbox import deliver_findings, post_findings
 from edgekit.store.tuning_runs import SessionState, TuningProgress, TuningRecord, TuningSession
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import json
 import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from support.building import CHECKOUT, Ran, run_edgekit
 from support.offloading import install_example_backend, named_network, two_region_network
 
 from edgekit.backends import registry
+from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.report import Coverage, PartitionReport
 from edgekit.build import BuildRequest
 from edgekit.bundle import Bundle
@@ -24,6 +26,8 @@ from edgekit.devices.base import BenchPlan
 from edgekit.devices.local import LocalDevice
 from edgekit.errors import EdgekitError
 from edgekit.events import SILENT, Events
+from edgekit.store.known import known_costs
+from edgekit.store.regions import RegionCost
 
 REGION = ["nn.conv2d", "add", "nn.batch_norm", "nn.relu", "nn.conv2d", "nn.batch_norm", "nn.relu"]
 STAYS = ["mean", "reshape", "matmul", "nn.softmax"]
@@ -32,6 +36,9 @@ STAYS = ["mean", "reshape", "matmul", "nn.softmax"]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install_example_backend(tmp_path_factory.mktemp("example"))
+
+
+COMMAND = ("partition", "net.onnx", "--board", "local", "--offload", "loops", "--json")
 
 
 class Lab:
@@ -50,8 +57,11 @@ class Lab:
         return ran
 
     def partition(self, *options: str) -> Any:
-        base = ("partition", "net.onnx", "--board", "local", "--offload", "loops", "--json")
-        return json.loads(self.run(*base, *options).out)
+        return json.loads(self.run(*COMMAND, *options).out)
+
+    def costs(self) -> tuple[RegionCost, ...]:
+        """What later builds know."""
+        return known_costs("local", f"sqlite:///{self.data / 'edgekit' / 'measurements.db'}")
 
     def planned(self, offload: tuple[str, ...] | None = None) -> PartitionReport:
         """In this process: what the command shows."""
@@ -73,6 +83,7 @@ def lab(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.syspath_prepend(str(site))
     lab = Lab(tmp_path, site)
     monkeypatch.setenv("XDG_DATA_HOME", str(lab.data))
+    monkeypatch.setenv("EDGEKIT_STORE", "")
     registry._foreign.cache_clear()
     yield lab
     registry._foreign.cache_clear()
@@ -245,28 +256,35 @@ def test_an_export_replaces_no_folder_that_is_something_else(tmp_path: Path) -> 
 
 def test_what_was_measured_decides_from_then_on_and_is_not_measured_again(lab: Lab) -> None:
     lab.partition("--measure")
-    file = lab.data / "edgekit" / "regions.json"
-    (record,) = json.loads(file.read_text())["regions"]
-    assert record["agrees"] is True
-    assert record["library_us"] > 0
-    assert record["tvm_us"] > 0
+    (record,) = lab.costs()
+    assert record.agrees
+    assert record.library_us > 0
+    assert record.tvm_us > 0
     report = lab.planned(("loops",))
-    assert bool(owned(report, "loops")) == (record["library_us"] < 0.98 * record["tvm_us"])
+    assert bool(owned(report, "loops")) == (record.library_us < 0.98 * record.tvm_us)
     assert "measured on local" in report.decisions[0].reason
 
-    before = file.stat().st_mtime_ns
     lab.partition("--measure")
-    assert file.stat().st_mtime_ns == before
+    assert lab.costs() == (record,)
     lab.partition("--measure", "--again")
-    (new,) = json.loads(file.read_text())["regions"]
-    assert file.stat().st_mtime_ns > before
-    assert new["region"] == record["region"]
+    (new,) = lab.costs()
+    assert new.measured_at > record.measured_at
+    assert new.region == record.region
 
-    changed = {**record, "library_us": 1.0, "tvm_us": 1000.0}
-    file.write_text(json.dumps({"format": 1, "regions": [changed]}))
+    keep_measurement(Measured(**{**asdict(new), "library_us": 1.0, "tvm_us": 1000.0}))
     report = lab.planned(("loops",))
     assert owned(report, "loops") == REGION
     assert (report.coverage.library_us, report.coverage.tvm_us) == (1.0, 1000.0)
+
+
+def test_with_the_store_off_regions_are_measured_for_once(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", "off")
+    ran = lab.run(*COMMAND, "--measure")
+    assert "no store is in use" in ran.err
+    assert lab.costs() == ()
+    assert not list(lab.data.rglob("*.db"))
 
 
 class _Interrupted(LocalDevice):

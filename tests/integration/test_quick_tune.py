@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +32,20 @@ from edgekit.model import Model
 from edgekit.pipeline import compile_model
 from edgekit.quick_tune import is_as_right, quick_tune
 from edgekit.schedules.choices import Choice, Choices, ProductChoice
+from edgekit.store.database import close_store, open_store
+from edgekit.store.moments import now
+from edgekit.store.tuning import (
+    add_records,
+    all_records,
+    kernels_of,
+    progress_of,
+    records_of_session,
+    sessions,
+)
 from edgekit.tensors import TensorSpec
 from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
 from edgekit.tuning.process import TuningProcess, tuning_process
-from edgekit.tuning.store import tuned_kernels, tuned_kernels_file
+from edgekit.tuning.store import tuned_kernels
 from edgekit.tvm_compat import load_tvm
 
 LONG = 600.0
@@ -64,6 +74,7 @@ def network() -> onnx.ModelProto:
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("EDGEKIT_STORE", "")
 
 
 @pytest.fixture
@@ -110,6 +121,16 @@ def test_every_kernel_with_choices_is_measured_once(
         assert record.is_own == (record.best_us == record.own_us)
     assert second.measured == ()
     assert second.known == first.kernels
+    store = open_store()
+    again, session = sessions(store)
+    assert (again.kernels, session.kernels) == (0, first.kernels)
+    assert session.state == again.state == "done"
+    assert {kernel.key for kernel in kernels_of(store, session.id)} == set(kept)
+    *_, last = progress_of(store, session.id)
+    assert last.own_us == pytest.approx(sum(record.own_us for record in first.measured))
+    assert last.best_us == pytest.approx(sum(record.best_us for record in first.measured))
+    assert last.trials == sum(kernel.trials for kernel in kernels_of(store, session.id))
+    close_store(store)
     assert sum(isinstance(event, Warned) and "busy" in event.text for event in heard) == 1
 
 
@@ -120,7 +141,24 @@ def test_no_time_left_measures_nothing_and_changes_nothing(model: Path) -> None:
 
     assert found.measured == ()
     assert after == request
-    assert not tuned_kernels_file().exists()
+    assert not tuned_kernels(request.board.target)
+
+
+def test_without_a_store_a_search_serves_its_own_build_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", "off")
+    monkeypatch.setattr("edgekit.quick_tune.WORTH_IT", 10.0)
+    monkeypatch.setattr("edgekit.tuning.store.WORTH_IT", 10.0)
+    request = request_for(write_model(tmp_path / "small.onnx"))
+    heard: list[Event] = []
+
+    after, found = quick_tune(request, LocalDevice(), LONG, Events(heard.append))
+
+    said = [event.text for event in heard if isinstance(event, Warned)]
+    assert sum("not remembered" in text for text in said) == 1
+    assert after.choices.of_kernel == {r.kernel: r.choice for r in found.measured if not r.is_own}
+    assert not list((tmp_path / "data").rglob("*"))
 
 
 @pytest.mark.parametrize("place", range(1, 14))
@@ -214,13 +252,15 @@ def test_a_later_build_uses_what_was_measured_and_says_so(tmp_path: Path) -> Non
     tuned = run_edgekit(
         *("build", str(model), "-b", "local", "--quick-tune", "5m"), folder=tmp_path, extra=extra
     )
-    file = tmp_path / "data" / "edgekit" / "kernels.json"
-    document = json.loads(file.read_text(encoding="utf-8"))
-    for record in document["kernels"]:
-        if record["choice"]["family"] == "product":
-            other = 2 if record["choice"]["unrolled"] != 2 else 8
-            record["choice"]["unrolled"] = other
-    file.write_text(json.dumps(document), encoding="utf-8")
+    store = open_store(f"sqlite:///{tmp_path / 'data' / 'edgekit' / 'measurements.db'}")
+    (session,) = sessions(store)
+    product = next(r for r in records_of_session(store, session.id) if "unrolled" in r.choice)
+    assert product.own_us is not None
+    other = 2 if "unrolled 8" in " ".join(tuned.out.split()) else 8
+    choice = {**product.choice, "unrolled": other}
+    better = {"best_us": product.own_us / 10, "measured_at": now(), "choice": choice}
+    add_records(store, [replace(product, id="f" * 32, **better)])  # type: ignore[arg-type]
+    close_store(store)
 
     later = run_edgekit("build", str(model), "-b", "local", folder=tmp_path, extra=extra)
     again = run_edgekit("build", str(model), "-b", "local", folder=tmp_path, extra=extra)
@@ -235,7 +275,8 @@ def test_a_later_build_uses_what_was_measured_and_says_so(tmp_path: Path) -> Non
 def test_ctrl_c_keeps_what_was_measured(model: Path, tmp_path: Path) -> None:
     command = command_line("build", str(model), "-b", "local", "--quick-tune", "5m")
     extra = {"XDG_DATA_HOME": str(tmp_path / "data")}
-    file = tmp_path / "data" / "edgekit" / "kernels.json"
+    url = f"sqlite:///{tmp_path / 'data' / 'edgekit' / 'measurements.db'}"
+    store = open_store(url)
     with subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -243,13 +284,17 @@ def test_ctrl_c_keeps_what_was_measured(model: Path, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as running:
-        eventually(file.exists)
+        eventually(lambda: bool(all_records(store)))
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=60)
 
     assert running.returncode != 0
-    assert json.loads(file.read_text(encoding="utf-8"))["kernels"]
+    (session,) = sessions(store)
+    assert session.state == "interrupted"
+    assert kernels_of(store, session.id)
+    assert progress_of(store, session.id)
     assert not list((tmp_path / "cache").glob("scratch*"))
+    close_store(store)
 
 
 @pytest.mark.parametrize("arguments", [("--again",), ("--twin",), ("--device", "local")])

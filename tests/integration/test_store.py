@@ -19,6 +19,7 @@ from support.building import CHECKOUT, run_edgekit, run_with_mount, tmpfs
 from support.stores import Postgres, a_run, needs_postgres
 
 from edgekit.errors import StoreError, UsageError
+from edgekit.store.address import waiting
 from edgekit.store.bench_runs import (
     Wanted,
     all_bench_runs,
@@ -29,7 +30,8 @@ from edgekit.store.bench_runs import (
 )
 from edgekit.store.database import Store, close_store, open_store, read, written
 from edgekit.store.migrations import NEWEST, STEPS, migrate, version_of
-from edgekit.store.outbox import DAMAGED, deliver, post, waiting
+from edgekit.store.outbox import DAMAGED, deliver, post
+from edgekit.store.queries import VERSION
 from edgekit.store.tables import metadata
 
 WRITER = """
@@ -176,6 +178,7 @@ def test_a_store_of_any_older_version_is_brought_up_with_what_it_holds(
 
 def test_steps_count_from_one_without_a_gap() -> None:
     assert [step.to for step in STEPS] == list(range(1, NEWEST + 1))
+    assert NEWEST == VERSION, "what a build knows of the store"
 
 
 def test_a_store_of_a_newer_edgekit_is_left_alone(store: Store, url: str) -> None:

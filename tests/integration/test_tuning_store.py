@@ -24,10 +24,11 @@ from support.stores import (
 
 from edgekit.errors import UsageError
 from edgekit.events import Event, Events, Warned
+from edgekit.store.address import findings_folder, waiting
 from edgekit.store.database import Store, close_store, open_store
 from edgekit.store.findings import Findings
 from edgekit.store.keeping import save_findings
-from edgekit.store.outbox import deliver_findings, findings_folder, waiting
+from edgekit.store.outbox import deliver_findings
 from edgekit.store.region_costs import costs_on
 from edgekit.store.tuning import (
     add_records,

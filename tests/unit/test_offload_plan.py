@@ -144,8 +144,11 @@ def test_options_for_a_backend_that_nobody_knows_were_meant_for_another(board: B
     assert caught.value.hint == "did you mean anywhere?"
 
 
-def test_what_was_measured_on_the_board_is_part_of_the_plan(board: Board) -> None:
-    record = Measured("r", "mine", "anywhere", "1", 1.0, 2.0, True, "desk", "2026-01-01T00:00:00")
+def test_what_was_measured_on_the_board_is_part_of_the_plan(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", "")
+    record = Measured("r", "mine", "anywhere", "1", 1.0, 2.0, True, "desk", "2026-01-01T00:00:00Z")
     keep_measurement(record)
     keep_measurement(replace(record, board="other", region="s"))
     assert plan_offload(board, ProjectOffload(), ("anywhere",)).measured == {"r": record}

@@ -10,10 +10,8 @@ import pytest
 from edgekit.backends.measurements import (
     Measured,
     keep_measurement,
-    measurements_file,
     read_measurements,
 )
-from edgekit.errors import StorageError
 
 RECORD = Measured(
     region="edgekit_ncnn_0123456789abcdef",
@@ -24,13 +22,15 @@ RECORD = Measured(
     tvm_us=100.0,
     agrees=True,
     device="kitchen",
-    when="2026-01-02T03:04:05+00:00",
+    measured_at="2026-01-02T03:04:05.000000Z",
 )
 
 
 @pytest.fixture(autouse=True)
 def _own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("EDGEKIT_STORE", "")
+    monkeypatch.chdir(tmp_path)
 
 
 def test_a_measurement_counts_for_its_board_and_library_version_only() -> None:
@@ -66,24 +66,10 @@ def test_a_region_pays_where_it_is_faster_and_right(
     assert "kitchen" in record.verdict.reason
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        '{"format": 2, "regions": []}',
-        '{"format": 1, "regions": [{"region": "x"}]}',
-        '{"format": 1, "regions": [3]}',
-        "[" * 100_000,
-        "\xff",
-    ],
-)
-def test_a_damaged_file_is_named_and_not_overwritten(text: str) -> None:
-    path = measurements_file()
-    path.parent.mkdir(parents=True)
-    path.write_text(text, encoding="latin-1")
-    with pytest.raises(StorageError, match="can't be used"):
-        read_measurements("rpi4", {"ncnn": "1.0"})
-    with pytest.raises(StorageError):
-        keep_measurement(RECORD)
-    assert path.read_text(encoding="latin-1") == text
+def test_what_is_measured_with_the_store_off_is_kept_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", "off")
+    keep_measurement(RECORD)
+    assert read_measurements("rpi4", {"ncnn": "1.0"}) == {}
+    assert not list(tmp_path.rglob("*.json"))

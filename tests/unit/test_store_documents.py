@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from support.stores import a_run
 
 from edgekit.errors import EdgekitError, InputError
+from edgekit.store.address import waiting
 from edgekit.store.bench_runs import pack, unpack
 from edgekit.store.checked import LONGEST
 from edgekit.store.documents import from_document, to_document
-from edgekit.store.outbox import DAMAGED, post, waiting
+from edgekit.store.outbox import DAMAGED, post
 from edgekit.store.tables import metadata
 
 JSON = st.recursive(

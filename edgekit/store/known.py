@@ -1,0 +1,121 @@
+"""What was measured before, for whoever builds: asked in milliseconds, and never in the way.
+
+An SQLite file is asked without SQLAlchemy. Where a store can't be used, a build goes on without
+it, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from edgekit.errors import EdgekitError
+from edgekit.events import SILENT, Events
+from edgekit.store.address import default_url, findings_folder, is_off, sqlite_file, waiting
+from edgekit.store.queries import (
+    BEST_OF,
+    REGION_COSTS,
+    VERSION,
+    best_from_row,
+    cost_from_row,
+    hash_of,
+)
+from edgekit.store.regions import RegionCost
+from edgekit.store.tuning_runs import BestRecord
+
+_Rows = Sequence[Sequence[Any]]
+
+_BUSY_SECONDS = 5.0
+_FORGET_AFTER = 60.0
+_problems: dict[str, tuple[float, str]] = {}
+"""Stores that could not be used a moment ago: nobody waits for them twice in one command."""
+
+
+def known_best(
+    target: str, version: int, url: str | None = None, events: Events = SILENT
+) -> dict[str, BestRecord]:
+    """The best record of each kernel on that target, by the kernel's key."""
+    rows = _asked(BEST_OF, {"target": hash_of(target), "version": version}, url, events)
+    return {row[0]: best_from_row(row) for row in rows}
+
+
+def known_costs(
+    board: str, url: str | None = None, events: Events = SILENT
+) -> tuple[RegionCost, ...]:
+    """Of every region that was measured on such a board."""
+    return tuple(cost_from_row(row) for row in _asked(REGION_COSTS, {"board": board}, url, events))
+
+
+def bring_what_waits(url: str | None = None, events: Events = SILENT) -> None:
+    """Into the store, for others to see; a warning where that fails, and it goes on waiting."""
+    from edgekit.store.database import close_store, open_store
+    from edgekit.store.outbox import deliver_findings
+
+    url = url or default_url()
+    folder = findings_folder(url)
+    if is_off(url) or not waiting(folder):
+        return
+    try:
+        store = open_store(url, patient=False)
+        try:
+            deliver_findings(store, folder)
+        finally:
+            close_store(store)
+    except EdgekitError as error:
+        events.warn(f"what was measured waits in {folder}: {error.message}")
+
+
+def _asked(sql: str, given: Mapping[str, object], url: str | None, events: Events) -> _Rows:
+    url = url or default_url()
+    if is_off(url):
+        return ()
+    moment, problem = _problems.get(url, (0.0, ""))
+    if not problem or time.monotonic() - moment > _FORGET_AFTER:
+        try:
+            rows = _rows(sql, given, url)
+        except EdgekitError as error:
+            problem = error.message
+            _problems[url] = (time.monotonic(), problem)
+        else:
+            _problems.pop(url, None)
+            return rows
+    events.warn(f"nothing that was measured before is used: {problem}")
+    return ()
+
+
+def _rows(sql: str, given: Mapping[str, object], url: str) -> _Rows:
+    file = sqlite_file(url)
+    if file is not None and not waiting(findings_folder(url)):
+        if not file.exists():
+            return ()
+        with contextlib.suppress(sqlite3.Error):  # the long way says what is the matter
+            rows = _rows_of_file(sql, given, file)
+            if rows is not None:
+                return rows
+    return _rows_of_store(sql, given, url)
+
+
+def _rows_of_file(sql: str, given: Mapping[str, object], file: Path) -> _Rows | None:
+    """None where the file is not of today's version."""
+    connecting = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
+    with contextlib.closing(connecting) as connection:
+        (version,) = connection.execute("SELECT version FROM edgekit_store").fetchone()
+        return connection.execute(sql, dict(given)).fetchall() if version == VERSION else None
+
+
+def _rows_of_store(sql: str, given: Mapping[str, object], url: str) -> _Rows:
+    from sqlalchemy import text
+
+    from edgekit.store.database import close_store, open_store, read
+    from edgekit.store.outbox import deliver_findings
+
+    store = open_store(url, patient=False)
+    try:
+        deliver_findings(store, findings_folder(url))
+        return read(store, lambda connection: connection.execute(text(sql), given).all())
+    finally:
+        close_store(store)
