@@ -257,11 +257,62 @@ def _boxes(net: Writer, distances: str) -> str:
     return str(net.node("Reshape", [mean, flat]))
 
 
+def retinaface() -> onnx.ModelProto:
+    """RetinaFace with a quarter of MobileNet behind it, 320x320: boxes, scores and landmarks of
+    three levels."""
+    net = Writer((1, 3, 320, 320))
+
+    def separable(value: str, inputs: int, outputs: int, stride: int = 1) -> str:
+        own = net.conv(value, (inputs, inputs), 3, stride, groups=inputs, activation="LeakyRelu")
+        return net.conv(own, (inputs, outputs), activation="LeakyRelu")
+
+    def context(value: str) -> str:
+        """Three sizes of neighbourhoods side by side."""
+        plain = net.conv(value, (64, 32), 3, activation=None)
+        narrow = net.conv(value, (64, 16), 3, activation="LeakyRelu")
+        wider = net.conv(narrow, (16, 16), 3, activation=None)
+        inner = net.conv(narrow, (16, 16), 3, activation="LeakyRelu")
+        widest = net.conv(inner, (16, 16), 3, activation=None)
+        return str(net.node("Relu", [net.node("Concat", [plain, wider, widest], axis=1)]))
+
+    def enlarge(value: str) -> str:
+        scales = net.constant(np.array([1, 1, 2, 2], "float32"))
+        rules = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return str(net.node("Resize", [value, "", scales], mode="nearest", **rules))
+
+    x = net.conv("image", (3, 8), 3, 2, activation="LeakyRelu")
+    channels, levels = 8, []
+    for stage in (((16, 1), (32, 2), (32, 1), (64, 2), (64, 1)), ((128, 2), *((128, 1),) * 5)):
+        for outputs, stride in stage:
+            x, channels = separable(x, channels, outputs, stride), outputs
+        levels.append((x, channels))
+    levels.append((separable(separable(x, 128, 256, 2), 256, 256), 256))
+    large, middle, small = (
+        net.conv(value, (width, 64), activation="LeakyRelu") for value, width in levels
+    )
+    joined = net.node("Add", [middle, enlarge(small)])
+    middle = net.conv(joined, (64, 64), 3, activation="LeakyRelu")
+    joined = net.node("Add", [large, enlarge(middle)])
+    large = net.conv(joined, (64, 64), 3, activation="LeakyRelu")
+    features = [context(value) for value in (large, middle, small)]
+    found = []
+    for width in (4, 2, 10):
+        heads = []
+        for value in features:
+            head = net.conv(value, (64, 2 * width), activation=None)
+            rows = net.node("Transpose", [head], perm=[0, 2, 3, 1])
+            shape = net.constant(np.array([1, -1, width], "int64"))
+            heads.append(net.node("Reshape", [rows, shape]))
+        found.append(net.node("Concat", heads, axis=1))
+    return net.finish(found[0], net.node("Softmax", [found[1]], axis=2), found[2])
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "AlexNet": alexnet,
     "MobileNetV2": mobilenet_v2,
     "ResNet-18": resnet18,
     "ResNet-50": resnet50,
+    "RetinaFace": retinaface,
     "SqueezeNet": squeezenet,
     "YOLOv8n": yolov8n,
 }

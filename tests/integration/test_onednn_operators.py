@@ -19,6 +19,7 @@ CLOSE = 2e-5
 """Of the largest expected value: oneDNN adds in another order, and approximates exponentials."""
 STAYS = {
     "functions": ("erf", "floor", "ceil"),
+    "places": ("argmax", "flip", "subtract", "floor"),
     "pairs": ("subtract", "divide", "add", "multiply", "maximum", "minimum"),
 }
 """What oneDNN has no primitive for; of two tensors it repeats the second alone."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.backends.base import Options, Region, Tensor
-from edgekit.backends.ncnn.layout import held_tensor
+from edgekit.backends.ncnn.layout import FORMS, form, held_tensor, turned_tensors
 from edgekit.backends.ncnn.net import net_of
 from support.arm_machine import ArmMachine, arm_library, start_machine
 from support.ncnn_lab import layer_types
@@ -27,13 +27,13 @@ class ArmRegion:
         net = net_of(region)
         words = [types[w] if isinstance(w, str) else w for w in net.words()]
         weights = net.weights("fp32")
-        numbers = net.blobs
+        numbers, turned = net.blobs, turned_tensors(region)
         self._head = b"".join(
             (
                 struct.pack(f"<{1 + len(words)}i", len(words), *words),
                 struct.pack("<i", len(weights)) + weights,
-                _rows(region.inputs, [numbers[name] for name in net.inputs]),
-                _rows(region.outputs, [numbers[name] for name in net.outputs]),
+                _rows(region.inputs, [numbers[name] for name in net.inputs], turned),
+                _rows(region.outputs, [numbers[name] for name in net.outputs], turned),
             )
         )
 
@@ -42,10 +42,11 @@ class ArmRegion:
         return arm_machine().ask(self._head + given, self.region.outputs)
 
 
-def _rows(tensors: Sequence[Tensor], blobs: Sequence[int]) -> bytes:
+def _rows(tensors: Sequence[Tensor], blobs: Sequence[int], turned: frozenset[str]) -> bytes:
     rows = [struct.pack("<i", len(tensors))]
     for tensor, blob in zip(tensors, blobs, strict=True):
-        shape = held_tensor(tensor)
+        is_turned = tensor.name in turned
+        shape = held_tensor(tensor, is_turned)
         numbers = (blob, len(shape), *shape, *(0,) * (4 - len(shape)))
-        rows.append(struct.pack("<7i", *numbers, tensor.dtype == "int8"))
+        rows.append(struct.pack("<7i", *numbers, FORMS.index(form(tensor, is_turned))))
     return b"".join(rows)

@@ -25,6 +25,7 @@ class Case:
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     stays: tuple[str, ...] = ()
     """Operators that ncnn may leave to TVM."""
+    makes: int = TensorProto.FLOAT
     seed: int = 0
 
     def __repr__(self) -> str:
@@ -60,7 +61,7 @@ class Case:
                 for i, shape in enumerate(self.inputs)
             ],
             [
-                helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+                helper.make_tensor_value_info(name, self.makes, None)
                 for name in self.nodes[-1].output
             ],
             [numpy_helper.from_array(value, name) for name, value in self.constants.items()],
@@ -316,6 +317,20 @@ def reductions(draw: Draw) -> Case:
 
 
 @st.composite
+def places(draw: Draw) -> Case:
+    """Where the largest of a row is; of several that are equal, the first or the last."""
+    shape, axis = [1] * draw(st.integers(1, 4)), draw(st.integers(0, 3))
+    axis %= len(shape)
+    shape[axis] = draw(st.integers(1, 40))
+    case = Case([tuple(shape)], makes=TensorProto.INT64, seed=draw(SEED))
+    # Few different numbers, of which many are equal.
+    value = case.node("Floor", ["x0"])
+    rules = {"keepdims": draw(st.integers(0, 1)), "select_last_index": draw(st.integers(0, 1))}
+    case.node("ArgMax", [value], axis=axis - draw(st.sampled_from((0, len(shape)))), **rules)
+    return case
+
+
+@st.composite
 def resizings(draw: Draw) -> Case:
     extents = draw(st.integers(1, 12)), draw(st.integers(1, 12))
     case = Case([(1, draw(CHANNELS), *extents)], seed=draw(SEED))
@@ -347,5 +362,6 @@ FAMILIES: dict[str, Callable[[], st.SearchStrategy[Case]]] = {
     "normalisations": normalisations,
     "movements": movements,
     "reductions": reductions,
+    "places": places,
     "resizings": resizings,
 }

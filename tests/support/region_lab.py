@@ -105,7 +105,7 @@ class LabRegion:
 
     def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]:
         outputs = [
-            np.full(tensor.shape, 7e33 if tensor.dtype == "float32" else 77, tensor.dtype)
+            aligned(np.full(tensor.shape, 7e33 if tensor.dtype == "float32" else 77, tensor.dtype))
             for tensor in self.region.outputs
         ]
         given = [aligned(value) for value in inputs]

@@ -135,6 +135,22 @@ def test_weights_are_tagged_and_padded_to_four_bytes() -> None:
     assert half[12:] == np.array([4], "<f4").tobytes()
 
 
+def test_of_reshapes_in_a_row_the_last_alone_is_left() -> None:
+    """What stands between, 1000 planes of one element each, has gaps in ncnn."""
+    x, y, z = tensor("x", 1, 1000), tensor("y", 1, 1000, 1, 1), tensor("z", 20, 50)
+    extents = [{"c": 1000, "h": 1, "w": 1}, {"h": 20, "w": 50}]
+    steps = [
+        step(Layer("Reshape", ("input",), shape), [given], [made])
+        for shape, given, made in zip(extents, (x, y), (y, z), strict=True)
+    ]
+
+    kinds = [(layer.kind, layer.reads) for layer in net_of(region(steps, [x], [z])).layers]
+    both = [layer.kind for layer in net_of(region(steps, [x], [y, z])).layers]
+
+    assert kinds == [("Input", ()), ("Reshape", ("x",))]
+    assert both == ["Input", "Split", "Reshape", "Reshape"]
+
+
 def test_the_library_is_built_with_every_layer_that_rules_ask_for() -> None:
     built = built_in_recipe("ncnn").switched_on("WITH_LAYER_")
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from edgekit.backends.base import GeneratedRegion, Options, Region, Tensor
-from edgekit.backends.ncnn.layout import held, held_tensor, lies_without_gaps
+from edgekit.backends.ncnn.layout import (
+    form,
+    held_tensor,
+    lies_without_gaps,
+    turned_tensors,
+)
 from edgekit.backends.ncnn.net import Net, net_of
 from edgekit.backends.ncnn.params import Precision
 from edgekit.backends.source import region_source, text_literal
@@ -41,7 +46,7 @@ def bytes_copied_in(region: Region) -> int:
     return sum(
         tensor.nbytes
         for tensor in region.inputs
-        if tensor.dtype == "int8" or not lies_without_gaps(held(tensor.shape))
+        if tensor.dtype != "float32" or not lies_without_gaps(held_tensor(tensor))
     )
 
 
@@ -61,11 +66,11 @@ const int32_t graph[] = {{
 }};
 
 const edgekit::ncnn_net::Held held_inputs[] = {{
-{_held(region.inputs, net.inputs, net)}
+{_held(region, region.inputs, net.inputs, net)}
 }};
 
 const edgekit::ncnn_net::Held held_outputs[] = {{
-{_held(region.outputs, net.outputs, net)}
+{_held(region, region.outputs, net.outputs, net)}
 }};
 
 // The layers' names, and the first blob that each makes.
@@ -97,15 +102,15 @@ def _lines(words: Iterable[str]) -> str:
     return "\n".join("    " + ", ".join(row) + "," for row in rows)
 
 
-def _held(tensors: Sequence[Tensor], blobs: Sequence[str], net: Net) -> str:
-    numbers = net.blobs
+def _held(region: Region, tensors: Sequence[Tensor], blobs: Sequence[str], net: Net) -> str:
+    numbers, turned = net.blobs, turned_tensors(region)
     rows = []
     for tensor, blob in zip(tensors, blobs, strict=True):
-        shape = held_tensor(tensor)
+        is_turned = tensor.name in turned
+        shape = held_tensor(tensor, is_turned)
         extents = ", ".join(str(extent) for extent in shape)
-        form = "kStored" if tensor.dtype == "int8" else "kFloats"
         rows.append(
             f"    {{{text_literal(tensor.name)}, {numbers[blob]}, {len(shape)}, {{{extents}}}, "
-            f"edgekit::ncnn_net::{form}}},"
+            f"edgekit::ncnn_net::{form(tensor, is_turned)}}},"
         )
     return "\n".join(rows)

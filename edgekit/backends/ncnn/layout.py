@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgekit.backends.base import Refused, Tensor
+from edgekit.backends.base import Refused, Region, Tensor
 
+FORMS = ("kFloats", "kPlace", "kStored", "kStoredUnsigned", "kTurned")
+"""In the order of edgekit_ncnn.h."""
 MOST_AXES = 4
 MOST_ELEMENTS = 2**31 - 1
 """ncnn counts in int."""
@@ -36,13 +38,30 @@ def held(shape: Sequence[int]) -> Shape:
     return checked(kept or (1,))
 
 
-def held_tensor(tensor: Tensor) -> Shape:
-    """The same for a value of a model. Stored integers (rules/quantised.py) are images with their
-    channels last in the model, and first in ncnn; what else they are is a row."""
+def held_tensor(tensor: Tensor, turned: bool = False) -> Shape:
+    """The same for a value of a model. `turned`: stored integers (rules/quantised.py) whose
+    channels are last in the model, as TFLite has images, are first in ncnn."""
     shape = tensor.shape
-    if tensor.dtype == "int8" and len(shape) == 4:
+    if turned:
         shape = (shape[0], shape[3], shape[1], shape[2])
     return held(shape)
+
+
+def turned_tensors(region: Region) -> frozenset[str]:
+    """The names of those: the layers that read or make them say so."""
+    return frozenset(
+        tensor.name
+        for step in region.steps
+        if step.layer.settings.get("channels_last")
+        for tensor in (*step.inputs, *step.outputs)
+    )
+
+
+def form(tensor: Tensor, turned: bool) -> str:
+    """What a tensor at the region's boundary is: edgekit_ncnn.h knows the same names."""
+    if tensor.dtype == "int8":
+        return "kTurned" if turned else "kStored"
+    return {"uint8": "kStoredUnsigned", "int64": "kPlace"}.get(tensor.dtype, "kFloats")
 
 
 def leading(shape: Sequence[int]) -> int:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from edgekit.backends.base import Region, Setting, Step
-from edgekit.backends.ncnn.layout import AXES, Shape, held_tensor
+from edgekit.backends.base import Region, Setting, Step, Tensor
+from edgekit.backends.ncnn.layout import AXES, Shape, held_tensor, turned_tensors
 from edgekit.backends.ncnn.params import Precision, encode_settings, encode_weights
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
 
 _MAGIC = 7767517
+_MINUS_SCALAR, _FROM_SCALAR = 1, 7
+"""BinaryOp's numbers of subtractions."""
+_VECTOR = 4
+_LOWEST = -3.4028234663852886e38
+"""Of all float32."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +69,20 @@ def extents(shape: Shape) -> dict[str, Setting]:
 
 
 def net_of(region: Region) -> Net:
-    writer = _Writer()
+    writer = _Writer(turned_tensors(region))
     for tensor in region.inputs:
         writer.add(NetLayer("Input", tensor.name, (), (tensor.name,)))
     for step in region.steps:
         writer.add_step(step)
     outputs = tuple(tensor.name for tensor in region.outputs)
-    return _each_read_once(writer.layers, tuple(t.name for t in region.inputs), outputs)
+    layers = _reshaped_once(writer.layers, outputs)
+    return _each_read_once(layers, tuple(t.name for t in region.inputs), outputs)
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, turned: frozenset[str]) -> None:
         self.layers: list[NetLayer] = []
+        self._turned = turned
         self._made = 0
 
     def add(self, layer: NetLayer) -> None:
@@ -86,31 +93,64 @@ class _Writer:
         `makes` the one it gives its result, `operand0` and so on inputs that are constant."""
         name = "+".join(step.nodes) if step.nodes else "+".join(step.operators)
         settings = dict(step.layer.settings)
+        settings.pop("channels_last", None)
         weights = dict(step.layer.weights)
         reads = []
         for place, tensor in enumerate(step.inputs):
-            own = held_tensor(tensor)
+            own = self._held(tensor)
             wanted = settings.pop(f"view{place}", own)
             reads.append(self._viewed(name, tensor.name, own, wanted))
         for key in sorted(key for key in weights if key.startswith("operand")):
             reads.insert(int(key.removeprefix("operand")), self._constant(name, weights.pop(key)))
+        if step.layer.kind == "ArgMax":
+            self._add_largest(name, reads[0], step)
+            return
         made = settings.pop("makes", None)
-        if made is None or made == held_tensor(step.outputs[0]):
+        if made is None or made == self._held(step.outputs[0]):
             makes = tuple(tensor.name for tensor in step.outputs)
             self.add(NetLayer(step.layer.kind, name, tuple(reads), makes, settings, weights))
             return
         raw = self._new_blob()
         self.add(NetLayer(step.layer.kind, name, tuple(reads), (raw,), settings, weights))
         output = step.outputs[0]
-        self.add(NetLayer("Reshape", name, (raw,), (output.name,), extents(held_tensor(output))))
+        self.add(NetLayer("Reshape", name, (raw,), (output.name,), extents(self._held(output))))
+
+    def _add_largest(self, name: str, blob: str, step: Step) -> None:
+        """ncnn's place of the largest is the last of several that are equal, which is the first
+        where the row is turned round. It looks at whole vectors: before a shorter row stands
+        what is never the last of the largest."""
+        row, is_first = step.layer.settings["row"], bool(step.layer.settings["first"])
+        assert isinstance(row, int)
+        before = -row % _VECTOR
+        if is_first:
+            blob = self._through("Flip", name, blob, {"axes": (0,)})
+        if before:
+            blob = self._through("Padding", name, blob, {"left": before, "value": _LOWEST})
+        blob = self._through("ArgMax", name, blob, {"topk": 1})
+        if is_first:
+            blob = self._with_scalar(name, blob, _FROM_SCALAR, row - 1 + before)
+        elif before:
+            blob = self._with_scalar(name, blob, _MINUS_SCALAR, before)
+        output = step.outputs[0]
+        self.add(NetLayer("Reshape", name, (blob,), (output.name,), extents(self._held(output))))
+
+    def _with_scalar(self, name: str, blob: str, operation: int, value: int) -> str:
+        settings = {"op_type": operation, "with_scalar": 1, "b": float(value)}
+        return self._through("BinaryOp", name, blob, settings)
+
+    def _held(self, tensor: Tensor) -> Shape:
+        return held_tensor(tensor, tensor.name in self._turned)
+
+    def _through(self, kind: str, name: str, blob: str, settings: Mapping[str, Setting]) -> str:
+        made = self._new_blob()
+        self.add(NetLayer(kind, name, (blob,), (made,), settings))
+        return made
 
     def _viewed(self, name: str, blob: str, own: Shape, wanted: object) -> str:
         if wanted == own:
             return blob
         assert isinstance(wanted, tuple)
-        viewed = self._new_blob()
-        self.add(NetLayer("Reshape", name, (blob,), (viewed,), extents(wanted)))
-        return viewed
+        return self._through("Reshape", name, blob, extents(wanted))
 
     def _constant(self, name: str, array: Array) -> str:
         blob = self._new_blob()
@@ -121,6 +161,24 @@ class _Writer:
     def _new_blob(self) -> str:
         self._made += 1
         return f"/{self._made}"
+
+
+def _reshaped_once(layers: Sequence[NetLayer], outputs: tuple[str, ...]) -> list[NetLayer]:
+    """Of one Reshape after the other the last alone: a shape in between may have gaps, and then
+    everything is copied twice."""
+    sources = {layer.makes[0]: layer.reads[0] for layer in layers if layer.kind == "Reshape"}
+
+    def origin(blob: str) -> str:
+        while blob in sources:
+            blob = sources[blob]
+        return blob
+
+    direct = [
+        replace(layer, reads=(origin(layer.reads[0]),)) if layer.kind == "Reshape" else layer
+        for layer in layers
+    ]
+    read = {blob for layer in direct for blob in layer.reads} | set(outputs)
+    return [layer for layer in direct if layer.kind != "Reshape" or layer.makes[0] in read]
 
 
 def _each_read_once(

@@ -87,6 +87,7 @@ _AFFINE = (Stored("gamma", tagged=False), Stored("beta", tagged=False))
 _EXTENTS = {"w": 0, "h": 1, "c": 2, "d": 11}
 
 KINDS: Mapping[str, Kind] = {
+    "ArgMax": Kind({"out_max_val": 0, "topk": 1}),
     "BinaryOp": Kind({"op_type": 0, "with_scalar": 1, "b": 2}),
     "CELU": Kind({"alpha": 0}),
     "Clip": Kind({"min": 0, "max": 1}),
@@ -102,6 +103,7 @@ KINDS: Mapping[str, Kind] = {
     "DeconvolutionDepthWise1D": Kind({**_WINDOW, **_GROUP}, _WEIGHT_AND_BIAS),
     "ELU": Kind({"alpha": 0}),
     "Erf": Kind(),
+    "Flip": Kind({"axes": 0}),
     "GELU": Kind({"fast_gelu": 0}),
     "GroupNorm": Kind({"group": 0, "channels": 1, "eps": 2, "affine": 3}, _AFFINE),
     "HardSigmoid": Kind({"alpha": 0, "beta": 1}),

@@ -1,6 +1,6 @@
 // What the C++ of every ncnn region shares: one ncnn::Net for each loaded region, weights read where
-// they lie in the library, tensors wrapped where ncnn's memory layout allows, outputs written
-// straight into the caller's tensors, and errors that name the layer.
+// they lie in the library, tensors wrapped where ncnn's memory layout allows, outputs computed in
+// the caller's tensors (edgekit_ncnn_landing.h), and errors that name the layer.
 #pragma once
 
 #include <ncnn/allocator.h>
@@ -18,14 +18,16 @@
 #include <stdexcept>
 #include <string>
 
+#include "edgekit_ncnn_landing.h"
 #include "edgekit_region.h"
 
 namespace edgekit {
 namespace ncnn_net {
 
-// kStored are int8: in the model with channels last, in ncnn with channels first and one step higher
-// (rules/quantised.py says why).
-enum Form { kFloats, kStored };
+// What the model has. kStored are int8, kStoredUnsigned uint8, in ncnn one step higher
+// (rules/quantised.py says why); kTurned are kStored whose channels come last in the model. kPlace
+// is one int64, in ncnn a float.
+enum Form { kFloats, kPlace, kStored, kStoredUnsigned, kTurned };
 
 // A tensor at the region's boundary as ncnn holds it; extents from the outermost to the innermost.
 struct Held {
@@ -142,6 +144,11 @@ class Runner {
     if (weights.left() != 0)
       throw std::runtime_error("the weights have " + std::to_string(weights.left()) +
                                " bytes more than the layers read");
+    if (!keeps_fp32() || !settings.light_mode) return;
+    for (int i = 0; i < graph.output_count; ++i) {
+      const Held& held = graph.outputs[i];
+      if (held.form == kFloats) land(net_, held.blob, i, wrap(held, nullptr, nullptr));
+    }
   }
 
   void run(const DLTensor* const* inputs, DLTensor* const* outputs) {
@@ -150,7 +157,10 @@ class Runner {
     int users[kMostTensors];
     if (graph_.input_count > kMostTensors) throw std::length_error("too many inputs");
     uint64_t copied = 0;
-    ncnn::Extractor extractor = make_extractor();
+    CallMemory memory(pools_.blobs, graph_.output_count);
+    for (int i = 0; i < graph_.output_count; ++i)
+      if (is_aligned(data_of(outputs[i]))) memory.give(i, data_of(outputs[i]));
+    ncnn::Extractor extractor = make_extractor(memory);
     for (int i = 0; i < graph_.input_count; ++i) {
       const Held& held = graph_.inputs[i];
       users[i] = 1 << 30;
@@ -205,15 +215,21 @@ class Runner {
 
   bool keeps_fp32() const { return !settings_.fp16_storage && !settings_.bf16_storage; }
 
-  ncnn::Extractor make_extractor() {
+  static bool is_aligned(const void* data) {
+    return reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
+  }
+
+  // The memory has to outlive it.
+  ncnn::Extractor make_extractor(CallMemory& memory) {
     ncnn::Extractor extractor = net_.create_extractor();
-    extractor.set_blob_allocator(&pools_.blobs);
+    extractor.set_blob_allocator(&memory);
     extractor.set_workspace_allocator(&pools_.workspace);
     return extractor;
   }
 
   ncnn::Mat take(const Held& held, void* data, int* users, uint64_t* copied) {
-    if (held.form == kStored) return take_stored(held, static_cast<const int8_t*>(data), copied);
+    if (held.form != kFloats)
+      return take_stored(held, static_cast<const unsigned char*>(data), copied);
     const ncnn::Mat shape = wrap(held, data, nullptr);
     const size_t plane = static_cast<size_t>(shape.w) * shape.h * shape.d;
     const size_t count = plane * shape.c;
@@ -222,8 +238,7 @@ class Runner {
           std::string(held.name) +
           " holds NaN or infinity, with which ncnn does not compute as the model says (the option "
           "non_finite lets them through)");
-    const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
-    if (aligned && (shape.dims < 3 || shape.cstep == plane)) {
+    if (is_aligned(data) && (shape.dims < 3 || shape.cstep == plane)) {
       ncnn::Mat wrapped = shape;
       wrapped.refcount = users;
       return wrapped;
@@ -239,7 +254,24 @@ class Runner {
 
   static constexpr int kHeldAbove = 1;
 
-  ncnn::Mat take_stored(const Held& held, const int8_t* data, uint64_t* copied) {
+  // Stored integers of one channel, as the caller has them.
+  template <typename Byte>
+  struct Channel {
+    Byte* first;
+    size_t step;
+    unsigned flipped;  // the bit that makes uint8 of int8
+
+    Channel(const Held& held, Byte* data, int c, int channels, int plane)
+        : first(data + (held.form == kTurned ? c : static_cast<size_t>(c) * plane)),
+          step(held.form == kTurned ? channels : 1),
+          flipped(held.form == kStoredUnsigned ? 0x80u : 0u) {}
+    int8_t get(int i) const { return static_cast<int8_t>(first[i * step] ^ flipped); }
+    void set(int i, int8_t value) const {
+      first[i * step] = static_cast<Byte>(static_cast<unsigned char>(value) ^ flipped);
+    }
+  };
+
+  ncnn::Mat take_stored(const Held& held, const unsigned char* data, uint64_t* copied) {
     const ncnn::Mat shape = wrap(held, nullptr, nullptr);
     ncnn::Mat copy;
     if (held.rank == 1) copy.create(shape.w, 1u, &pools_.blobs);
@@ -247,41 +279,51 @@ class Runner {
     if (copy.empty()) throw std::runtime_error(no_memory(held.name));
     const int plane = shape.w * shape.h;
     for (int c = 0; c < shape.c; ++c) {
+      const Channel<const unsigned char> from(held, data, c, shape.c, plane);
       int8_t* to = copy.channel(c);
       for (int i = 0; i < plane; ++i)
-        to[i] = static_cast<int8_t>(std::min(data[i * shape.c + c] + kHeldAbove, 127));
+        to[i] = static_cast<int8_t>(std::min(from.get(i) + kHeldAbove, 127));
     }
     *copied += static_cast<uint64_t>(plane) * shape.c;
     return copy;
   }
 
   // Integers, or floats that a dense layer has not rounded.
-  void put_stored(const Held& held, const ncnn::Mat& made, int8_t* data, uint64_t* copied) {
+  void put_stored(const Held& held, const ncnn::Mat& made, unsigned char* data, uint64_t* copied) {
     const ncnn::Mat shape = wrap(held, nullptr, nullptr);
     ncnn::Mat flat = made;
     if (made.elempack != 1) ncnn::convert_packing(made, flat, 1, net_.opt);
     if (flat.empty()) throw std::runtime_error(no_memory(held.name));
     const bool rounded = flat.elemsize == 1u;
-    if (flat.dims != shape.dims || flat.w != shape.w || flat.h != shape.h || flat.c != shape.c ||
-        (!rounded && flat.elemsize != 4u))
-      throw std::runtime_error(std::string(held.name) + " came out as " + shape_of(flat) +
-                               ", and is to be " + shape_of(shape));
+    if (!same_extents(flat, shape) || (!rounded && flat.elemsize != 4u))
+      throw std::runtime_error(came_out(held, flat, shape));
     const int plane = shape.w * shape.h;
     for (int c = 0; c < shape.c; ++c) {
       const ncnn::Mat channel = flat.channel(c);
       const int8_t* steps = channel;
       const float* floats = channel;
+      const Channel<unsigned char> to(held, data, c, shape.c, plane);
       for (int i = 0; i < plane; ++i) {
         const float value = rounded ? steps[i] : std::round(floats[i]);
-        data[i * shape.c + c] =
-            static_cast<int8_t>(std::max(std::min(value, 127.f), -127.f) - kHeldAbove);
+        to.set(i, static_cast<int8_t>(std::max(std::min(value, 127.f), -127.f) - kHeldAbove));
       }
     }
     *copied += static_cast<uint64_t>(plane) * shape.c;
   }
 
+  void put_place(const Held& held, const ncnn::Mat& made, int64_t* data, uint64_t* copied) {
+    const ncnn::Mat shape = wrap(held, nullptr, nullptr);
+    if (!same_extents(made, shape) || made.elempack != 1 || made.w * made.h * made.d * made.c != 1)
+      throw std::runtime_error(came_out(held, made, shape));
+    *data = static_cast<int64_t>(static_cast<const float*>(made.data)[0]);
+    *copied += sizeof(int64_t);
+  }
+
   void put(const Held& held, const ncnn::Mat& made, void* data, uint64_t* copied) {
-    if (held.form == kStored) return put_stored(held, made, static_cast<int8_t*>(data), copied);
+    if (held.form == kPlace)
+      return put_place(held, made, static_cast<int64_t*>(data), copied);
+    if (held.form != kFloats)
+      return put_stored(held, made, static_cast<unsigned char*>(data), copied);
     ncnn::Mat target = wrap(held, data, nullptr);
     const size_t plane = static_cast<size_t>(target.w) * target.h * target.d;
     target.cstep = target.dims < 3 ? target.cstep : plane;
@@ -293,14 +335,22 @@ class Runner {
       ncnn::convert_packing(made, flat, 1, option);
       if (flat.empty()) throw std::runtime_error(no_memory(held.name));
     }
-    if (flat.dims != target.dims || flat.w != target.w || flat.h != target.h ||
-        flat.d != target.d || flat.c != target.c || flat.elemsize != 4u)
-      throw std::runtime_error(std::string(held.name) + " came out as " + shape_of(flat) +
-                               ", and is to be " + shape_of(target));
+    if (!same_extents(flat, target) || flat.elemsize != 4u)
+      throw std::runtime_error(came_out(held, flat, target));
     if (flat.data == data) return;
     for (int c = 0; c < flat.c; ++c)
       std::memcpy(static_cast<float*>(data) + c * plane, flat.channel(c), plane * 4);
     *copied += plane * flat.c * 4;
+  }
+
+  static bool same_extents(const ncnn::Mat& one, const ncnn::Mat& other) {
+    return one.dims == other.dims && one.w == other.w && one.h == other.h && one.d == other.d &&
+           one.c == other.c;
+  }
+
+  static std::string came_out(const Held& held, const ncnn::Mat& made, const ncnn::Mat& wanted) {
+    return std::string(held.name) + " came out as " + shape_of(made) + ", and is to be " +
+           shape_of(wanted);
   }
 
   static std::string shape_of(const ncnn::Mat& mat) {
@@ -315,7 +365,8 @@ class Runner {
   // ncnn does not say which layer failed: computed again, one after the other, the first that
   // fails is the one.
   std::string explain(int problem, const DLTensor* const* inputs) {
-    ncnn::Extractor extractor = make_extractor();
+    CallMemory memory(pools_.blobs);
+    ncnn::Extractor extractor = make_extractor(memory);
     extractor.set_light_mode(false);
     int users[kMostTensors];
     uint64_t copied = 0;

@@ -1,21 +1,27 @@
-"""Sums, means, products and extremes along axes."""
+"""Sums, means, products and extremes along axes, and where the largest is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tvm.relax.dpl import is_op, wildcard
+from tvm.relax.dpl import is_const, is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.layout import leading
-from edgekit.backends.ncnn.rules.common import OUT, held_shape, integers, positive
+from edgekit.backends.ncnn.rules.common import OUT, held_shape, integers, positive, scalar
 
 _OPERATIONS = {"sum": 0, "mean": 3, "max": 4, "min": 5, "prod": 6}
+_COUNTED_EXACTLY = 2**24
+"""Places that a float32 tells apart."""
 
 
 def rules() -> list[Rule]:
-    return [_rule(operator, number) for operator, number in _OPERATIONS.items()]
+    return [
+        *(_rule(operator, number) for operator, number in _OPERATIONS.items()),
+        _last_largest(),
+        _first_largest(),
+    ]
 
 
 def _rule(operator: str, number: int) -> Rule:
@@ -39,3 +45,51 @@ def _taker(number: int) -> Callable[[Match], Layer]:
         return Layer("Reduction", ("input",), settings)
 
     return take
+
+
+def _first_largest() -> Rule:
+    value = wildcard()
+    call = is_op("relax.argmax")(value)
+
+    def take(match: Match) -> Layer:
+        return _largest(match, OUT, first=True)
+
+    return Rule("argmax", call, {"input": value, OUT: call}, take)
+
+
+def _last_largest() -> Rule:
+    """As importers write it: counted from the end, in the order from the end."""
+    value, last = wildcard(), is_const()
+    turned = is_op("relax.flip")(value)
+    place = is_op("relax.argmax")(turned)
+    call = is_op("relax.subtract")(last, place)
+    parts = {"input": value, "turned": turned, "place": place, "last": last, OUT: call}
+
+    def take(match: Match) -> Layer:
+        axis = _axis(match, "place")
+        if axis is None or int(match.attrs("turned").axis) % len(match.shape("input")) != axis:
+            raise Refused("it is turned round along another axis than it is searched")
+        if scalar(match, "last") != match.shape("input")[axis] - 1:
+            raise Refused("it does not count from its end")
+        return _largest(match, "place", first=False)
+
+    return Rule("argmax", call, parts, take)
+
+
+def _axis(match: Match, part: str) -> int | None:
+    axis = match.attrs(part).axis
+    return None if axis is None else int(axis) % len(match.shape("input"))
+
+
+def _largest(match: Match, part: str, *, first: bool) -> Layer:
+    held_shape(match, "input")
+    shape, axis = match.shape("input"), _axis(match, part)
+    if match.dtype(OUT) != "int64":
+        raise Refused(f"its result is {match.dtype(OUT)}")
+    if any(extent != 1 for place, extent in enumerate(shape) if place != axis):
+        raise Refused("it is not over a single row, and ncnn's is over all elements")
+    count = 1 if axis is None else shape[axis]
+    if count > _COUNTED_EXACTLY:
+        raise Refused("its row has more places than a float32 tells apart, which ncnn gives")
+    settings: dict[str, Setting] = {"row": count, "first": int(first), "view0": (count,)}
+    return Layer("ArgMax", ("input",), settings)
