@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.agent.runtime import cuda_runtime
 from edgekit.aot.memory_map import MemoryMap, bare_metal_boards, memory_map
 from edgekit.aot.names import is_identifier
 from edgekit.aot.packages.formats import CodeFormat
 from edgekit.aot.packages.static_library import find_archiver
+from edgekit.aot.ways import Way
 from edgekit.backends.base import Decision
 from edgekit.backends.compile import compile_regions
 from edgekit.backends.plan import OffloadPlan
@@ -97,6 +99,8 @@ class BuildRequest:
     """What a model in C is packed as beside its C; None is plain C, like "c"."""
     choices: Choices = NO_CHOICES
     """What was measured to be better than the schedules' own choices."""
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    """The same for steps of a model in C."""
 
 
 @dataclass(frozen=True)
@@ -368,6 +372,11 @@ def link_model(
         )
         here = tuple(runner.library for runner in runners if runner.built == "host")
         beside = (*(path.name for path in regions.beside), *here)
+    if request.board.target.gpu is not None:
+        runtime = cuda_runtime(request.board.cpu.arch, events)
+        with storage_errors("write the libraries", library):
+            shutil.copyfile(runtime, library.with_name(runtime.name))
+        beside = (*beside, runtime.name)
     with events.stage("link the library") as stage:
         link_shared_library(objects, linker, scratch, library)
         stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {compiler.path.name}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from edgekit.aot.budget import check_budget
 from edgekit.aot.firmware.build import FIRMWARE_NAME, build_firmware
 from edgekit.aot.generators import cmsis_nn_place
-from edgekit.aot.job import TreeJob, WrittenTree
+from edgekit.aot.job import OPTIMISATION, TreeJob, WrittenTree
 from edgekit.aot.memory_drawing import draw_memory_map
 from edgekit.aot.memory_map import bare_metal_boards, memory_map
 from edgekit.aot.names import identifier
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from edgekit.build import BuildRequest
     from edgekit.cross.toolchain import Compiler
 
-OPTIMISATION = "-O3"
 MEMORY_MAP_NAME = "memory-map.svg"
 _STRICT = ("-std=gnu99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 _FOR_ONE_SHAPE = re.compile(r"ek_\w+_[0-9a-f]{6}(\.|$)")
@@ -58,6 +57,7 @@ def tree_job(request: BuildRequest) -> TreeJob | None:
         memory=board.memory,
         offload=request.offload.backends,
         cmsis_nn=cmsis_nn_place(request.offload.options),
+        ways=request.ways,
     )
 
 

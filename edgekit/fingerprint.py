@@ -56,6 +56,7 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             for kernel, choice in sorted(request.choices.of_kernel.items())
         ],
         "preprocess": {
+        "ways": [[step, asdict(way)] for step, way in sorted(request.ways.items())],
             name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
         },
         "seed": request.seed,

@@ -22,7 +22,9 @@ from edgekit.project import (
     choose_store,
     find_project,
 )
+from edgekit.schedules.choices import NO_CHOICES
 from edgekit.tuning.store import measured_choices
+from edgekit.tuning.ways import measured_ways
 
 if TYPE_CHECKING:
     from edgekit.aot.packages.formats import CodeFormat
@@ -56,16 +58,19 @@ def make_request(
         if board.kind == "baremetal"
         else plan_offload(board, wishes, offload)
     )
+    toolchain, store = load_toolchain(board.toolchain), choose_store(project)
+    is_c = board.kind == "baremetal"
     return BuildRequest(
         source=source,
         board=board,
-        toolchain=load_toolchain(board.toolchain),
+        toolchain=toolchain,
         offload=replace(plan, one_layer_each=one_layer_each),
         preprocess=choose_preprocess(project, source),
         seed=seed,
         prefix=prefix,
         code_format=code_format,
-        choices=measured_choices(board.target, choose_store(project), events),
+        choices=NO_CHOICES if is_c else measured_choices(board.target, store, events),
+        ways=measured_ways(board, toolchain, store, events) if is_c else {},
     )
 
 

@@ -13,6 +13,9 @@ from edgekit.cpu import Cpu
 from edgekit.manifest import BareMetal
 from edgekit.tensors import TensorSpec
 
+OPTIMISATION = "-O3"
+"""How a bundle's C is compiled, for what its report says of it and in its firmware."""
+
 
 @dataclass(frozen=True)
 class TreeJob:
