@@ -19,6 +19,7 @@
 #include <string>
 
 #include "edgekit_ncnn_landing.h"
+#include "edgekit_ncnn_pages.h"
 #include "edgekit_region.h"
 
 namespace edgekit {
