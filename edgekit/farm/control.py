@@ -20,6 +20,9 @@ from edgekit.paths import data_dir
 
 _SECONDS_TO_ANSWER = 20.0
 LONGEST_LINE = 4 << 20
+_MOST_WAITING = 1024
+"""Clients that the keeper has not got round to; more of them try again."""
+_SECONDS_BETWEEN_TRIES = 0.05
 _LONGEST_SOCKET_PATH = 100
 """Of the 108 bytes that Linux has for one."""
 
@@ -167,7 +170,7 @@ def bound() -> socket.socket:
             with reachable(path) as name:
                 listener.bind(name)
             path.chmod(0o600)
-            listener.listen(32)
+            listener.listen(_MOST_WAITING)
         except BaseException:
             listener.close()
             raise
@@ -175,15 +178,23 @@ def bound() -> socket.socket:
 
 
 def _connected() -> socket.socket:
-    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    stream.settimeout(_SECONDS_TO_ANSWER)
-    try:
-        with reachable(socket_path()) as name:
-            stream.connect(name)
-    except BaseException:
-        stream.close()
-        raise
-    return stream
+    deadline = time.monotonic() + _SECONDS_TO_ANSWER
+    while True:
+        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        stream.settimeout(_SECONDS_TO_ANSWER)
+        try:
+            with reachable(socket_path()) as name:
+                stream.connect(name)
+        except BlockingIOError:  # many want to speak with it
+            stream.close()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_SECONDS_BETWEEN_TRIES)
+        except BaseException:
+            stream.close()
+            raise
+        else:
+            return stream
 
 
 class reachable:  # noqa: N801 - used like a function

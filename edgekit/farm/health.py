@@ -29,6 +29,8 @@ class Limits:
     longest_wait: float = 30.0
     silence: float = 30.0
     """After so long without a sign, a worker counts as hanging and is killed."""
+    overdue: float = 10.0
+    """So long after its end a session that still runs counts as one of a device that hangs."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class JoinedHost:
         self._asked[number] = answer
         if not self.worker.tell({"id": number, "request": dict(request)}):
             del self._asked[number]
-            self.worker.kill()
+            self.worker.kill("its process took no more requests")
             raise self.lost_error()
 
         def forget() -> None:

@@ -6,6 +6,7 @@ device's state becomes is decided in `health.py`.
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import time
@@ -30,6 +31,7 @@ from edgekit.rpc.protocol import TrackerAddress
 from edgekit.wording import did_you_mean
 
 _TICK = 0.25
+_SECONDS_STATUS_LASTS = 0.05
 _HIGHEST_PRIORITY = 1000
 _LONGEST_NAME = 100
 _MOST_LEASES = 50
@@ -72,6 +74,8 @@ class Keeper:
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._over = False
+        self._status: dict[str, object] = {}
+        self._status_at = -math.inf
         self._wishes = 0
         self._wishing: dict[int, Client] = {}
         self._read_hosts()
@@ -142,13 +146,16 @@ class Keeper:
         )
 
     def _time_passed(self) -> None:
-        now = self._now()
+        now, limits = self._now(), self._plan.limits
         for device in self._devices.values():
-            device.health = health.time_passed(device.health, now, self._plan.limits)
+            device.health = health.time_passed(device.health, now, limits)
             if device.health.wants_worker and device.worker is None:
                 self._start(device)
             elif device.health.state in ("drained", "quarantined") and device.worker is not None:
                 self._end(device)
+            lease, worker = device.lease, device.worker
+            if worker and device.member.key and lease and now > lease.until + limits.overdue:
+                worker.kill("a session on it did not end in time: it hangs")
             over = device.turns.expired(now)
             if over is not None:
                 self._dismiss(over, {"over": True})
@@ -158,8 +165,8 @@ class Keeper:
             if host.health.wants_worker and host.worker is None:
                 self._start(host)
         for kept in self._kept():
-            if kept.worker is not None and kept.worker.is_silent(self._plan.limits.silence):
-                kept.worker.kill()
+            if kept.worker is not None and kept.worker.is_silent(limits.silence):
+                kept.worker.kill("its process hung and was killed")
 
     def _start(self, kept: _Device | JoinedHost) -> None:
         if isinstance(kept, JoinedHost):
@@ -187,6 +194,7 @@ class Keeper:
     def _hear(self, kept: _Device | JoinedHost, worker: WorkerProcess) -> None:
         if kept.worker is not worker:
             return  # ended by what was heard just before it
+        self._status_at = -math.inf
         messages, is_over = worker.heard()
         try:
             for message in messages:
@@ -247,13 +255,17 @@ class Keeper:
             self._hosts.setdefault(name, JoinedHost(entry, self._now()))
 
     def _accept(self) -> None:
-        with suppress(OSError):
-            stream, _ = self._listener.accept()
-            Client(stream, self._selector, self._done)
+        with suppress(OSError):  # until nobody is left
+            while True:
+                stream, _ = self._listener.accept()
+                Client(stream, self._selector, self._done)
 
     def _done(self, client: Client, request: Mapping[str, Any]) -> dict[str, object] | None:
         """The answer; None where it comes later."""
         now, what = self._now(), request["do"]
+        if what == "status":
+            return self._recent_status()
+        self._status_at = -math.inf
         if what in ("drain", "resume", "take"):
             name = str(request["device"])
             found = self._named(name)
@@ -278,9 +290,16 @@ class Keeper:
             self._read_hosts()
         elif what == "down":
             self._over = True
-        elif what != "status":
+        else:
             raise KeyError(what)
         return asdict(self.status())
+
+    def _recent_status(self) -> dict[str, object]:
+        """Of a large farm it is much, and many may ask at once."""
+        now = self._now()
+        if now - self._status_at > _SECONDS_STATUS_LASTS:
+            self._status, self._status_at = asdict(self.status()), now
+        return self._status
 
     def _named(self, name: str) -> _Device | DeviceStatus:
         known = self._known()
@@ -302,7 +321,7 @@ class Keeper:
         def answered(answer: Mapping[str, Any] | None) -> None:
             if answer is None:
                 client.end()
-            elif "error" in answer or request["do"] == "take":
+            elif "error" in answer or request["do"] in ("take", "lease"):
                 client.say(answer)
             else:
                 host.take({"state": "news", "status": answer, "ports": host.ports}, self._now())
@@ -317,15 +336,20 @@ class Keeper:
         until = now + float(request["seconds"])
         for device in self._devices.values():
             if port and device.port == port:
-                device.leases = {o: x for o, x in device.leases.items() if x.until > now}
+                device.leases = {
+                    other: lease
+                    for other, lease in device.leases.items()
+                    if lease.until > now or other == device.offer
+                }
                 if len(device.leases) < _MOST_LEASES:
                     owner, purpose = _named_in(request)
                     device.leases[offer] = Lease(owner, purpose, until)
+                return {"noted": True}
         for host in self._hosts.values():
             if port and port in host.ports.values():
                 self._ask_host(client, request, host)
                 return None
-        return asdict(self.status())
+        return {"noted": False}
 
     def _wish(
         self, client: Client, device: _Device, request: Mapping[str, Any], now: float
@@ -351,6 +375,7 @@ class Keeper:
         self._next_turn(device, now)
 
     def _wish_no_more(self, device: _Device, wish: Wish) -> None:
+        self._status_at = -math.inf
         self._wishing.pop(wish.number, None)
         device.turns.remove(wish.number)
         self._next_turn(device, self._now())

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from edgekit.errors import DeviceError, EdgekitError
 from edgekit.events import SILENT, Events
-from edgekit.farm.control import FarmDown, fair_priority, note_lease, this_user
-from edgekit.rpc.protocol import Assigned, TrackerAddress
-from edgekit.rpc.session import DEFAULT_SESSION_SECONDS, DEFAULT_WAIT_SECONDS, open_session
+from edgekit.farm.control import FarmDown, fair_priority, farm_status, note_lease, this_user
+from edgekit.rpc.protocol import Assigned, TrackerAddress, TrackerGone
+from edgekit.rpc.session import (
+    DEFAULT_SESSION_SECONDS,
+    DEFAULT_WAIT_SECONDS,
+    UnknownKey,
+    open_session,
+)
+
+_SECONDS_BETWEEN_TRIES = 0.5
 
 
 @contextmanager
@@ -41,13 +49,33 @@ def farm_session(
         chosen = 1
         with suppress(DeviceError):
             chosen = fair_priority(owner)
-    with open_session(
-        key,
-        timeout,
-        tracker=tracker,
-        wait=wait,
-        priority=chosen,
-        taken=taken,
-        events=events,
-    ) as session:
+    deadline = time.monotonic() + wait
+    with ExitStack() as opened:
+        while True:
+            left = max(deadline - time.monotonic(), 0.0)
+            try:
+                session = opened.enter_context(
+                    open_session(
+                        key,
+                        timeout,
+                        tracker=tracker,
+                        wait=left,
+                        priority=chosen,
+                        taken=taken,
+                        events=events,
+                    )
+                )
+                break
+            except (TrackerGone, UnknownKey):
+                # A tracker that was started again knows its devices within seconds.
+                if time.monotonic() > deadline or not _farm_has(key):
+                    raise
+                time.sleep(_SECONDS_BETWEEN_TRIES)
         yield session
+
+
+def _farm_has(key: str) -> bool:
+    try:
+        return any(device.key == key for device in farm_status().devices)
+    except DeviceError:
+        return False

@@ -56,8 +56,9 @@ class WorkerProcess:
     def is_silent(self, seconds: float) -> bool:
         return time.monotonic() - self.last_sign > seconds
 
-    def kill(self) -> None:
+    def kill(self, reason: str) -> None:
         """Its end is heard like any other."""
+        self.last_reason = reason
         self._process.kill()
 
     def heard(self) -> tuple[list[dict[str, Any]], bool]:

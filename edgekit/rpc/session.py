@@ -24,6 +24,10 @@ class SessionTimedOut(DeviceError):
     """The time that the session was given is over; the device has ended it."""
 
 
+class UnknownKey(DeviceError):
+    """Nobody registered a device under that key: not yet, or not any more."""
+
+
 class SessionLost(DeviceError):
     """The session's process, its device, or the connection to it is gone."""
 
@@ -89,7 +93,7 @@ def _check_key(key: str, client: TrackerClient, address: TrackerAddress, events:
     """TVM's own request waits for ever for a key that nobody has."""
     statuses = {status.key: status for status in client.status() if status.devices}
     if key not in statuses:
-        raise DeviceError(
+        raise UnknownKey(
             f"no device is registered with the key {key} at {address}",
             hint=did_you_mean(key, statuses, "`edgekit rpc serve --device NAME` registers one"),
         )

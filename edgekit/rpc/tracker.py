@@ -89,10 +89,7 @@ def run_tracker(
     """Run a tracker until interrupted, or until `stop` is set. `started` is called once it
     serves."""
     over = stop or threading.Event()
-    if importlib.util.find_spec("tornado") is None:
-        raise MissingToolError(
-            "TVM's tracker needs tornado, which is not installed", hint="pip install tornado"
-        )
+    _check_tornado()
     with _only_one(), _listening(port) as listener, _state(listener) as state:
         with events.stage("start the tracker"):
             child = _start(listener)
@@ -106,6 +103,18 @@ def run_tracker(
                 events.warn(f"the tracker ended ({_ending(child)}) and is started again")
                 time.sleep(_SECONDS_BETWEEN_STARTS)
                 child = _start(listener)
+        finally:
+            _end(child)
+
+
+@contextmanager
+def private_tracker() -> Iterator[TrackerAddress]:
+    """A tracker that nobody is told of, on a port of its own, until the block ends."""
+    _check_tornado()
+    with socket.create_server((LOOPBACK, 0), backlog=64) as listener:
+        child = _start(listener)
+        try:
+            yield TrackerAddress(LOOPBACK, int(listener.getsockname()[1]))
         finally:
             _end(child)
 
@@ -125,6 +134,13 @@ def stop_tracker() -> RunningTracker | None:
             )
         time.sleep(0.05)
     return running
+
+
+def _check_tornado() -> None:
+    if importlib.util.find_spec("tornado") is None:
+        raise MissingToolError(
+            "TVM's tracker needs tornado, which is not installed", hint="pip install tornado"
+        )
 
 
 @contextmanager
@@ -148,7 +164,7 @@ def _only_one() -> Iterator[None]:
 @contextmanager
 def _listening(port: int) -> Iterator[socket.socket]:
     try:
-        listener = socket.create_server((LOOPBACK, port), backlog=64)
+        listener = socket.create_server((LOOPBACK, port), backlog=1024)
     except OSError as error:
         reasons = {errno.EADDRINUSE: "is taken", errno.EACCES: "is for root only"}
         raise DeviceError(

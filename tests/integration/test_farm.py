@@ -214,8 +214,10 @@ def test_however_the_keeper_ends_nothing_stays(free: Farm, number: int) -> None:
 def test_down_ends_everything_before_it_returns(free: Farm) -> None:
     processes = free.processes()
     assert free.run("down").returncode == 0
-    assert free.keeper is not None
-    assert free.keeper.end() == 0
+    keeper = free.keeper
+    assert keeper is not None
+    eventually(lambda: not keeper.is_running())
+    assert keeper.end() == 0
     eventually(lambda: free.lab.alive(processes) == [])
 
 
