@@ -12,6 +12,7 @@ from typing import Literal, cast
 from edgekit.cpu import Cpu, Target, architecture, this_cpu
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.errors import ProfileError
+from edgekit.gpu import Gpu, complain_of_libraries, parse_gpu, parse_rest
 from edgekit.hardware import Firmware, Flash, parse_firmware, parse_flash
 from edgekit.instruction_sets import CPU_FLAGS, LLVM_CPUS, LLVM_FEATURES
 from edgekit.offload import OffloadSettings, parse_settings
@@ -33,6 +34,7 @@ __all__ = [
     "Cpu",
     "Firmware",
     "Flash",
+    "Gpu",
     "Memory",
     "MemoryRegion",
     "Offload",
@@ -132,6 +134,8 @@ class Board:
     firmware: Firmware | None
     """None where edgekit has no firmware for the board: its models are C for others' projects."""
     flash: Flash | None
+    gpu: Gpu | None
+    """NVIDIA's; None where there is none, and where the profile does not say."""
     origin: Path
     """The file that says so. Differs from machine to machine: no part of a board's identity."""
 
@@ -172,12 +176,13 @@ def parse_board(reader: TableReader, path: Path) -> Board:
     kind = reader.choice("kind", _TRANSPORTS)
     vendor_url = reader.matching("vendor_url", _URL, "an https:// link") if kind != "local" else ""
     toolchain = reader.choice("toolchain", profile_names("toolchains"))
+    gpu = parse_gpu(reader.table("gpu")) if kind == "linux" and reader.has("gpu") else None
     if kind == "local":
         cpu, target = this_cpu()
         memory = Memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None)
     else:
         cpu = _parse_cpu(reader.table("cpu"), kind)
-        target = _parse_target(reader.table("target"), kind, cpu)
+        target = _parse_target(reader.table("target"), kind, cpu, gpu)
         memory = _parse_memory(reader.table("memory"), kind)
     return Board(
         name=path.stem,
@@ -187,7 +192,7 @@ def parse_board(reader: TableReader, path: Path) -> Board:
         cpu=cpu,
         target=target,
         toolchain=toolchain,
-        offload=_parse_offload(reader.table("offload")),
+        offload=_parse_offload(reader.table("offload"), target),
         memory=memory,
         transport=_parse_transport(reader.table("transport"), kind),
         twin=_parse_twin(reader, cpu.arch) if kind != "local" and reader.has("twin") else None,
@@ -195,6 +200,7 @@ def parse_board(reader: TableReader, path: Path) -> Board:
         if _has(reader, kind, "firmware")
         else None,
         flash=parse_flash(reader.table("flash")) if _has(reader, kind, "flash") else None,
+        gpu=gpu,
         origin=path,
     )
 
@@ -216,7 +222,7 @@ def _parse_cpu(reader: TableReader, kind: str) -> Cpu:
     return Cpu(name, arch, features, cores, flags)
 
 
-def _parse_target(reader: TableReader, kind: str, cpu: Cpu) -> Target:
+def _parse_target(reader: TableReader, kind: str, cpu: Cpu, gpu: Gpu | None) -> Target:
     target_kind = reader.choice("kind", [_TARGET_KINDS[kind]] if kind else _TARGET_KINDS.values())
     triple = reader.matching("triple", _TRIPLE, "a triple such as aarch64-linux-gnu")
     llvm_cpu = reader.choice(
@@ -229,8 +235,9 @@ def _parse_target(reader: TableReader, kind: str, cpu: Cpu) -> Target:
         features = reader.choices(
             "features", signed, f"LLVM's name for a feature of {cpu.arch} after + or -"
         )
+    rest = parse_rest(reader, gpu) if kind == "linux" else None
     reader.finish()
-    return Target(target_kind, triple, llvm_cpu, features, cpu.cores)
+    return Target(target_kind, triple, llvm_cpu, features, cpu.cores, rest)
 
 
 def _parse_memory(reader: TableReader, kind: str) -> Memory:
@@ -275,8 +282,10 @@ def _complain_of_overlaps(reader: TableReader, regions: tuple[MemoryRegion, ...]
         reader.complain("region", f'two called "{name}"', "a name for each")
 
 
-def _parse_offload(reader: TableReader) -> Offload:
+def _parse_offload(reader: TableReader, target: Target) -> Offload:
     allowed = reader.choices("allowed", BACKENDS)
+    if target.gpu is not None:
+        complain_of_libraries(reader, allowed)
     default = reader.choices("default", BACKENDS)
     for backend in default:
         if backend not in allowed:

@@ -18,6 +18,7 @@ from edgekit.backends.base import Backend, Decision, Options
 from edgekit.backends.codegen import RegionFiles, write_regions
 from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.cpu import Target
+from edgekit.cross.gpu_mark import write_mark
 from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.weights import write_weights
 from edgekit.events import Events
@@ -143,7 +144,8 @@ def write_objects(
 ) -> CompiledModel:
     """What TVM made, and its weights and regions, as files in the scratch folder."""
     objects = export_objects(compiled.executable, target.triple, scratch)
-    objects = objects.with_sources(write_weights(compiled.weights, scratch), ffi_headers())
+    sources = (*write_weights(compiled.weights, scratch), *write_mark(target, scratch))
+    objects = objects.with_sources(sources, ffi_headers())
     regions = write_regions(compiled.regions, backends, scratch)
     return CompiledModel(objects, regions, compiled.decisions, compiled.rules, compiled.choices)
 

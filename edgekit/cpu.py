@@ -51,6 +51,8 @@ class Target:
     cpu: str
     features: tuple[str, ...]
     cores: int
+    gpu: str | None = None
+    """The architecture of NVIDIA's that runs what no library does, "sm_87"; None is the CPU."""
 
     def as_json(self) -> str:
         """What tvm.target.Target takes. The "c" kind knows a CPU's name and nothing more."""
@@ -64,7 +66,17 @@ class Target:
         if self.features:
             target["mattr"] = list(self.features)
         target["num-cores"] = self.cores
+        if self.gpu is not None:
+            target = {"kind": "cuda", "arch": self.gpu, **_ANY_GPU, "host": target}
         return json.dumps(target)
+
+
+_ANY_GPU = {
+    "max_threads_per_block": 1024,
+    "max_shared_memory_per_block": 48 << 10,
+    "thread_warp_size": 32,
+}
+"""What each of NVIDIA's has that TVM's runtime for CUDA 13 can run on."""
 
 
 _ARCHITECTURES: Mapping[str, str] = {"amd64": "x86_64", "arm64": "aarch64"}

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.cuda.toolkit import PACKAGES
 from edgekit.files import sha256_bytes
 from edgekit.schedules.choices import choice_as_json
 
@@ -55,8 +56,8 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             [kernel, choice_as_json(choice)]
             for kernel, choice in sorted(request.choices.of_kernel.items())
         ],
-        "preprocess": {
         "ways": [[step, asdict(way)] for step, way in sorted(request.ways.items())],
+        "preprocess": {
             name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
         },
         "seed": request.seed,
@@ -64,7 +65,11 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
         "format": request.code_format or "c",
         "bare metal": _bare_metal_identity(board),
         "packages": [
-            [name, installed_version(name)] for name in (*_ALWAYS, *_BY_FORMAT[source.format])
+            [name, installed_version(name)]
+            for name in (
+                *(*_ALWAYS, *_BY_FORMAT[source.format]),
+                *(PACKAGES if board.target.gpu is not None else ()),
+            )
         ],
         "edgekit": package_digest(),
     }

@@ -7,6 +7,7 @@ fuses nothing at all on a CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -203,16 +204,23 @@ LAYOUT = Phase("layout", "channels lie last, and weights as the kernels read the
 
 SCHEDULE = Phase("schedule", "each kernel's loops are in the order that suits the CPU", _schedule)
 
+LEGALIZE = Phase("legalize", "every operator is a loop nest", _legalize)
+
+LOWER = Phase("lower", "calls write into buffers", _lower)
+
+PLAN = Phase("plan", "buffers are planned and freed; the VM's own form", _plan)
+
 PHASES: tuple[Phase, ...] = (
     Phase("quantize", "what is left of a quantised TFLite model computes in integers", _quantize),
     SIMPLIFY,
     LAYOUT,
-    Phase("legalize", "every operator is a loop nest", _legalize),
+    LEGALIZE,
     FUSE,
     SCHEDULE,
-    Phase("lower", "calls write into buffers", _lower),
-    Phase("plan", "buffers are planned and freed; the VM's own form", _plan),
+    LOWER,
+    PLAN,
 )
+"""For CPUs. Where a GPU runs what no library does, it is those of cuda/phases.py."""
 
 
 @dataclass(frozen=True)
@@ -285,15 +293,16 @@ def compile_model(
             decisions = partition.decisions
             stage.result = _coverage(decisions, len(regions))
     least: int | None = None
-    with events.stage("compile", total=len(PHASES) + 1) as stage, tvm_target:
-        for phase in phases_with(choices):
+    phases, kernels_compiled = _way_for(target, choices)
+    with events.stage("compile", total=len(phases) + 1) as stage, tvm_target:
+        for phase in phases:
             module = apply_phase(phase, module, tvm_target)
             dump(phase.name, module)
             if phase is FUSE:
                 least = _least_memory(module)
             stage.advance(detail=phase.name)
         weights: tuple[Weight, ...] = ()
-        if weights_apart:
+        if weights_apart and target.gpu is None:
             module, weights = _take_weights(module)
         functions = {
             variable.name_hint: function
@@ -301,9 +310,10 @@ def compile_model(
             if isinstance(function, tvm.tirx.PrimFunc)
         }
         kernels = tuple(functions)
-        executable = guarded(
-            "code generation", lambda: tvm.relax.build(module, tvm_target, relax_pipeline=None)
-        )
+        with kernels_compiled:
+            executable = guarded(
+                "code generation", lambda: tvm.relax.build(module, tvm_target, relax_pipeline=None)
+            )
         stage.advance(detail="code generation")
         memory = MemoryPlan(planned_bytes(module), least)
         stage.result = f"{len(kernels)} kernels, {memory.words}"
@@ -317,6 +327,18 @@ def compile_model(
         regions,
         decisions,
     )
+
+
+def _way_for(
+    target: Target, choices: Choices
+) -> tuple[tuple[Phase, ...], AbstractContextManager[None]]:
+    """The passes, and what has to be there while code is generated."""
+    if target.gpu is None:
+        return phases_with(choices), nullcontext()
+    from edgekit.cuda.kernels import compiling_kernels
+    from edgekit.cuda.phases import CUDA_PHASES
+
+    return CUDA_PHASES, compiling_kernels(target.gpu)
 
 
 def _said_of(functions: Mapping[str, Any], attribute: str) -> tuple[tuple[str, str], ...]:

@@ -27,7 +27,7 @@ _ALL = "all of it"
 def options_of(subject: Subject, board: Board) -> tuple[Option, ...]:
     deploy = f"edgekit deploy {in_shell(subject.source)} --board {board.name}"
     options = [_own(board, deploy)]
-    if board.kind != "baremetal":
+    if board.kind != "baremetal" and board.target.gpu is None:
         options.append(_tuned(subject, board))
     for name in board.offload.allowed:
         if board.kind == "baremetal":

@@ -28,6 +28,8 @@ from edgekit.files import (
 from edgekit.paths import cache_dir
 from edgekit.tvm_compat import TVM_FFI_VERSION, TVM_VERSION, check_pair
 
+CUDA_RUNTIME = "libtvm_runtime_cuda.so"
+"""What kernels of a GPU run in, beside the others."""
 LIBRARIES = ("libtvm_runtime.so", "libtvm_ffi.so")
 _LARGEST_MEMBER = 64 << 20
 
@@ -42,12 +44,13 @@ class Wheel:
     """Path in the wheel to the name it gets."""
 
 
+_TVM_FOR_AARCH64 = "4acfdb7653e4e1ba7a707bdf2833db72eb8fda7d04d99141f2a4e1da43171fb7"
 _PLATFORMS: Mapping[str, str] = {"aarch64": "manylinux_2_28_aarch64"}
 _WHEELS: Mapping[str, tuple[Wheel, ...]] = {
     "aarch64": (
         Wheel(
             f"apache-tvm=={TVM_VERSION}",
-            "4acfdb7653e4e1ba7a707bdf2833db72eb8fda7d04d99141f2a4e1da43171fb7",
+            _TVM_FOR_AARCH64,
             {
                 "tvm/lib/libtvm_runtime.so": "libtvm_runtime.so",
                 "tvm/LICENSE": "LICENSE.tvm",
@@ -67,20 +70,50 @@ _WHEELS: Mapping[str, tuple[Wheel, ...]] = {
     )
 }
 
+_CUDA_WHEELS: Mapping[str, tuple[Wheel, ...]] = {
+    "aarch64": (
+        Wheel(
+            f"apache-tvm=={TVM_VERSION}",
+            _TVM_FOR_AARCH64,
+            {f"tvm/lib/{CUDA_RUNTIME}": CUDA_RUNTIME},
+        ),
+    )
+}
+
+
+def cuda_runtime(arch: str, events: Events = SILENT) -> Path:
+    """TVM's runtime for CUDA, for an architecture."""
+    check_pair()
+    if arch != platform.machine():
+        return _fetched(arch, _CUDA_WHEELS, "-cuda", events)[CUDA_RUNTIME]
+    installed = package_folder("tvm") / "lib" / CUDA_RUNTIME
+    if not installed.is_file():
+        raise MissingToolError(
+            f"TVM is installed without {CUDA_RUNTIME}",
+            hint="pip install --force-reinstall edgekit brings the pair that belongs together",
+        )
+    return installed
+
 
 def runtime_libraries(arch: str, events: Events = SILENT) -> dict[str, Path]:
     """TVM's runtime libraries for an architecture, and their licences, by file name."""
     check_pair()
     if arch == platform.machine():
         return _installed()
-    wheels = _WHEELS.get(arch)
+    return _fetched(arch, _WHEELS, "", events)
+
+
+def _fetched(
+    arch: str, of_arch: Mapping[str, tuple[Wheel, ...]], suffix: str, events: Events
+) -> dict[str, Path]:
+    wheels = of_arch.get(arch)
     if wheels is None:
         raise BuildError(
             f"TVM publishes no runtime for {arch}",
-            hint=f"boards with {', '.join(sorted(_WHEELS))} CPUs can be reached from here",
+            hint=f"boards with {', '.join(sorted(of_arch))} CPUs can be reached from here",
         )
     digest = sha256_of_pins(wheels)
-    final = cache_dir() / "runtimes" / f"{arch}-{digest[:16]}"
+    final = cache_dir() / "runtimes" / f"{arch}{suffix}-{digest[:16]}"
     with storage_errors("keep TVM's runtime", final):
         final.parent.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(final.with_suffix(".lock")):

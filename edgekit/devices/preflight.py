@@ -110,7 +110,10 @@ def lacks_libraries(name: str, missing: Sequence[str]) -> DeviceError:
         f"{name} lacks the libraries {', '.join(missing)}"
         if len(missing) > 1
         else f"{name} lacks the library {missing[0]}",
-        hint="install them over there (on Debian: apt-get install libstdc++6 libgcc-s1)",
+        hint="the model runs on a GPU with CUDA 13, which JetPack 7 has and no emulated twin: "
+        "build it for another board"
+        if any(library.startswith("libcuda") for library in missing)
+        else "install them over there (on Debian: apt-get install libstdc++6 libgcc-s1)",
     )
 
 
@@ -129,6 +132,7 @@ def missing_features(target: str, machine: str, cpuinfo: str) -> tuple[str, ...]
 def required_features(target: str, machine: str) -> tuple[str, ...]:
     """The kernel's flags for the instructions that a target lets the compiler use."""
     described = json.loads(target)
+    described = described.get("host", described)  # a GPU's target has the CPU's in it
     cpu = str(described.get("mcpu", "generic"))
     signed = [str(feature) for feature in described.get("mattr", [])]
     table = _FLAGS[machine][1]

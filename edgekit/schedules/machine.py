@@ -36,6 +36,11 @@ def machine_of(target: Any) -> Machine:
     """Of TVM's target: LLVM knows what each CPU has."""
     from tvm.target.codegen import llvm_get_targets, target_has_features
 
+    if target.kind.name == "cuda":
+        raise BuildError(
+            "kernels for a GPU have TVM's own schedules: there is nothing to choose or to tune",
+            hint="kernels for a CPU are what can be tuned",
+        )
     cores = int(target.attrs.get("num-cores", 1))
     triple = str(target.attrs.get("mtriple", "x86_64"))
     if architecture(triple) not in llvm_get_targets():

@@ -15,6 +15,7 @@ from support.profiles import (
 )
 
 from edgekit.board import Board, board_names, check_board, load_board, parse_board
+from edgekit.devices.preflight import required_features
 from edgekit.errors import ProfileError
 from edgekit.instruction_sets import ARM_CPUS, ARM_FLAGS
 from edgekit.paths import built_in_profiles
@@ -92,6 +93,35 @@ def test_a_linux_board_says_all_that_is_asked_of_it(tmp_path: Path) -> None:
     assert (board.twin.machine, board.twin.memory) == ("virt", 1 << 30)
 
 
+GPU = '[gpu]\narch = "sm_87"\ncuda = 13\n\n[offload]'
+ON_GPU = LINUX_BOARD.replace('"-aes"]', '"-aes"]\nrest = "cuda"').replace(
+    'default = ["ncnn"]\nallowed = ["ncnn", "acl"]', 'default = []\nallowed = ["tensorrt"]'
+)
+
+
+def test_the_rest_of_a_model_runs_on_the_gpu_where_a_board_says_so(tmp_path: Path) -> None:
+    board = _load(write_profile(tmp_path, "mine", ON_GPU.replace("[offload]", GPU)))
+    target = json.loads(board.target.as_json())
+    assert (target["kind"], target["arch"]) == ("cuda", "sm_87")
+    assert target["host"]["mcpu"] == "cortex-a72"
+    plain = _load(write_profile(tmp_path, "mine", LINUX_BOARD.replace("[offload]", GPU)))
+    assert json.loads(plain.target.as_json()) == target["host"], "the CPU is the default"
+    assert required_features(board.target.as_json(), "aarch64") == required_features(
+        plain.target.as_json(), "aarch64"
+    )
+
+
+def test_jetpack_5_and_6_keep_the_rest_on_the_cpu_and_are_told_why(tmp_path: Path) -> None:
+    for cuda in (11, 12):
+        gpu = GPU.replace("13", str(cuda))
+        path = write_profile(tmp_path, "mine", ON_GPU.replace("[offload]", gpu))
+        (problem,) = check_board(path)
+        assert problem.key == "target.rest"
+        assert "libcudart.so.13" in problem.expected
+    assert load_board("jetson-orin").target.gpu is None
+    assert load_board("jetson-orin-jp7").target.gpu == "sm_87"
+
+
 def test_a_microcontroller_says_where_its_memory_is(tmp_path: Path) -> None:
     board = _load(write_profile(tmp_path, "mcu", BAREMETAL_BOARD))
     assert [(r.name, r.start, r.size, r.use) for r in board.memory.regions] == [
@@ -125,6 +155,12 @@ MISTAKES = [
     (LINUX_BOARD, '"ssh"', '"serial"', "transport.kind", None),
     (LINUX_BOARD, '"2 GiB"', '"2 GB"', "memory.ram", None),
     (LINUX_BOARD, 'ram = "2 GiB"', 'ram = "2 GiB"\nflash = "1 MiB"', "memory.flash", None),
+    (ON_GPU, '"-mcpu', '"-mcpu', "target.rest", None),
+    (ON_GPU.replace("[offload]", GPU), "sm_87", "87", "gpu.arch", None),
+    (ON_GPU.replace("[offload]", GPU), "cuda = 13", "cuda = 1", "gpu.cuda", None),
+    (ON_GPU.replace("[offload]", GPU), '"tensorrt"]', '"tensorrt", "ncnn"]', "offload.allowed",
+     None),
+    (ON_GPU.replace("[offload]", GPU), '"cuda"', '"cudda"', "target.rest", "cuda"),
     (LINUX_BOARD, "https://example", "http://example", "vendor_url", None),
     (LINUX_BOARD, "cores = 4", "cores = 0", "cpu.cores", None),
     (LINUX_BOARD, "-mcpu=cortex-a72", "; rm -rf /", "cpu.compile_flags", None),

@@ -22,8 +22,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("ground", "arrays files paths toml_source cache metrics tvm_compat python_child"),
     (
         "profiles",
-        "instruction_sets cpu profiles new_profile offload hardware board cross cross.toolchain "
-        "cross.tools cross.blob cross.weights cross.cmake cross.cmsis_nn",
+        "instruction_sets cpu profiles new_profile offload hardware gpu board cross cross.toolchain "
+        "cross.tools cross.blob cross.weights cross.gpu_mark cross.cmake cross.cmsis_nn",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("sensors", "sensors sensors.*"),
@@ -41,7 +41,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("passes", "macs passes passes.*"),
     ("importers", "frontends frontends.* oracle"),
     ("backends", "cross.link backends backends.*"),
-    ("compiler", "pipeline liveness"),
+    ("compiler", "pipeline liveness cuda cuda.*"),
     ("bare metal", "aot aot.*"),
     ("compilation", "compilation compile_*"),
     ("tuning", "tuning tuning.*"),
@@ -63,12 +63,15 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "progress console",
     "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* schedules.* passes.* pipeline "
-    "liveness macs tuning.trials tuning.known "
+    "liveness macs cuda.* tuning.trials tuning.known "
+    "tuning.subjects tuning.scout tuning.filters tuning.evolution tuning.cost_model "
+    "tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.* backends.*.quantised "
     "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
-    "tvm_ffi": "devices.local_worker schedules.* tuning.trials aot.loops.*",
+    "tvm_ffi": "devices.local_worker cuda.kernels schedules.* tuning.trials aot.loops.* "
+    "tuning.builder tuning.filters tuning.evolution",
     "onnx": "frontends.onnx frontends.onnx.* quantization.quantiser quantization.loss "
     "backends.tensorrt.graph",
     "onnxruntime": "oracle quantization.quantiser quantization.loss",

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "calls.h"
+#include "gpu.h"
 #include "json.h"
 #include "npy.h"
 
@@ -56,17 +57,31 @@ Model Model::Load(const std::string& library, int threads) {
   if (threads > 0) setenv("TVM_NUM_THREADS", std::to_string(threads).c_str(), 1);
   HearRegions();
   int64_t started = Now();
+  const int device = DeviceOf(AsPath(library));
   Module loaded = LoadModule(AsPath(library));
   Module machine = Call(RequiredMember(loaded, "vm_load_executable")).cast<Module>();
-  Call(RequiredMember(machine, "vm_initialization"), static_cast<int>(kDLCPU), 0, kPooledAllocator);
-  Model model(loaded, machine, RequiredMember(machine, "main"));
+  const Function initialise = RequiredMember(machine, "vm_initialization");
+  const int cpu = static_cast<int>(kDLCPU);
+  if (device == cpu) {
+    Call(initialise, cpu, 0, kPooledAllocator);
+  } else {  // shapes and the like stay with the CPU
+    Call(initialise, device, 0, kPooledAllocator, cpu, 0, kPooledAllocator);
+  }
+  Model model(loaded, machine, RequiredMember(machine, "main"), device);
   model.load_nanoseconds_ = Now() - started;
   model.threads_ = CallGlobal("runtime.NumThreads").cast<int>();
   return model;
 }
 
 Any Model::Run(const Tensors& inputs) {
-  return CallWith(main_, {inputs.begin(), inputs.end()});
+  if (device_ == kDLCPU) return CallWith(main_, {inputs.begin(), inputs.end()});
+  Tensors there;
+  for (const Tensor& input : inputs) there.push_back(On(device_, input));
+  Array<Any> outputs;
+  for (const Tensor& output : Flatten(CallWith(main_, {there.begin(), there.end()}))) {
+    outputs.push_back(On(kDLCPU, output));  // waits for the kernels
+  }
+  return outputs;
 }
 
 Tensors Model::Flatten(const Any& result) {
@@ -79,6 +94,9 @@ Tensors Model::Flatten(const Any& result) {
 }
 
 void Model::SetInstrument(Function instrument) {
+  if (device_ != kDLCPU) {
+    throw std::runtime_error("kernels of a GPU run after they were called: they can't be profiled");
+  }
   Call(RequiredMember(machine_, "set_instrument"), ForTvm(std::move(instrument)));
 }
 

@@ -17,7 +17,8 @@ class Model {
   // `threads` 0 leaves the number to TVM. It has to be set before the pool exists, so: once.
   static Model Load(const std::string& library, int threads);
 
-  // Any of this may throw tvm::ffi::Error, or end the process: it is compiled code.
+  // Any of this may throw tvm::ffi::Error, or end the process: it is compiled code. Inputs and
+  // outputs lie in the CPU's memory, also where the model runs on a GPU.
   tvm::ffi::Any Run(const Tensors& inputs);
   static Tensors Flatten(const tvm::ffi::Any& result);
 
@@ -28,12 +29,13 @@ class Model {
   void SetInstrument(tvm::ffi::Function instrument);
 
  private:
-  Model(tvm::ffi::Module library, tvm::ffi::Module machine, tvm::ffi::Function main)
-      : library_(library), machine_(machine), main_(main) {}
+  Model(tvm::ffi::Module library, tvm::ffi::Module machine, tvm::ffi::Function main, int device)
+      : library_(library), machine_(machine), main_(main), device_(device) {}
 
   tvm::ffi::Module library_;
   tvm::ffi::Module machine_;
   tvm::ffi::Function main_;
+  int device_;
   int threads_ = 0;
   int64_t load_nanoseconds_ = 0;
 };

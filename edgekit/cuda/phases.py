@@ -1,0 +1,46 @@
+"""The passes where a GPU runs what no library does: read it beside pipeline.py.
+
+No layout and no packing of weights: those are for CPUs. Constants stay in the virtual machine's
+bytecode, which copies each to the GPU at the start, once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgekit.pipeline import FUSE, LEGALIZE, LOWER, PLAN, SIMPLIFY, Phase
+
+
+def _quantize(target: Any) -> list[Any]:
+    from edgekit.passes.litert_arithmetic import LiteRtArithmetic
+    from edgekit.schedules.rescaling import rescaled
+
+    return [LiteRtArithmetic(rescaled)]
+
+
+def _schedule(target: Any) -> list[Any]:
+    from tvm import s_tir
+    from tvm.s_tir import dlight
+
+    return [
+        dlight.ApplyDefaultSchedule(
+            dlight.gpu.Matmul(),
+            dlight.gpu.GEMV(),
+            dlight.gpu.Reduction(),
+            dlight.gpu.GeneralReduction(),
+            dlight.gpu.Fallback(),
+        ),
+        # Whatever no rule has bound to threads: on the GPU nothing else can run.
+        s_tir.transform.DefaultGPUSchedule(),
+    ]
+
+
+CUDA_PHASES: tuple[Phase, ...] = (
+    Phase("quantize", "what is left of a quantised TFLite model computes in integers", _quantize),
+    SIMPLIFY,
+    LEGALIZE,
+    FUSE,
+    Phase("schedule", "each kernel's loops are threads of the GPU", _schedule),
+    LOWER,
+    PLAN,
+)

@@ -1,0 +1,205 @@
+"""Kernels for a GPU, made on a machine that has none: machine code in the library and no source.
+What runs on a GPU was not run: here it ends where a driver is asked for."""
+
+from __future__ import annotations
+
+import io
+import platform
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from onnx import helper
+from support.building import request_for, write_model
+from support.onnx_models import onnx_model
+
+from edgekit.agent.build import AGENT, build_agent
+from edgekit.agent.runtime import CUDA_RUNTIME, cuda_runtime
+from edgekit.board import load_board
+from edgekit.build import build
+from edgekit.cross.gpu_mark import MARK
+from edgekit.cross.toolchain import load_toolchain
+from edgekit.cuda.kernels import compiling_kernels
+from edgekit.cuda.toolkit import find_toolkit, make_driver_stub
+from edgekit.errors import MissingToolError
+from edgekit.events import SILENT
+from edgekit.model import import_model, open_model
+from edgekit.pipeline import compile_model
+
+BOARD = "jetson-orin-jp7"
+CUBIN = 190
+"""EM_CUDA, of ELF files."""
+
+
+@pytest.fixture
+def toolkit() -> None:
+    try:
+        find_toolkit()
+    except MissingToolError as error:
+        pytest.skip(f"{error.message}: {error.hint}")
+
+
+def cubins_in(library: bytes) -> list[ELFFile]:
+    """Whole ELF files inside of one."""
+    found = []
+    start = library.find(b"\x7fELF", 1)
+    while start >= 0:
+        elf = ELFFile(io.BytesIO(library[start:]))
+        if elf["e_machine"] in ("EM_CUDA", CUBIN):
+            found.append(elf)
+        start = library.find(b"\x7fELF", start + 1)
+    return found
+
+
+def kernels_of(cubin: ELFFile) -> set[str]:
+    return {
+        symbol.name
+        for section in cubin.iter_sections()
+        if isinstance(section, SymbolTableSection)
+        for symbol in section.iter_symbols()
+        if symbol["st_info"]["type"] == "STT_FUNC"
+    }
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_a_library_holds_machine_code_of_the_boards_gpu_and_no_source(tmp_path: Path) -> None:
+    if shutil.which("aarch64-linux-gnu-gcc") is None:
+        pytest.skip("needs aarch64-linux-gnu-gcc")
+    bundle = build(request_for(write_model(tmp_path / "net.onnx"), BOARD), tmp_path / "b").bundle
+    library = bundle.library.read_bytes()
+
+    (cubin,) = cubins_in(library)
+    assert cubin["e_flags"] >> 8 & 0xFF == 87, "the GPU of an Orin is sm_87"
+    assert "fused_conv2d_add_relu_kernel" in kernels_of(cubin)
+    assert b"__global__" not in library
+    assert b"#include" not in library
+    with bundle.library.open("rb") as stream:
+        symbols = ELFFile(stream).get_section_by_name(".dynsym")
+        assert MARK in {symbol.name for symbol in symbols.iter_symbols()}
+    assert (bundle.path / CUDA_RUNTIME).read_bytes() == cuda_runtime("aarch64").read_bytes()
+    assert {file.path for file in bundle.code} >= {"model.so", CUDA_RUNTIME}
+    assert bundle.manifest.reproducible
+
+
+OPERATORS = (
+    helper.make_node("Conv", ["x", "depthwise"], ["a"], group=4, pads=[1, 1, 1, 1]),
+    helper.make_node("ConvTranspose", ["x", "transposed"], ["b"], strides=[2, 2]),
+    helper.make_node("MaxPool", ["x"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
+    helper.make_node("Softmax", ["x"], ["d"], axis=1),
+    helper.make_node("ReduceMean", ["x"], ["e"], axes=[2, 3]),
+    helper.make_node("Transpose", ["x"], ["f"], perm=[0, 2, 3, 1]),
+    helper.make_node("Concat", ["x", "x"], ["g"], axis=1),
+    helper.make_node("Reshape", ["x", "rows"], ["h"]),
+    helper.make_node("MatMul", ["h", "columns"], ["i"]),
+    helper.make_node("ArgMax", ["x"], ["j"], axis=1),
+    helper.make_node("TopK", ["h", "two"], ["k", "l"]),
+    helper.make_node("CumSum", ["h", "axis"], ["m"]),
+    helper.make_node("Resize", ["x", "", "scales"], ["n"], mode="nearest"),
+    helper.make_node("Gather", ["h", "axis"], ["o"]),
+    helper.make_node("Where", ["mask", "x", "a"], ["p"]),
+)
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_whatever_the_operator_its_kernel_runs_in_threads_of_the_gpu(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    constants = {
+        "depthwise": random.standard_normal((4, 1, 3, 3)).astype("float32"),
+        "transposed": random.standard_normal((4, 2, 2, 2)).astype("float32"),
+        "columns": random.standard_normal((64, 5)).astype("float32"),
+        "rows": np.array([4, 64], np.int64),
+        "two": np.array([2], np.int64),
+        "axis": np.array(1, np.int64),
+        "scales": np.array([1, 1, 2, 2], np.float32),
+        "mask": np.array([True, False] * 4),
+    }
+    types = {"j": onnx.TensorProto.INT64, "l": onnx.TensorProto.INT64}
+    outputs = [name for node in OPERATORS for name in node.output]
+    model = onnx_model(list(OPERATORS), {"x": [1, 4, 8, 8]}, outputs, constants, types)
+    onnx.save(model, tmp_path / "net.onnx")
+    target = load_board(BOARD).target
+
+    compiled = compile_model(
+        import_model(open_model(tmp_path / "net.onnx"), SILENT), target, weights_apart=True
+    )
+
+    assert len(compiled.kernels) >= len(OPERATORS)
+    assert compiled.weights == (), "TVM brings them to the GPU: a view of a file can't get there"
+
+
+def test_without_nvidias_packages_the_error_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(MissingToolError, match="nvidia-cuda-nvrtc") as error:
+        find_toolkit([tmp_path])
+    assert error.value.hint == "pip install 'edgekit[cuda]'"
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_tvms_own_compiler_of_kernels_is_there_again_afterwards() -> None:
+    import tvm_ffi
+
+    name = "tvm_callback_cuda_compile"
+    with compiling_kernels("sm_87"):
+        ours = tvm_ffi.get_global_func(name)
+    with compiling_kernels("sm_72"):
+        assert not tvm_ffi.get_global_func(name).same_as(ours)
+    code = 'extern "C" __global__ void f() {}'
+    assert bytes(ours(code))[:4] == b"\x7fELF"
+
+
+def test_a_stand_in_for_the_driver_has_all_that_tvms_runtime_wants_of_it(tmp_path: Path) -> None:
+    def symbols(path: Path, *, defined: bool) -> set[str]:
+        with path.open("rb") as stream:
+            table = ELFFile(stream).get_section_by_name(".dynsym")
+            return {
+                symbol.name
+                for symbol in table.iter_symbols()
+                if (symbol["st_shndx"] != "SHN_UNDEF") == defined
+            }
+
+    wanted = symbols(cuda_runtime(platform.machine()), defined=False)
+    of_driver = {name for name in wanted if name.startswith("cu") and not name.startswith("cuda")}
+    assert of_driver
+    assert symbols(make_driver_stub(tmp_path), defined=True) >= of_driver
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_the_agent_comes_as_far_as_the_gpu_that_is_missing(tmp_path: Path) -> None:
+    """It loads the model, TVM's runtime for CUDA and the virtual machine, and asks for memory."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the stand-in for a board with a GPU is x86-64")
+    gpu = load_board(BOARD)
+    here = load_board("local")
+    request = request_for(write_model(tmp_path / "net.onnx"), "local")
+    board = replace(here, gpu=gpu.gpu, target=replace(here.target, gpu=gpu.target.gpu))
+    bundle = build(replace(request, board=board), tmp_path / "b", use_cache=False).bundle
+    (program,) = (
+        file.path
+        for file in build_agent(load_toolchain("host"), platform.machine()).files
+        if file.path.name == AGENT
+    )
+    sample = tmp_path / "sample"
+    sample.mkdir()
+    for number, array in enumerate(bundle.reference_inputs().values()):
+        np.save(sample / f"input-{number}.npy", array)
+
+    def run(libraries: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [program, "run", bundle.library, sample],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"LD_LIBRARY_PATH": libraries},
+        )
+
+    alone = run("")
+    assert alone.returncode != 0
+    assert "TVM's runtime for CUDA 13 does not load" in alone.stderr
+    with_stub = run(f"{make_driver_stub(tmp_path).parent}:{find_toolkit().cudart.parent}")
+    assert with_stub.returncode != 0
+    assert "cudaErrorInsufficientDriver" in with_stub.stderr
