@@ -22,9 +22,11 @@ from edgekit.build_c import tree_job
 from edgekit.compilation import CompileJob
 from edgekit.compile_process import compiling_apart
 from edgekit.devices.base import BenchPlan, Counted
-from edgekit.errors import BuildError, DeviceError, UnsupportedModelError
+from edgekit.errors import BuildError, DeviceError, UnsupportedModelError, UsageError
 from edgekit.events import SILENT, Events
+from edgekit.farm.lending import opened_in_turn
 from edgekit.files import scratch_directory
+from edgekit.flashing import serial_device
 from edgekit.fleet import on_each, raise_if_any_failed
 from edgekit.paths import cache_dir
 from edgekit.project import store_in_use
@@ -64,6 +66,7 @@ class TunedStep:
 @dataclass(frozen=True)
 class TunedInC:
     session: str
+    unit: Unit
     steps: tuple[TunedStep, ...]
     measured: int
     """Ways, now."""
@@ -109,6 +112,7 @@ def tune_c(
         tuned = search.tuned()
     return TunedInC(
         session=session.id,
+        unit=unit,
         steps=tuned,
         measured=len(search.records),
         failed=search.failed,
@@ -215,6 +219,11 @@ class _Search:
         return _tuned(self.steps, (*self.known, *self.records))
 
     def work(self, device: Device, events: Events) -> None:
+        if unit_of(device) != self.unit:
+            raise UsageError(
+                f"{device.name} counts {unit_of(device)}, and another device {self.unit}",
+                hint="tune on real boards or on twins, not on both at once",
+            )
         with events.stage(f"count {self.unit} on {device.name}", self.rounds) as stage:
             own = self._counts({}, device)
             self._note(device, {s.key: (s.taken, own[s.key], own[s.key]) for s in self.steps})
@@ -264,7 +273,7 @@ class _Search:
             self._made += 1
             folder = self.scratch / f"round{self._made}"
         bundle = build(replace(self.request, ways=ways), folder, use_cache=False).bundle
-        with device.opened(bundle, events=SILENT) as session:
+        with opened_in_turn(device, bundle, f"tune {self.request.source.name}") as session:
             if not verify(bundle, session).passed:
                 raise _WrongNumbers
             samples = session.bench(bundle.reference_inputs(), BenchPlan(0, _RUNS, 0.0, None, 1))
@@ -323,6 +332,11 @@ class _Search:
 
 class _WrongNumbers(Exception):
     """What the firmware computes is not what the oracle does."""
+
+
+def unit_of(device: Device) -> Unit:
+    """What a microcontroller counts in."""
+    return "instructions" if serial_device(device).chip is not None else "cycles"
 
 
 def microseconds(count: int, counted: Counted) -> float:

@@ -123,6 +123,7 @@ def test_a_way_with_wrong_numbers_is_found_and_left_out(
     monkeypatch.setattr(tuning, "steps_of", lambda *given: steps)
     url = f"sqlite:///{tmp_path / 'measurements.db'}"
     monkeypatch.setenv("EDGEKIT_STORE", url)
+    monkeypatch.setattr(tuning, "unit_of", lambda device: "instructions")
     devices = [Candidate("chip", lambda events: LocalDevice())]  # nothing runs on it
     found = tune_c(request_, devices, "instructions")
     kept = records(request_, url)

@@ -1,0 +1,74 @@
+"""edgekit tune for microcontrollers: the ways in which each step's C can be made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edgekit.console import Console
+from edgekit.wording import amount, duration, milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edgekit.build import BuildRequest
+    from edgekit.devices.choice import Candidate
+    from edgekit.tune_c import TunedInC, TunedStep
+
+_COLUMNS = ("steps", "its own", "best", "gain", "how", "step")
+_NUMBERS = ("steps", "its own", "best", "gain")
+
+
+def tune_steps(
+    console: Console,
+    request: BuildRequest,
+    candidates: Sequence[Candidate],
+    trials: int | None,
+    seconds: float | None,
+    again: bool,
+) -> None:
+    from edgekit.tune_c import tune_c, unit_of
+
+    unit = unit_of(candidates[0].reach(console.events))
+    report = tune_c(
+        *(request, candidates, unit),
+        trials=trials,
+        seconds=seconds,
+        again=again,
+        events=console.events,
+    )
+    console.report(report, lambda: _render(console, request, report))
+
+
+def _render(console: Console, request: BuildRequest, report: TunedInC) -> None:
+    console.heading(f"{request.source.name} on {request.board.name}, {duration(report.seconds)}")
+    failed = f", {report.failed} of them failed" if report.failed else ""
+    pairs = [
+        ("counted", f"{report.measured} ways{failed}; {report.known} known from earlier"),
+        ("used by", f"every build for a {request.board.cpu.name}, without being asked"),
+    ]
+    if report.best_us:
+        own, best = (_shown(report, us) for us in (report.own_us, report.best_us))
+        gain = report.own_us / report.best_us
+        pairs.insert(1, ("an inference", f"{own} as it was, {best} now: {gain:.3f}x"))
+    console.fields(pairs)
+    rows = [_row(report, step) for step in report.steps]
+    console.table(_COLUMNS, rows, right=_NUMBERS)
+
+
+def _row(report: TunedInC, step: TunedStep) -> tuple[str, ...]:
+    is_own = step.best == step.own
+    return (
+        str(step.steps),
+        _shown(report, step.own_us),
+        "" if is_own else _shown(report, step.best_us),
+        "" if is_own else f"{step.own_us / step.best_us:.3f}x",
+        step.own.words if is_own else step.best.words,
+        step.words,
+    )
+
+
+def _shown(report: TunedInC, microseconds: float) -> str:
+    """An emulated core has no time: its microsecond is a thousand instructions."""
+    if report.unit == "instructions":
+        return f"{amount(round(microseconds * 1e3))} instructions"
+    return milliseconds(microseconds / 1e6)
