@@ -30,6 +30,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("run", "edgekit.cli.run", "Show a bundle's outputs for an input."),
     Entry("verify", "edgekit.cli.verify", "Compare a bundle's outputs with the oracle's."),
     Entry("bench", "edgekit.cli.bench", "Time a bundle."),
+    Entry("tune", "edgekit.cli.tune", "Search for faster kernels on devices; builds use them."),
     Entry("quantize", "edgekit.cli.quantize", "Make a float model one in int8, with its cost."),
     Entry("flash", "edgekit.cli.flash", "Write a bundle's firmware to a microcontroller."),
     Entry("monitor", "edgekit.cli.monitor", "Show what a microcontroller's serial line carries."),

@@ -55,6 +55,9 @@ class _Devices(click.ParamType[tuple[str, ...]]):
         ]
 
 
+DEVICES = _Devices()
+
+
 def several_devices_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Gives `device_names: tuple[str, ...] | None`, `every: bool` and `twin: bool`."""
     for option in (
@@ -65,7 +68,7 @@ def several_devices_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--device",
             "device_names",
-            type=_Devices(),
+            type=DEVICES,
             metavar="NAME[,NAME…]",
             help="Which one to use, or which ones, at the same time.",
         ),

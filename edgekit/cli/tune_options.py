@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-class _Time(click.ParamType[float]):
+class Time(click.ParamType[float]):
     """Seconds, or a number and its unit."""
 
     name = "time"
@@ -38,7 +38,7 @@ def quick_tune_options(function: Callable[..., Any]) -> Callable[..., Any]:
     tune = click.option(
         "--quick-tune",
         "tune_seconds",
-        type=_Time(),
+        type=Time(),
         metavar="TIME",
         help="Measure on the device for so long (60s, 2m) which ways of its kernels are fastest, "
         "and remember it.",

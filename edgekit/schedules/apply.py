@@ -9,15 +9,16 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from edgekit.schedules.choices import FAMILIES, NO_CHOICES, Choice, Choices
+from edgekit.schedules.choices import FAMILIES, NO_CHOICES, Choice, Choices, TraceChoice
 from edgekit.schedules.depthwise import schedule_depthwise
 from edgekit.schedules.generic import schedule_generic
 from edgekit.schedules.int8 import schedule_int8
-from edgekit.schedules.kernels import key_of
+from edgekit.schedules.kernels import exact_key_of, key_of
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.pair import schedule_pair
 from edgekit.schedules.product import schedule_product
 from edgekit.schedules.scalar import schedule_scalar
+from edgekit.schedules.trace import schedule_by_trace
 from edgekit.schedules.winograd import schedule_winograd
 
 Rule = Callable[..., bool]
@@ -40,6 +41,8 @@ CHOICE_ATTRIBUTE = "edgekit.choice"
 
 NO_RULE = "none"
 
+TRACE_RULE = "trace"
+
 
 def schedule_function(function: Any, machine: Machine, choice: Choice | None = None) -> Any:
     """The function with its loops in another order, and the name of the rule as an attribute.
@@ -47,6 +50,10 @@ def schedule_function(function: Any, machine: Machine, choice: Choice | None = N
     A rule that can't do what it meant to leaves the function to the next one: any order of loops
     is right, and one that TVM can't prove right is not taken.
     """
+    if isinstance(choice, TraceChoice) and choice.trace:
+        traced = _scheduled(function, TRACE_RULE, partial(_by_trace, choice=choice), machine)
+        if traced is not None:
+            return traced.with_attr(CHOICE_ATTRIBUTE, choice.words)
     for name, rule in RULES:
         if choice is not None and type(choice) is FAMILIES.get(name):
             chosen = _scheduled(function, name, partial(rule, choice=choice), machine)
@@ -56,6 +63,12 @@ def schedule_function(function: Any, machine: Machine, choice: Choice | None = N
         if scheduled is not None:
             return scheduled
     return function.with_attr(RULE_ATTRIBUTE, NO_RULE)
+
+
+def _by_trace(schedule: s_tir.Schedule, machine: Machine, choice: TraceChoice) -> bool:
+    del machine
+    schedule_by_trace(schedule, choice.trace)
+    return True
 
 
 def _scheduled(function: Any, name: str, rule: Rule, machine: Machine) -> Any | None:
@@ -72,6 +85,7 @@ class ScheduleKernels:
     def __init__(self, machine: Machine, choices: Choices = NO_CHOICES) -> None:
         self._machine = machine
         self._choices = choices
+        self._traces = choices.traces
 
     def transform_module(self, module: Any, context: Any) -> Any:
         del context
@@ -83,4 +97,6 @@ class ScheduleKernels:
     def _scheduled(self, function: Any) -> Any:
         picked = self._choices.of_kernel
         choice = picked.get(key_of(function)) if picked else None
+        if self._traces:
+            choice = picked.get(exact_key_of(function), choice)
         return schedule_function(function, self._machine, choice)

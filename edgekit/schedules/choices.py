@@ -11,12 +11,17 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from edgekit.schedules.tiles import Tile
+from edgekit.schedules.trace_text import check_trace
 
 if TYPE_CHECKING:
     from edgekit.schedules.machine import Machine
 
 VERSION = 1
 """To be raised when a rule makes other code of the same choice: what was measured is over then."""
+
+EXACTLY = "/"
+"""Between the key of a product and what else a whole kernel with it is known by: a trace is of one
+such kernel, other choices are of the product in any."""
 
 _MOST = 1 << 16
 
@@ -85,14 +90,29 @@ class GenericChoice:
         return ", ".join([*said, *_cores(self.parallel)])
 
 
-Choice = ProductChoice | DepthwiseChoice | GenericChoice
+@dataclass(frozen=True)
+class TraceChoice:
+    """A schedule that a search found, in place of any rule's."""
 
-FAMILIES: dict[str, type[ProductChoice] | type[DepthwiseChoice] | type[GenericChoice]] = {
+    trace: str = ""
+    """MetaSchedule's JSON; empty where the rule's own choice is meant."""
+
+    @property
+    def words(self) -> str:
+        return "trace"
+
+
+Choice = ProductChoice | DepthwiseChoice | GenericChoice | TraceChoice
+
+FAMILIES: dict[
+    str, type[ProductChoice] | type[DepthwiseChoice] | type[GenericChoice] | type[TraceChoice]
+] = {
     "product": ProductChoice,
     "depthwise": DepthwiseChoice,
     "generic": GenericChoice,
+    "trace": TraceChoice,
 }
-"""By the rule that takes such a choice."""
+"""By the rule that takes such a choice; a trace is for any kernel."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +120,11 @@ class Choices:
     """What was measured to be better than the rules' own choices, by the key of the kernel."""
 
     of_kernel: Mapping[str, Choice] = field(default_factory=dict)
+
+    @property
+    def traces(self) -> bool:
+        """Whether any of them is one: then kernels are known by more than what they compute."""
+        return any(isinstance(choice, TraceChoice) for choice in self.of_kernel.values())
 
     def tile_of(self, kernel: str) -> Tile | None:
         choice = self.of_kernel.get(kernel)
@@ -135,12 +160,21 @@ def choice_from_json(document: Mapping[str, object]) -> Choice:
     for name, value in values.items():
         if name == "tile":
             values[name] = None if value is None else _tile(value)
+        elif name == "trace":
+            _check_text(value)
         elif name in ("panels_outside", "steps_apart", "parallel"):
             if not isinstance(value, bool) and (value is not None or name == "steps_apart"):
                 raise ValueError(name)
         elif value is not None or name in ("unrolled", "lines_at_once"):
             _number(value)
     return family(**values)  # type: ignore[arg-type]
+
+
+def _check_text(value: object) -> None:
+    if not isinstance(value, str):
+        raise ValueError("trace")
+    if value:
+        check_trace(value)
 
 
 def _tile(value: object) -> Tile:

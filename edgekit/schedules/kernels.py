@@ -7,6 +7,7 @@ from typing import Any
 import tvm_ffi
 from tvm.s_tir import SBlock
 
+from edgekit.schedules.choices import EXACTLY
 from edgekit.schedules.problem import NOTE, Problem, read_problem
 
 
@@ -26,11 +27,25 @@ def problem_of(function: Any) -> Problem | None:
 def key_of(function: Any) -> str:
     """Of a kernel that has no schedule yet."""
     problem = problem_of(function)
-    if problem is not None:
-        return problem.key
-    number = tvm_ffi.structural_hash(function.without_attr("global_symbol"), map_free_vars=True)
+    return _key_by_structure(function) if problem is None else problem.key
+
+
+def exact_key_of(function: Any) -> str:
+    """The same, of products also by what follows them and by how their weights lie."""
+    problem = problem_of(function)
+    if problem is None:
+        return _key_by_structure(function)
+    return f"{problem.key}{EXACTLY}{_structure(function):016x}"
+
+
+def _key_by_structure(function: Any) -> str:
     sides = ".".join(_side(parameter) for parameter in function.params)
-    return f"kernel-{number & (1 << 64) - 1:016x}-{sides}"[:200]
+    return f"kernel-{_structure(function):016x}-{sides}"[:200]
+
+
+def _structure(function: Any) -> int:
+    number = tvm_ffi.structural_hash(function.without_attr("global_symbol"), map_free_vars=True)
+    return int(number) & (1 << 64) - 1
 
 
 def _side(parameter: Any) -> str:

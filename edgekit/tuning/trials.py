@@ -39,7 +39,7 @@ _SEED = 0
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """A kernel as a model has it."""
 
     function: Any
@@ -56,7 +56,7 @@ class Workshop:
         self._target = tvm.target.Target(order.target.as_json())
         self._triple = order.target.triple
         self._machine = machine_of(self._target)
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, Found] = {}
         selection = selection_of(order.offload) if order.offload.backends else None
         module = fused_for(import_model(order.source), self._target, offload=selection)
         self.kernels = tuple(self._kernels_of(module))
@@ -65,8 +65,8 @@ class Workshop:
         """Those that take longest first, by a count."""
         calls: Counter[str] = Counter()
         kernels: dict[str, Kernel] = {}
-        for function, call in _calls_of(module):
-            found = _found_in(function, call)
+        for function, call in calls_of(module):
+            found = found_in(function, call)
             if found is None:
                 continue
             key = key_of(function)
@@ -82,7 +82,7 @@ class Workshop:
         ]
         return sorted(counted, key=lambda kernel: -kernel.work)
 
-    def _kernel(self, key: str, found: _Found) -> Kernel | None:
+    def _kernel(self, key: str, found: Found) -> Kernel | None:
         scheduled = schedule_function(found.function, self._machine)
         family = str(scheduled.attrs[RULE_ATTRIBUTE])
         blocks = blocks_of(s_tir.Schedule(tvm.IRModule({"main": found.function})))
@@ -90,7 +90,7 @@ class Workshop:
             return None
         work = sum(block.work for block in blocks) + sum(s.elements for s in found.inputs)
         if found.problem is not None:
-            lines, pixels = _lines_and_pixels(found.problem)
+            lines, pixels = lines_and_pixels(found.problem)
             choices = candidates.product_candidates(found.problem, lines, pixels, self._machine)
             return Kernel(key, found.problem.words, work, tuple(choices))
         words = f"{family} {'x'.join(map(str, found.output.shape))}"
@@ -120,20 +120,20 @@ class Workshop:
         objects = export_objects(executable, self._triple, order.folder)
         return Trial(objects, program.inputs, program.output, tuple(tried))
 
-    def _way(self, found: _Found, choice: Choice) -> tuple[Any, int | None]:
+    def _way(self, found: Found, choice: Choice) -> tuple[Any, int | None]:
         """The kernel without a schedule, and how wide its weights are packed."""
         if found.problem is None:
             return found.function, None
         tile = choice.tile if isinstance(choice, ProductChoice) else None
-        tile_of = partial(_tile_of, found.problem, tile, self._machine)
-        return _product(found.problem, tile_of)
+        tile_of = partial(tile_of_problem, found.problem, tile, self._machine)
+        return product_function(found.problem, tile_of)
 
 
 def _said(choice: Choice) -> Choice | None:
     return None if choice == type(choice)() else choice
 
 
-def _tile_of(
+def tile_of_problem(
     problem: Problem, tile: Tile | None, machine: Machine, lines: int, pixels: int
 ) -> Tile:
     """As the weights are packed: passes/pack_weights.py."""
@@ -146,7 +146,7 @@ def _tile_of(
     )
 
 
-def _lines_and_pixels(problem: Problem) -> tuple[int, int]:
+def lines_and_pixels(problem: Problem) -> tuple[int, int]:
     window = _window(problem)
     if window is None:
         *outer, across, _ = problem.data
@@ -175,10 +175,10 @@ def _window(problem: Problem) -> Window | None:
     )
 
 
-def _product(problem: Problem, tile_of: Callable[[int, int], Tile]) -> tuple[Any, int]:
+def product_function(problem: Problem, tile_of: Callable[[int, int], Tile]) -> tuple[Any, int]:
     """With a bias and a ReLU, which stand for whatever follows it in a model."""
     *inner, columns = problem.weight
-    width = tile_of(*_lines_and_pixels(problem)).channels
+    width = tile_of(*lines_and_pixels(problem)).channels
     data = te.placeholder(problem.data, "float32", "data")
     weight = te.placeholder((-(-columns // width), *inner, width), "float32", "weight")
     bias = te.placeholder((columns,), "float32", "bias")
@@ -197,7 +197,7 @@ class _Program:
     """One kernel each way, one after another, and how far each result is from the first's."""
 
     def __init__(
-        self, found: _Found, functions: Sequence[tuple[Any, int | None]], machine: Machine
+        self, found: Found, functions: Sequence[tuple[Any, int | None]], machine: Machine
     ) -> None:
         self._builder = relax.BlockBuilder()
         self._machine = machine
@@ -215,7 +215,7 @@ class _Program:
 
     def _compared(
         self,
-        found: _Found,
+        found: Found,
         functions: Sequence[tuple[Any, int | None]],
         variables: dict[str, Any],
     ) -> Any:
@@ -242,7 +242,7 @@ _COMMON = ("data", "bias")
 _ONE = TensorSpec("far", "float32", (1,))
 
 
-def _inputs_of(found: _Found, widths: Sequence[int | None]) -> tuple[list[TensorSpec], list[Array]]:
+def _inputs_of(found: Found, widths: Sequence[int | None]) -> tuple[list[TensorSpec], list[Array]]:
     if found.problem is None:
         values = reference_inputs(found.inputs, _SEED)
         return list(found.inputs), list(values.values())
@@ -304,7 +304,7 @@ def _type(spec: TensorSpec) -> Any:
     return relax.TensorType(spec.shape, spec.dtype)
 
 
-def _calls_of(module: Any) -> list[tuple[Any, Any]]:
+def calls_of(module: Any) -> list[tuple[Any, Any]]:
     """Every kernel that a model calls, with the call."""
     found = []
     for block in module["main"].body.blocks:
@@ -318,7 +318,7 @@ def _calls_of(module: Any) -> list[tuple[Any, Any]]:
 _CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 
-def _found_in(function: Any, call: Any) -> _Found | None:
+def found_in(function: Any, call: Any) -> Found | None:
     """None for a kernel of several results, or of shapes that only running it tells."""
     if len(call.args) > 2 or not isinstance(call.ty, relax.TensorType):
         return None
@@ -329,7 +329,7 @@ def _found_in(function: Any, call: Any) -> _Found | None:
         return None
     try:
         inputs = tuple(_spec(name, kind) for name, kind in arguments)
-        return _Found(function, problem_of(function), inputs, _spec("output", call.ty))
+        return Found(function, problem_of(function), inputs, _spec("output", call.ty))
     except ValueError:
         return None
 

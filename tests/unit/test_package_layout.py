@@ -47,7 +47,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("tuning", "tuning tuning.*"),
     (
         "verbs",
-        "trial quick_tune tune_c "
+        "trial quick_tune tune tune_c tune_devices "
         "fingerprint expectation build_c build request partition measure deploy fleet rollback "
         "flashing "
         "bench run verify doctor summary kept prebuild export export.* quantization "
@@ -64,6 +64,8 @@ AT_HOME: dict[str, str] = {
     "rich": "progress console",
     "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* schedules.* passes.* pipeline "
     "liveness macs cuda.* tuning.trials tuning.known "
+    "tuning.subjects tuning.scout tuning.filters tuning.evolution tuning.cost_model "
+    "tuning.builder tuning.proposer tuning.runner "
     "tuning.subjects tuning.scout tuning.filters tuning.evolution tuning.cost_model "
     "tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "

@@ -1,0 +1,156 @@
+"""The process that compiles batches: one kernel in many ways, into one library.
+
+Several of them run at the same time. One that crashes costs what it was compiling, which is then
+tried candidate by candidate.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgekit.tuning.child_side import Channel, yield_to_others
+from edgekit.tuning.work import (
+    FAR,
+    OWN,
+    SPOIL,
+    BatchOrder,
+    BuilderSetup,
+    BuildFailure,
+    BuiltBatch,
+    BuiltFunction,
+)
+from edgekit.tvm_compat import load_tvm
+
+if TYPE_CHECKING:
+    from edgekit.tuning.subjects import Way
+
+_PLACE_OF_OWN = -1
+
+
+def main() -> None:
+    channel = Channel()
+    setup = channel.next()
+    assert isinstance(setup, BuilderSetup)
+    if setup.yields:
+        yield_to_others()
+    load_tvm()
+    from edgekit.schedules.vector_math import use_vector_math
+
+    use_vector_math()
+    workbench = _Workbench(setup)
+    while True:
+        order = channel.next()
+        assert isinstance(order, BatchOrder)
+        try:
+            channel.say(workbench.make(order))
+        except Exception as error:  # noqa: BLE001 - told to the search, which tries one by one
+            traceback.print_exc()
+            said = str(error).strip().splitlines() or [type(error).__name__]
+            places = range(_PLACE_OF_OWN, len(order.choices))
+            failures = tuple(BuildFailure(place, "compile", said[-1][:300]) for place in places)
+            empty = order.folder / "nothing.so"
+            channel.say(BuiltBatch(empty, order.inputs, order.subject.output, (), failures))
+
+
+class _Workbench:
+    def __init__(self, setup: BuilderSetup) -> None:
+        import tvm
+
+        from edgekit.schedules.machine import machine_of
+
+        self._setup = setup
+        self._target = tvm.target.Target(setup.target.as_json())
+        self._machine = machine_of(self._target)
+
+    def make(self, order: BatchOrder) -> BuiltBatch:
+        import tvm_ffi
+
+        from edgekit.schedules.apply import schedule_function
+        from edgekit.tuning.filters import why_not
+        from edgekit.tuning.subjects import NotPossible, spoiling_kernel, way_of
+        from edgekit.tuning.trials import far_apart_kernel
+
+        own = way_of(order.subject, None, self._machine)
+        ways: list[tuple[int, Way]] = [(_PLACE_OF_OWN, own)]
+        failures = []
+        for place, choice in enumerate(order.choices):
+            try:
+                way = way_of(order.subject, choice, self._machine)
+            except NotPossible as error:
+                failures.append(BuildFailure(place, "compile", str(error)))
+                continue
+            if any(tvm_ffi.structural_equal(way.function, other.function) for _, other in ways):
+                failures.append(BuildFailure(place, "filtered", "the same code as another"))
+            elif (reason := why_not(way.function, self._machine)) is not None:
+                failures.append(BuildFailure(place, "filtered", reason))
+            else:
+                ways.append((place, way))
+        functions = {
+            FAR: schedule_function(far_apart_kernel(order.subject.output), self._machine),
+            SPOIL: schedule_function(spoiling_kernel(order.subject.output), self._machine),
+        }
+        built = []
+        for place, way in ways:
+            symbol = OWN if place == _PLACE_OF_OWN else f"{OWN}_{place}"
+            functions[symbol] = self._slowed(way.function)
+            built.append(BuiltFunction(place, symbol, way.arguments))
+        library = self._linked(functions, order.folder)
+        self._write_inputs(order, {name for _, way in ways for name in way.arguments})
+        output = order.subject.output
+        return BuiltBatch(library, order.inputs, output, tuple(built), tuple(failures))
+
+    def _linked(self, functions: dict[str, Any], folder: Path) -> Path:
+        import tvm
+
+        from edgekit.cross.link import export_objects, link_shared_library
+
+        module = tvm.IRModule(
+            {
+                name: function.with_attr("global_symbol", name)
+                for name, function in functions.items()
+            }
+        )
+        executable = tvm.compile(module, target=self._target)
+        objects = export_objects(executable, self._setup.target.triple, folder)
+        library = folder / "batch.so"
+        link_shared_library(objects, self._setup.linker, folder, library)
+        return library
+
+    def _write_inputs(self, order: BatchOrder, names: set[str]) -> None:
+        """Each once, whoever comes first."""
+        import numpy as np
+
+        from edgekit.tuning.subjects import values_of
+
+        missing = {name for name in names if not (order.inputs / f"{name}.npy").exists()}
+        for name, array in values_of(order.subject, missing) if missing else ():
+            order.inputs.mkdir(parents=True, exist_ok=True)
+            unfinished = order.inputs / f"{name}.{os.getpid()}"
+            with unfinished.open("wb") as stream:
+                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+            unfinished.rename(order.inputs / f"{name}.npy")
+
+    def _slowed(self, function: Any) -> Any:
+        if not self._setup.pause_us:
+            return function
+        from tvm import s_tir, tirx
+
+        realize = function.body
+        root = realize.block
+        sleep = tirx.Evaluate(tirx.call_extern("int32", "usleep", self._setup.pause_us))
+        slowed = s_tir.SBlock(
+            *(root.iter_vars, root.reads, root.writes, root.name_hint),
+            body=tirx.SeqStmt([sleep, root.body]),
+            alloc_buffers=root.alloc_buffers,
+            annotations=root.annotations,
+        )
+        return function.with_body(
+            s_tir.SBlockRealize(realize.iter_values, realize.predicate, slowed)
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""A process that works for a search, as the search sees it: it may crash or hang at any moment."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import struct
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from edgekit.devices.crashes import signal_meaning
+from edgekit.interrupts import interrupts_deferred
+from edgekit.python_child import LastLines, start_module
+
+HEADER = struct.Struct("<Q")
+_KEPT_LINES = 20
+_SECONDS_TO_DIE = 10
+_BLOCK = 1 << 20
+
+
+class ChildGone(Exception):
+    """It ended, or was ended because it said nothing. The next message starts another one."""
+
+    def __init__(self, reason: str, *, silent: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.silent = silent
+
+
+class Child:
+    """Started when it is first spoken to, with a first message that says what it is for."""
+
+    def __init__(
+        self, module: str, setup: object = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._module = module
+        self._setup = setup
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: LastLines | None = None
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """None while it is not running."""
+        return None if self._process is None else self._process.pid
+
+    def send(self, message: object) -> None:
+        self.start()
+        self._write(message)
+
+    def start(self) -> None:
+        """If it is not running."""
+        if self._closed:
+            raise ChildGone("the search is over", silent=False)
+        if self._process is None:
+            self._start()
+
+    def receive(self, seconds: float) -> Any:
+        """The next answer; ChildGone where there is none within so long."""
+        deadline = time.monotonic() + seconds
+        (size,) = HEADER.unpack(self._read(HEADER.size, deadline))
+        return pickle.loads(self._read(size, deadline))  # from this very edgekit
+
+    def ask(self, message: object, seconds: float) -> Any:
+        self.send(message)
+        return self.receive(seconds)
+
+    def end(self) -> None:
+        """Whatever it is doing. Safe from another thread than the one that speaks with it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        if self._said is not None:
+            self._said.wait(_SECONDS_TO_DIE)
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def close(self) -> None:
+        """For good."""
+        self._closed = True
+        self.end()
+
+    def _start(self) -> None:
+        with interrupts_deferred():
+            self._process = start_module([self._module], self._environment)
+        assert self._process.stderr is not None
+        self._said = LastLines(self._process.stderr, _KEPT_LINES)
+        if self._setup is not None:
+            self._write(self._setup)
+
+    def _write(self, message: object) -> None:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        data = pickle.dumps(message)
+        try:
+            process.stdin.write(HEADER.pack(len(data)) + data)
+            process.stdin.flush()
+        except (OSError, ValueError) as error:
+            raise self._gone(process) from error
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        process = self._process
+        if process is None:
+            raise ChildGone("it was ended", silent=False)
+        assert process.stdout is not None
+        data = bytearray()
+        while len(data) < size:
+            try:
+                descriptor = process.stdout.fileno()
+                left = max(deadline - time.monotonic(), 0)
+                if not select.select([descriptor], [], [], left)[0]:
+                    self.end()
+                    raise ChildGone("it gave no sign of life in time", silent=True)
+                block = os.read(descriptor, min(size - len(data), _BLOCK))
+            except (OSError, ValueError) as error:
+                raise self._gone(process) from error
+            if not block:
+                raise self._gone(process)
+            data += block
+        return bytes(data)
+
+    def _gone(self, process: subprocess.Popen[bytes]) -> ChildGone:
+        try:
+            code = process.wait(timeout=_SECONDS_TO_DIE)
+        except subprocess.TimeoutExpired:
+            code = None
+        if self._said is not None:
+            self._said.wait(_SECONDS_TO_DIE)
+        lines = list(self._said or ())
+        self.end()
+        if code is not None and code < 0:
+            return ChildGone(signal_meaning(-code), silent=False)
+        return ChildGone(lines[-1][:500] if lines else f"it ended with {code}", silent=False)

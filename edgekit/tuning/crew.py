@@ -1,0 +1,293 @@
+"""Who compiles and who measures: threads that each speak with a process, and queues between them.
+
+A batch goes from builder to runner to the search. Whatever goes wrong on the way costs a candidate
+and becomes a word about it; the batch always arrives.
+"""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from edgekit.schedules.choices import Choice
+from edgekit.tuning.child import Child, ChildGone
+from edgekit.tuning.statistics import drifted
+from edgekit.tuning.work import (
+    BatchDone,
+    BatchOrder,
+    BuildFailure,
+    BuiltBatch,
+    ErrorKind,
+    SessionEnded,
+    Subject,
+    Taken,
+    Timed,
+)
+
+_BUILD_SECONDS = 60.0
+_BUILD_SECONDS_EACH = 4.0
+_RUN_SECONDS = 20.0
+"""Without a word from a device, however fast the kernel is."""
+_TIMES_OWN = 400.0
+_AGAIN_SECONDS = (1.0, 2.0, 5.0, 10.0, 20.0)
+"""Between two attempts to get a device that was lost."""
+_OWN = -1
+
+
+@dataclass
+class Batch:
+    """Candidates of one kernel on their way."""
+
+    number: int
+    subject: Subject
+    choices: tuple[Choice, ...]
+    folder: Path
+    inputs: Path
+    built: BuiltBatch | None = None
+    device: str = ""
+    own_us: float | None = None
+    timed: dict[int, Timed] = field(default_factory=dict)
+    """By place."""
+    blamed: set[int] = field(default_factory=set)
+    """Places under way when a session ended: tried once more, elsewhere, and after all others."""
+    attempts: int = 0
+    drift: tuple[float, float] | None = None
+    repeated: bool = False
+    broken: str = ""
+    """Why nothing of it could be measured."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left to be measured; without choices, it is about the rule's
+        own way."""
+        if self.broken:
+            return True
+        return not self.left() and (bool(self.choices) or self.own_us is not None)
+
+    def left(self) -> list[int]:
+        """Places that are built and have no result, blamed ones last."""
+        assert self.built is not None
+        places = [f.place for f in self.built.functions if f.place != _OWN]
+        missing = [place for place in places if place not in self.timed]
+        return sorted(missing, key=lambda place: place in self.blamed)
+
+    def clean_up(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class DeviceNews:
+    """Something about a device that a person may want to know."""
+
+    text: str
+    warn: bool = True
+
+
+Heard = Callable[[Batch | DeviceNews], None]
+
+
+class Crew:
+    """Threads and processes; gone when `close` returns."""
+
+    def __init__(
+        self,
+        builders: Sequence[Child],
+        runners: Sequence[Child],
+        heard: Heard,
+        taken: Callable[[Taken], str],
+    ) -> None:
+        self._heard = heard
+        self._to_build: queue.Queue[Batch | None] = queue.Queue()
+        self._to_run: queue.Queue[Batch | None] = queue.Queue()
+        self._over = threading.Event()
+        self._children = [*builders, *runners]
+        self._threads = [
+            *(threading.Thread(target=self._build, args=(child,)) for child in builders),
+            *(threading.Thread(target=self._run, args=(child, taken)) for child in runners),
+        ]
+        for thread in self._threads:
+            thread.daemon = True
+            thread.start()
+
+    def take(self, batch: Batch) -> None:
+        self._to_build.put(batch)
+
+    def measure_again(self, batch: Batch) -> None:
+        self._to_run.put(batch)
+
+    def pids(self) -> list[int]:
+        return [child.pid for child in self._children if child.pid is not None]
+
+    def close(self) -> None:
+        self._over.set()
+        for child in self._children:
+            child.close()
+        for _ in self._threads:
+            self._to_build.put(None)
+            self._to_run.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _build(self, child: Child) -> None:
+        while (batch := self._to_build.get()) is not None and not self._over.is_set():
+            batch.built = _built(child, batch)
+            for failure in batch.built.failures:
+                batch.timed[failure.place] = Timed(
+                    failure.place, None, failure.kind, failure.reason
+                )
+            own_failed = batch.timed.pop(_OWN, None)
+            if own_failed is not None:
+                batch.broken = own_failed.reason
+            if batch.is_over:
+                self._heard(batch)
+            else:
+                self._to_run.put(batch)
+
+    def _run(self, child: Child, taken: Callable[[Taken], str]) -> None:
+        runner = _Runner(child, taken)
+        lost = 0
+        while (batch := self._to_run.get()) is not None and not self._over.is_set():
+            ended = runner.measure(batch)
+            if ended is None:
+                lost = 0
+                self._heard(batch)
+                continue
+            if self._over.is_set():
+                return
+            if ended.began:
+                lost = 0
+                self._requeue(batch)
+                continue
+            # Nobody gave us a device: others measure this batch, and we try again in a while.
+            self._to_run.put(batch)
+            self._heard(DeviceNews(f"left out for now: {ended.reason}", warn=lost == 0))
+            wait = _AGAIN_SECONDS[min(lost, len(_AGAIN_SECONDS) - 1)]
+            lost += 1
+            self._over.wait(wait)
+
+    def _requeue(self, batch: Batch) -> None:
+        if batch.is_over:
+            self._heard(batch)
+        else:
+            self._to_run.put(batch)
+
+
+def _built(child: Child, batch: Batch) -> BuiltBatch:
+    """All at once; one by one where that ended the compiler."""
+    order = BatchOrder(batch.subject, batch.choices, batch.folder / "all", batch.inputs)
+    order.folder.mkdir(parents=True)
+    answer = _answer(child, order)
+    if isinstance(answer, BuiltBatch):
+        return answer
+    good, failures = [], []
+    for place, choice in enumerate(batch.choices):
+        alone = replace(order, choices=(choice,), folder=batch.folder / f"alone{place}")
+        alone.folder.mkdir()
+        tried = _answer(child, alone)
+        if isinstance(tried, BuiltBatch) and not tried.failures:
+            good.append(place)
+        elif isinstance(tried, BuiltBatch):
+            failures += [replace(failure, place=place) for failure in tried.failures]
+        else:
+            failures.append(replace(tried, place=place))
+        shutil.rmtree(alone.folder, ignore_errors=True)
+    again = replace(
+        order, choices=tuple(batch.choices[p] for p in good), folder=batch.folder / "good"
+    )
+    again.folder.mkdir()
+    rest = _answer(child, again)
+    if not isinstance(rest, BuiltBatch):
+        lost = [replace(rest, place=place) for place in good]
+        empty = batch.folder / "nothing.so"
+        return BuiltBatch(empty, batch.inputs, batch.subject.output, (), (*failures, *lost))
+    functions = tuple(
+        replace(f, place=f.place if f.place == _OWN else good[f.place]) for f in rest.functions
+    )
+    more = [replace(f, place=f.place if f.place == _OWN else good[f.place]) for f in rest.failures]
+    return replace(rest, functions=functions, failures=(*failures, *more))
+
+
+def _answer(child: Child, order: BatchOrder) -> BuiltBatch | BuildFailure:
+    seconds = _BUILD_SECONDS + _BUILD_SECONDS_EACH * len(order.choices)
+    try:
+        answer = child.ask(order, seconds)
+    except ChildGone as gone:
+        kind: ErrorKind = "timeout" if gone.silent else "compile"
+        return BuildFailure(_OWN, kind, gone.reason)
+    assert isinstance(answer, BuiltBatch)
+    return answer
+
+
+class _Runner:
+    """One process that measures, and what it is doing."""
+
+    def __init__(self, child: Child, taken: Callable[[Taken], str]) -> None:
+        self._child = child
+        self._taken = taken
+        self._device = ""
+
+    def measure(self, batch: Batch) -> SessionEnded | None:
+        """None where the batch came to its end."""
+        assert batch.built is not None
+        batch.attempts += 1
+        own, *_ = (f for f in batch.built.functions if f.place == _OWN)
+        by_place = {f.place: f for f in batch.built.functions}
+        left = batch.left()
+        functions = (own, *(by_place[place] for place in left))
+        try:
+            self._child.send(replace(batch.built, functions=functions))
+            return self._heard(batch, left)
+        except ChildGone as gone:
+            self._device = ""
+            self._blame(batch, left, "timeout" if gone.silent else "run", gone.reason)
+            return SessionEnded(gone.reason, began=True)
+
+    def _heard(self, batch: Batch, left: list[int]) -> SessionEnded | None:
+        patience = _RUN_SECONDS
+        while True:
+            started = time.monotonic()
+            message = self._child.receive(patience + _first_wait(batch, self._device))
+            if isinstance(message, Taken):
+                self._device = self._taken(message)
+            elif isinstance(message, Timed):
+                if message.place == _OWN:
+                    batch.own_us = message.microseconds
+                    assert message.microseconds is not None
+                    patience = max(_RUN_SECONDS, _TIMES_OWN * message.microseconds / 1e6)
+                else:
+                    batch.timed[message.place] = message
+            elif isinstance(message, BatchDone):
+                batch.device = self._device
+                batch.drift = None
+                if drifted(message.own_first, message.own_last):
+                    batch.drift = (message.own_first, message.own_last)
+                return None
+            else:
+                assert isinstance(message, SessionEnded)
+                self._device = ""
+                if message.began:
+                    slow = time.monotonic() - started > patience
+                    self._blame(batch, left, "timeout" if slow else "run", message.reason)
+                return message
+
+    def _blame(self, batch: Batch, left: list[int], kind: ErrorKind, reason: str) -> None:
+        """Of the candidate that was being measured; the second time it is what it is."""
+        batch.device = batch.device or self._device
+        culprit = next((place for place in left if place not in batch.timed), None)
+        if batch.own_us is None:
+            if batch.attempts > 1:
+                batch.broken = f"the rule's own way can't be measured: {reason}"
+        elif culprit is not None and culprit in batch.blamed:
+            batch.timed[culprit] = Timed(culprit, None, kind, reason)
+        elif culprit is not None:
+            batch.blamed.add(culprit)
+
+
+def _first_wait(batch: Batch, device: str) -> float:
+    """It may have to wait for a device first, and to send much to it."""
+    return 600.0 if not device or batch.own_us is None else 0.0

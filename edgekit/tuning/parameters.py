@@ -1,0 +1,78 @@
+"""What else a rule could be told: more than the likely few, near what was best so far."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from edgekit.schedules.choices import (
+    Choice,
+    DepthwiseChoice,
+    GenericChoice,
+    ProductChoice,
+    TraceChoice,
+)
+
+_VALUES: dict[str, tuple[object, ...]] = {
+    "unrolled": (1, 2, 4, 8, 16),
+    "lines_at_once": (1, 2, 4, 8, 16, 32),
+    "panels_outside": (None, False, True),
+    "steps_apart": (False, True),
+    "pixels": (None, 1, 2, 3, 4, 6, 7, 8),
+    "lanes": (None, 4, 8, 16, 32, 64),
+}
+"""Of a field, whatever the kernel; what doesn't fit is refused when it is compiled."""
+_ONE_OF = 3
+
+
+def neighbours(best: Sequence[Choice], candidates: Sequence[Choice], seed: int) -> Iterator[Choice]:
+    """Choices near the best ones, the best first, without end of repetitions: each once.
+
+    `candidates` are the likely ones: what stands in them is tried in other company too.
+    """
+    chance = random.Random(seed)
+    seen: set[Choice] = set()
+    for middle in best:
+        if isinstance(middle, TraceChoice):
+            continue
+        steps = [*_steps(middle, candidates), *_leaps(middle, candidates, chance)]
+        for step in steps:
+            if step not in seen:
+                seen.add(step)
+                yield step
+
+
+def _steps(middle: Choice, candidates: Sequence[Choice]) -> Iterator[Choice]:
+    """One field changed."""
+    for item in fields(middle):
+        for value in _values(item.name, middle, candidates):
+            if value != getattr(middle, item.name):
+                yield replace(middle, **{item.name: value})
+
+
+def _leaps(middle: Choice, candidates: Sequence[Choice], chance: random.Random) -> Iterator[Choice]:
+    """Two fields changed."""
+    found: list[Choice] = []
+    names = [item.name for item in fields(middle)]
+    for place, first in enumerate(names):
+        for second in names[place + 1 :]:
+            for one in _values(first, middle, candidates):
+                for other in _values(second, middle, candidates):
+                    changed = replace(middle, **{first: one, second: other})
+                    if changed != middle:
+                        found.append(changed)
+    chance.shuffle(found)
+    yield from found[: max(len(found) // _ONE_OF, 1)]
+
+
+def _values(name: str, middle: Choice, candidates: Sequence[Choice]) -> list[Any]:
+    """What the likely ones have in that field, and what it can have besides."""
+    alike = [choice for choice in candidates if type(choice) is type(middle)]
+    said = [getattr(choice, name) for choice in (middle, *alike)]
+    return list(dict.fromkeys([*said, *_VALUES.get(name, ())]))
+
+
+PARAMETERS = (ProductChoice, DepthwiseChoice, GenericChoice)
+"""Choices that a rule takes."""

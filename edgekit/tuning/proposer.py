@@ -1,0 +1,104 @@
+"""The process that knows a model's kernels and has MetaSchedule propose schedules for them."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from edgekit.compilation import Failure
+from edgekit.errors import EdgekitError
+from edgekit.tuning.child_side import Channel, yield_to_others
+from edgekit.tuning.work import FindTasks, Learn, Propose, Task
+from edgekit.tvm_compat import load_tensor_intrinsics, load_tvm
+
+if TYPE_CHECKING:
+    from edgekit.tuning.evolution import Evolution
+
+
+def main() -> None:
+    channel = Channel()
+    order = channel.next()
+    assert isinstance(order, FindTasks)
+    if order.yields:
+        yield_to_others()
+    load_tvm()
+    try:
+        searches = _Searches(order)
+    except EdgekitError as error:
+        trace = traceback.format_exc()
+        kind = type(error).__name__
+        channel.say(Failure(kind, error.message, error.hint, error.details, trace))
+        return
+    except Exception as error:  # noqa: BLE001 - reported on the other side
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        channel.say(Failure("", said[-1], None, (), traceback.format_exc()))
+        return
+    channel.say(tuple(searches.tasks.values()))
+    while True:
+        message = channel.next()
+        if isinstance(message, Propose):
+            channel.say(searches.propose(message))
+        else:
+            assert isinstance(message, Learn)
+            searches.learn(message)
+
+
+class _Searches:
+    def __init__(self, order: FindTasks) -> None:
+        import tvm
+
+        from edgekit.schedules.machine import machine_of
+        from edgekit.tuning.scout import tasks_of
+
+        self._seed = order.seed
+        self._target = tvm.target.Target(order.target.as_json())
+        machine = machine_of(self._target)
+        self.tasks: dict[str, Task] = {
+            task.key: task for task in tasks_of(order, self._target, machine)
+        }
+        self._begun: dict[str, Evolution | None] = {}
+
+    def propose(self, message: Propose) -> tuple[str, ...]:
+        search = self._search(message.key)
+        if search is None:
+            return ()
+        try:
+            return tuple(search.propose(message.count))
+        except Exception:  # noqa: BLE001 - MetaSchedule knows nothing more for this kernel
+            traceback.print_exc()
+            self._begun[message.key] = None
+            return ()
+
+    def learn(self, message: Learn) -> None:
+        search = self._search(message.key)
+        if search is None:
+            return
+        try:
+            search.learn(message.measured)
+        except Exception:  # noqa: BLE001 - it goes on with what it knew
+            traceback.print_exc()
+
+    def _search(self, key: str) -> Evolution | None:
+        """None for a kernel that MetaSchedule has no schedules for."""
+        if key not in self._begun:
+            self._begun[key] = self._started(self.tasks[key])
+        return self._begun[key]
+
+    def _started(self, task: Task) -> Evolution | None:
+        if not task.traced:
+            return None
+        import tvm
+
+        load_tensor_intrinsics()
+        from edgekit.tuning.evolution import Evolution
+
+        try:
+            function: Any = tvm.ir.load_json(task.subject.function)
+            return Evolution(function, self._target, self._seed)
+        except Exception:  # noqa: BLE001 - there is no schedule of MetaSchedule's for this kernel
+            traceback.print_exc()
+            return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""The process that measures on devices: it asks a tracker for one, and times batch after batch.
+
+Every candidate is told as soon as it is measured, so that whoever listens knows which one was under
+way when nothing is heard any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edgekit.errors import DeviceError, EdgekitError
+from edgekit.rpc.protocol import Assigned
+from edgekit.rpc.session import SessionLost, open_session
+from edgekit.tuning.child_side import Channel
+from edgekit.tuning.statistics import is_better, typical
+from edgekit.tuning.work import (
+    FAR,
+    SPOIL,
+    BatchDone,
+    BuiltBatch,
+    BuiltFunction,
+    ErrorKind,
+    RunnerSetup,
+    SessionEnded,
+    Taken,
+    Timed,
+)
+from edgekit.tvm_compat import load_tvm
+
+_KEPT_WITHOUT_WORK = 0.5
+"""Seconds until a device that has nothing to do is given back."""
+_FAR_APART = 1e-9
+"""Squares of differences over squares, as quick_tune.is_as_right."""
+_HOPELESS = 1.6
+"""Times the rule's own: one run says enough."""
+_PROMISING = 1.08
+_SECONDS_A_REPEAT = 0.004
+_REPEATS, _MORE_REPEATS = 5, 9
+_ROUNDS = 3
+"""In turns with the rule's own, before something is called better."""
+_MOST_RUNS = 10_000
+
+
+def main() -> None:
+    channel = Channel()
+    setup = channel.next()
+    assert isinstance(setup, RunnerSetup)
+    load_tvm()
+    holder = _Holder(setup, channel)
+    while True:
+        if holder.held and not channel.waiting(_KEPT_WITHOUT_WORK):
+            holder.give_back()
+        batch = channel.next()
+        assert isinstance(batch, BuiltBatch)
+        try:
+            holder.device().measure(batch, channel.say)
+        except DeviceError as error:
+            began = holder.held
+            holder.give_back()
+            channel.say(SessionEnded(error.message, began))
+
+
+class _Holder:
+    """Has a device, or none; gives it back now and then, so that others get their turn."""
+
+    def __init__(self, setup: RunnerSetup, channel: Channel) -> None:
+        self._setup = setup
+        self._channel = channel
+        self._closing = ExitStack()
+        self._device: _Device | None = None
+        self._until = 0.0
+
+    @property
+    def held(self) -> bool:
+        return self._device is not None
+
+    def device(self) -> _Device:
+        if self._device is not None and time.monotonic() > self._until:
+            self.give_back()
+        if self._device is None:
+            self._open()
+        assert self._device is not None
+        return self._device
+
+    def give_back(self) -> None:
+        self._device = None
+        try:
+            self._closing.close()
+        except EdgekitError:
+            return  # it was over already
+        finally:
+            self._closing = ExitStack()
+
+    def _open(self) -> None:
+        setup = self._setup
+
+        def taken(assigned: Assigned) -> None:
+            self._channel.say(Taken(assigned.port, assigned.match_key))
+
+        session = self._closing.enter_context(
+            open_session(
+                setup.key,
+                # Longer than it is held: a batch that has begun comes to its end.
+                2 * setup.session_seconds,
+                tracker=setup.tracker,
+                wait=setup.wait_seconds,
+                priority=setup.priority,
+                taken=taken,
+            )
+        )
+        self._device = _Device(session)
+        self._until = time.monotonic() + setup.session_seconds
+
+
+@dataclass
+class _Device:
+    session: Any
+    _folder: Path | None = None
+    _inputs: dict[str, Any] = field(default_factory=dict)
+
+    def measure(self, batch: BuiltBatch, say: Callable[[object], None]) -> None:
+        from tvm.error import InternalError, RPCError
+
+        try:
+            _Measuring(self, batch, say).run()
+        except (InternalError, RPCError) as error:
+            raise SessionLost(
+                f"the session was lost: {str(error).strip().splitlines()[-1][:200]}",
+                hint="what crashes it should be left out",
+            ) from error
+
+    def input(self, folder: Path, name: str) -> Any:
+        """Of one kernel at a time: they may be large."""
+        import numpy as np
+        import tvm
+
+        if folder != self._folder:
+            self._inputs.clear()
+            self._folder = folder
+        if name not in self._inputs:
+            array = np.load(folder / f"{name}.npy", allow_pickle=False)
+            self._inputs[name] = tvm.runtime.tensor(array, self.session.cpu(0))
+        return self._inputs[name]
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        import tvm
+
+        return tvm.runtime.empty(shape, dtype, self.session.cpu(0))
+
+
+class _Measuring:
+    def __init__(self, device: _Device, batch: BuiltBatch, say: Callable[[object], None]) -> None:
+        self._device = device
+        self._batch = batch
+        self._say = say
+        self._name = f"{batch.library.parent.name}.so"
+        device.session.upload(str(batch.library), self._name)
+        self._module = device.session.load_module(self._name)
+        output = batch.output
+        self._expected, self._result = (device.empty(output.shape, output.dtype) for _ in range(2))
+        self._apart = device.empty((1,), "float32")
+
+    def run(self) -> None:
+        own, *others = self._batch.functions
+        one = self._one_run(own, self._expected)
+        first = self._timed(own, self._expected, one, _MORE_REPEATS)
+        self._say(Timed(-1, first))
+        better: list[tuple[float, BuiltFunction]] = []
+        for function in others:
+            timed = self._candidate(function, first)
+            if timed.microseconds is not None and is_better(timed.microseconds, first):
+                better.append((timed.microseconds, function))
+                continue
+            self._say(timed)
+        # Most of what seems better once is luck: each has to be so in turns with the rule's own.
+        for microseconds, function in sorted(better, key=lambda item: item[0]):
+            self._say(Timed(function.place, self._in_turns(own, function, microseconds, first)))
+        last = self._timed(own, self._expected, first, _MORE_REPEATS)
+        self._say(BatchDone(first, last))
+
+    def _candidate(self, function: BuiltFunction, own: float) -> Timed:
+        self._call(SPOIL, self._result)
+        try:
+            one = self._one_run(function, self._result)
+        except RuntimeError as error:
+            return self._failed(function, "run", str(error))
+        self._call(FAR, self._expected, self._result, self._apart)
+        apart = float(self._apart.numpy()[0])
+        if not apart <= _FAR_APART:  # NaN is no number that anybody should get
+            return Timed(function.place, None, "numbers", f"apart by {apart:.2g}")
+        if one > _HOPELESS * own:
+            return Timed(function.place, one)
+        microseconds = self._timed(function, self._result, one, _REPEATS)
+        if microseconds < _PROMISING * own:
+            microseconds = self._timed(function, self._result, microseconds, _MORE_REPEATS)
+        return Timed(function.place, microseconds)
+
+    def _failed(self, function: BuiltFunction, kind: ErrorKind, said: str) -> Timed:
+        """Raises again what ended the session."""
+        from tvm.error import InternalError, RPCError
+
+        try:
+            self._call(SPOIL, self._result)
+        except (InternalError, RPCError) as error:
+            raise SessionLost(said[-200:] or "the session was lost", hint=None) from error
+        lines = said.strip().splitlines() or ["it said nothing"]
+        return Timed(function.place, None, kind, lines[-1][:300])
+
+    def _in_turns(
+        self, own: BuiltFunction, function: BuiltFunction, microseconds: float, first: float
+    ) -> float:
+        """What it takes where the rule's own takes `first`."""
+        relative = []
+        for _ in range(_ROUNDS):
+            beside = self._timed(own, self._expected, first, _REPEATS)
+            relative.append(self._timed(function, self._result, microseconds, _REPEATS) / beside)
+        return typical(relative) * first
+
+    def _one_run(self, function: BuiltFunction, result: Any) -> float:
+        """Microseconds of one, after another that warms it up."""
+        return self._evaluated(function, result, 1, 1)[0]
+
+    def _timed(self, function: BuiltFunction, result: Any, guess: float, repeats: int) -> float:
+        number = max(1, min(_MOST_RUNS, int(_SECONDS_A_REPEAT * 1e6 / max(guess, 0.01))))
+        return typical(self._evaluated(function, result, number, repeats))
+
+    def _evaluated(
+        self, function: BuiltFunction, result: Any, number: int, repeats: int
+    ) -> list[float]:
+        evaluator = self._module.time_evaluator(
+            function.symbol, self._device.session.cpu(0), number=number, repeat=repeats
+        )
+        arguments = [self._device.input(self._batch.inputs, name) for name in function.arguments]
+        seconds = evaluator(*arguments, result).results
+        return [max(second * 1e6, 1e-3) for second in seconds]
+
+    def _call(self, symbol: str, *arguments: Any) -> None:
+        self._module[symbol](*arguments)
+
+
+if __name__ == "__main__":
+    main()

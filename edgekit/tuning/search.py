@@ -1,0 +1,286 @@
+"""The search itself: which candidates come next, what came of them, and when it is over."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.schedules.choices import Choice, TraceChoice
+from edgekit.tuning.child import Child, ChildGone
+from edgekit.tuning.crew import Batch, Crew, DeviceNews
+from edgekit.tuning.parameters import PARAMETERS, neighbours
+from edgekit.tuning.standing import Result, Standing, next_task, traces_of
+from edgekit.tuning.statistics import THROTTLED
+from edgekit.tuning.work import Learn, Propose, Task
+
+BATCH = 16
+_PROPOSAL_SECONDS = 120.0
+_AHEAD = 1
+"""Batches for each runner that are ready before it is: a device waits for no compiler."""
+_LOOK_SECONDS = 0.2
+_DRIFTS_TOLD = 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    trials: int | None
+    """Of the model, earlier searches' included."""
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class BatchOutcome:
+    """A batch that came back."""
+
+    standing: Standing
+    batch: Batch
+    own_us: float | None
+    results: tuple[Result, ...]
+
+
+class Search:
+    """Hears nothing of devices, files or people: they are `crew`, `proposer` and `told`."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        proposer: Child,
+        folder: Path,
+        limits: Limits,
+        told: Callable[[BatchOutcome], None],
+        news: Callable[[DeviceNews], None],
+    ) -> None:
+        self.standings = {task.key: Standing(task) for task in tasks}
+        self.errors: Counter[str] = Counter()
+        self.began = time.monotonic()
+        self._proposer = proposer
+        self._folder = folder
+        self._limits = limits
+        self._told = told
+        self._news = news
+        self._arrived: queue.Queue[Batch | DeviceNews] = queue.Queue()
+        self._under_way: dict[int, Batch] = {}
+        self._number = 0
+        self._parameters: dict[str, Iterator[Choice]] = {}
+        self._first_own: dict[tuple[str, str], float] = {}
+        self._slow: set[str] = set()
+        self._drifts = 0
+        self._no_more_traces = False
+
+    @property
+    def heard(self) -> Callable[[Batch | DeviceNews], None]:
+        """For the crew, from whatever thread."""
+        return self._arrived.put
+
+    @property
+    def trials(self) -> int:
+        """Earlier searches' included."""
+        return sum(standing.trials for standing in self.standings.values())
+
+    @property
+    def new_trials(self) -> int:
+        return sum(standing.new_trials for standing in self.standings.values())
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def learn_what_is_known(self) -> None:
+        """Before the first proposal: MetaSchedule goes on from what was measured before."""
+        for standing in self.standings.values():
+            self._learn(standing, standing.results, standing.own_us or 1.0)
+
+    def run(self, crew: Crew, runners: int, builders: int) -> None:
+        most = runners * (1 + _AHEAD) + builders
+        while True:
+            while len(self._under_way) < most and not self._is_over():
+                batch = self._next_batch()
+                if batch is None:
+                    break
+                self._under_way[batch.number] = batch
+                crew.take(batch)
+            if not self._under_way:
+                return
+            try:
+                arrived = self._arrived.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                continue
+            if isinstance(arrived, DeviceNews):
+                self._news(arrived)
+            else:
+                self._came_back(arrived, crew)
+
+    def _is_over(self) -> bool:
+        if self._limits.seconds is not None and self.seconds >= self._limits.seconds:
+            return True
+        return self._room() <= 0
+
+    def _room(self) -> int:
+        """How many candidates there may still be."""
+        if self._limits.trials is None:
+            return BATCH
+        pending = sum(len(batch.choices) for batch in self._under_way.values())
+        return self._limits.trials - self.trials - pending
+
+    def _next_batch(self) -> Batch | None:
+        return self._survey() or self._trials()
+
+    def _survey(self) -> Batch | None:
+        """First the rule's own way of every kernel: where the model spends its time is what all
+        else goes by."""
+        for standing in self.standings.values():
+            known = standing.own_us or standing.task.problem_key
+            if not known and not standing.asked_for_own and not standing.broken:
+                standing.asked_for_own = True
+                return self._batch(standing, ())
+        return None
+
+    def _batch(self, standing: Standing, choices: tuple[Choice, ...]) -> Batch:
+        self._number += 1
+        standing.under_way += len(choices)
+        folder = self._folder / f"batch{self._number}"
+        inputs = self._folder / f"inputs{list(self.standings).index(standing.key)}"
+        return Batch(self._number, standing.task.subject, choices, folder, inputs)
+
+    def _trials(self) -> Batch | None:
+        if self._surveys_under_way():
+            return None
+        while (standing := next_task(self.standings.values())) is not None:
+            choices = self._choices(standing, min(BATCH, self._room()))
+            if choices:
+                return self._batch(standing, choices)
+            if standing.under_way:
+                return None  # what comes back may say more
+            standing.exhausted = True
+        return None
+
+    def _surveys_under_way(self) -> bool:
+        return any(not batch.choices for batch in self._under_way.values())
+
+    def _choices(self, standing: Standing, count: int) -> tuple[Choice, ...]:
+        """Parameters of the rule first; they are the strong ones. Then traces, and parameters near
+        the best ones, whichever there are."""
+        tried = standing.tried() | self._pending(standing)
+        likely = [c for c in standing.task.candidates if c not in tried]
+        if likely:
+            return tuple(likely[:count])
+        if standing.task.traced:
+            found = [TraceChoice(text) for text in self._proposed(standing, count)]
+            return tuple(choice for choice in found if choice not in tried)
+        best = [choice for choice in standing.ranked()[:3] if isinstance(choice, PARAMETERS)]
+        near = []
+        for choice in neighbours(best, standing.task.candidates, standing.trials):
+            if choice not in tried and choice != standing.task.own:
+                near.append(choice)
+            if len(near) == count:
+                break
+        return tuple(near)
+
+    def _pending(self, standing: Standing) -> set[Choice]:
+        batches = [b for b in self._under_way.values() if b.subject.key == standing.key]
+        return {choice for batch in batches for choice in batch.choices}
+
+    def _proposed(self, standing: Standing, count: int) -> tuple[str, ...]:
+        if self._no_more_traces:
+            return ()
+        try:
+            found: tuple[str, ...] = self._proposer.ask(
+                Propose(standing.key, count), _PROPOSAL_SECONDS
+            )
+        except ChildGone as gone:
+            self._no_more_traces = True
+            self._news(DeviceNews(f"MetaSchedule gave up on {standing.task.subject.words}: {gone}"))
+            return ()
+        return found
+
+    def _learn(self, standing: Standing, results: Sequence[Result], own_us: float) -> None:
+        measured = tuple(traces_of(results, own_us))
+        if not measured or not standing.task.traced or self._no_more_traces:
+            return
+        try:
+            self._proposer.send(Learn(standing.key, measured))
+        except ChildGone as gone:
+            self._no_more_traces = True
+            self._news(DeviceNews(f"MetaSchedule gave up: {gone}"))
+
+    def _came_back(self, batch: Batch, crew: Crew) -> None:
+        if batch.drift is not None and not batch.repeated:
+            self._repeat(batch, crew)
+            return
+        if batch.drift is not None:
+            self._drifts += 1
+            if self._drifts == _DRIFTS_TOLD:
+                first, last = batch.drift
+                self._news(
+                    DeviceNews(
+                        f"{batch.device} drifts: the same kernel took {first:.3g} and then "
+                        f"{last:.3g} µs; what is measured there says less"
+                    )
+                )
+        del self._under_way[batch.number]
+        standing = self.standings[batch.subject.key]
+        standing.under_way -= len(batch.choices)
+        own_us = batch.own_us
+        if own_us is not None:
+            for other in self.standings.values():
+                if other.task.problem_key == standing.key:
+                    other.assumed_us = other.assumed_us or own_us
+        results = tuple(self._result(batch, place) for place in range(len(batch.choices)))
+        for place in range(len(batch.choices)):
+            kind = _error_of(batch, place)
+            if kind is not None:
+                self.errors[kind] += 1
+                standing.failed[kind] += 1
+        if batch.broken:
+            standing.broken = batch.broken
+            self._news(DeviceNews(f"{batch.subject.words} is not tuned: {batch.broken}"))
+        standing.measured(own_us or standing.own_us or 1.0, results) if own_us else None
+        if own_us is None and not batch.broken:
+            standing.trials += len(results)
+            standing.new_trials += len(results)
+            standing.since_better += len(results)
+            standing.results += results
+        if own_us is not None:
+            self._notice_throttling(batch, own_us)
+            self._learn(standing, results, own_us)
+        self._told(BatchOutcome(standing, batch, own_us, results))
+        batch.clean_up()
+
+    def _repeat(self, batch: Batch, crew: Crew) -> None:
+        """The device was disturbed, or its clock went down."""
+        batch.repeated = True
+        batch.drift = None
+        for place in [p for p, timed in batch.timed.items() if timed.microseconds is not None]:
+            del batch.timed[place]
+        if batch.left():
+            crew.measure_again(batch)
+        else:
+            self._came_back(batch, crew)
+
+    def _result(self, batch: Batch, place: int) -> Result:
+        timed = batch.timed.get(place)
+        if timed is None or timed.microseconds is None or batch.own_us is None:
+            return Result(batch.choices[place], None)
+        return Result(batch.choices[place], timed.microseconds / batch.own_us)
+
+    def _notice_throttling(self, batch: Batch, own_us: float) -> None:
+        first = self._first_own.setdefault((batch.device, batch.subject.key), own_us)
+        if own_us > THROTTLED * first and batch.device not in self._slow:
+            self._slow.add(batch.device)
+            self._news(
+                DeviceNews(
+                    f"{batch.device} is slower than it was: the rule's own kernel took "
+                    f"{first:.3g} µs, now {own_us:.3g}; it may be hot, or busy"
+                )
+            )
+
+
+def _error_of(batch: Batch, place: int) -> str | None:
+    timed = batch.timed.get(place)
+    if timed is None:
+        return "device"
+    return timed.error

@@ -1,0 +1,97 @@
+"""The process that lets one device serve TVM's RPC for as long as a search lasts.
+
+A device over SSH as `edgekit rpc serve` does it, this machine by an agent of its own. It says once
+that the device is up, or why it can't be; after that it brings it back by itself. It ends with the
+search, however that ends, and the agent with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from typing import IO
+
+from edgekit.compilation import Failure
+from edgekit.errors import EdgekitError
+from edgekit.events import Events, Warned
+from edgekit.rpc.protocol import LOOPBACK
+from edgekit.rpc.server import ServePlan, Serving, serve_device
+from edgekit.tuning.child_side import Channel
+from edgekit.tuning.work import LocalPlan, Trouble, Up
+
+_SECONDS_BETWEEN_STARTS = 1.0
+
+
+def main() -> None:
+    channel = Channel()
+    plan = channel.next()
+    threading.Thread(target=_end_with_search, args=(channel,), daemon=True).start()
+    try:
+        if isinstance(plan, LocalPlan):
+            _serve_here(plan, channel)
+        else:
+            assert isinstance(plan, ServePlan)
+            _serve_there(plan, channel)
+    except EdgekitError as error:
+        kind = type(error).__name__
+        channel.say(Failure(kind, error.message, error.hint, error.details, ""))
+
+
+def _serve_there(plan: ServePlan, channel: Channel) -> None:
+    def started(serving: Serving) -> None:
+        channel.say(Up(serving.port))
+
+    def told(event: object) -> None:
+        if isinstance(event, Warned):
+            channel.say(Trouble(event.text))
+
+    serve_device(plan, started=started, events=Events(told))
+
+
+def _serve_here(plan: LocalPlan, channel: Channel) -> None:
+    threads = {} if plan.threads is None else {"TVM_NUM_THREADS": str(plan.threads)}
+    while True:
+        with subprocess.Popen(
+            [
+                *(str(plan.agent), "serve", "--key", plan.key, "--end-with-parent"),
+                *("--workspace", str(plan.workspace)),
+                *("--tracker", f"{plan.tracker.host}:{plan.tracker.port}"),
+                *("--custom-addr", LOOPBACK),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **threads},
+        ) as agent:
+            assert agent.stdout is not None
+            _follow(agent.stdout, channel)
+            code = agent.wait()
+        channel.say(Trouble(f"the agent of this machine ended with {code} and is started again"))
+        time.sleep(_SECONDS_BETWEEN_STARTS)
+
+
+def _follow(lines: IO[bytes], channel: Channel) -> None:
+    port = 0
+    for line in lines:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        if message.get("state") == "listening":
+            port = int(message["port"])
+        elif message.get("state") == "registered":
+            channel.say(Up(port))
+
+
+def _end_with_search(channel: Channel) -> None:
+    """Nothing more is said to us: the next that is heard is the end."""
+    channel.waiting(None)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""A kernel that is searched for, with the schedule that a choice gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import te, tirx
+
+from edgekit.arrays import Array
+from edgekit.inputs import reference_inputs
+from edgekit.schedules.apply import CHOICE_ATTRIBUTE, schedule_function
+from edgekit.schedules.choices import Choice, ProductChoice
+from edgekit.schedules.machine import Machine
+from edgekit.schedules.packed import pack_columns
+from edgekit.schedules.problem import Problem, read_problem
+from edgekit.tensors import TensorSpec
+from edgekit.tuning.trials import product_function, tile_of_problem
+from edgekit.tuning.work import Subject
+
+_SEED = 0
+_SPOILT = 77
+"""What no kernel gives everywhere."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A kernel in one of its ways."""
+
+    function: Any
+    arguments: tuple[str, ...]
+    """Names of its inputs."""
+
+
+class NotPossible(Exception):
+    """The choice can't be made for this kernel."""
+
+
+def way_of(subject: Subject, choice: Choice | None, machine: Machine) -> Way:
+    """None is the rule's own choice."""
+    function, arguments = _unscheduled(subject, choice, machine)
+    try:
+        scheduled = schedule_function(function, machine, choice)
+    except RuntimeError as error:
+        raise NotPossible(str(error).strip().splitlines()[-1][:300]) from error
+    if choice is None:
+        return Way(scheduled, arguments)
+    if CHOICE_ATTRIBUTE not in scheduled.attrs:
+        raise NotPossible("the kernel can't be computed that way")
+    return Way(scheduled.without_attr(CHOICE_ATTRIBUTE), arguments)
+
+
+def _unscheduled(
+    subject: Subject, choice: Choice | None, machine: Machine
+) -> tuple[Any, tuple[str, ...]]:
+    if not subject.problem:
+        names = tuple(spec.name for spec in subject.inputs)
+        return tvm.ir.load_json(subject.function), names
+    problem = read_problem(subject.problem)
+    tile = choice.tile if isinstance(choice, ProductChoice) else None
+    function, width = product_function(problem, partial(tile_of_problem, problem, tile, machine))
+    return function, ("data", "bias", f"weight{width}")
+
+
+def product_inputs(problem: Problem) -> tuple[TensorSpec, ...]:
+    return (
+        TensorSpec("data", "float32", problem.data),
+        TensorSpec("bias", "float32", problem.weight[-1:]),
+    )
+
+
+def values_of(subject: Subject, names: set[str]) -> Iterator[tuple[str, Array]]:
+    """Of those inputs."""
+    if not subject.problem:
+        wanted = [spec for spec in subject.inputs if spec.name in names]
+        yield from reference_inputs(wanted, _SEED).items()
+        return
+    problem = read_problem(subject.problem)
+    plain = TensorSpec("weight", "float32", problem.weight)
+    values = reference_inputs([*product_inputs(problem), plain], _SEED)
+    weight = np.asarray(values.pop("weight"))
+    for name in sorted(names):
+        if name in values:
+            yield name, values[name]
+        else:
+            yield name, pack_columns(weight, int(name.removeprefix("weight")))
+
+
+def spoiling_kernel(spec: TensorSpec) -> Any:
+    """Writes what no kernel would."""
+    value = tirx.const(1, spec.dtype) if spec.dtype == "bool" else tirx.const(_SPOILT, spec.dtype)
+    return te.create_prim_func([te.compute(spec.shape, lambda *_: value, name="spoilt")])
