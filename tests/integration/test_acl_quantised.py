@@ -1,18 +1,21 @@
 """Layers of quantised models in ACL's integers, on an emulated ARM CPU, against LiteRT's reference
-kernels."""
+kernels, and those of ONNX models against onnxruntime."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.acl_arm import arm_machine, offloaded
+from support.onnx_models import judged_by_onnxruntime
 from support.quantised_cases import Quantised, layers
+from support.quantised_onnx import QuantisedOnnx, layers_in_integers, onnx_layers
 from support.tflite_models import write_model
 
-from edgekit.model import import_model
+from edgekit.model import import_model, open_model
 from edgekit.oracle import oracle_for
 
 
@@ -54,3 +57,42 @@ def test_many_quantised_layers_in_acl_are_at_most_a_step_from_litert(tmp_path: P
 
 def test_quantised_layers_stay_in_tvm_unless_somebody_asks(tmp_path: Path) -> None:
     assert judge(3, tmp_path) == 0
+
+
+def judge_onnx(count: int, folder: Path) -> int:
+    """How many of the cases ran in ACL's integers."""
+    arm_machine()
+    taken, path = [], folder / "model.onnx"
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=onnx_layers())
+    def judged(case: QuantisedOnnx) -> None:
+        onnx.save(case.model, path)
+        values = case.values()
+        result = offloaded(import_model(open_model(path)), [values], int8=True)
+        (expected,) = judged_by_onnxruntime(case.model, {"x": values})
+        (found,) = result.outputs
+        assert found.dtype == expected.dtype == case.dtype
+        taken.append(layers_in_integers(result.regions))
+        differences = np.abs(found.astype(int) - expected)
+        assert differences.max() <= taken[-1]
+        assert (differences > 0).mean() <= max(0.01, 1.5 / found.size)
+
+    judged()
+    return sum(taken)
+
+
+def test_quantised_onnx_layers_in_acl_are_at_most_a_step_from_onnxruntime(tmp_path: Path) -> None:
+    assert judge_onnx(20, tmp_path) > 10
+
+
+@pytest.mark.operators
+def test_many_quantised_onnx_layers_in_acl_are_at_most_a_step_from_onnxruntime(
+    tmp_path: Path,
+) -> None:
+    assert judge_onnx(150, tmp_path) > 90

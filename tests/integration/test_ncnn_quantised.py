@@ -1,4 +1,5 @@
-"""Layers of quantised models in ncnn's integers, against LiteRT's reference kernels."""
+"""Layers of quantised models in ncnn's integers, against LiteRT's reference kernels, and those of
+ONNX models against onnxruntime."""
 
 from __future__ import annotations
 
@@ -7,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.building import request_for
 from support.ncnn_arm import ArmRegion, arm_machine
 from support.ncnn_lab import RegionRunner, lab, offloaded
+from support.onnx_models import judged_by_onnxruntime
 from support.quantised_cases import Quantised, layers
+from support.quantised_onnx import QuantisedOnnx, layers_in_integers, onnx_layers
 from support.region_lab import EVERYTHING_PAYS, Offloaded, Runs
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
@@ -20,7 +24,7 @@ from edgekit.backends.base import Options, Region
 from edgekit.backends.plan import OffloadPlan
 from edgekit.build import build
 from edgekit.devices.local import LocalDevice
-from edgekit.model import import_model
+from edgekit.model import import_model, open_model
 from edgekit.oracle import oracle_for
 from edgekit.verify import verify
 
@@ -72,6 +76,60 @@ def test_quantised_layers_in_ncnn_are_a_rare_step_from_litert(tmp_path: Path) ->
 def test_many_quantised_layers_in_ncnn_are_a_rare_step_from_litert(tmp_path: Path) -> None:
     lab()
     assert judge(200, tmp_path, RegionRunner) > 120
+
+
+def check_onnx(case: QuantisedOnnx, folder: Path, start: Start) -> int:
+    path, top = folder / "model.onnx", int(np.iinfo(case.dtype).max)
+    onnx.save(case.model, path)
+    values = np.minimum(case.values(), top - 1)
+    result = offloaded(import_model(open_model(path)), [values], start, int8=True)
+    (expected,) = judged_by_onnxruntime(case.model, {"x": values})
+    (found,) = result.outputs
+    assert found.dtype == expected.dtype == case.dtype
+    taken = layers_in_integers(result.regions)
+    wanted = np.minimum(expected, top - 1 if taken else top).astype(int)
+    # Halves, which the model rounds to even numbers.
+    assert np.abs(found - wanted).max() <= taken
+    assert (found != wanted).mean() <= max(0.01, 1.5 / found.size)
+    return taken
+
+
+def judge_onnx(count: int, folder: Path, start: Start) -> int:
+    """How many of the cases ran in ncnn's integers."""
+    taken = []
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=onnx_layers())
+    def judged(case: QuantisedOnnx) -> None:
+        taken.append(check_onnx(case, folder, start))
+
+    judged()
+    return sum(taken)
+
+
+def test_quantised_onnx_layers_in_ncnn_are_a_rare_step_from_onnxruntime(tmp_path: Path) -> None:
+    lab()
+    assert judge_onnx(25, tmp_path, RegionRunner) > 12
+
+
+@pytest.mark.operators
+def test_many_quantised_onnx_layers_in_ncnn_are_a_rare_step_from_onnxruntime(
+    tmp_path: Path,
+) -> None:
+    lab()
+    assert judge_onnx(200, tmp_path, RegionRunner) > 100
+
+
+def test_quantised_onnx_layers_in_ncnn_on_an_arm_cpu_are_a_rare_step_from_onnxruntime(
+    tmp_path: Path,
+) -> None:
+    arm_machine()
+    assert judge_onnx(15, tmp_path, ArmRegion) > 7
 
 
 def test_quantised_layers_in_ncnn_on_an_arm_cpu_are_a_rare_step_from_litert(

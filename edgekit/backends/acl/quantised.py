@@ -1,7 +1,8 @@
-"""Layers of quantised models in ACL's integers: QASYMM8_SIGNED, weights with a scale a channel.
+"""Layers of quantised models in ACL's integers: QASYMM8_SIGNED for int8 and QASYMM8 for uint8,
+weights with a scale a channel.
 
-ACL's zero points are the model's, and so is its order of axes, channels last. It multiplies sums in
-fixed point as LiteRT does, but not everywhere with the same roundings.
+ACL's zero points are the model's, and so is its order of axes. It multiplies sums in fixed point as
+LiteRT does, but not everywhere with the same roundings.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import numpy as np
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.plain.rules.quantised import (
-    HIGHEST,
-    LOWEST,
     QuantisedLayer,
     Window,
     quantised_rules,
 )
 from edgekit.backends.rule_tools import OUT
+
+_UNSIGNED_ZERO = 128
 
 
 def rules() -> tuple[Rule, ...]:
@@ -25,19 +26,25 @@ def rules() -> tuple[Rule, ...]:
 
 
 def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
+    unsigned = layer.dtype == "uint8"
     same = bool((layer.scales == layer.scales[0]).all())
+    # Convolutions of uint8 take weights that are signed with a scale a channel, or unsigned too.
+    one_scale = same and not (unsigned and window is not None)
     weights = {
         "weight": layer.weight,
         "bias": layer.bias.astype("int32"),
-        "scales": (layer.scales[:1] if same else layer.scales).astype("float32"),
+        "scales": (layer.scales[:1] if one_scale else layer.scales).astype("float32"),
     }
     settings: dict[str, Setting] = {
+        "unsigned": int(unsigned),
+        "scale_a_channel": int(not one_scale),
+        "channels_last": int(window is None or window.channels_last),
         "input_scale": layer.source.scale,
         "input_zero": layer.source.zero_point,
         "output_scale": layer.result.scale,
         "output_zero": layer.result.zero_point,
     }
-    if (layer.low, layer.high) != (LOWEST, HIGHEST):
+    if layer.is_bounded:
         settings["bounds"] = tuple(
             layer.result.scale * (bound - layer.result.zero_point)
             for bound in (layer.low, layer.high)
@@ -47,13 +54,18 @@ def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
             raise Refused("its weights have a scale a channel, which ACL's dense layers have not")
         if any(len(match.shape(part)) != 2 for part in ("input", OUT)):
             raise Refused("it is not rows of numbers")
+        if unsigned:
+            weights["weight"] = (layer.weight.astype("int16") + _UNSIGNED_ZERO).astype("uint8")
+            settings["weight_zero"] = _UNSIGNED_ZERO
         return Layer("stored_dense", ("input",), settings, weights)
-    if window.groups == 1:
-        weights["weight"] = np.ascontiguousarray(layer.weight.transpose(0, 2, 3, 1))
-    else:
-        if not window.groups == len(layer.weight) == match.shape("input")[3]:
+    weight, order = layer.weight, [0, 2, 3, 1]
+    if window.groups > 1:
+        if not window.groups == len(layer.weight) == window.channels_of(match.shape("input")):
             raise Refused("its groups are of several channels")
-        weights["weight"] = np.ascontiguousarray(layer.weight[:, 0].transpose(1, 2, 0))
+        weight, order = weight[:, 0], [1, 2, 0]
+    if window.channels_last:
+        weight = weight.transpose(order)
+    weights["weight"] = np.ascontiguousarray(weight)
     settings |= {
         "groups": window.groups,
         "strides": window.strides,

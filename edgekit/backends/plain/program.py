@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from edgekit.arrays import Array
 
 _ALIGNMENT = 64
+_BYTES = ("int8", "uint8")
 Shape = tuple[int, ...]
 
 
@@ -100,7 +101,7 @@ class _Writer:
 
         self.weights += bytes(-len(self.weights) % _ALIGNMENT)
         start = len(self.weights)
-        kind = array.dtype if str(array.dtype) in ("int8", "int32") else np.float32
+        kind = array.dtype if str(array.dtype) in (*_BYTES, "int32") else np.float32
         self.weights += np.ascontiguousarray(array, kind).tobytes()
         return self.value(held(array.shape), f"constant{_width(str(array.dtype))} {start}")
 
@@ -119,7 +120,7 @@ class _Writer:
 
 def _width(dtype: str) -> str:
     """How edgekit_program.h tells one byte an element from four."""
-    return "8" if dtype == "int8" else ""
+    return "8" if dtype in _BYTES else ""
 
 
 def _joined(values: object) -> str:

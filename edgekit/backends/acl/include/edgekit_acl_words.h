@@ -69,18 +69,26 @@ inline std::pair<arm::Coordinates, arm::Coordinates> piece_of(const Extents& sta
   return ends;
 }
 
-// Stored integers; images have their channels last, as the model has them.
-inline arm::TensorInfo stored_of(const Extents& extents, arm::DataType type,
+inline arm::DataType stored_type(const Layer& layer) {
+  return layer.integer("unsigned") ? arm::DataType::QASYMM8 : arm::DataType::QASYMM8_SIGNED;
+}
+
+// Stored integers; images have their channels where the model has them.
+inline arm::TensorInfo stored_of(const Layer& layer, const Extents& extents, arm::DataType type,
                                  const arm::QuantizationInfo& steps) {
   arm::TensorInfo info(shape_of(extents), 1, type, steps);
-  if (extents.size() > 2) info.set_data_layout(arm::DataLayout::NHWC);
+  if (extents.size() > 2 && layer.integer("channels_last"))
+    info.set_data_layout(arm::DataLayout::NHWC);
   return info;
 }
 
-inline arm::TensorInfo weights_of(const Extents& extents, const std::vector<float>& scales) {
-  if (scales.size() == 1)
-    return stored_of(extents, arm::DataType::QASYMM8_SIGNED, {scales[0], 0});
-  return stored_of(extents, arm::DataType::QSYMM8_PER_CHANNEL, scales);
+inline arm::TensorInfo weights_of(const Layer& layer, const Extents& extents,
+                                  const std::vector<float>& scales) {
+  if (layer.integer("scale_a_channel"))
+    return stored_of(layer, extents, arm::DataType::QSYMM8_PER_CHANNEL, scales);
+  const int zero = layer.has("weight_zero") ? static_cast<int>(layer.integer("weight_zero")) : 0;
+  // Weights with one scale in convolutions of int8, and all of dense layers, are stored as inputs.
+  return stored_of(layer, extents, stored_type(layer), {scales[0], zero});
 }
 
 }  // namespace acl

@@ -2,9 +2,9 @@
 
 ncnn knows no zero points: its int8 is a number of steps from -127 to 127. A tensor with a zero
 point is held one step higher than it is stored, so that -128, which every ReLU makes, has its
-place; 127, which only what is cut off reaches, comes down to 126. What the zero point adds to a
-sum, and the step, are in the bias. Sums are exact; ncnn multiplies them by the scale in float32
-and rounds once, LiteRT in fixed point, mostly twice.
+place; 127, which only what is cut off reaches, comes down to 126. uint8 is held as the int8 that
+is 128 less. What the zero point adds to a sum, and the step, are in the bias. Sums are exact; ncnn
+multiplies them by the scale in float32 and rounds once, LiteRT in fixed point, mostly twice.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.rules.common import OUT, require_batch_of_one
 from edgekit.backends.plain.rules.quantised import (
-    HIGHEST,
-    LOWEST,
+    LIMITS,
     QuantisedLayer,
     Window,
     quantised_rules,
@@ -34,12 +33,14 @@ def rules() -> tuple[Rule, ...]:
 
 def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
     require_batch_of_one(match.shape("input"))
-    if HIGHEST in (layer.source.zero_point, layer.result.zero_point):
-        raise Refused("its zero is stored as 127, the number that ncnn does not have")
-    zero = layer.source.zero_point + HELD_ABOVE
+    highest = LIMITS[layer.dtype][1]
+    if highest in (layer.source.zero_point, layer.result.zero_point):
+        raise Refused(f"its zero is stored as {highest}, the number that ncnn does not have")
+    above = HELD_ABOVE - (highest - LIMITS["int8"][1])
+    zero = layer.source.zero_point + above
     sums = layer.weight.reshape(len(layer.weight), -1).sum(axis=1, dtype=np.int64)
     factors = layer.source.scale * layer.scales / layer.result.scale
-    bias = factors * (layer.bias - zero * sums) + layer.result.zero_point + HELD_ABOVE
+    bias = factors * (layer.bias - zero * sums) + layer.result.zero_point + above
     weights = {
         "weight": layer.weight,
         "bias": bias.astype("float32"),
@@ -53,8 +54,8 @@ def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
         "bias_term": 1,
         "int8_scale_term": _ONE_SCALE_A_CHANNEL,
     }
-    if (layer.low, layer.high) != (LOWEST, HIGHEST):
-        bounds = (float(layer.low + HELD_ABOVE), float(layer.high + HELD_ABOVE))
+    if layer.is_bounded:
+        bounds = (float(layer.low + above), float(layer.high + above))
         settings |= {"activation_type": _CLIP, "activation_params": bounds}
     if window is None:
         _require_row(match)
@@ -62,11 +63,12 @@ def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
     settings["int8_scale_term"] = _ONE_SCALE_A_CHANNEL + _AND_INTEGERS_OUT
     weights["output_scale"] = np.ones(1, "float32")
     if window.groups > 1:
-        if not window.groups == len(layer.weight) == match.shape("input")[3]:
+        if not window.groups == len(layer.weight) == window.channels_of(match.shape("input")):
             raise Refused("its groups are of several channels")
         settings["group"] = window.groups
     kernel = layer.weight.shape[2:]
     settings |= {
+        "channels_last": int(window.channels_last),
         "kernel_h": int(kernel[0]),
         "kernel_w": int(kernel[1]),
         "stride_h": window.strides[0],

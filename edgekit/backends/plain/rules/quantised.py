@@ -6,7 +6,7 @@ without the floats between.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,9 @@ from edgekit.backends.rule_tools import OUT, integers, number, scalar
 if TYPE_CHECKING:
     from edgekit.arrays import Array
 
-LOWEST, HIGHEST = -128, 127
+LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
+_CLOSE = 1e-4
+"""A product of two float32 scales, and what a converter made of it."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,9 @@ class Quantisation:
 
 @dataclass(frozen=True)
 class QuantisedLayer:
-    """A layer on int8 tensors; convolutions have their channels last."""
+    """A layer whose inputs and results are stored as int8, or as uint8."""
 
+    dtype: str
     source: Quantisation
     result: Quantisation
     low: int
@@ -47,16 +50,25 @@ class QuantisedLayer:
     bias: Array
     """int32, in steps of source.scale * scales."""
 
+    @property
+    def is_bounded(self) -> bool:
+        return (self.low, self.high) != LIMITS[self.dtype]
+
 
 @dataclass(frozen=True)
 class Window:
     """Rows before columns."""
 
+    channels_last: bool
+    """As TFLite has them; else first, as ONNX has them."""
     groups: int
     strides: tuple[int, int]
     dilations: tuple[int, int]
     before: tuple[int, int]
     after: tuple[int, int]
+
+    def channels_of(self, shape: Sequence[int]) -> int:
+        return shape[3 if self.channels_last else 1]
 
 
 Take = Callable[[Match, QuantisedLayer, "Window | None"], Layer]
@@ -76,12 +88,15 @@ def _rule(operator: str, name: str, activation: str, take: Take) -> Rule:
     source = is_op("relax.dequantize")(stored, is_const(), is_const())
     plain = is_op("relax.dequantize")(weight, is_const(), is_const())
     shaped = is_op("relax.reshape")(plain, wildcard())
-    weights: Any = shaped | plain
+    turned = is_op("relax.permute_dims")(plain)
+    weights: Any = shaped | turned | plain
     call = is_op(f"relax.{operator}")(source, weights)
     offset = is_op("relax.dequantize")(bias, is_const(), is_const())
-    value: Any = is_op("relax.add")(call, offset) | call
+    aligned = is_op("relax.reshape")(offset, wildcard())
+    value: Any = is_op("relax.add")(call, aligned | offset) | call
     parts: dict[str, Any] = {"input": stored, "source": source, "call": call, "bias": bias}
-    parts |= {"weight": weight, "plain": plain, "shaped": shaped}
+    parts |= {"weight": weight, "plain": plain, "shaped": shaped, "turned": turned}
+    parts |= {"offset": offset, "aligned": aligned}
     if activation:
         bounds = (wildcard(), wildcard()) if activation == "clip" else ()
         value = is_op(f"relax.{activation}")(value, *bounds)
@@ -89,9 +104,10 @@ def _rule(operator: str, name: str, activation: str, take: Take) -> Rule:
     result = is_op("relax.quantize")(value, is_const(), is_const())
 
     def take_all(match: Match) -> Layer:
-        for part in ("input", OUT):
-            if match.dtype(part) != "int8":
-                raise Refused(f"its {part} is {match.dtype(part)}, and the library takes int8")
+        if match.dtype("input") not in LIMITS:
+            raise Refused(f"it reads {match.dtype('input')}, and the library int8 or uint8")
+        if match.dtype(OUT) != match.dtype("input"):
+            raise Refused(f"it makes {match.dtype(OUT)} of {match.dtype('input')}")
         window = None if name == "dense" else _window(match)
         return take(match, _told(match, window), window)
 
@@ -102,16 +118,38 @@ def _told(match: Match, window: Window | None) -> QuantisedLayer:
     source, result = _quantisation(match, "source"), _quantisation(match, OUT)
     weight, scales = _weights(match, window)
     channels = weight.shape[0]
-    bias = match.weights("bias").reshape(-1) if match.has("bias") else np.zeros(channels, "int32")
-    if bias.dtype != np.int32 or bias.size != channels:
-        raise Refused("its bias is not one int32 a channel")
-    low, high = LOWEST, HIGHEST
+    bias = np.zeros(channels, "int32")
+    if match.has("bias"):
+        bias = _bias(match, channels, source.scale * scales, window)
+    dtype = match.dtype(OUT)
+    low, high = LIMITS[dtype]
     if match.has("activation"):
         arguments = match.arguments("activation")
         bounds = [number(bound) for bound in arguments[1:]] or [0.0, float("inf")]
         low = max(low, _stored(bounds[0], result))
         high = high if bounds[1] == float("inf") else min(high, _stored(bounds[1], result))
-    return QuantisedLayer(source, result, low, high, weight, scales, bias)
+    return QuantisedLayer(dtype, source, result, low, high, weight, scales, bias)
+
+
+def _bias(match: Match, channels: int, steps: Array, window: Window | None) -> Array:
+    bias = match.weights("bias")
+    if bias.dtype != np.int32 or bias.shape != (channels,):
+        raise Refused("its bias is not one int32 a channel")
+    _, scale, zero_point = match.arguments("offset")
+    scales = match.with_part("scale", scale).weights("scale").reshape(-1)
+    if match.with_part("zero", zero_point).weights("zero").any():
+        raise Refused("its bias has a zero point")
+    if scales.size not in (1, channels) or not np.allclose(scales, steps, rtol=_CLOSE, atol=0):
+        raise Refused("its bias is not in steps of its input's and its weights'")
+    last = window is None or window.channels_last
+    place = 0 if last else 2
+    if match.has("aligned"):
+        shape = match.shape("aligned")
+        if shape != (1,) * (len(shape) - 1 - place) + (channels,) + (1,) * place:
+            raise Refused("its bias does not lie along the channels")
+    elif not last:
+        raise Refused("its bias does not lie along the channels")
+    return bias
 
 
 def _quantisation(match: Match, part: str) -> Quantisation:
@@ -132,19 +170,27 @@ def _weights(match: Match, window: Window | None) -> tuple[Array, Array]:
     zeros = match.with_part("zero", zero_point).weights("zero")
     if stored.dtype != np.int8 or zeros.any():
         raise Refused("its weights are no symmetric int8")
+    axis = int(match.attrs("plain").axis) % stored.ndim
     if match.has("shaped"):
         stored = stored.reshape(match.shape("shaped"))
+    elif match.has("turned"):
+        if stored.ndim != 2:
+            raise Refused(f"its weights have {stored.ndim} axes")
+        stored, axis = stored.T, 1 - axis
     if window is None:
         if stored.ndim != 2:
             raise Refused(f"its weights have {stored.ndim} axes")
-        weight = stored.T
+        weight, outputs = stored.T, 1
     else:
         layout = str(match.attrs("call").kernel_layout)
+        outputs = layout.index("O")
         weight = stored.transpose([layout.index(axis) for axis in "OIHW"])
         if window.groups > 1 and layout == "HWOI":
             weight = weight.reshape(-1, weight.shape[1], *weight.shape[2:])
     channels = weight.shape[0]
     if scales.size not in (1, channels):
+        raise Refused("its weights have not one scale an output channel")
+    if scales.size > 1 and (window is None or not window.channels_last) and axis != outputs:
         raise Refused("its weights have not one scale an output channel")
     return np.ascontiguousarray(weight), np.broadcast_to(scales, channels).astype("float64")
 
@@ -152,13 +198,16 @@ def _weights(match: Match, window: Window | None) -> tuple[Array, Array]:
 def _window(match: Match) -> Window:
     attrs = match.attrs("call")
     layouts = (str(attrs.data_layout), str(attrs.out_layout) or str(attrs.data_layout))
-    if layouts != ("NHWC", "NHWC") or sorted(str(attrs.kernel_layout)) != sorted("OIHW"):
+    if layouts not in (("NHWC", "NHWC"), ("NCHW", "NCHW")) or sorted(
+        str(attrs.kernel_layout)
+    ) != sorted("OIHW"):
         raise Refused(f"its layout is {attrs.data_layout}, {attrs.kernel_layout}")
     top, left, bottom, right = integers(attrs.padding)
     if min(top, left, bottom, right) < 0:
         raise Refused("its padding is negative")
     strides, dilations = integers(attrs.strides), integers(attrs.dilation)
     return Window(
+        layouts[0] == "NHWC",
         int(attrs.groups),
         (strides[0], strides[1]),
         (dilations[0], dilations[1]),
