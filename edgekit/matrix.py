@@ -154,10 +154,11 @@ def _measure(
     from edgekit.backends.report import offload_in_words
     from edgekit.bench import bench
     from edgekit.build import build
+    from edgekit.devices.emulated import is_twin
     from edgekit.verify import raise_if_failed, verify
 
     try:
-        request = _request(source, board, offload)
+        request = _request(source, board, offload, is_twin(device))
         bundle = build(request, out / "bundles" / f"{board.name}-{offload}", events=events).bundle
         with opened_in_turn(device, bundle, "matrix", events) as session:
             verification = verify(bundle, session, events=events)
@@ -191,7 +192,7 @@ def _measure(
     )
 
 
-def _request(source: ModelSource, board: Board, offload: str) -> BuildRequest:
+def _request(source: ModelSource, board: Board, offload: str, twin: bool) -> BuildRequest:
     return make_request(
         source.path,
         board.name,
@@ -199,6 +200,7 @@ def _request(source: ModelSource, board: Board, offload: str) -> BuildRequest:
         source.shapes,
         source.constants,
         offload=parse_offload(offload),
+        twin=twin,
     )
 
 

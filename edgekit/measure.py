@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.backends.base import Region, Tensor
 from edgekit.backends.measurements import Measured, keep_measurement
-from edgekit.backends.plan import selection_of
+from edgekit.backends.plan import selection_of, twin_of
 from edgekit.bench import is_busy
 from edgekit.build import BuildRequest
 from edgekit.bundle import Bundle
 from edgekit.compilation import CompiledModel, write_objects
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan
+from edgekit.devices.emulated import is_twin
 from edgekit.errors import BuildError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import scratch_directory
@@ -60,6 +61,8 @@ def measure_regions(
             "no backend is named, and there is nothing to measure",
             hint='say --offload NAMES, or backends = ["NAME"] under [offload] in edgekit.toml',
         )
+    if is_twin(device):
+        events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
     store = store_in_use()
     if is_off(store):
         events.warn("no store is in use: what is measured serves this command only")
@@ -139,7 +142,7 @@ def _measured(
     }
     return Measured(
         region=region.symbol,
-        board=request.board.name,
+        board=twin_of(request.board) if is_twin(device) else request.board.name,
         backend=region.backend,
         version=version,
         library_us=library.microseconds,

@@ -43,8 +43,11 @@ def make_request(
     prefix: str | None = None,
     code_format: CodeFormat | None = None,
     events: Events = SILENT,
+    *,
+    twin: bool = False,
 ) -> BuildRequest:
-    """What was given goes before what the project file says."""
+    """What was given goes before what the project file says. For a `twin`, what was measured on
+    twins counts too."""
     project = find_project(Path.cwd())
     source = choose_model(project, model, shapes, constants)
     board = load_board(choose_board(project, board_name))
@@ -56,7 +59,7 @@ def make_request(
     plan = (
         _plan_for_c(board, offload if offload is not None else wishes.backends, project)
         if board.kind == "baremetal"
-        else plan_offload(board, wishes, offload)
+        else plan_offload(board, wishes, offload, twin=twin)
     )
     toolchain, store = load_toolchain(board.toolchain), choose_store(project)
     is_c = board.kind == "baremetal"

@@ -37,10 +37,15 @@ class OffloadPlan:
 
 
 def plan_offload(
-    board: Board, project: ProjectOffload, asked: tuple[str, ...] | None = None
+    board: Board,
+    project: ProjectOffload,
+    asked: tuple[str, ...] | None = None,
+    *,
+    twin: bool = False,
 ) -> OffloadPlan:
     """What was asked for goes before what the project says, and that before the board's profile;
-    rates and options name by name. UsageError for a backend that the board can't have."""
+    rates and options name by name. What was measured on twins counts for a `twin` alone.
+    UsageError for a backend that the board can't have."""
     names = asked if asked is not None else project.backends
     if names is None:
         # A profile may be ahead of the edgekit that reads it.
@@ -59,14 +64,22 @@ def plan_offload(
         force=project.force,
         never=project.never,
         rates=Rates(**{key: value for file in settings for key, value in file.rates.items()}),
-        measured=_measured(board, names),
+        measured=_measured(board, names, twin),
     )
 
 
-def _measured(board: Board, names: Sequence[str]) -> Mapping[str, Measured]:
+def _measured(board: Board, names: Sequence[str], twin: bool) -> Mapping[str, Measured]:
     if not names:
         return {}
-    return read_measurements(board.name, {name: load_backend(name).version for name in names})
+    versions = {name: load_backend(name).version for name in names}
+    measured = read_measurements(board.name, versions)
+    return {**measured, **read_measurements(twin_of(board), versions)} if twin else measured
+
+
+def twin_of(board: Board) -> str:
+    """Under which name what its twins measure is kept: an emulated CPU's times are not a board's,
+    and must not decide for one."""
+    return f"{board.name} (twin)"
 
 
 def _table(settings: OffloadSettings, backend: str) -> Mapping[str, OptionValue]:

@@ -119,6 +119,7 @@ def command(
         offload=offload,
         one_layer_each=one_layer_each,
         events=console.events,
+        twin=twin,
     )
     if tune_seconds is not None:
         check_can_be_tuned(request.board)

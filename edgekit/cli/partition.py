@@ -40,7 +40,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @offload_option
 @one_layer_option
 @click.option(
-    "--measure", is_flag=True, help="Time each region on a device both ways first, and remember it."
+    "--measure",
+    is_flag=True,
+    help="Time each region on a device both ways first; later builds go by that.",
 )
 @click.option("--again", is_flag=True, help="Measure what was measured before as well.")
 @device_options
@@ -77,13 +79,18 @@ def command(
     constants: Mapping[str, Array],
 ) -> None:
     """Show who would run each operator of MODEL on a board, and why. Nothing is built, except with
-    --measure."""
+    --measure.
+
+    A backend that --offload names is preferred: a region stays in TVM where that was measured to
+    be faster, or where nobody measured and too little is computed to pay for entering it. With
+    --twin, what was measured on emulated boards counts too.
+    """
     from edgekit.partition import draw, export_regions, partition
     from edgekit.request import make_request
 
-    if not measure and (device_name is not None or twin or again):
+    if not measure and (device_name is not None or again):
         raise UsageError(
-            "nothing is to be measured, and --device, --twin or --again says how",
+            "nothing is to be measured, and --device or --again says how",
             hint="add --measure, or leave them out",
         )
     request = make_request(
@@ -95,6 +102,7 @@ def command(
         offload=offload,
         one_layer_each=one_layer_each,
         events=console.events,
+        twin=twin,
     )
     if measure:
         from edgekit.measure import measure_regions

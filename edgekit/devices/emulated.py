@@ -14,6 +14,7 @@ from edgekit.twin.machine import status, up
 if TYPE_CHECKING:
     from edgekit.board import Board
     from edgekit.cross.toolchain import Toolchain
+    from edgekit.devices.base import Device
     from edgekit.devices.serial_device import SerialDevice
     from edgekit.devices.ssh import SshDevice
 
@@ -55,6 +56,13 @@ def emulated_microcontroller(
         gdb=toolchain.tools.gdb or "gdb-multiarch",
         chip=EmulatedChip(started.folder, started.clock),
     )
+
+
+def is_twin(device: Device) -> bool:
+    """Of a board with an operating system: its times are not the board's."""
+    from edgekit.devices.ssh import SshDevice
+
+    return isinstance(device, SshDevice) and device.entry.twin
 
 
 def found_again(device: SshDevice) -> SshDevice:
