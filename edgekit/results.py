@@ -45,13 +45,13 @@ class Carried:
 
 
 @contextmanager
-def opened_store(url: str | None = None) -> Iterator[Store]:
+def opened_store(url: str | None = None, *, patient: bool = True) -> Iterator[Store]:
     """With everything in it that was measured so far."""
     from edgekit.store.address import findings_folder
     from edgekit.store.database import close_store, open_store
     from edgekit.store.outbox import deliver, deliver_findings
 
-    store = open_store(url)
+    store = open_store(url, patient=patient)
     try:
         deliver(store)
         deliver_findings(store, findings_folder(url))

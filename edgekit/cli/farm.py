@@ -228,10 +228,13 @@ def gate_command() -> None:
     help="Where it listens; 0 takes any.",
 )
 @click.option("--store", "url", metavar="URL", help="As for edgekit results.")
+@click.option(
+    "--new-token", is_flag=True, help="Make another token; whoever has the old one is out."
+)
 @json_option
 @pass_console
-def web_command(console: Console, port: int, url: str | None) -> None:
-    """A page with the devices and the results, and metrics for Prometheus, on loopback.
+def web_command(console: Console, port: int, url: str | None, new_token: bool) -> None:
+    """A page with devices, tuning sessions and results, and metrics for Prometheus, on loopback.
 
     Whoever has the printed address may look. Prometheus sends the token as a bearer token.
     """
@@ -241,7 +244,8 @@ def web_command(console: Console, port: int, url: str | None) -> None:
     def started(serving: WebServing) -> None:
         console.report(serving, lambda: _render_web(console, serving))
 
-    serve_web(port, choose_store(find_project(Path.cwd()), url), started=started)
+    store = choose_store(find_project(Path.cwd()), url)
+    serve_web(port, store, new_token=new_token, started=started)
 
 
 @command.command("install", short_help="Write systemd units.")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.cli.options import Group, json_option, pass_console
+from edgekit.cli.store_option import chosen_store, store_option
+from edgekit.cli.tuning_results import tuning_command
 from edgekit.console import Console
 from edgekit.wording import milliseconds, size
 
@@ -19,21 +21,6 @@ if TYPE_CHECKING:
 
 _SHORT = 12
 _PERCENT = re.compile(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%\s*")
-
-store_option = click.option(
-    "--store",
-    "url",
-    metavar="URL",
-    help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.  "
-    "[default: $EDGEKIT_STORE, the project's, or a file of your own]",
-)
-"""Gives `url: str | None`."""
-
-
-def chosen_store(url: str | None) -> str | None:
-    from edgekit.project import choose_store, find_project
-
-    return choose_store(find_project(Path.cwd()), url)
 
 
 class _Share(click.ParamType[float]):
@@ -50,7 +37,10 @@ class _Share(click.ParamType[float]):
 
 @click.group("results", cls=Group)
 def command() -> None:
-    """What was measured: every run of `edgekit bench` and `deploy` is kept."""
+    """What was measured: every run of `edgekit bench` and `deploy`, and every tuning session."""
+
+
+command.add_command(tuning_command)
 
 
 @command.command("list")

@@ -1,41 +1,18 @@
-"""The farm as a page: tables that need no script, which a script keeps up to date."""
+"""The farm's devices and benchmark results as pages."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edgekit.farm.markup import LIVE_WORD, escaped, live_part, table, whole_page
 from edgekit.farm.status import DeviceStatus, FarmStatus
 from edgekit.wording import duration, milliseconds
 
 if TYPE_CHECKING:
     from edgekit.store.comparing import Comparison
     from edgekit.store.runs import BenchRun
-
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --good: #2a7d3b; --bad: #b3261e; --mute: #777 }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
-table { border-collapse: collapse; width: 100%; margin: .5rem 0 2rem }
-th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line) }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-.free, .busy { color: var(--good) } .lost, .quarantined { color: var(--bad) }
-.mute { color: var(--mute) } nav a { margin-right: 1rem } h1 { font-size: 1.3rem }
-svg { max-width: 100% } svg path { fill: none; stroke: currentColor; stroke-width: 1.5 }
-"""
-SCRIPT = """
-'use strict';
-const again = async () => {
-  try {
-    const answer = await fetch('/devices', {credentials: 'same-origin'});
-    if (answer.ok) document.getElementById('devices').innerHTML = await answer.text();
-    document.getElementById('live').textContent = answer.ok ? 'live' : 'the farm does not answer';
-  } catch { document.getElementById('live').textContent = 'no connection'; }
-};
-setInterval(again, 2000);
-"""
-"""`/devices` gives the table as the page has it, every word of it escaped here."""
 
 _SHORT = 12
 
@@ -53,37 +30,45 @@ class History:
 def farm_page(status: FarmStatus) -> str:
     body = (
         f"<p>Up for {duration(status.now - status.started)}, tracker at "
-        f"<code>{_text(status.tracker)}</code>. <span id='live' class='mute'></span></p>"
-        f"<div id='devices'>{devices_table(status)}</div>"
+        f"<code>{escaped(status.tracker)}</code>. {LIVE_WORD}</p>"
+        + live_part("/devices", devices_table(status))
     )
-    return _page("Farm", body, script=True)
+    return whole_page("Farm", body, live=True)
 
 
 def devices_table(status: FarmStatus) -> str:
-    rows = [_device_row(device, status.now) for device in status.devices]
-    return _table(
-        ("device", "board", "state", "since", "who", "load", "°C", "sessions", "why"),
-        rows,
-        numbers=(5, 6, 7),
+    hosts = len(status.hosts) > 0
+    rows = [_device_row(device, status.now, hosts) for device in status.devices]
+    first = ("device", *(("host",) * hosts), "board", "state", "since", "who")
+    numbers = (len(first), len(first) + 1, len(first) + 2)
+    devices = table((*first, "load", "°C", "sessions", "why"), rows, numbers=numbers)
+    return devices + "".join(
+        f"<p>{escaped(host.name)} ({escaped(host.address)}) is "
+        f"<span class='{host.state}'>{host.state}</span>: {escaped(host.reason)}</p>"
+        for host in status.hosts
+        if host.state != "up"
     )
 
 
-def _device_row(device: DeviceStatus, now: float) -> Sequence[str]:
+def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
     lease = device.lease
     who = "" if lease is None else f"{lease.owner}: {lease.purpose}"
+    if device.waiting:
+        who = f"{who or 'nobody'}; {device.waiting} wait"
     why = device.reason
     if device.again_at is not None:
         why = f"{why}; tried again in {duration(max(device.again_at - now, 0))}"
     return (
-        _text(device.name),
-        _text(device.board),
+        escaped(device.name),
+        *((escaped(device.host or "here"),) * hosts),
+        escaped(device.board),
         f"<span class='{device.state}'>{device.state}</span>",
-        _text(duration(max(now - device.since, 0))),
-        _text(who),
+        escaped(duration(max(now - device.since, 0))),
+        escaped(who),
         "" if device.load is None else f"{device.load:.2f}",
         "" if device.temperature is None else f"{device.temperature:.0f}",
         str(device.sessions),
-        _text(why),
+        escaped(why),
     )
 
 
@@ -93,28 +78,28 @@ def results_page(histories: Sequence[History]) -> str:
         title = f"{history.model} on {history.device} ({history.board})"
         rows = [
             (
-                f"<a href='/compare?before={_text(before.id)}&amp;after={_text(run.id)}'>"
-                f"{_text(run.id[:_SHORT])}</a>"
+                f"<a href='/compare?before={escaped(before.id)}&amp;after={escaped(run.id)}'>"
+                f"{escaped(run.id[:_SHORT])}</a>"
                 if before is not None
-                else _text(run.id[:_SHORT]),
-                _text(run.measured_at[:16].replace("T", " ")),
-                _text(", ".join(run.build.offload) or "none"),
+                else escaped(run.id[:_SHORT]),
+                escaped(run.measured_at[:16].replace("T", " ")),
+                escaped(", ".join(run.build.offload) or "none"),
                 _amount(run, run.median),
                 _amount(run, run.p90),
                 str(run.conditions.threads),
-                _text(run.purpose),
+                escaped(run.purpose),
             )
             for before, run in zip((None, *history.runs), history.runs, strict=False)
         ]
         parts.append(
-            f"<h2>{_text(title)}</h2>{_curve(history.runs)}"
-            + _table(
+            f"<h2>{escaped(title)}</h2>{_curve(history.runs)}"
+            + table(
                 ("run", "when", "offload", "median", "p90", "threads", "for"),
                 list(reversed(rows)),
                 numbers=(3, 4, 5),
             )
         )
-    return _page("Results", "".join(parts) or "<p>Nothing was measured yet.</p>")
+    return whole_page("Results", "".join(parts) or "<p>Nothing was measured yet.</p>")
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -122,57 +107,27 @@ def comparison_page(comparison: Comparison) -> str:
     rows = [
         (
             title,
-            _text(run.id[:_SHORT]),
-            _text(run.measured_at[:16].replace("T", " ")),
+            escaped(run.id[:_SHORT]),
+            escaped(run.measured_at[:16].replace("T", " ")),
             _amount(run, run.median),
             _amount(run, run.p90),
-            _text(", ".join(run.build.offload) or "none"),
+            escaped(", ".join(run.build.offload) or "none"),
         )
         for title, run in (("before", before), ("after", after))
     ]
     notes = [f"not comparable: {text}" for text in comparison.obstacles] + list(comparison.remarks)
     body = (
-        f"<h2>{_text(after.build.model)} on {_text(after.device)}: {comparison.verdict}</h2>"
-        + _table(("", "run", "when", "median", "p90", "offload"), rows, numbers=(3, 4))
+        f"<h2>{escaped(after.build.model)} on {escaped(after.device)}: {comparison.verdict}</h2>"
+        + table(("", "run", "when", "median", "p90", "offload"), rows, numbers=(3, 4))
         + f"<p>after / before: {comparison.ratio:.3f}, between {comparison.low:.3f} and "
         f"{comparison.high:.3f} in 95 of 100 cases</p>"
-        + "".join(f"<p>{_text(note)}</p>" for note in notes)
+        + "".join(f"<p>{escaped(note)}</p>" for note in notes)
     )
-    return _page("Comparison", body)
+    return whole_page("Comparison", body)
 
 
 def error_page(message: str) -> str:
-    return _page("edgekit", f"<p>{_text(message)}</p>")
-
-
-def _page(title: str, body: str, *, script: bool = False) -> str:
-    tag = "<script src='/script.js' defer></script>" if script else ""
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>edgekit: {_text(title)}</title><link rel='stylesheet' href='/style.css'>{tag}"
-        f"</head><body><nav><a href='/'>Farm</a><a href='/results'>Results</a></nav>"
-        f"<h1>{_text(title)}</h1>{body}</body></html>"
-    )
-
-
-def style_sheet() -> str:
-    return _STYLE
-
-
-def _table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: tuple[int, ...] = ()
-) -> str:
-    """Cells are HTML already; heads are ours."""
-
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(
-            f"<{tag}{' class=n' if place in numbers else ''}>{cell}</{tag}>"
-            for place, cell in enumerate(row)
-        )
-
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{cells('th', heads)}</tr></thead><tbody>{body}</tbody></table>"
+    return whole_page("edgekit", f"<p>{escaped(message)}</p>")
 
 
 def _curve(runs: Sequence[BenchRun]) -> str:
@@ -192,8 +147,4 @@ def _curve(runs: Sequence[BenchRun]) -> str:
 
 
 def _amount(run: BenchRun, value: float) -> str:
-    return milliseconds(value) if run.unit == "seconds" else f"{value:.0f} {_text(run.unit)}"
-
-
-def _text(text: str) -> str:
-    return html.escape(text, quote=True)
+    return milliseconds(value) if run.unit == "seconds" else f"{value:.0f} {escaped(run.unit)}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edgekit.farm.health import State
 from edgekit.farm.status import DeviceStatus, FarmStatus
+from edgekit.tuning_results import SessionSummary
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STATES: tuple[State, ...] = (
@@ -60,6 +63,46 @@ def as_metrics(status: FarmStatus) -> str:
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
         lines += [
             f"{name}{{{_labels(device)}}} {value}" for device, value in values if value is not None
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def tuning_metrics(running: Sequence[SessionSummary] | None) -> str:
+    """Of sessions that run; None where the store can't be asked."""
+    lines = [
+        "# HELP edgekit_store_up Whether the store of measurements could be asked.",
+        "# TYPE edgekit_store_up gauge",
+        f"edgekit_store_up {int(running is not None)}",
+    ]
+    if running is None:
+        return "\n".join(lines) + "\n"
+    lines += [
+        "# HELP edgekit_tuning_sessions Searches for faster kernels that run.",
+        "# TYPE edgekit_tuning_sessions gauge",
+        f"edgekit_tuning_sessions {len(running)}",
+    ]
+    points = [(one.session, one.progress) for one in running if one.progress is not None]
+    for name, kind, text, values in (
+        ("trials_total", "counter", "Candidates so far.", [p.trials for _, p in points]),
+        ("failed_total", "counter", "Of them, those that failed.", [p.failed for _, p in points]),
+        (
+            "own_seconds",
+            "gauge",
+            "All kernels of the model as the rules would have them.",
+            [p.own_us / 1e6 for _, p in points],
+        ),
+        (
+            "best_seconds",
+            "gauge",
+            "The same with the best that is known so far.",
+            [p.best_us / 1e6 for _, p in points],
+        ),
+    ):
+        lines += [f"# HELP edgekit_tuning_{name} {text}", f"# TYPE edgekit_tuning_{name} {kind}"]
+        lines += [
+            f'edgekit_tuning_{name}{{session="{session.id}",model="{_escaped(session.model)}",'
+            f'board="{_escaped(session.board)}"}} {value}'
+            for (session, _), value in zip(points, values, strict=True)
         ]
     return "\n".join(lines) + "\n"
 

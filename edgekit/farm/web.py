@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import hmac
 import json
-import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from edgekit.errors import DeviceError, EdgekitError
-from edgekit.farm import page
+from edgekit.farm import markup, page, tuning_page
 from edgekit.farm.control import farm_status
 from edgekit.farm.page import History
-from edgekit.farm.prometheus import CONTENT_TYPE, as_metrics
+from edgekit.farm.prometheus import CONTENT_TYPE, as_metrics, tuning_metrics
+from edgekit.farm.web_token import web_token
 from edgekit.rpc.protocol import LOOPBACK
+from edgekit.store.address import is_off
+
+if TYPE_CHECKING:
+    from edgekit.tuning_results import SessionCurve
 
 _COOKIE = "edgekit-farm"
 _HTML = "text/html; charset=utf-8"
+_PAGES = ("/", "/tuning", "/results")
 _RUNS_SHOWN = 200
+_SESSIONS_SHOWN = 10
 _SECURITY = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -49,9 +56,15 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
-def serve_web(port: int, store: str | None, *, started: Callable[[WebServing], None]) -> None:
+def serve_web(
+    port: int,
+    store: str | None,
+    *,
+    new_token: bool = False,
+    started: Callable[[WebServing], None],
+) -> None:
     """Until interrupted."""
-    token = secrets.token_urlsafe(24)
+    token = web_token(new=new_token)
     try:
         server = _Server((LOOPBACK, port), _handler(token, store))
     except OSError as error:
@@ -86,14 +99,14 @@ def _handler(token: str, store: str | None) -> type[BaseHTTPRequestHandler]:
                     _HTML,
                     page.error_page("Open the address that edgekit farm web printed."),
                 )
-            elif "token" in query and parts.path == "/":
+            elif "token" in query and parts.path in _PAGES:
                 # The token leaves the address bar and the history.
                 self._send(
                     HTTPStatus.SEE_OTHER,
                     "text/plain",
                     "",
                     {
-                        "Location": "/",
+                        "Location": parts.path,
                         "Set-Cookie": f"{_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/",
                     },
                 )
@@ -157,7 +170,13 @@ def _content(path: str, query: dict[str, str], store: str | None) -> tuple[str, 
     if path == "/status.json":
         return "application/json", json.dumps(asdict(farm_status()))
     if path == "/metrics":
-        return CONTENT_TYPE, as_metrics(farm_status())
+        return CONTENT_TYPE, as_metrics(farm_status()) + _tuning_metrics(store)
+    if path == "/tuning":
+        return _HTML, tuning_page.tuning_page(_curves(store))
+    if path == "/sessions":
+        return _HTML, tuning_page.sessions_part(_curves(store))
+    if path == "/sessions.json":
+        return "application/json", json.dumps([asdict(curve) for curve in _curves(store)])
     if path == "/results":
         return _HTML, page.results_page(_histories(store))
     if path == "/compare":
@@ -166,10 +185,28 @@ def _content(path: str, query: dict[str, str], store: str | None) -> tuple[str, 
         comparison = compare_results(query["before"], query["after"], store)
         return _HTML, page.comparison_page(comparison)
     if path == "/style.css":
-        return "text/css; charset=utf-8", page.style_sheet()
+        return "text/css; charset=utf-8", markup.STYLE
     if path == "/script.js":
-        return "text/javascript; charset=utf-8", page.SCRIPT
+        return "text/javascript; charset=utf-8", markup.SCRIPT
     raise KeyError(path)
+
+
+def _curves(store: str | None) -> tuple[SessionCurve, ...]:
+    from edgekit.tuning_results import session_curves
+
+    return session_curves(_SESSIONS_SHOWN, store)
+
+
+def _tuning_metrics(store: str | None) -> str:
+    """A store that can't be used takes no device out of sight."""
+    from edgekit.tuning_results import running_now
+
+    if is_off(store):
+        return ""
+    try:
+        return tuning_metrics(running_now(store))
+    except EdgekitError:
+        return tuning_metrics(None)
 
 
 def _histories(store: str | None) -> tuple[History, ...]:

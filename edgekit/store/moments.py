@@ -15,12 +15,14 @@ def now() -> str:
     return datetime.now(timezone.utc).strftime(_FORM)
 
 
-def seconds_since(moment: str) -> float:
-    """ValueError for what is no moment."""
+def seconds_at(moment: str) -> float:
+    """Since 1970; ValueError for what is no moment."""
     then = datetime.fromisoformat(moment.removesuffix("Z"))
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=timezone.utc)
-    return (datetime.now(timezone.utc) - then).total_seconds()
+    return (then.replace(tzinfo=timezone.utc) if then.tzinfo is None else then).timestamp()
+
+
+def seconds_since(moment: str) -> float:
+    return datetime.now(timezone.utc).timestamp() - seconds_at(moment)
 
 
 def this_process() -> str:

@@ -20,23 +20,25 @@ WITH counted AS (
         row_number() OVER (
             PARTITION BY r.workload_id, r.device, r.choice_sha256
             ORDER BY r.measured_at DESC, r.id
-        ) AS age
-    FROM tuning_records r JOIN workloads w ON w.id = r.workload_id
-    WHERE w.target_sha256 = :target AND w.version = :version
+        ) AS age,
+        first_value(r.own_us) OVER (
+            PARTITION BY r.workload_id
+            ORDER BY CASE WHEN r.own_us > 0 THEN 0 ELSE 1 END, r.measured_at DESC, r.id
+        ) AS newest_own
+    FROM tuning_records r
+    WHERE r.workload_id IN (
+            SELECT id FROM workloads WHERE target_sha256 = :target AND version = :version
+        )
         AND ((r.error IS NULL AND r.best_us IS NOT NULL) OR r.error = 'numbers')
-), own AS (
-    SELECT workload_id, own_us,
-        row_number() OVER (PARTITION BY workload_id ORDER BY measured_at DESC, id) AS age
-    FROM counted WHERE own_us > 0
 ), ranked AS (
-    SELECT c.id, coalesce(c.own_us, own.own_us) AS own_us,
+    SELECT id, coalesce(own_us, newest_own) AS own_us,
         row_number() OVER (
-            PARTITION BY c.workload_id
-            ORDER BY c.best_us / coalesce(nullif(c.own_us, 0.0), own.own_us, 1.0),
-                c.measured_at DESC, c.id
+            PARTITION BY workload_id
+            ORDER BY best_us / coalesce(nullif(own_us, 0.0), nullif(newest_own, 0.0), 1.0),
+                measured_at DESC, id
         ) AS place
-    FROM counted c LEFT JOIN own ON own.workload_id = c.workload_id AND own.age = 1
-    WHERE c.age = 1 AND c.error IS NULL
+    FROM counted
+    WHERE age = 1 AND error IS NULL
 )
 SELECT w.key, w.words, r.choice, r.best_us, ranked.own_us, r.device, r.measured_at
 FROM ranked JOIN tuning_records r ON r.id = ranked.id JOIN workloads w ON w.id = r.workload_id

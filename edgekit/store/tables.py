@@ -132,10 +132,15 @@ tuning_records = Table(
     Column("best_us", Float),
     Column("own_us", Float),
     Column("error", String(50)),
-    Index("records_of_workload", "workload_id"),
+    Index(
+        "records_to_rank",
+        *("workload_id", "device", "choice_sha256", "measured_at"),
+        *("id", "best_us", "own_us", "error"),
+    ),
     Index("records_of_session", "session"),
 )
-"""`session` points nowhere in particular: what it began with may arrive later, or never."""
+"""A build ranks records by the first index alone: traces are long, and stay where they are.
+`session` points nowhere in particular: what it began with may arrive later, or never."""
 
 tuning_sessions = Table(
     "tuning_sessions",

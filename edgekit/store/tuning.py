@@ -112,6 +112,16 @@ def progress_of(store: Store, session: str) -> tuple[TuningProgress, ...]:
     return tuple(TuningProgress(**row) for row in _rows(store, query))
 
 
+def last_progress(store: Store, session: str) -> TuningProgress | None:
+    query = (
+        select(tuning_progress)
+        .where(tuning_progress.c.session == session)
+        .order_by(tuning_progress.c.at.desc())
+        .limit(1)
+    )
+    return next((TuningProgress(**row) for row in _rows(store, query)), None)
+
+
 def records_of(store: Store, key: str, target: str, version: int) -> tuple[TuningRecord, ...]:
     """Every candidate of one kernel on one kind of CPU, failed ones too, the oldest first."""
     return _records(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +25,12 @@ def twin_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with postgres_in(tmp_path_factory.mktemp("pg") / "server") as server:
+def postgres() -> Iterator[Postgres]:
+    """Not in pytest's own folder: another run of pytest closes that to PostgreSQL's user."""
+    with (
+        tempfile.TemporaryDirectory(prefix="edgekit-postgres-") as place,
+        postgres_in(Path(place) / "server") as server,
+    ):
         yield server
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
-from support.stores import a_run
+from support.stores import a_point, a_run, a_session
 
 from edgekit.events import SILENT
 from edgekit.farm.control import farm_folder
@@ -26,6 +26,8 @@ from edgekit.farm.members import FarmPlan, Member
 from edgekit.farm.prometheus import as_metrics
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 from edgekit.rpc.protocol import TrackerAddress
+from edgekit.store.database import close_store, open_store
+from edgekit.store.tuning import add_records, begin_session
 
 DEVICE = "desk"
 
@@ -43,6 +45,11 @@ class Farm:
 
     def words(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "edgekit", "farm", *arguments]
+
+    def web(self, url: str, *options: str) -> Process:
+        environment = {**self.lab.environment, "EDGEKIT_STORE": url}
+        words = self.words("web", "--port", "0", "--json", *options)
+        return Process(words, environment, self.lab.folder / "web.log")
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -274,9 +281,13 @@ def page(free: Farm) -> Iterator[Page]:
     post(a_run(1), outbox)
     post(a_run(2, 0.02, device="<script>alert(1)</script>"), outbox)
     post(a_run(3, 0.02), outbox)
-    environment = {**free.lab.environment, "EDGEKIT_STORE": f"sqlite:///{outbox.parent / 's.db'}"}
-    words = free.words("web", "--port", "0", "--json")
-    process = Process(words, environment, free.lab.folder / "web.log")
+    url = f"sqlite:///{outbox.parent / 's.db'}"
+    store = open_store(url)
+    begin_session(store, a_session(model="<b>net</b>"))
+    for number in range(20):
+        add_records(store, [], a_point(number))
+    close_store(store)
+    process = free.web(url)
     yield Page(process.report)
     process.end(signal.SIGINT)
 
@@ -292,6 +303,18 @@ def test_the_page_shows_devices_and_results_to_whoever_has_the_token(page: Page)
     assert "net on kitchen" in results
     assert "<script>alert" not in results
     assert "&lt;script&gt;" in results
+    for path in ("/tuning", "/sessions"):
+        tuning = page.seen(path)
+        assert "<span class='running'>running</span>" in tuning
+        assert "152 of 64" in tuning
+        assert "&lt;b&gt;net&lt;/b&gt;" in tuning
+        assert "<b>" not in tuning
+    (session,) = json.loads(page.seen("/sessions.json"))
+    assert len(session["curve"]) == 20
+    metrics = page.seen("/metrics")
+    assert "edgekit_store_up 1\n" in metrics
+    assert "edgekit_tuning_sessions 1\n" in metrics
+    assert 'model="<b>net</b>",board="rpi4"} 152\n' in metrics
     compared = page.seen(f"/compare?before={a_run(1).id}&after={a_run(3).id}")
     assert "slower" in compared
 
@@ -356,6 +379,22 @@ def test_a_browser_shows_the_farm_and_keeps_it_up_to_date(page: Page, tmp_path: 
     results = in_browser(page, tmp_path, f"/results?token={page.token}")
     assert "net on kitchen" in results
     assert "<svg" in results
+    tuning = in_browser(page, tmp_path, f"/tuning?token={page.token}")
+    assert "152 of 64" in tuning
+    assert tuning.count("<path") == 2
+    assert ">live</span>" in tuning, "the script ran, and got the sessions again"
+
+
+def test_a_token_outlives_the_page_until_another_one_is_asked_for(free: Farm) -> None:
+    file = Path(free.lab.environment["XDG_DATA_HOME"]) / "edgekit" / "farm" / "web-token"
+    tokens = []
+    for options in ((), (), ("--new-token",), ()):
+        process = free.web("off", *options)
+        tokens.append(process.report["token"])
+        assert file.stat().st_mode & 0o777 == 0o600
+        process.end(signal.SIGINT)
+    first, again, new, after = tokens
+    assert first == again != new == after
 
 
 @needs_browser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.building import CHECKOUT
+from support.building import CHECKOUT, run_edgekit
 from support.stores import (
     A_TARGET,
     A_WORKLOAD,
@@ -22,13 +23,16 @@ from support.stores import (
     needs_postgres,
 )
 
+from edgekit.cpu import Target
 from edgekit.errors import UsageError
 from edgekit.events import Event, Events, Warned
+from edgekit.schedules.choices import NO_CHOICES, VERSION, ProductChoice, choice_as_json
 from edgekit.store.address import findings_folder, waiting
 from edgekit.store.database import Store, close_store, open_store
 from edgekit.store.findings import Findings
 from edgekit.store.keeping import save_findings
-from edgekit.store.outbox import deliver_findings
+from edgekit.store.moments import now
+from edgekit.store.outbox import deliver_findings, post_findings
 from edgekit.store.region_costs import costs_on
 from edgekit.store.tuning import (
     add_records,
@@ -44,11 +48,15 @@ from edgekit.store.tuning import (
     sessions,
 )
 from edgekit.store.tuning_log import tuning_log
+from edgekit.store.tuning_runs import Workload
+from edgekit.tuning.store import measured_choices
 
 WRITER = """
 import sys
 from support.stores import a_point, a_record, a_session
 from edgekit.store.tuning_log import tuning_log
+from edgekit.store.tuning_runs import Workload
+from edgekit.tuning.store import measured_choices
 with tuning_log(a_session(), sys.argv[1]) as log:
     for number in range(100_000):
         log.add([a_record(2 * number), a_record(2 * number + 1)], a_point(number))
@@ -253,3 +261,78 @@ def test_a_server_that_is_gone_costs_a_search_nothing_but_a_warning(postgres: Po
     assert find_session(store, "9999").state == "done"
     assert len(kernels_of(store, session.id)) == len(progress_of(store, session.id)) == 1
     close_store(store)
+
+
+BUILDER = """
+import sys
+from edgekit.cpu import Target
+from edgekit.tuning.store import measured_choices
+target = Target("llvm", "aarch64-linux-gnu", "cortex-a72", (), 4)
+print(sorted(measured_choices(target).of_kernel))
+"""
+
+
+def test_two_hosts_with_one_store_use_what_the_other_one_measured(
+    store: Store, store_url: str, tmp_path: Path
+) -> None:
+    """Each has a data folder of its own; nothing but the store is between them."""
+    target = Target("llvm", "aarch64-linux-gnu", "cortex-a72", (), 4)
+
+    def built_on(host: str) -> str:
+        data = {"XDG_DATA_HOME": str(tmp_path / host), "EDGEKIT_STORE": store_url}
+        done = subprocess.run(
+            [sys.executable, "-c", BUILDER],
+            env={**os.environ, **data, "PYTHONPATH": str(CHECKOUT)},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert built_on("one") == "[]\n"
+    workload = Workload("product-0123", target.as_json(), VERSION, "convolution")
+    choice = choice_as_json(ProductChoice(unrolled=8))
+    with tuning_log(a_session(), store_url) as log:
+        log.add([a_record(1, workload=workload, choice=choice)])
+    assert built_on("one") == built_on("two") == "['product-0123']\n"
+    slower = a_record(2, workload=workload, choice=choice, best_us=99.5)
+    post_findings(Findings(records=(slower,)), findings_folder(store_url))
+    assert measured_choices(target, store_url) == NO_CHOICES, "this host brings it along"
+    assert built_on("two") == "[]\n"
+
+
+def told(folder: Path, url: str, *arguments: str, code: int = 0) -> str:
+    extra = {"EDGEKIT_STORE": url, "XDG_DATA_HOME": str(folder / "data")}
+    ran = run_edgekit("results", "tuning", *arguments, folder=folder, extra=extra)
+    assert ran.code == code, ran.err
+    assert "Traceback" not in ran.err
+    return ran.out + ran.err
+
+
+def test_the_command_tells_of_sessions_and_of_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    assert "no tuning session" in told(tmp_path, url)
+    assert "no tuning session yet" in told(tmp_path, url, "latest", code=2)
+    store = open_store(url)
+    begin_session(store, a_session(state="done", ended_at=now()))
+    failed = a_record(3, best_us=None, error="timeout")
+    for number in range(30):
+        records = [a_record(1), a_record(2, best_us=50.0), failed] if not number else []
+        add_records(store, records, a_point(number))
+    close_store(store)
+
+    listed = told(tmp_path, url)
+    assert "kitchen, cellar" in listed
+    assert "1.94x" in listed
+    shown = " ".join(told(tmp_path, url, "5555").split())
+    for words in ("net on kitchen, cellar: done", "1 timeout", "2.00x product", "1.94x"):
+        assert words in shown
+    document = json.loads(told(tmp_path, url, "latest", "--json"))
+    assert len(document["curve"]) == 30
+    assert document["failures"] == {"timeout": 1}
+    assert document["kernels"][0]["best_us"] == 50.0
+    (summary,) = json.loads(told(tmp_path, url, "--json"))["sessions"]
+    assert summary["progress"]["trials"] == 232

@@ -47,7 +47,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("tuning", "tuning tuning.*"),
     (
         "verbs",
-        "trial quick_tune tune tune_c tune_devices "
+        "trial quick_tune tuning_results tune tune_c tune_devices "
         "fingerprint expectation build_c build request partition measure deploy fleet rollback "
         "flashing "
         "bench run verify doctor summary kept prebuild export export.* quantization "

@@ -1,0 +1,22 @@
+"""The option of commands that are about the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+store_option = click.option(
+    "--store",
+    "url",
+    metavar="URL",
+    help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.  "
+    "[default: $EDGEKIT_STORE, the project's, or a file of your own]",
+)
+"""Gives `url: str | None`."""
+
+
+def chosen_store(url: str | None) -> str | None:
+    from edgekit.project import choose_store, find_project
+
+    return choose_store(find_project(Path.cwd()), url)

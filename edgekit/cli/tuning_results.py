@@ -1,0 +1,145 @@
+"""edgekit results tuning: what searches for faster kernels found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.options import Command, json_option, pass_console
+from edgekit.cli.store_option import chosen_store, store_option
+from edgekit.console import Console
+from edgekit.wording import duration
+
+if TYPE_CHECKING:
+    from edgekit.store.tuning_runs import KernelSearch, TuningProgress
+    from edgekit.tuning_results import SessionListing, SessionReport
+
+_SHORT = 12
+_POINTS_SHOWN = 12
+
+
+@click.command("tuning", cls=Command)
+@click.argument("session", required=False)
+@click.option(
+    "--last",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many sessions, the latest first.",
+)
+@store_option
+@json_option
+@pass_console
+def tuning_command(console: Console, session: str | None, last: int, url: str | None) -> None:
+    """List tuning sessions, or show one: SESSION is its id, the beginning of it, or `latest`."""
+    from edgekit.tuning_results import list_sessions, show_session
+
+    if session is None:
+        listing = list_sessions(last, chosen_store(url))
+        console.report(listing, lambda: _render_list(console, listing))
+    else:
+        found = show_session(session, chosen_store(url))
+        console.report(found, lambda: _render_session(console, found))
+
+
+def _render_list(console: Console, listing: SessionListing) -> None:
+    if not listing.sessions:
+        console.print(
+            f"no tuning session is in {listing.store} yet: "
+            "`edgekit build MODEL --quick-tune 60s` makes one"
+        )
+        return
+    console.table(
+        ("session", "when", "model", "board", "devices", "state", "trials", "failed", "gain"),
+        [
+            (
+                one.session.id[:_SHORT],
+                one.session.started_at[:16].replace("T", " "),
+                one.session.model,
+                one.session.board,
+                ", ".join(one.session.devices),
+                one.session.state,
+                "" if one.progress is None else one.progress.trials,
+                "" if one.progress is None else one.progress.failed,
+                _gain(one.progress),
+            )
+            for one in listing.sessions
+        ],
+        right=("trials", "failed", "gain"),
+    )
+
+
+def _render_session(console: Console, report: SessionReport) -> None:
+    session = report.session
+    failures = ", ".join(f"{count} {kind}" for kind, count in report.failures.items())
+    console.heading(f"{session.model} on {', '.join(session.devices)}: {session.state}")
+    console.fields(
+        [
+            ("session", session.id),
+            ("board", session.board),
+            ("begun", f"{session.started_at[:19].replace('T', ' ')}, from {session.host}"),
+            (
+                "ended",
+                None if session.ended_at is None else session.ended_at[:19].replace("T", " "),
+            ),
+            ("kernels to tune", session.kernels),
+            ("trials", sum(kernel.trials for kernel in report.kernels)),
+            ("failed", failures or None),
+            ("gain", _gain(report.curve[-1] if report.curve else None) or None),
+        ]
+    )
+    if report.curve:
+        console.table(
+            ("at", "trials", "failed", "rules' own", "best so far", "gain"),
+            [_point(point) for point in _some(report.curve)],
+            right=("trials", "failed", "rules' own", "best so far", "gain"),
+        )
+    if report.kernels:
+        console.table(
+            ("kernel", "trials", "failed", "rule's own", "best", "gain", "by"),
+            [_kernel(kernel) for kernel in report.kernels],
+            right=("trials", "failed", "rule's own", "best", "gain"),
+        )
+
+
+def _point(point: TuningProgress) -> tuple[object, ...]:
+    return (
+        point.at[11:19],
+        point.trials,
+        point.failed,
+        duration(point.own_us / 1e6),
+        duration(point.best_us / 1e6),
+        _gain(point),
+    )
+
+
+def _kernel(kernel: KernelSearch) -> tuple[object, ...]:
+    own = kernel.own_us
+    best = kernel.best_us
+    return (
+        kernel.words,
+        kernel.trials,
+        kernel.failed,
+        "" if own is None else duration(own / 1e6),
+        "" if best is None else duration(best / 1e6),
+        "" if own is None or best is None else _times(own, best),
+        "" if kernel.choice is None else str(kernel.choice.get("family", "")),
+    )
+
+
+def _gain(point: TuningProgress | None) -> str:
+    return "" if point is None else _times(point.own_us, point.best_us)
+
+
+def _times(own: float, best: float) -> str:
+    return f"{own / best:.2f}x" if best > 0 else ""
+
+
+def _some(curve: tuple[TuningProgress, ...]) -> list[TuningProgress]:
+    """The first, the last, and a few between."""
+    if len(curve) <= _POINTS_SHOWN:
+        return list(curve)
+    places = {round(n * (len(curve) - 1) / (_POINTS_SHOWN - 1)) for n in range(_POINTS_SHOWN)}
+    return [curve[place] for place in sorted(places)]

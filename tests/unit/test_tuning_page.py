@@ -1,0 +1,80 @@
+"""Tuning sessions as the farm's page, its metrics and the command line tell them."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from support.stores import a_point, a_session
+
+from edgekit.farm.prometheus import tuning_metrics
+from edgekit.farm.tuning_page import sessions_part, tuning_page
+from edgekit.farm.web_token import token_file, web_token
+from edgekit.store.moments import now
+from edgekit.tuning_results import SessionCurve, SessionSummary
+
+
+def curve(count: int) -> tuple[SessionCurve, ...]:
+    return (SessionCurve(a_session(), tuple(a_point(number) for number in range(count))),)
+
+
+def test_a_curve_falls_from_what_the_rules_take_and_stays_in_its_frame() -> None:
+    part = sessions_part(curve(1000))
+    svg = ElementTree.fromstring(part[part.index("<svg") : part.index("</svg>") + 6])
+    own, best = (path.attrib["d"] for path in svg)
+    places = [tuple(float(number) for number in place.split()) for place in best[1:].split(" L")]
+    assert len(places) == 300
+    assert places[0][0] == 0
+    assert places[-1][0] == 600
+    assert all(0 <= x <= 600 and 0 <= y <= 120 for x, y in places)
+    assert [y for _, y in places] == sorted(y for _, y in places), "lower is faster"
+    assert own.startswith("M0.0 4.0 L")
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_session_that_has_only_begun_has_a_row_and_no_curve(count: int) -> None:
+    part = sessions_part(curve(count))
+    assert "net" in part
+    assert "<svg" not in part
+
+
+def test_nothing_tuned_is_said() -> None:
+    assert "Nothing was tuned yet" in tuning_page(())
+
+
+def test_what_is_left_follows_from_time_and_trials() -> None:
+    by_time = a_session(wanted_trials=None, wanted_seconds=1e5)
+    assert " h " in sessions_part((SessionCurve(by_time, ()),))
+    over = a_session(state="done", ended_at=now(), wanted_seconds=1e5)
+    assert " h " not in sessions_part((SessionCurve(over, ()),))
+
+
+def test_metrics_tell_where_sessions_stand_and_whether_the_store_answers() -> None:
+    running = (
+        SessionSummary(a_session(model='a"b'), a_point(4)),
+        SessionSummary(a_session(), None),
+    )
+    text = tuning_metrics(running)
+    assert "edgekit_store_up 1\n" in text
+    assert "edgekit_tuning_sessions 2\n" in text
+    assert 'model="a\\"b",board="rpi4"} 32\n' in text
+    assert text.count("edgekit_tuning_trials_total{") == 1
+    assert "edgekit_store_up 0\n" in tuning_metrics(None)
+
+
+def test_a_token_that_others_could_have_read_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    first = web_token()
+    assert web_token() == first
+    token_file().chmod(0o644)
+    second = web_token()
+    assert second != first
+    assert token_file().stat().st_mode & 0o777 == 0o600
+    for text in ("", "short", "x" * 1000, "../../etc/passwd" * 2, "ü" * 32):
+        token_file().write_text(text, encoding="utf-8")
+        token_file().chmod(0o600)
+        assert len(web_token()) == 32
+        assert web_token() == web_token() != text
