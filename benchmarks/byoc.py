@@ -1,9 +1,12 @@
 """Networks whose layers ncnn runs: edgekit against ncnn alone, against one layer a region, against
 onnxruntime and TVM.
 
-    python -m benchmarks.byoc --build  # once, as long as it takes: fills the build cache
-    python -m benchmarks.byoc          # some minutes; --quick, --filter NAME, --json
+    python -m benchmarks.byoc --build            # first, as long as it takes: fills the build cache
+    python -m benchmarks.byoc                    # some minutes; --quick, --filter NAME
+    python -m benchmarks.byoc --json run.json    # and again: goes on with what is missing there
+    python -m benchmarks.byoc --docs             # writes the table in docs/ncnn.md
 
+What is built is kept by edgekit's own source: after a change of it, --build has to run again.
 Each contender is a process that has the network loaded, on one thread. They take turns, in another
 order every round; a ratio is of two times of one round, and the table has the median of the ratios
 with the lowest and the highest. Times are medians of what the rounds had as medians.
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import sys
@@ -26,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -40,6 +45,7 @@ from benchmarks.contenders import (
     Turn,
     loaded,
 )
+from benchmarks.doc_table import write_table
 from benchmarks.model_zoo import MODELS, RETINAFACE, fetch
 from benchmarks.models import machine
 from benchmarks.ncnn_alone import compile_alone, write
@@ -48,6 +54,8 @@ from edgekit.backends.base import Region
 from edgekit.backends.plan import OffloadPlan
 from edgekit.build import BuildRequest, build
 from edgekit.events import SILENT
+from edgekit.files import write_atomically
+from edgekit.fingerprint import package_digest
 from edgekit.offload import Rates
 from edgekit.partition import decide
 from edgekit.request import make_request
@@ -57,6 +65,10 @@ NAMES = ("MobileNetV2", "ResNet-18", "SqueezeNet", "AlexNet", RETINA, "YOLOv8n")
 OURS, ALONE, PACKAGE = "edgekit", "ncnn alone", "ncnn's package"
 LAYERS, ORT, TVM = "one layer each", "onnxruntime", "TVM"
 MOST_OF_NCNN = 1.03
+MOST_LOAD = 0.5
+"""Of one core, before the first network: with more, others are measured too."""
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "ncnn.md"
+MARK = "<!-- benchmarks.byoc --docs -->\n"
 MOST_DIFFERENCE = 1e-3
 """Of the largest output: all of them are to have computed the same thing."""
 EVERYTHING_PAYS = Rates(call_us=-1e12)
@@ -221,6 +233,35 @@ def missed_by(contenders: Sequence[Contender]) -> tuple[str, ...]:
     return tuple(missed)
 
 
+def table_of(rows: Sequence[Row], plan: Plan, tested_on: str) -> str:
+    """All networks, a ratio a cell: edgekit's time to each other's, with its rounds."""
+    others = (ALONE, PACKAGE, LAYERS, ORT, TVM)
+    lines = [
+        f"| network | regions | copied bytes | edgekit ms | {' | '.join(others)} |",
+        "|---" * (4 + len(others)) + "|",
+    ]
+    for row in rows:
+        found = {contender.name: contender for contender in row.contenders}
+        cells = [row.network, str(row.regions), f"{row.bytes_copied:,}"]
+        cells += [f"{found[OURS].milliseconds:.3g}", *(_ratio(found.get(who)) for who in others)]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        f"Medians of {plan.rounds} rounds of {plan.seconds:g} s each, in turns, on one thread; the "
+        "ratios are edgekit's time to that of each other, with the lowest and the highest of a "
+        f"round: below 1, edgekit is faster. Measured on {tested_on}.",
+    ]
+    missed = [f"{row.network}: edgekit {text}" for row in rows for text in row.missed]
+    return "\n".join([*lines, *(["", "Missed: " + "; ".join(missed) + "."] if missed else [])])
+
+
+def _ratio(contender: Contender | None) -> str:
+    if contender is None:
+        return "–"
+    low, high = contender.rounds
+    return f"{contender.edgekit_over_this:.3f} ({low:.3f} to {high:.3f})"
+
+
 def show(row: Row) -> None:
     regions = f"{row.regions} {'region' if row.regions == 1 else 'regions'}"
     print(f"\n{row.network}: {regions}, {row.bytes_copied} bytes copied in a call")
@@ -241,6 +282,47 @@ def show(row: Row) -> None:
     sys.stdout.flush()
 
 
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def earlier(file: Path | None, plan: Plan) -> list[Row]:
+    """What an earlier run of this very edgekit left in the file."""
+    if file is None or not file.is_file():
+        return []
+    document = json.loads(file.read_text(encoding="utf-8"))
+    if document["edgekit"] != package_digest() or document["plan"] != asdict(plan):
+        say(f"{file} is of another edgekit or other rounds: starting anew")
+        return []
+    return [_row(item) for item in document["networks"]]
+
+
+def _row(item: dict[str, Any]) -> Row:
+    contenders = tuple(
+        Contender(**{**one, "rounds": tuple(one["rounds"])}) for one in item["contenders"]
+    )
+    return Row(**{**item, "contenders": contenders, "missed": tuple(item["missed"])})
+
+
+def keep(file: Path | None, plan: Plan, rows: Sequence[Row]) -> None:
+    if file is not None:
+        document = {
+            "edgekit": package_digest(),
+            "machine": machine(),
+            "plan": asdict(plan),
+            "networks": [asdict(row) for row in rows],
+        }
+        write_atomically(file, json.dumps(document, indent=2) + "\n")
+
+
+def build_all(names: Sequence[str]) -> int:
+    for name in names:
+        say(f"{name}: building")
+        with tempfile.TemporaryDirectory() as folder:
+            fill_cache(name, Path(folder))
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="ncnn inside edgekit, and others")
     parser.add_argument("--filter", default="", help="only networks whose name contains this")
@@ -250,26 +332,39 @@ def main() -> int:
         help="fewer rounds; neither TVM alone nor one layer each, which take long to build",
     )
     parser.add_argument("--build", action="store_true", help="build everything, and time nothing")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="keep everything there, and go on from it"
+    )
+    parser.add_argument("--docs", action="store_true", help="write the table in docs/ncnn.md")
     options = parser.parse_args()
-    plan = Plan(3, 0.4, slow_builds=False) if options.quick else Plan(7, 0.5, slow_builds=True)
-    rows = []
-    for name in NAMES:
-        if options.filter.lower() not in name.lower():
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            if options.build:
-                fill_cache(name, Path(folder))
-                continue
-            rows.append(measure(name, plan, Path(folder)))
-        if not options.json:
-            show(rows[-1])
+    if options.docs and (options.filter or options.quick):
+        parser.error("--docs takes all networks and full rounds")
+    names = [name for name in NAMES if options.filter.lower() in name.lower()]
+    if not names:
+        parser.error("no network has such a name")
     if options.build:
-        return 0
-    if options.json:
-        print(json.dumps({"machine": machine(), "networks": [asdict(row) for row in rows]}))
-    else:
-        print(f"\nMeasured on {machine()}.")
+        return build_all(names)
+    load = os.getloadavg()[0]
+    if load > MOST_LOAD:
+        say(f"the machine is busy (load average {load:.1f}): ratios are rough, times are worse")
+    if find_spec("ncnn") is None:
+        say(f"{PACKAGE} is not installed, and left out: pip install ncnn==1.0.20261020")
+    plan = Plan(3, 0.4, slow_builds=False) if options.quick else Plan(7, 0.5, slow_builds=True)
+    rows = earlier(options.json, plan)
+    for name in names:
+        found = next((row for row in rows if row.network == name), None)
+        if found is None:
+            say(f"{name}: building and timing")
+            with tempfile.TemporaryDirectory() as folder:
+                found = measure(name, plan, Path(folder))
+            rows.append(found)
+            keep(options.json, plan, rows)
+        show(found)
+    rows = [row for name in names for row in rows if row.network == name]
+    table = table_of(rows, plan, machine())
+    print(f"\n{table}")
+    if options.docs:
+        write_table(PAGE, MARK, table)
     return int(any(row.missed for row in rows))
 
 

@@ -29,6 +29,7 @@ from typing import Any
 import onnx
 
 from benchmarks import networks
+from benchmarks.doc_table import write_table
 from benchmarks.instruction_counts import count, counting_twin, counts_in_words
 from benchmarks.kernel_work import Work, work_of
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
@@ -51,7 +52,6 @@ from edgekit.wording import size
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
 MARK = "<!-- benchmarks.cpu --docs -->\n"
 COUNTS_MARK = "<!-- benchmarks.cpu --counts -->\n"
-END_MARK = "<!-- end -->\n"
 MOST_LOAD = 0.5
 """Of one core, before the first network: with more, others are measured too."""
 TRAINED = ("MobileNetV2", "RetinaFace MobileNet0.25", "PP-OCRv4 detection", "magika")
@@ -264,16 +264,6 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def write_docs(mark: str, text: str) -> None:
-    """In place of what an earlier run wrote between the mark and its end."""
-    page = DOCS.read_text(encoding="utf-8")
-    before, found, after = page.partition(mark)
-    assert found, f"{DOCS} has lost its mark"
-    _, end, rest = after.partition(END_MARK)
-    assert end, f"{DOCS} has lost the end of its mark"
-    DOCS.write_text(f"{before}{mark}\n{text.strip()}\n\n{end}{rest}", encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="edgekit against onnxruntime on this CPU")
     parser.add_argument("--filter", default="", help="only networks whose name contains this")
@@ -335,7 +325,7 @@ def _compare(
     if options.docs and not failed:
         note = f"Medians of {effort.rounds} rounds, the ratios with their spread. Measured on "
         table = "\n".join([head(), *(row(result) for result in results)])
-        write_docs(MARK, f"{table}\n\n{below(results, roofs)}\n{note}{machine()}.")
+        write_table(DOCS, MARK, f"{table}\n\n{below(results, roofs)}\n{note}{machine()}.")
     if failed:
         raise SystemExit("\n".join(f"{network}: {why}" for network, why in failed.items()))
 
@@ -383,7 +373,7 @@ def _count(chosen: Sequence[Network], board: str, folder: Path, docs: bool) -> N
     text = counts_in_words(counted, board)
     print(text)
     if docs:
-        write_docs(COUNTS_MARK, text)
+        write_table(DOCS, COUNTS_MARK, text)
 
 
 def thread_counts() -> list[int]:
