@@ -17,6 +17,7 @@ from edgekit.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.board import Board
     from edgekit.quantization.loss import LayerLoss, OutputLosses
     from edgekit.quantization.quantiser import Settings
     from edgekit.samples import InputFile
@@ -161,6 +162,11 @@ def _labels(path: Path, samples: int) -> Array:
             hint="write one whole number a sample; files of a folder are taken in order of name",
         )
     return np.asarray(found, "int64")
+
+
+def wants_symmetric(board: Board) -> bool:
+    """Whether a library that the board may offload to takes zero points of zero alone."""
+    return "tensorrt" in board.offload.allowed
 
 
 def check_quantiser(source: ModelSource) -> None:

@@ -58,6 +58,16 @@ _SHOWN = 10
     help="What inputs and outputs are.",
 )
 @click.option(
+    "--board",
+    metavar="BOARD",
+    help="Where it is to run: as the libraries for that board take it.",
+)
+@click.option(
+    "--symmetric/--asymmetric",
+    default=None,
+    help="Activations stored around zero, as TensorRT takes them.  [default: as the board needs]",
+)
+@click.option(
     "--exclude", multiple=True, metavar="NODE", help="A node that stays in float. May be repeated."
 )
 @click.option(
@@ -85,6 +95,8 @@ def command(
     per_channel: bool,
     method: str,
     ends: str,
+    board: str | None,
+    symmetric: bool | None,
     exclude: tuple[str, ...],
     labels: Path | None,
     random: int | None,
@@ -96,20 +108,23 @@ def command(
     The cost is measured on the samples themselves, with onnxruntime: how far the outputs are from
     the float model's, and which layers lose most.
     """
+    from edgekit.board import load_board
     from edgekit.project import choose_model, choose_preprocess, find_project
-    from edgekit.quantize import QuantizeRequest, check_quantiser, quantize
+    from edgekit.quantize import QuantizeRequest, check_quantiser, quantize, wants_symmetric
     from edgekit.samples import parse_input_argument
 
     project = find_project(Path.cwd())
     source = choose_model(project, model, shapes, {})
     check_quantiser(source)
+    if symmetric is None:
+        symmetric = board is not None and wants_symmetric(load_board(board))
     from edgekit.quantization.quantiser import Settings
 
     report = quantize(
         QuantizeRequest(
             source,
             out or source.path.with_name(f"{source.name}-int8.onnx"),
-            Settings(per_channel, cast("Method", method), cast("Ends", ends), exclude),
+            Settings(per_channel, cast("Method", method), cast("Ends", ends), exclude, symmetric),
             tuple(parse_input_argument(text) for text in calibration),
             random or 0,
             accept_noise,
@@ -128,6 +143,7 @@ def _render(console: Console, report: QuantizeReport) -> None:
         ("size", f"{size(report.bytes_after)}, was {size(report.bytes_before)}"),
         ("calibrated with", _samples(report)),
         ("weights", "a scale a channel" if report.settings.per_channel else "a scale a tensor"),
+        ("activations", _activations(report)),
         ("left in float", ", ".join(report.in_float) or "nothing"),
     ]
     accuracy = report.losses.accuracy
@@ -148,6 +164,12 @@ def _render(console: Console, report: QuantizeReport) -> None:
             [_layer_row(layer) for layer in report.layers[:_SHOWN]],
             right=["loses", "signal to noise"],
         )
+
+
+def _activations(report: QuantizeReport) -> str:
+    if not report.settings.symmetric:
+        return "asymmetric"
+    return 'symmetric; TensorRT computes in them with precision = "int8" in [offload.tensorrt]'
 
 
 def _samples(report: QuantizeReport) -> str:

@@ -46,6 +46,9 @@ class Settings:
     ends: Ends = "float"
     exclude: tuple[str, ...] = ()
     """Nodes that stay in float."""
+    symmetric: bool = False
+    """Whether activations are stored around zero too, as TensorRT wants them: zero points that are
+    zero, and a bit less for what is never negative."""
 
 
 class _Reader(CalibrationDataReader):  # type: ignore[misc]
@@ -141,7 +144,10 @@ def quantised(
                 weight_type=QuantType.QInt8,
                 nodes_to_exclude=list(settings.exclude),
                 calibrate_method=_METHODS[settings.method],
-                extra_options={"ActivationSymmetric": False, "WeightSymmetric": True},
+                extra_options={
+                    "ActivationSymmetric": settings.symmetric,
+                    "WeightSymmetric": True,
+                },
             )
         except (EdgekitError, OSError):
             raise  # of a sample, which is read here for the first time, or of the disk

@@ -12,8 +12,10 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 from support.building import Ran, run_edgekit
-from support.onnx_models import onnx_model
+from support.onnx_models import judged_by_onnxruntime, onnx_model
+from support.tensorrt_regions import offloaded
 
+from edgekit.model import import_model, open_model
 from edgekit.quantization.loss import _Power
 from edgekit.quantization.quantiser import name_nodes
 
@@ -255,3 +257,30 @@ def test_a_quantised_model_is_not_quantised_again(lab: Lab) -> None:
     ran = lab.quantize("once.onnx", "-c", "data.npz", "-o", "twice.onnx")
     assert ran.code == 4
     assert "quantised already" in ran.err
+
+
+def test_for_a_board_with_tensorrt_all_of_it_is_what_tensorrt_takes(lab: Lab) -> None:
+    ran = lab.quantize("net.onnx", "-c", "data.npz", "-o", "t.onnx", "--board", "jetson-orin")
+    assert ran.code == 0, ran.err
+    assert 'precision = "int8" in [offload.tensorrt]' in ran.out
+    whole = stored(lab.folder, "t.onnx")
+    picture = lab.pictures[0][None]
+    (expected,) = judged_by_onnxruntime(whole, {"image": picture})
+
+    result = offloaded(import_model(open_model(lab.folder / "t.onnx")), [picture], precision="int8")
+
+    assert not result.left
+    assert len(result.regions) == 1
+    np.testing.assert_allclose(result.outputs[0], expected, rtol=0, atol=1e-4)
+
+
+def test_who_says_so_gets_asymmetric_activations_for_any_board(lab: Lab) -> None:
+    def zero_points(*options: str) -> set[int]:
+        assert lab.quantize("net.onnx", "-c", "data.npz", "-o", "z.onnx", *options).code == 0
+        model = stored(lab.folder, "z.onnx")
+        named = {node.input[2] for node in model.graph.node if node.op_type == "QuantizeLinear"}
+        tensors = [numpy_helper.to_array(t) for t in model.graph.initializer if t.name in named]
+        return {int(value) for tensor in tensors for value in tensor.reshape(-1)}
+
+    assert zero_points("--symmetric") == {0}
+    assert zero_points("--board", "jetson-orin", "--asymmetric") != {0}

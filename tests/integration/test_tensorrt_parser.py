@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from support import c_networks
 from support.building import Ran
 from support.ncnn_cases import FAMILIES, Case
 from support.region_lab import selection_for
-from support.tensorrt_regions import quantised_network
+from support.tensorrt_regions import engine_of, parsed, quantised_network
 
 from benchmarks.networks import build
 from edgekit.backends.tensorrt import BACKEND
@@ -37,43 +38,24 @@ def nvidia() -> Any:
     return pytest.importorskip("tensorrt_rtx", reason="the package tensorrt-rtx-cu13 is not here")
 
 
-def parsed(nvidia: Any, model: onnx.ModelProto) -> tuple[Any, Any, list[str]]:
-    """The builder, its network, and what the parser has against the model."""
-    builder = nvidia.Builder(nvidia.Logger(nvidia.Logger.ERROR))
-    network = builder.create_network(0)
-    parser = nvidia.OnnxParser(network, nvidia.Logger(nvidia.Logger.ERROR))
-    parser.parse(model.SerializeToString())
-    problems = [str(parser.get_error(place).desc()) for place in range(parser.num_errors)]
-    return builder, network, problems
-
-
 def regions_of(
     whole: onnx.ModelProto, path: Path, precision: str = "fp32"
 ) -> list[onnx.ModelProto]:
     onnx.save(whole, path)
     selection = selection_for("tensorrt", precision=precision)
     found = partition_model(import_model(open_model(path)), selection)
-    return [onnx_of(region) for region in found.regions]
+    return [onnx_of(region, half=precision == "fp16") for region in found.regions]
 
 
 @pytest.mark.parametrize("name", ["MobileNetV2", "YOLOv8n", "ResNet-18"])
 def test_a_network_becomes_an_engine(name: str, nvidia: Any, tmp_path: Path) -> None:
     (model,) = regions_of(build(name), tmp_path / "network.onnx")
-    require_an_engine(nvidia, model)
+    engine_of(nvidia, model)
 
 
 def test_a_quantised_network_becomes_an_engine(nvidia: Any, tmp_path: Path) -> None:
     (model,) = regions_of(quantised_network(), tmp_path / "network.onnx", "int8")
-    require_an_engine(nvidia, model)
-
-
-def require_an_engine(nvidia: Any, model: onnx.ModelProto) -> None:
-    builder, network, problems = parsed(nvidia, model)
-    assert not problems
-    config = builder.create_builder_config()
-    plan = builder.build_serialized_network(network, config)
-    assert plan is not None
-    assert plan.nbytes > 0
+    engine_of(nvidia, model)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -127,20 +109,21 @@ def run_builder(nvidia: Any, tmp_path_factory: pytest.TempPathFactory) -> Callab
     return run
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
 def test_the_runner_builds_an_engine_and_takes_it_from_its_cache(
     precision: str, run_builder: Callable[..., Ran], tmp_path: Path
 ) -> None:
-    (model,) = regions_of(c_networks.ds_cnn(), tmp_path / "network.onnx")
+    (model,) = regions_of(c_networks.ds_cnn(), tmp_path / "network.onnx", precision)
     onnx.save(model, tmp_path / "region.onnx")
 
     first, second = (run_builder(str(tmp_path / "region.onnx"), precision) for _ in range(2))
 
     assert first.code == 0, first.out
     size, built = first.out.split()
-    assert int(size) > 100_000
+    assert int(size) > 50_000
     assert built == "1"
     assert "builds the engine of region" in first.err
+    assert re.search(r"builds the engine of region region: \w+", first.err)
     assert second.out.split() == [size, "0"]
 
 

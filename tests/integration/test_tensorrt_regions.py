@@ -149,7 +149,9 @@ def judge(family: str, count: int, path: Path) -> None:
     )
     @given(case=FAMILIES[family]())
     def judged(case: Case) -> None:
-        check(case.model(), path)
+        # Of several that are equal, the last is counted from behind: in integers, which TVM has,
+        # as it has rows that are alone.
+        check(case.model(), path, ("subtract", "argmax") if family == "places" else ())
 
     judged()
 

@@ -17,8 +17,11 @@ def onnx_model(
     inputs: Mapping[str, Sequence[int]],
     outputs: Sequence[str],
     weights: Mapping[str, np.ndarray],
+    output_types: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
-    """A checked model: float32 inputs of the given shapes, outputs of whatever shape follows."""
+    """A checked model: float32 inputs of the given shapes, outputs of whatever shape follows, of
+    float32 where `output_types` does not say otherwise."""
+    types = output_types or {}
     graph = helper.make_graph(
         list(nodes),
         "test",
@@ -26,7 +29,10 @@ def onnx_model(
             helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
             for name, shape in inputs.items()
         ],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [
+            helper.make_tensor_value_info(name, types.get(name, TensorProto.FLOAT), None)
+            for name in outputs
+        ],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)

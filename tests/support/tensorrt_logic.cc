@@ -342,6 +342,14 @@ void progress_is_not_told_more_often_than_once_a_second() {
   require(told == 2, "not after a second");
 }
 
+void integers_are_lengthened_with_their_sign() {
+  const int32_t given[] = {0, 7, -1, 2147483647, -2147483647 - 1};
+  int64_t wanted[6] = {9, 9, 9, 9, 9, 9};
+  lengthen(given, wanted, 5 * sizeof(int64_t));
+  for (int i = 0; i < 5; ++i) require(wanted[i] == given[i], std::to_string(wanted[i]));
+  require(wanted[5] == 9, "it wrote behind the end");
+}
+
 #define PROMISE(name) {#name, name}
 const std::map<std::string, std::function<void()>> promises = {
     PROMISE(every_part_of_the_key_names_another_file),
@@ -360,6 +368,7 @@ const std::map<std::string, std::function<void()>> promises = {
     PROMISE(only_the_last_errors_are_kept),
     PROMISE(buffers_are_asked_for_once_and_given_back),
     PROMISE(buffers_are_given_back_where_memory_ends),
+    PROMISE(integers_are_lengthened_with_their_sign),
     PROMISE(progress_is_told_in_percent_of_all_there_is_to_do),
     PROMISE(what_is_done_stays_done),
     PROMISE(phases_that_name_each_other_end),

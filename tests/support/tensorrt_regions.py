@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,16 +19,42 @@ from support.region_lab import Offloaded, run_offloaded, selection_for
 class OnnxRegion:
     def __init__(self, region: Region, options: Options) -> None:
         self.region = region
-        self.model = onnx_of(region)
+        self.model = onnx_of(region, half=options["precision"] == "fp16")
 
     def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]:
-        feeds = {f"input{place}": value for place, value in enumerate(inputs)}
-        return judged_by_onnxruntime(self.model, feeds)
+        """The boundary is as the runner has it: truths are bytes, integers 32 bits long."""
+        feeds = {
+            f"input{place}": value.view(np.uint8) if value.dtype == bool else value
+            for place, value in enumerate(inputs)
+        }
+        made = judged_by_onnxruntime(self.model, feeds)
+        return [
+            value.astype(tensor.dtype)
+            for value, tensor in zip(made, self.region.outputs, strict=True)
+        ]
 
 
 def offloaded(model: Model, inputs: Sequence[np.ndarray], **options: object) -> Offloaded:
     """The model with everything in ONNX that TensorRT's rules take, and TVM for the rest."""
     return run_offloaded(model, inputs, selection_for("tensorrt", **options), OnnxRegion)
+
+
+def parsed(nvidia: Any, model: onnx.ModelProto) -> tuple[Any, Any, list[str]]:
+    """TensorRT for RTX's builder, its network, and what its parser has against the model."""
+    builder = nvidia.Builder(nvidia.Logger(nvidia.Logger.ERROR))
+    network = builder.create_network(0)
+    parser = nvidia.OnnxParser(network, nvidia.Logger(nvidia.Logger.ERROR))
+    parser.parse(model.SerializeToString())
+    problems = [str(parser.get_error(place).desc()) for place in range(parser.num_errors)]
+    return builder, network, problems
+
+
+def engine_of(nvidia: Any, model: onnx.ModelProto) -> None:
+    builder, network, problems = parsed(nvidia, model)
+    assert not problems
+    plan = builder.build_serialized_network(network, builder.create_builder_config())
+    assert plan is not None
+    assert plan.nbytes > 0
 
 
 def quantised_network(activation: str = "int8", zero: int = 0) -> onnx.ModelProto:

@@ -13,14 +13,17 @@ def generate_region(region: Region, options: Options) -> GeneratedRegion:
     from edgekit.backends.tensorrt.graph import onnx_of
 
     settings = ", ".join(settings_of(options))
-    sizes = ", ".join(str(tensor.nbytes) for tensor in (*region.inputs, *region.outputs))
-    blobs = {"model": onnx_of(region).SerializeToString(deterministic=True)}
+    tensors = (*region.inputs, *region.outputs)
+    sizes = ", ".join(str(tensor.nbytes) for tensor in tensors)
+    longer = ", ".join("1" if tensor.dtype == "int64" else "0" for tensor in tensors)
+    model = onnx_of(region, half=options["precision"] == "fp16")
+    blobs = {"model": model.SerializeToString(deterministic=True)}
     source = f"""\
 class Region : public edgekit::tensorrt::Runner {{
  public:
   Region()
       : Runner({text_literal(region.symbol)}, model, {{{settings}}}, {len(region.inputs)},
-               {{{sizes}}}) {{}}
+               {{{sizes}}}, {{{longer}}}) {{}}
 }};
 """
     whole = region_source(region, ("edgekit_tensorrt.h",), source, "Region", blobs)

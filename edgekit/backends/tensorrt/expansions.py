@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edgekit.backends.base import Setting
 
 if TYPE_CHECKING:
+    from edgekit.arrays import Array
     from edgekit.backends.tensorrt.graph import Graph
 
 Expansion = Callable[["Graph", Sequence[str], str, Mapping[str, Setting]], object]
@@ -62,6 +63,56 @@ def _layer_norm(graph: Graph, reads: Sequence[str], makes: str, settings: _Setti
     graph.node("Add", [scaled, beta], makes=[makes])
 
 
+def _not_equal(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+    graph.node("Not", [graph.node("Equal", reads)], makes=[makes])
+
+
+def _any(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+    zero = graph.constant(0.0)
+    numbers = graph.node("Where", [reads[0], graph.constant(1.0), zero])
+    largest = graph.node("ReduceMax", [numbers], settings)
+    graph.node("Greater", [largest, zero], makes=[makes])
+
+
+def _truth_to_float(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+    graph.node("Where", [reads[0], graph.constant(1.0), graph.constant(0.0)], makes=[makes])
+
+
+def _float_to_truth(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+    graph.node("Not", [graph.node("Equal", [reads[0], graph.constant(0.0)])], makes=[makes])
+
+
+def _attention(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+    """softmax(query * key * scale + bias) * value, head by head."""
+    heads_first: _Settings = {"perm": (0, 2, 1, 3)}
+    query = graph.node("Transpose", [reads[0]], heads_first)
+    key = graph.node("Transpose", [reads[1]], {"perm": (0, 2, 3, 1)})
+    value = graph.node("Transpose", [reads[2]], heads_first)
+    # The smaller one is scaled first: half precision ends at 65504.
+    scaled = graph.node("Mul", [query, graph.constant(settings["scale"])])
+    scores = graph.node("MatMul", [scaled, key])
+    if len(reads) > 3:
+        scores = graph.node("Add", [scores, reads[3]])
+    if settings["mask"]:
+        scores = graph.node("Add", [scores, graph.constant(_causal(settings))])
+    weights = graph.node("Softmax", [scores], {"axis": 3})
+    mixed = graph.node("MatMul", [weights, value])
+    graph.node("Transpose", [mixed], heads_first, [makes])
+
+
+def _causal(settings: _Settings) -> Array:
+    """What keeps a query from later keys; small enough for half precision."""
+    import numpy as np
+
+    queries, keys = settings["queries"], settings["keys"]
+    assert isinstance(queries, int)
+    assert isinstance(keys, int)
+    first = keys - queries if settings["mask"] == "bottom right" else 0
+    allowed = np.tri(queries, keys, first, dtype=bool)
+    mask: Array = np.where(allowed, np.float32(0), np.float32(-30000))
+    return mask
+
+
 def _stored_weight(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     """Quantised over there: parsers of 8.x take no weights that are integers already."""
     value, scale, zero = reads
@@ -76,5 +127,10 @@ EXPANSIONS: Mapping[str, Expansion] = {
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
     "layer_norm": _layer_norm,
+    "not_equal": _not_equal,
+    "any": _any,
+    "truth_to_float": _truth_to_float,
+    "float_to_truth": _float_to_truth,
+    "attention": _attention,
     "stored_weight": _stored_weight,
 }

@@ -2,6 +2,9 @@
 
 Opset 17 and IR version 8: what the parser of TensorRT 8.5 knows. Inputs are `input0`, `input1` and
 so on in the region's order, outputs `output0`: the runner binds them by these names.
+
+In half precision the ONNX itself says so, for every version of TensorRT: float32 at the boundary,
+float16 inside, and float32 again where 65504 may not be enough.
 """
 
 from __future__ import annotations
@@ -16,22 +19,29 @@ from onnx import TensorProto, helper, numpy_helper
 from edgekit.arrays import Array
 from edgekit.backends.base import Region, Setting, Step, Tensor
 from edgekit.backends.tensorrt.expansions import EXPANSIONS
+from edgekit.backends.tensorrt.precision import needs_range
 from edgekit.errors import BuildError
 
 OPSET, IR_VERSION = 17, 8
 _LARGEST = 2**31 - 2**20
 """What a message of protobuf's can hold, less some room for all that are not weights."""
 _NAME_LIMIT = 80
-_TYPES = {"float32": TensorProto.FLOAT, "int8": TensorProto.INT8}
-_CONSTANTS = ("float32", "int64", "int8")
+_TYPES = {
+    "float32": TensorProto.FLOAT,
+    "int8": TensorProto.INT8,
+    "bool": TensorProto.UINT8,  # no version's engines have truths for inputs
+    "int64": TensorProto.INT32,  # those before 10 have no longer integers; the runner widens them
+}
+_CONSTANTS = ("float32", "int64", "int8", "bool")
 
 
-def onnx_of(region: Region) -> onnx.ModelProto:
+def onnx_of(region: Region, *, half: bool = False) -> onnx.ModelProto:
     """Checked by ONNX's own checker; BuildError where the region has more weights than fit."""
     _require_fitting(region)
-    graph = Graph(region)
+    graph = Graph(region, half=half)
     for step in region.steps:
         graph.step(step)
+    graph.close()
     body = helper.make_graph(
         graph.nodes,
         region.symbol,
@@ -49,26 +59,60 @@ def onnx_of(region: Region) -> onnx.ModelProto:
 class Graph:
     """Nodes and constants as they come about, under short names."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: Region, *, half: bool) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, Array] = {}
-        self._names = {tensor.name: f"input{place}" for place, tensor in enumerate(region.inputs)}
-        self._names |= {t.name: f"output{place}" for place, t in enumerate(region.outputs)}
-        self._layer = ""
+        self._half = half
+        self._narrow = False
+        """Whether the step at hand is in half precision."""
+        self._narrow_values: set[str] = set()
+        self._cast: dict[str, str] = {}
+        """Values in the other precision."""
+        self._layer = "inputs"
+        self._names = {t.name: self._opened(t, place) for place, t in enumerate(region.inputs)}
+        self._ends = [
+            (tensor, f"output{place}")
+            for place, tensor in enumerate(region.outputs)
+            if tensor.dtype in ("bool", "int64") or (half and tensor.dtype == "float32")
+        ]
+        converted = {tensor.name for tensor, _ in self._ends}
+        for place, tensor in enumerate(region.outputs):
+            if tensor.name not in converted:
+                self._names[tensor.name] = f"output{place}"
 
     def step(self, step: Step) -> None:
         self._layer = _ascii("+".join(step.nodes or step.operators))
         reads = [self._names[tensor.name] for tensor in step.inputs]
+        self._narrow = self._half and not needs_range(step, self._are_wide(step, reads))
+        reads = [
+            self._in_precision(name) if tensor.dtype == "float32" else name
+            for tensor, name in zip(step.inputs, reads, strict=True)
+        ]
         for place, array in _operands(step.layer.weights):
             # Inputs that are left out in between have no name.
             reads += [""] * (place - len(reads))
             reads.insert(place, self.constant(array))
         makes = [self._names.setdefault(t.name, f"t{len(self._names)}") for t in step.outputs]
+        if self._narrow:
+            self._narrow_values.update(
+                name
+                for tensor, name in zip(step.outputs, makes, strict=True)
+                if tensor.dtype == "float32"
+            )
         expansion = EXPANSIONS.get(step.layer.kind)
         if expansion is None:
             self.node(step.layer.kind, reads, step.layer.settings, makes)
         else:
             expansion(self, reads, makes[0], step.layer.settings)
+
+    def close(self) -> None:
+        """What leaves the region in another type than it has inside."""
+        self._layer = "outputs"
+        for tensor, name in self._ends:
+            value = self._names[tensor.name]
+            if tensor.dtype == "bool":
+                value = self._as(value, TensorProto.FLOAT)
+            self._as(value, _TYPES[tensor.dtype], name)
 
     def node(
         self,
@@ -89,11 +133,38 @@ class Graph:
         return outputs[0]
 
     def constant(self, value: Any) -> str:
+        """Floats in the precision of the step at hand."""
         array = np.asarray(value)
         kind = array.dtype.name if array.dtype.name in _CONSTANTS else "float32"
+        if kind == "float32" and self._narrow:
+            kind = "float16"
         name = f"c{len(self.constants)}"
         self.constants[name] = array.astype(kind)
         return name
+
+    def _opened(self, tensor: Tensor, place: int) -> str:
+        name = f"input{place}"
+        if tensor.dtype != "bool":
+            return name
+        return self._as(self._as(name, TensorProto.FLOAT), TensorProto.BOOL)
+
+    def _as(self, value: str, kind: int, makes: str = "") -> str:
+        return self.node("Cast", [value], {"to": kind}, [makes] if makes else ())
+
+    def _are_wide(self, step: Step, reads: Sequence[str]) -> bool:
+        """Whether something that a step reads is in float32 until here."""
+        return any(
+            tensor.dtype == "float32" and name not in self._narrow_values
+            for tensor, name in zip(step.inputs, reads, strict=True)
+        )
+
+    def _in_precision(self, value: str) -> str:
+        if (value in self._narrow_values) == self._narrow:
+            return value
+        if value not in self._cast:
+            kind = TensorProto.FLOAT16 if self._narrow else TensorProto.FLOAT
+            self._cast[value] = self._as(value, kind)
+        return self._cast[value]
 
 
 def _operands(weights: Mapping[str, Array]) -> list[tuple[int, Array]]:

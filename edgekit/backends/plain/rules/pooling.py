@@ -12,14 +12,16 @@ from edgekit.backends.match import Match
 from edgekit.backends.plain.rules.takes import Takes
 from edgekit.backends.rule_tools import OUT, integers, positive
 
-_LAYOUTS = {1: "NCW", 2: "NCHW"}
+_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+_RANKS = (1, 2)
+"""Of images that all of these libraries pool."""
 _Take = Callable[[Match, Takes], Layer]
 
 
 def rules(takes: Takes) -> list[Rule]:
     return [
-        *(_rule(f"nn.max_pool{axes}d", _windowed, takes) for axes in _LAYOUTS),
-        *(_rule(f"nn.avg_pool{axes}d", _windowed, takes) for axes in _LAYOUTS),
+        *(_rule(f"nn.max_pool{axes}d", windowed, takes) for axes in _RANKS),
+        *(_rule(f"nn.avg_pool{axes}d", windowed, takes) for axes in _RANKS),
         _rule("nn.adaptive_avg_pool2d", _adaptive, takes),
         _rule("mean", _whole_images, takes),
         *(_rule(operator, _reduction, takes) for operator in sorted(takes.reductions)),
@@ -32,7 +34,7 @@ def _rule(operator: str, take: _Take, takes: Takes) -> Rule:
     return Rule(operator, call, {"input": value, OUT: call}, lambda match: take(match, takes))
 
 
-def _windowed(match: Match, takes: Takes) -> Layer:
+def windowed(match: Match, takes: Takes) -> Layer:
     attrs = match.attrs(OUT)
     shape, output = takes.shape(match, "input"), takes.shape(match, OUT)
     _require_layout(attrs, len(shape) - 2)

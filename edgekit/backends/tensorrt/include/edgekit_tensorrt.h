@@ -95,9 +95,10 @@ class Part {
 
 class Runner {
  public:
-  // `bytes` are those of the inputs, and after them of the outputs.
+  // `bytes` are those of the inputs, and after them of the outputs; `longer` is 1 for those of
+  // integers that the engine has in half as many bits.
   Runner(const char* region, Blob model, const Settings& settings, size_t inputs,
-         const std::vector<size_t>& bytes)
+         const std::vector<size_t>& bytes, const std::vector<unsigned char>& longer)
       : part_(Part::here()), inputs_(inputs), bytes_(bytes) {
     const EdgekitTensorrtRegion described{region,
                                           model.data,
@@ -109,6 +110,7 @@ class Runner {
                                           inputs_,
                                           bytes_.size(),
                                           bytes_.data(),
+                                          longer.data(),
                                           tell};
     char why[kRoom] = "";
     opened_ = part_.open(&described, why, sizeof(why));

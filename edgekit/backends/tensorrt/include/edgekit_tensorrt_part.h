@@ -19,6 +19,7 @@ struct EdgekitTensorrtRegion {
   size_t inputs;
   size_t tensors;       // inputs, and after them outputs
   const size_t* bytes;  // of each
+  const unsigned char* longer;  // of each: 1 where it has 64 bits an element, and the engine 32
   // What it does, from any thread; `moving` where that is how far it is, said again and again.
   void (*tell)(const char* text, int moving);
 };

@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edgekit.backends.base import Rule
-from edgekit.backends.tensorrt.rules import convolution, elementwise, movement, pooling, quantised
+from edgekit.backends.tensorrt.rules import (
+    attention,
+    choosing,
+    convolution,
+    elementwise,
+    movement,
+    pooling,
+    quantised,
+)
 
 
 def all_rules(*, int8: bool) -> tuple[Rule, ...]:
@@ -20,6 +28,8 @@ def all_rules(*, int8: bool) -> tuple[Rule, ...]:
         *elementwise.rules(),
         *pooling.rules(),
         *movement.rules(),
+        *choosing.rules(),
+        *attention.rules(),
     )
     if not int8:
         return floats

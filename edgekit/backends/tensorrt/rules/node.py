@@ -34,6 +34,13 @@ def shape(match: Match, part: str) -> tuple[int, ...]:
     return checked(match.shape(part))
 
 
+def typed(match: Match, part: str, dtype: str) -> tuple[int, ...]:
+    """The shape of a part that is of that type."""
+    if match.dtype(part) != dtype:
+        raise Refused(f"its {part} is {match.dtype(part)}, and {dtype} is taken there")
+    return checked(match.shape(part))
+
+
 def checked(extents: Sequence[int]) -> tuple[int, ...]:
     if any(extent < 1 for extent in extents):
         raise Refused(f"its shape {list(extents)} has an axis without elements")
@@ -48,16 +55,19 @@ def node(
     parts: Sequence[str] = ("input",),
     operands: Mapping[int, Any] | None = None,
     settings: Mapping[str, Setting] | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> Layer:
     """`parts` in ONNX's order, constant or computed; `operands` are more constants by their place:
-    floats, integers of 64 bits, or of 8 where they are that."""
+    floats, integers of 64 bits, or of 8 where they are that. What `types` does not name has to be
+    float32."""
     import numpy as np
 
-    shape(match, OUT)
+    wanted = types or {}
+    typed(match, OUT, wanted.get(OUT, "float32"))
     weights: dict[str, Array] = {}
     inputs = []
     for place, part in enumerate(parts):
-        shape(match, part)
+        typed(match, part, wanted.get(part, "float32"))
         array = match.array(part)
         if array is None:
             inputs.append(part)

@@ -23,9 +23,14 @@ def rules() -> list[Rule]:
     windows = [_as_node(found) for found in plain.rules(_WINDOWS) if found.name != "mean"]
     return [
         *windows,
+        *(_as_node(_in_space(kind)) for kind in ("max", "avg")),
         *(rule(operator, _reduction) for operator in _REDUCTIONS),
         rule("sum", _sum),
     ]
+
+
+def _in_space(kind: str) -> Rule:
+    return rule(f"nn.{kind}_pool3d", lambda match: plain.windowed(match, _WINDOWS))
 
 
 def _as_node(found: Rule) -> Rule:

@@ -55,7 +55,10 @@ def _steps(match: Match, stored: str) -> tuple[Array, Array]:
         raise Refused(f"it stores {match.dtype(stored)}, and TensorRT int8")
     scale, zero = match.weights("scale"), match.weights("zero")
     if zero.any():
-        raise Refused("its zero point is not zero, as TensorRT's are")
+        raise Refused(
+            "its zero point is not zero, as TensorRT's are; edgekit quantize --symmetric makes "
+            "such models"
+        )
     return scale.astype("float32"), np.zeros(scale.shape, np.int8)
 
 

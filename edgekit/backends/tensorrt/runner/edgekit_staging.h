@@ -5,10 +5,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace edgekit {
 namespace tensorrt {
+
+// Integers of 32 bits as those of 64, of which there is room for `bytes`.
+inline void lengthen(const void* from, void* to, size_t bytes) {
+  for (size_t i = 0; i < bytes / sizeof(int64_t); ++i) {
+    int32_t given;
+    std::memcpy(&given, static_cast<const char*>(from) + i * sizeof(given), sizeof(given));
+    const int64_t wanted = given;
+    std::memcpy(static_cast<char*>(to) + i * sizeof(wanted), &wanted, sizeof(wanted));
+  }
+}
 
 template <typename Memory>
 class Staging {

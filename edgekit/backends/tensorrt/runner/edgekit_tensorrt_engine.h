@@ -23,7 +23,8 @@ class OpenedRegion {
         engine_(cached_engine<Maker::Engine>(key_, cache_folder(), maker_)),
         context_(engine_->createExecutionContext()),
         inputs_(region.inputs),
-        memory_({region.bytes, region.bytes + region.tensors}) {
+        memory_({region.bytes, region.bytes + region.tensors}),
+        longer_(region.longer, region.longer + region.tensors) {
     if (!context_) maker_.fail("make room for the engine");
     for (size_t i = 0; i < memory_.count(); ++i)
       if (!context_->setTensorAddress(name_of(i).c_str(), memory_[i].device))
@@ -44,10 +45,16 @@ class OpenedRegion {
     }
     if (!context_->enqueueV3(stream_)) maker_.fail("run the engine");
     for (size_t i = inputs_; i < memory_.count(); ++i)
-      move(memory_[i].host, memory_[i].device, memory_[i].size, cudaMemcpyDeviceToHost);
+      move(memory_[i].host, memory_[i].device, memory_[i].size / (longer_[i] ? 2 : 1),
+           cudaMemcpyDeviceToHost);
     nvidia_.check(nvidia_.synchronize(stream_), "finish the engine's work");
-    for (size_t i = inputs_; i < memory_.count(); ++i)
-      std::memcpy(outputs[i - inputs_], memory_[i].host, memory_[i].size);
+    for (size_t i = inputs_; i < memory_.count(); ++i) {
+      if (longer_[i]) {
+        lengthen(memory_[i].host, outputs[i - inputs_], memory_[i].size);
+      } else {
+        std::memcpy(outputs[i - inputs_], memory_[i].host, memory_[i].size);
+      }
+    }
   }
 
  private:
@@ -58,6 +65,7 @@ class OpenedRegion {
   std::unique_ptr<nvinfer1::IExecutionContext> context_;
   const size_t inputs_;
   Staging<GpuMemory> memory_;
+  const std::vector<unsigned char> longer_;
   cudaStream_t stream_ = nullptr;
   std::mutex running_;
 
