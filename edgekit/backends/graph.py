@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from edgekit.backends.base import Tensor
-from edgekit.backends.quantised import between_quantisations
+from edgekit.backends.quantised import kept_exact
 from edgekit.macs import ShapeDependsOnDataError, macs_of_call
 from edgekit.node_names import named_after
 
@@ -45,8 +45,8 @@ class Graph:
             for producer in node.reads:
                 self.readers[producer].add(node.index)
         self.nodes = _named_by_readers(nodes, self.readers)
-        self.quantised = between_quantisations(nodes, values)
-        """Nodes whose floats stand for integers."""
+        self.kept_exact = kept_exact(nodes, values)
+        """Nodes whose floats no library may round, and why."""
         self._tensors: dict[Any, Tensor] = {}
         self._variables: dict[str, Any] = {}
 

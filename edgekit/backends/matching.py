@@ -13,7 +13,7 @@ from tvm.relax import dpl
 from edgekit.backends.base import Refused, Rule, Step, Tensor
 from edgekit.backends.graph import Graph, items_of
 from edgekit.backends.match import Match, known_shape
-from edgekit.backends.quantised import DEQUANTIZE, QUANTIZE, REASON
+from edgekit.backends.quantised import DEQUANTIZE, QUANTIZE
 from edgekit.errors import BuildError
 
 _INNER = (dpl.pattern.CallPattern, dpl.pattern.TuplePattern, dpl.pattern.TupleGetItemPattern)
@@ -97,8 +97,9 @@ def _require_whole_arithmetic(graph: Graph, rule: Rule, covered: AbstractSet[int
     if rule.within_quantised:
         return
     operators = {graph.nodes[index].operator for index in covered}
-    if covered & graph.quantised and not operators & {QUANTIZE, DEQUANTIZE}:
-        raise Refused(REASON)
+    exact = sorted(covered & graph.kept_exact.keys())
+    if exact and not operators & {QUANTIZE, DEQUANTIZE}:
+        raise Refused(graph.kept_exact[exact[0]])
 
 
 def _step(

@@ -20,7 +20,6 @@ from edgekit.backends.graph import Graph, Node
 from edgekit.backends.match import known_shape
 from edgekit.backends.matching import Placed, match_rules
 from edgekit.backends.merging import merge_steps
-from edgekit.backends.quantised import REASON as QUANTISED
 from edgekit.backends.rewrite import Claim, rewrite_block
 from edgekit.errors import UsageError
 
@@ -199,7 +198,7 @@ class _Block:
                 reason = "the user said never"
             else:
                 why = self._why_not.get(node.index)
-                unruled = QUANTISED if node.index in self.graph.quantised else NO_RULE
+                unruled = self.graph.kept_exact.get(node.index, NO_RULE)
                 reason = "; ".join(why) if why else unruled
         return Decision(
             operator=node.operator,

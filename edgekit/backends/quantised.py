@@ -1,8 +1,9 @@
-"""Floats inside quantised arithmetic: they stand for integers, and no float library may round them.
+"""Floats that no library may round: those that stand for integers, or are about to become some.
 
 A quantised model arrives as dequantize, float operator, quantize (or with casts in their place).
 What TVM makes of it is right to the last step; a library that adds in another order, or rounds
-elsewhere, would be off by one.
+elsewhere, would be off by one. So would one that divides by way of a reciprocal, as vector code
+does, where the quotient is rounded to a whole number.
 """
 
 from __future__ import annotations
@@ -20,7 +21,36 @@ REASON = (
     "it is part of quantised arithmetic, where a float library's rounding would change what is "
     "stored"
 )
+BECOMES_WHOLE = (
+    "its quotients are rounded to whole numbers, and a library's may be a last place off"
+)
 _STORED = ("int8", "uint8", "int16")
+_WHOLE = ("round", "floor", "ceil", QUANTIZE)
+_HANDS_ON = frozenset(
+    {"add", "subtract", "multiply", "clip", "maximum", "minimum", "negative", "reshape"}
+)
+
+
+def kept_exact(nodes: Sequence[Node], bound: Mapping[Any, Any]) -> Mapping[int, str]:
+    """The nodes of a block that compute such floats, each with the reason."""
+    return {
+        **dict.fromkeys(_divided_to_whole_numbers(nodes), BECOMES_WHOLE),
+        **dict.fromkeys(between_quantisations(nodes, bound), REASON),
+    }
+
+
+def _divided_to_whole_numbers(nodes: Sequence[Node]) -> frozenset[int]:
+    rounded: set[int] = set()
+    for node in reversed(nodes):
+        if _makes_whole(node) or (node.index in rounded and node.operator in _HANDS_ON):
+            rounded.update(node.reads)
+    return frozenset(index for index in rounded if nodes[index].operator == "divide")
+
+
+def _makes_whole(node: Node) -> bool:
+    if node.operator == "astype":
+        return "int" in str(node.variable.ty.dtype)
+    return node.operator in _WHOLE
 
 
 def between_quantisations(nodes: Sequence[Node], bound: Mapping[Any, Any]) -> frozenset[int]:

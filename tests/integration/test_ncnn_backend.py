@@ -288,6 +288,31 @@ def test_five_axes_behind_the_batch_are_refused(tmp_path: Path) -> None:
     assert "holds 4 axes" in refusal(model, tmp_path)
 
 
+@pytest.mark.parametrize("rounding", ["Floor", "Ceil", "Round"])
+def test_a_quotient_that_is_rounded_to_a_whole_number_stays_in_tvm(
+    rounding: str, tmp_path: Path
+) -> None:
+    """ncnn's vectors multiply by a reciprocal: 3 / 2 is a little less than 1.5 there."""
+    nodes = [
+        node("Div", ["x", "y"], "quotient"),
+        node("Add", ["quotient", "one"], "more"),
+        node(rounding, ["more"], "whole"),
+        node("Relu", ["whole"], "z"),
+    ]
+    shapes = {"x": [1, 16, 30], "y": [1, 16, 1]}
+    model = onnx_model(nodes, shapes, ["z"], {"one": np.float32(1)})
+    x = np.tile(np.arange(30, dtype="float32"), (1, 16, 1))
+    y = np.arange(1, 17, dtype="float32").reshape(1, 16, 1)
+
+    result = offloaded(imported(model, tmp_path), [x, y])
+
+    assert [why.split(":")[0] for why in result.left] == ["divide"]
+    assert "whole numbers" in result.left[0]
+    np.testing.assert_array_equal(
+        result.outputs[0], judged_by_onnxruntime(model, {"x": x, "y": y})[0]
+    )
+
+
 def built(folder: Path, size: int = 8) -> Path:
     """The generated C++ itself, through a whole build."""
     path = folder / "model.onnx"
