@@ -53,7 +53,7 @@ def ways_of(
             for name in (OWN, *generator.ways(step, cpu))
         ]
         others = tuple(way for way in ways if way != choice.way)
-        words = f"{step.name} ({', '.join(layer for layer in step.layers if layer)})"
+        words = f"{type(step.operator).__name__} {step.name}"
         found.append(StepWays(step.name, step_key(step), words, choice.way, others))
     return tuple(found)
 

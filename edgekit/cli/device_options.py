@@ -85,6 +85,16 @@ def several_devices(
     from edgekit.devices.registry import known_devices
     from edgekit.project import find_project
 
+    check_devices(device_names, every, twin)
+    if not every and (device_names is None or len(device_names) == 1):
+        return None
+    known = known_devices(find_project(Path.cwd()))
+    entries = {name: device.entry for name, device in known.items()}
+    return devices_for(board, device_names, entries, timeout)
+
+
+def check_devices(device_names: tuple[str, ...] | None, every: bool, twin: bool) -> None:
+    """UsageError where they contradict each other."""
     if every and (device_names is not None or twin):
         raise UsageError(
             "--all names every device, and --device or --twin only some",
@@ -92,11 +102,6 @@ def several_devices(
         )
     if twin and device_names is not None and len(device_names) > 1:
         raise UsageError("--twin and --device name different devices", hint="leave one out")
-    if not every and (device_names is None or len(device_names) == 1):
-        return None
-    known = known_devices(find_project(Path.cwd()))
-    entries = {name: device.entry for name, device in known.items()}
-    return devices_for(board, device_names, entries, timeout)
 
 
 def several_for_bundle(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.cli.device_options import DEVICES
+from edgekit.cli.device_options import DEVICES, check_devices, only, several_devices
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     Command,
@@ -22,15 +22,16 @@ from edgekit.cli.options import (
     shape_option,
     toolchain_option,
 )
+from edgekit.cli.tune_c import tune_steps
 from edgekit.cli.tune_options import Time
 from edgekit.console import Console
-from edgekit.errors import UsageError
 from edgekit.wording import duration, milliseconds
 
 if TYPE_CHECKING:
     import numpy as np
 
     from edgekit.board import Board
+    from edgekit.devices.choice import Candidate
     from edgekit.tune import TuneReport
     from edgekit.tuning.standing import KernelOutcome
 
@@ -103,20 +104,18 @@ def command(
     from edgekit.tune import Effort, tune
     from edgekit.tune_devices import Wish, pool_for
 
-    if every and (device_names is not None or twin):
-        raise UsageError(
-            "--all names every device, and --device or --twin only some",
-            hint="leave one of them out",
-        )
-    if twin and device_names is not None and len(device_names) > 1:
-        raise UsageError("--twin and --device name different devices", hint="leave one out")
+    check_devices(device_names, every, twin)
     request = make_request(
         *(model, board_name, toolchain_name, shapes, constants),
         offload=offload,
         one_layer_each=one_layer_each,
         events=console.events,
     )
-    _check_can_be_tuned(request.board)
+    if request.board.kind == "baremetal":
+        several = several_devices(request.board, device_names, every, twin, timeout)
+        one = (device_names, twin, timeout)
+        tune_steps(console, request, several or _only(request.board, *one), trials, seconds, again)
+        return
     known = known_devices(find_project(Path.cwd()))
     entries = {name: device.entry for name, device in known.items()}
     pool = pool_for(
@@ -133,13 +132,17 @@ def command(
     console.report(report, lambda: _render(console, report))
 
 
-def _check_can_be_tuned(board: Board) -> None:
-    """Before a device or a twin of it is looked for."""
-    if board.kind == "baremetal":
-        raise UsageError(
-            f"edgekit tune measures kernels of Linux boards, and {board.name} gets a model in C",
-            hint="leave it out: each layer gets the cheapest kernel anyway",
-        )
+def _only(
+    board: Board, device_names: tuple[str, ...] | None, twin: bool, timeout: float
+) -> tuple[Candidate, ...]:
+    from edgekit.devices.choice import Candidate, device_for
+    from edgekit.devices.registry import known_devices
+    from edgekit.project import find_project
+
+    known = known_devices(find_project(Path.cwd()))
+    entries = {name: device.entry for name, device in known.items()}
+    device = device_for(board, only(device_names), entries, timeout, twin=twin)
+    return (Candidate(device.name, lambda events: device),)
 
 
 def _render(console: Console, report: TuneReport) -> None:

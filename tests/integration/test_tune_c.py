@@ -10,7 +10,7 @@ import pytest
 from support.int8_layers import Case, layer
 from support.microcontrollers import emulated, require_microcontrollers
 from support.tflite_models import write_model
-from support.twins import twins_in
+from support.twins import edgekit_json, twins_in
 
 from edgekit import tune_c as tuning
 from edgekit.aot.ways import VERSION, StepWays, Way, way_from_json
@@ -87,6 +87,21 @@ def test_ways_are_counted_once_and_later_builds_use_the_best(
     ways = measured_ways(request_.board, request_.toolchain, url)
     assert ways == {step.key: step.best for step in again.steps if step.best != step.own}
     assert measured_ways(load_board("mps2-an500"), request_.toolchain, url) == {}
+
+
+def test_the_command_tunes_a_twin_and_the_store_has_the_session(
+    device: Device, request_: BuildRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", f"sqlite:///{tmp_path / 'measurements.db'}")
+    model, board = str(request_.source.path), ("--board", BOARD)
+    report = edgekit_json("tune", model, *board, "--twin", "--trials", "1")
+    assert report["unit"] == "instructions"
+    assert report["failed"] == 0
+    assert report["known"] == 0
+    assert report["best_us"] <= report["own_us"]
+    (session,) = (found["session"] for found in edgekit_json("results", "tuning")["sessions"])
+    assert session["id"] == report["session"]
+    assert session["state"] == "done"
 
 
 def test_what_was_measured_decides_and_gives_the_same_numbers(
