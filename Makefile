@@ -8,7 +8,7 @@ export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup libraries demo demo-local test test-slow test-all lint format coverage bench operator-tests node-tests \
-        model-tests model-table test-pythons dist clean distclean
+        model-tests model-table faults test-pythons dist clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ model-tests: setup ## Run real trained models, each fetched once, against their 
 
 model-table: setup ## Build and time the same models; writes docs/models.md
 	$(BIN)/python -m benchmarks.models
+
+faults: setup ## Let everything about a farm fail, one thing after the other, and see that work goes on [ONLY="a b"]
+	PYTHONPATH=.:tests $(BIN)/python -m faults $(ONLY)
 
 test-pythons: ## Run the unit tests under every supported Python found on this machine
 	@scripts/test-pythons

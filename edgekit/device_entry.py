@@ -25,12 +25,14 @@ _FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
 _SERIAL = re.compile(
     r"/[A-Za-z0-9._/:@+,=-]{1,200}|(socket|rfc2217)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}"
 )
+_PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}")
 _PROBE = re.compile(r"[A-Za-z0-9:._-]{1,64}")
 _PATH = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 USER_EXPECTED = "a user name"
 HOST_EXPECTED = "a host name or an address"
 SERIAL_EXPECTED = "/dev/…, socket://host:port or rfc2217://host:port"
+PLACE_EXPECTED = "the name of a labgrid place"
 PROBE_EXPECTED = "the serial number of a debug probe"
 SLOWEST, FASTEST = 1200, 12_000_000
 TARGET_EXPECTED = "user@host, user@host:port or user@[address]:port"
@@ -74,6 +76,8 @@ class DeviceEntry:
     """Where not as the board's profile has it."""
     probe: str | None = None
     """Which debug probe writes to it, where several are attached."""
+    labgrid: str | None = None
+    """The place of labgrid's that knows where it stands, and that is acquired while it is used."""
 
     @property
     def target(self) -> Target | None:
@@ -165,6 +169,16 @@ def make_serial_entry(
     )
 
 
+def make_labgrid_entry(
+    name: str, board: str, place: str, *, key: Path | None = None, baud: int | None = None
+) -> DeviceEntry:
+    """A device that a place of labgrid's leads to; UsageError where that can't be."""
+    _check_name(name)
+    if not _PLACE.fullmatch(place):
+        raise UsageError(f"{show(place)} is not {PLACE_EXPECTED}", hint="labgrid-client places")
+    return DeviceEntry(name, board, key=_key_file(key), baud=baud, labgrid=place)
+
+
 def _key_file(key: Path | None) -> str | None:
     where = str(key.expanduser().absolute()) if key is not None else None
     if where is not None and not _PATH.fullmatch(where):
@@ -215,9 +229,14 @@ def parse_device(reader: TableReader, name: str) -> DeviceEntry:
         baud = reader.integer("baud", SLOWEST, FASTEST)
     if reader.has("probe"):
         probe = reader.matching("probe", _PROBE, PROBE_EXPECTED) or None
+    labgrid = None
+    if reader.has("labgrid"):
+        labgrid = reader.matching("labgrid", _PLACE, PLACE_EXPECTED) or None
+        if twin or serial:
+            reader.complain("labgrid", show(labgrid), "one of labgrid, serial and twin")
     reader.finish()
     return DeviceEntry(
-        name, board, host, user, port, key, proxy, directory, twin, serial, baud, probe
+        name, board, host, user, port, key, proxy, directory, twin, serial, baud, probe, labgrid
     )
 
 

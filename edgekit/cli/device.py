@@ -97,6 +97,9 @@ def command() -> None:
     help="The machine that has that port, where it is another one.",
 )
 @click.option(
+    "--labgrid", "place", metavar="PLACE", help="The place of labgrid's that leads to it."
+)
+@click.option(
     "--baud",
     type=click.IntRange(1200, 12_000_000),
     metavar="N",
@@ -121,6 +124,7 @@ def add_command(
     board_name: str | None,
     port: str | None,
     via: str | None,
+    place: str | None,
     baud: int | None,
     probe: str | None,
     key: Path | None,
@@ -132,10 +136,11 @@ def add_command(
     """Log in to a device over SSH, check it, and remember it as NAME.
 
     With --port the device is a microcontroller on a serial line, which need not be plugged in yet;
-    with --via, on that of another machine.
+    with --via, on that of another machine. With --labgrid a place is acquired while the device is
+    used, and released after.
     """
     from edgekit.board import load_board
-    from edgekit.device_entry import make_entry, make_serial_entry
+    from edgekit.device_entry import make_entry, make_labgrid_entry, make_serial_entry
     from edgekit.devices.hostkeys import check_fingerprint
     from edgekit.devices.registry import add_device, refuse_taken
     from edgekit.devices.visit import check_device
@@ -145,6 +150,11 @@ def add_command(
             "no board is given", hint="add --board NAME; `edgekit boards` lists all boards"
         )
     board = load_board(board_name)
+    if place is not None and (target or port or via or probe or proxy or directory):
+        raise UsageError(
+            "--labgrid says where the device is, and what else is given too",
+            hint="leave one of them out",
+        )
     if port is not None:
         if target is not None or directory or (via is None and (key or proxy or fingerprint)):
             raise UsageError(
@@ -165,14 +175,28 @@ def add_command(
         expected = check_fingerprint(fingerprint) if fingerprint is not None else None
         _add_on_a_line(console, board, on_a_line, expected, force)
         return
-    if target is None or via is not None or baud is not None or probe is not None:
+    if place is not None and board.kind == "baremetal":
+        _add_on_a_line(
+            console, board, make_labgrid_entry(name, board.name, place, baud=baud), None, force
+        )
+        return
+    if place is None and (target is None or via or baud or probe):
         raise UsageError(
             "it is not said where the device is",
             hint="give user@host, or --port /dev/ttyACM0 for a microcontroller",
         )
-    entry = make_entry(
-        name, board.name, target, key=key, proxy=proxy, directory=directory, kind=board.kind
-    )
+    if place is not None:
+        entry = make_labgrid_entry(name, board.name, place, key=key)
+    else:
+        entry = make_entry(
+            name,
+            board.name,
+            target or "",
+            key=key,
+            proxy=proxy,
+            directory=directory,
+            kind=board.kind,
+        )
     refuse_taken(name, force)
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
     with console.events.stage(f"check {name}"):
@@ -201,7 +225,7 @@ def _add_on_a_line(
     added = AddedPort(
         entry.name,
         board.name,
-        entry.serial or "",
+        entry.serial or f"labgrid's place {entry.labgrid}",
         str(entry.target) if entry.target else None,
         add_device(entry, replace=force),
     )
@@ -383,6 +407,8 @@ def _reached(console: Console, name: str) -> tuple[DeviceEntry, KnownHosts | Non
 
 
 def _address(entry: DeviceEntry) -> str | None:
+    if entry.labgrid is not None:
+        return f"labgrid's place {entry.labgrid}"
     if entry.target is None or entry.serial is None:
         return str(entry.target) if entry.target else entry.serial
     return f"{entry.serial} on {entry.target}"

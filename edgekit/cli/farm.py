@@ -249,18 +249,24 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
 
 
 @command.command("install", short_help="Write systemd units.")
-@click.argument("names", nargs=-1, type=REMOTE_DEVICE, metavar="[DEVICE]...")
+@click.argument("names", nargs=-1, metavar="[DEVICE]...")
 @click.option("--web/--no-web", default=True, show_default=True, help="The page as a service too.")
+@click.option("--on", "host", metavar="HOST", help="On a host that has joined the farm.")
 @json_option
 @pass_console
-def install_command(console: Console, names: tuple[str, ...], web: bool) -> None:
+def install_command(console: Console, names: tuple[str, ...], web: bool, host: str | None) -> None:
     """Write units for your own systemd, so that the farm is up when the machine is."""
-    from edgekit.farm.install import install
+    from edgekit.farm.install import install, install_on
     from edgekit.project import find_project
 
-    done = install(find_project(Path.cwd()), names, web=web)
+    if host is not None:
+        done = install_on(host, names, web=web)
+    else:
+        done = install(find_project(Path.cwd()), names, web=web)
 
     def render() -> None:
+        if host is not None:
+            console.print(f"on {host}:")
         for path in done.units:
             console.print(f"wrote {path}")
         console.print("switch them on with:")

@@ -164,7 +164,7 @@ def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice
     from edgekit.devices.serial_device import SerialDevice
     from edgekit.devices.serial_port import DEFAULT_BAUD
 
-    if entry.serial is None:
+    if entry.serial is None and entry.labgrid is None:
         raise DeviceError(
             f"it is not known on which serial port {entry.name} is",
             hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
@@ -174,19 +174,20 @@ def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice
     return SerialDevice(
         name=entry.name,
         board=board,
-        port=entry.serial,
+        port=entry.serial or f"labgrid's place {entry.labgrid}",
         baud=entry.baud or board.transport.baud or DEFAULT_BAUD,
         timeout=timeout,
         probe=entry.probe,
         gdb=gdb or "gdb-multiarch",
         host=None if entry.host is None else LabHost(entry),
+        labgrid=entry.labgrid,
     )
 
 
 def _first_unused(board: Board, entries: list[DeviceEntry], events: Events) -> DeviceEntry:
     """The first whose serial line nobody holds; else the first."""
     for entry in entries:
-        if entry.serial is None:
+        if entry.serial is None and entry.labgrid is None:
             continue
         try:
             with _on_a_line(board, entry, DEFAULT_TIMEOUT_SECONDS).held(patience=0):

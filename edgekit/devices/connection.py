@@ -15,6 +15,7 @@ from edgekit.device_entry import DeviceEntry
 from edgekit.devices.forwarding import LocalForward, ReverseForwards
 from edgekit.devices.handshake import Trust, WatchedSocket, log_in
 from edgekit.devices.hostkeys import Ask, KnownHosts, fingerprint_of
+from edgekit.devices.labgrid import acquired
 from edgekit.devices.remote_command import Finished, RemoteCommand, guarded
 from edgekit.devices.ssh_config import Hop, route_to
 from edgekit.errors import DeviceError
@@ -211,9 +212,11 @@ def connect(
 
     `ask` and `fingerprint` are for the device's own host key; those in between must be known.
     """
-    hops = route_to(entry, config_file)
     trusted = known_hosts or KnownHosts()
     with ExitStack() as opened:
+        if entry.labgrid is not None:
+            entry = opened.enter_context(acquired(entry.labgrid)).reached(entry)
+        hops = route_to(entry, config_file)
         through: Transport | None = None
         for hop in hops[:-1]:
             through, _ = log_in(hop, through, Trust(trusted, ask))

@@ -151,6 +151,7 @@ def _table(entry: DeviceEntry) -> str:
         "serial": entry.serial,
         "baud": entry.baud,
         "probe": entry.probe,
+        "labgrid": entry.labgrid,
     }
     lines = [
         f"{key} = {json.dumps(value, ensure_ascii=False)}\n"

@@ -20,6 +20,7 @@ from edgekit.devices.base import (
 )
 from edgekit.devices.faults import explain_fault, stack_overflow
 from edgekit.devices.firmware_file import FirmwareFile, read_firmware
+from edgekit.devices.labgrid import acquired
 from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.serial_client import BoardRestarted, Client, FirmwareFault
 from edgekit.devices.serial_link import Link, NoAnswer
@@ -69,6 +70,8 @@ class SerialDevice:
     chip: EmulatedChip | None = None
     host: LabHost | None = None
     """Where the port is on another machine."""
+    labgrid: str | None = None
+    """The place that knows the port."""
 
     @contextmanager
     def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SerialSession]:
@@ -110,6 +113,9 @@ class SerialDevice:
         if self.host is not None:
             with self.host.held(self.port, patience) as line:
                 yield line
+        elif self.labgrid is not None:
+            with acquired(self.labgrid) as place, held(place.serial, patience):
+                yield LocalLine(place.serial)
         else:
             with held(self.port, patience):
                 yield LocalLine(self.port)

@@ -1,14 +1,17 @@
-"""Units for the user's own systemd: the farm is up when the machine is."""
+"""Units for the user's own systemd: the farm is up when the machine is, here or on another host."""
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.errors import UsageError
+from edgekit.errors import DeviceError, UsageError
+from edgekit.farm.hosts import find_host, known_hosts_of_farm
 from edgekit.farm.plan import plan_farm
 from edgekit.files import storage_errors, write_atomically
 from edgekit.paths import config_dir
@@ -24,7 +27,7 @@ After=network-online.target
 [Service]
 ExecStart={command}
 WorkingDirectory={folder}
-Restart=on-failure
+{environment}Restart=on-failure
 RestartSec=5
 NoNewPrivileges=yes
 
@@ -40,13 +43,21 @@ After=edgekit-farm.service
 [Service]
 ExecStart={command}
 WorkingDirectory={folder}
-Restart=on-failure
+{environment}Restart=on-failure
 RestartSec=5
 NoNewPrivileges=yes
 
 [Install]
 WantedBy=default.target
 """
+
+
+_PASSED_ON = ("PATH", "LG_COORDINATOR", "LG_PROXY")
+"""What the farm's programs are found by, which systemd does not know of."""
+_SCRIPT = """\
+PATH=$PATH:$HOME/.local/bin:/usr/local/bin; export PATH
+exec "$@" """
+_SECONDS_OVER_THERE = 120.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,11 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
     folder = project.path.parent if project is not None else Path.home()
     if any(character in str(folder) for character in "\n\r"):
         raise UsageError("the project's folder has a line break in its name", hint="rename it")
+    environment = "".join(
+        f"Environment={_quoted(f'{name}={value}')}\n"
+        for name in _PASSED_ON
+        if (value := os.environ.get(name)) and value.isprintable()
+    )
     place = config_dir().parent / "systemd" / "user"
     edgekit = [sys.executable, "-m", "edgekit"]
     units = [("edgekit-farm.service", _FARM, [*edgekit, "farm", "up", *names])]
@@ -72,7 +88,12 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
         place.mkdir(parents=True, exist_ok=True)
         for name, text, words in units:
             path = place / name
-            write_atomically(path, text.format(command=_command(words), folder=_escaped(folder)))
+            write_atomically(
+                path,
+                text.format(
+                    command=_command(words), folder=_escaped(folder), environment=environment
+                ),
+            )
             written.append(path)
     services = " ".join(path.name for path in written)
     return Installed(
@@ -83,6 +104,34 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
             "loginctl enable-linger    # so that they run while you are away",
         ),
     )
+
+
+def install_on(name: str, devices: Sequence[str], *, web: bool) -> Installed:
+    """The same on a host that has joined the farm, by its own edgekit."""
+    from edgekit.devices.connection import connect
+
+    host = find_host(name, known_hosts_of_farm())
+    words = [host.program or "edgekit", "farm", "install", "--json", *devices]
+    words += [] if web else ["--no-web"]
+    with connect(host.entry) as connection:
+        done = connection.run(("sh", "-c", _SCRIPT, "edgekit", *words), timeout=_SECONDS_OVER_THERE)
+    try:
+        said = json.loads(done.output)
+        return Installed(
+            tuple(Path(str(path)) for path in said["units"]),
+            tuple(str(command) for command in said["commands"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DeviceError(
+            f"no units could be written on {name}",
+            hint="edgekit farm install over there says more",
+            details=done.errors[-12:],
+        ) from error
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
 
 
 def _command(words: Sequence[str]) -> str:

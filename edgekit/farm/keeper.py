@@ -31,6 +31,7 @@ from edgekit.rpc.protocol import TrackerAddress
 from edgekit.wording import did_you_mean
 
 _TICK = 0.25
+_SECONDS_ASLEEP = 2.0
 _SECONDS_STATUS_LASTS = 0.05
 _HIGHEST_PRIORITY = 1000
 _LONGEST_NAME = 100
@@ -81,9 +82,16 @@ class Keeper:
         self._read_hosts()
 
     def run(self) -> None:
+        looked = time.monotonic()
         while not self._over:
             for key, _ in self._selector.select(_TICK):
                 key.data()
+            if time.monotonic() - looked > _SECONDS_ASLEEP:
+                # This process stood still, and heard nobody; that is not their silence.
+                for kept in self._kept():
+                    if kept.worker is not None:
+                        kept.worker.last_sign = time.monotonic()
+            looked = time.monotonic()
             self._time_passed()
 
     def close(self) -> None:

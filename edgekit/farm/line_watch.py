@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
+from edgekit.devices.labgrid import PlaceTaken
 from edgekit.devices.serial_port import Line, LineInUse
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LOOKS = 5.0
 SECONDS_BETWEEN_QUESTIONS = 30.0
+SECONDS_BETWEEN_PLACES = 60.0
+"""Where each look acquires a place of labgrid's, which takes seconds and keeps others away."""
 _SECONDS_TO_ANSWER = 1.0
 """Short: whoever wants the line meanwhile waits for us."""
 
@@ -34,14 +37,14 @@ def watch_line(device: SerialDevice, say: Callable[[dict[str, object]], None]) -
                             client.hello(_SECONDS_TO_ANSWER)
                         asked = time.monotonic()
                 found = "free"
-            except LineInUse:
+            except (LineInUse, PlaceTaken):
                 found = "in use"
             if not said:
                 say({"state": "up"})
             if found != said:
                 say({"state": found})
                 said = found
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+            time.sleep(SECONDS_BETWEEN_PLACES if device.labgrid else SECONDS_BETWEEN_LOOKS)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgekit.board import load_board
+from edgekit.device_entry import DeviceEntry
 from edgekit.devices.registry import find_device, known_devices
 from edgekit.errors import UsageError
 from edgekit.farm.hosts import known_hosts_of_farm
@@ -22,7 +23,7 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
         entries = [
             device.entry
             for device in known.values()
-            if device.entry.serial or load_board(device.entry.board).kind != "baremetal"
+            if _has_line(device.entry) or load_board(device.entry.board).kind != "baremetal"
         ]
     if not entries and not known_hosts_of_farm():
         raise UsageError(
@@ -32,7 +33,7 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
     members = []
     for entry in entries:
         board = load_board(entry.board)
-        if board.kind == "baremetal" and entry.serial is None:
+        if board.kind == "baremetal" and not _has_line(entry):
             raise UsageError(
                 f"{entry.name} is a {board.name} without a serial port to look at",
                 hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
@@ -41,3 +42,7 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
         key = "" if board.kind == "baremetal" else board.name
         members.append(Member(entry.name, board.name, key))
     return FarmPlan(tuple(members), project.path if project is not None else None, port)
+
+
+def _has_line(entry: DeviceEntry) -> bool:
+    return bool(entry.serial or entry.labgrid)

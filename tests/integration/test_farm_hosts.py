@@ -119,6 +119,15 @@ def test_who_has_it_over_there_keeps_it_from_being_promised_here(two: Two) -> No
     eventually(lambda: two.near.lab.free("local") == 1)
 
 
+def test_units_are_written_on_the_other_host(two: Two) -> None:
+    done = two.near.json("install", "--on", "attic", "--no-web")
+    (unit,) = (Path(path) for path in done["units"])
+    assert unit.is_relative_to(two.far.lab.folder)
+    assert "ExecStart=" in unit.read_text()
+    assert 'Environment="PATH=' in unit.read_text()
+    assert two.near.run("install", "--on", "nowhere").returncode == 2
+
+
 def test_a_host_that_is_lost_takes_its_devices_along_and_brings_them_back(two: Two) -> None:
     assert two.far.keeper is not None
     two.far.keeper.end()

@@ -1,0 +1,1 @@
+"""What goes wrong in a farm, done on purpose: `make faults`."""
