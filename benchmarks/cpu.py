@@ -365,10 +365,10 @@ def _keep(
 
 
 def _count(chosen: Sequence[Network], board: str, folder: Path, docs: bool) -> None:
-    with counting_twin(board) as device:
+    with counting_twin(board, folder) as twin:
         counted = []
         for network, source in chosen:
-            counted.append(count(network, source(folder), device, board, folder, say))
+            counted.append(count(network, source(folder), twin, folder, say))
             say(counts_in_words(counted[-1:], board))
     text = counts_in_words(counted, board)
     print(text)

@@ -2,9 +2,10 @@
 
     python -m benchmarks.cpu --counts rpi4 --filter MobileNetV2
 
-One thread. edgekit's own schedules, and ncnn inside edgekit's library beside them where it was
-built for the board (`edgekit toolchains build rpi4`). Instructions are not time: caches, and how
-many instructions a core starts at once, are not in them. A busy machine changes nothing in them.
+One thread. edgekit's own schedules, and beside them ncnn inside edgekit's library, where it was
+built for the board (`edgekit toolchains build rpi4`), and onnxruntime's aarch64 wheel. Instructions
+are not time: caches, and how many instructions a core starts at once, are not in them. A busy
+machine changes nothing in them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.onnxruntime_board import BoardRunner, prepare
 from edgekit.bench import bench
 from edgekit.board import load_board
 from edgekit.build import BuildRequest, build
+from edgekit.bundle import open_bundle
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan, Device
 from edgekit.devices.emulated import emulated_device
@@ -38,62 +41,84 @@ class Counted:
     own: float | None
     """Instructions of one inference: nanoseconds of a clock that goes on by one for each."""
     ncnn: float | None
-    problem: str = ""
+    onnxruntime: float | None = None
+
+
+@dataclass(frozen=True)
+class Twin:
+    board: str
+    device: Device
+    onnxruntime: BoardRunner
 
 
 @contextmanager
-def counting_twin(board_name: str) -> Iterator[Device]:
+def counting_twin(board_name: str, folder: Path) -> Iterator[Twin]:
     board = load_board(board_name)
     try:
-        up(TWIN, board, fresh=True, icount=True)
-        yield emulated_device(TWIN, board, load_toolchain(board.toolchain), LONGEST_SECONDS)
+        access = up(TWIN, board, fresh=True, icount=True).access
+        device = emulated_device(TWIN, board, load_toolchain(board.toolchain), LONGEST_SECONDS)
+        yield Twin(board_name, device, prepare(access, board, folder))
     finally:
         down(TWIN, delete=True)
 
 
 def count(
-    network: str,
-    source: ModelSource,
-    device: Device,
-    board_name: str,
-    folder: Path,
-    say: Callable[[str], None],
+    network: str, source: ModelSource, twin: Twin, folder: Path, say: Callable[[str], None]
 ) -> Counted:
-    request = make_request(source.path, board_name, None, source.shapes, {}, offload=())
-    own, problem = _instructions(request, device, folder / f"{network}-own", say)
-    with_ncnn = make_request(source.path, board_name, None, source.shapes, {}, offload=("ncnn",))
-    ncnn, _ = _instructions(with_ncnn, device, folder / f"{network}-ncnn", say)
-    return Counted(network, own, ncnn, problem)
+    request = make_request(source.path, twin.board, None, source.shapes, {}, offload=())
+    own = _instructions(request, twin, folder / f"{network}-own", say)
+    with_ncnn = make_request(source.path, twin.board, None, source.shapes, {}, offload=("ncnn",))
+    ncnn = _instructions(with_ncnn, twin, folder / f"{network}-ncnn", say)
+    say(f"{network}: counting onnxruntime's")
+    other: float | None = None
+    try:
+        bundle = open_bundle(folder / f"{network}-own")
+        other = twin.onnxruntime.nanoseconds(source.path, bundle)
+    except (EdgekitError, RuntimeError) as error:
+        say(f"{network}: {error}")
+    return Counted(network, own, ncnn, other)
 
 
 def _instructions(
-    request: BuildRequest, device: Device, out: Path, say: Callable[[str], None]
-) -> tuple[float | None, str]:
+    request: BuildRequest, twin: Twin, out: Path, say: Callable[[str], None]
+) -> float | None:
     try:
         bundle = build(replace(request, choices=NO_CHOICES), out).bundle
         say(f"{out.name}: counting")
-        report = bench(bundle, device, PLAN)
+        report = bench(bundle, twin.device, PLAN)
     except EdgekitError as error:
         say(f"{out.name}: {error.message}")
-        return None, error.message
-    return report.median * 1e9, ""
+        return None
+    return report.median * 1e9
 
 
 def counts_in_words(counted: Sequence[Counted], board_name: str) -> str:
     lines = [
-        f"| network | edgekit, million instructions on {board_name} | ncnn inside | ratio |",
-        "|---|---|---|---|",
+        f"| network | edgekit, million instructions on {board_name} | ncnn inside | ratio "
+        "| onnxruntime | ratio |",
+        "|---|---|---|---|---|---|",
     ]
-    ratios = []
     for one in counted:
-        cells = [one.network, _millions(one.own), _millions(one.ncnn), "–"]
-        if one.own is not None and one.ncnn is not None:
-            ratios.append(one.own / one.ncnn)
-            cells[-1] = f"{ratios[-1]:.2f}"
+        cells = [one.network, _millions(one.own)]
+        for other in (one.ncnn, one.onnxruntime):
+            cells += [_millions(other), _ratio(one.own, other)]
         lines.append("| " + " | ".join(cells) + " |")
-    if ratios:
-        lines += ["", f"Geometric mean of the ratios: {statistics.geometric_mean(ratios):.2f}."]
+    lines.append("")
+    for name, pairs in (
+        ("ncnn", [(one.own, one.ncnn) for one in counted]),
+        ("onnxruntime", [(one.own, one.onnxruntime) for one in counted]),
+    ):
+        ratios = [own / other for own, other in pairs if own is not None and other is not None]
+        if ratios:
+            mean, most = statistics.geometric_mean(ratios), max(ratios)
+            lines.append(
+                f"Geometric mean of the ratios to {name}: {mean:.2f}, the largest {most:.2f}."
+            )
     return "\n".join(lines) + "\n"
+
+
+def _ratio(own: float | None, other: float | None) -> str:
+    return "–" if own is None or other is None else f"{own / other:.2f}"
 
 
 def _millions(instructions: float | None) -> str:

@@ -275,6 +275,7 @@ def compile_model(
     `offload` only with the regions of its backends.
     """
     tvm = load_tvm()
+    from edgekit.passes.finish import executable_of
     from edgekit.passes.plan_memory import planned_bytes
     from edgekit.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE
 
@@ -311,9 +312,7 @@ def compile_model(
         }
         kernels = tuple(functions)
         with kernels_compiled:
-            executable = guarded(
-                "code generation", lambda: tvm.relax.build(module, tvm_target, relax_pipeline=None)
-            )
+            executable = guarded("code generation", lambda: executable_of(module, tvm_target))
         stage.advance(detail="code generation")
         memory = MemoryPlan(planned_bytes(module), least)
         stage.result = f"{len(kernels)} kernels, {memory.words}"
@@ -448,12 +447,12 @@ def fused_for(model: Model, target: Any, offload: Selection | None = None) -> An
 
 def generated(module: Any, target: Any) -> Any:
     """The executable of scheduled kernels and the calls of them."""
-    from tvm import relax
+    from edgekit.passes.finish import executable_of
 
     with target:
         for phase in PHASES[PHASES.index(SCHEDULE) + 1 :]:
             module = apply_phase(phase, module, target)
-        return guarded("code generation", lambda: relax.build(module, target, relax_pipeline=None))
+        return guarded("code generation", lambda: executable_of(module, target))
 
 
 def apply_phase(phase: Phase, module: Any, target: Any) -> Any:

@@ -16,7 +16,7 @@ from edgekit.schedules.trace_text import check_trace
 if TYPE_CHECKING:
     from edgekit.schedules.machine import Machine
 
-VERSION = 1
+VERSION = 2
 """To be raised when a rule makes other code of the same choice: what was measured is over then."""
 
 EXACTLY = "/"

@@ -94,7 +94,9 @@ def schedule_int8(schedule: s_tir.Schedule, machine: Machine) -> bool:
 
 def narrowed(machine: Machine) -> Machine:
     """With as many lanes as its dot products have: AVX without AVX2 has fewer for integers."""
-    return machine if machine.dot is None else replace(machine, lanes=machine.dot.lanes)
+    if machine.dot is None:
+        return machine
+    return replace(machine, lanes=machine.dot.lanes, multiplies_by_lane=False)
 
 
 def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:

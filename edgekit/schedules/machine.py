@@ -27,6 +27,9 @@ class Machine:
     """What is read again from the cache next to the core, rather than from one that is shared."""
     dot: DotProduct | None = None
     """How small integers are multiplied and added."""
+    multiplies_by_lane: bool = False
+    """A vector times one lane of another is one instruction: numbers that are to be in all lanes
+    need no loads of their own."""
     parallel_work: int = 200_000
     """Elements touched, or multiplied and added: with less, waking the other cores takes longer
     than doing it."""
@@ -50,7 +53,7 @@ def machine_of(target: Any) -> Machine:
         )
     dot = dot_product_of(target, architecture(triple))
     if architecture(triple) != "x86_64":
-        return Machine(_ARM_LANES, _ARM_REGISTERS, cores, dot=dot)
+        return Machine(_ARM_LANES, _ARM_REGISTERS, cores, dot=dot, multiplies_by_lane=True)
     for feature, lanes, registers in _X86:
         if target_has_features(feature, target):
             return Machine(lanes, registers, cores, dot=dot)

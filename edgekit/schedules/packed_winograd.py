@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -33,8 +35,8 @@ PATCH = TILE + 2
 _IMAGE = np.array(
     [
         [81 / 64, 0, -45 / 16, 0, 1, 0],
-        [0, 27 / 16, 9 / 4, -3 / 4, -1, 0],
-        [0, -27 / 16, 9 / 4, 3 / 4, -1, 0],
+        [0, -27 / 16, -9 / 4, 3 / 4, 1, 0],
+        [0, 27 / 16, -9 / 4, -3 / 4, 1, 0],
         [0, -27 / 32, -9 / 16, 3 / 2, 1, 0],
         [0, 27 / 32, -9 / 16, -3 / 2, 1, 0],
         [0, 81 / 64, 0, -45 / 16, 0, 1],
@@ -43,8 +45,8 @@ _IMAGE = np.array(
 _KERNEL = np.array(
     [
         [64 / 81, 0, 0],
-        [128 / 243, 32 / 81, 8 / 27],
-        [128 / 243, -32 / 81, 8 / 27],
+        [-128 / 243, -32 / 81, -8 / 27],
+        [-128 / 243, 32 / 81, -8 / 27],
         [32 / 243, 16 / 81, 8 / 27],
         [32 / 243, -16 / 81, 8 / 27],
         [0, 0, 1],
@@ -58,6 +60,8 @@ _RESULT = np.array(
         [0, 27 / 64, -27 / 64, 27 / 8, -27 / 8, 1],
     ]
 )
+_OPPOSITES = ((1, 2), (3, 4))
+"""Which of them, the rows of `_IMAGE`, are those of a point and of its opposite."""
 
 
 def pack_kernel(weight: np.ndarray, width: int) -> np.ndarray:
@@ -88,17 +92,17 @@ def winograd(data: Any, weight: Any, window: Window) -> Any:
 
     tiles, outputs = batch * down * across, panels * lanes
 
-    def turned(t: Any, y: Any, x: Any, c: Any) -> Any:
+    def lines_turned(t: Any, y: Any, x: Any, c: Any) -> Any:
         def line(r: int) -> Any:
             n, line, pixel = patch(t, r, x)
             return image[n, line, pixel, c]
 
-        return _combined(_IMAGE, y, line)
+        return _turned(y, line)
 
-    rows = te.compute((tiles, PATCH, PATCH, inputs), turned, name=ROWS)
+    rows = te.compute((tiles, PATCH, PATCH, inputs), lines_turned, name=ROWS)
     columns = te.compute(
         (PATCH, PATCH, tiles, inputs),
-        lambda y, x, t, c: _combined(_IMAGE, x, lambda s: rows[t, y, s, c]),
+        lambda y, x, t, c: _turned(x, lambda s: rows[t, y, s, c]),
         name=COLUMNS,
     )
     k = te.reduce_axis((0, inputs), "k")
@@ -110,12 +114,12 @@ def winograd(data: Any, weight: Any, window: Window) -> Any:
     products = te.compute((PATCH, PATCH, tiles, outputs), product, name=PRODUCT)
     back = te.compute(
         (tiles, TILE, PATCH, outputs),
-        lambda t, y, x, o: _combined(_RESULT, y, lambda r: products[r, x, t, o]),
+        lambda t, y, x, o: _turned_back(y, lambda r: products[r, x, t, o]),
         name=ROWS_BACK,
     )
     results = te.compute(
         (tiles, TILE, TILE, outputs),
-        lambda t, y, x, o: _combined(_RESULT, x, lambda s: back[t, y, s, o]),
+        lambda t, y, x, o: _turned_back(x, lambda s: back[t, y, s, o]),
         name=COLUMNS_BACK,
     )
 
@@ -126,17 +130,51 @@ def winograd(data: Any, weight: Any, window: Window) -> Any:
     return te.compute((batch, lines, pixels, outputs), where, name=CROP)
 
 
-def _combined(matrix: np.ndarray, row: Any, number: Callable[[int], Any]) -> Any:
-    """The sum that a matrix's row makes of some numbers. In the end the row is known, and one of
-    these is left."""
-    sums = [
-        sum(
-            tirx.const(float(factor), "float32") * number(place)
-            for place, factor in enumerate(factors)
-            if factor
-        )
-        for factors in matrix
+def _turned(row: Any, number: Callable[[int], Any]) -> Any:
+    """What a row of `_IMAGE` makes of six numbers. Of a point and its opposite these are the sum
+    and the difference of the same two."""
+    sums = [_sum(_IMAGE[0], number)]
+    for point, opposite in _OPPOSITES:
+        scale = _IMAGE[point][3]
+        even = _sum((_IMAGE[point] + _IMAGE[opposite]) / 2, number)
+        odd = _sum((_IMAGE[point] - _IMAGE[opposite]) / 2 / scale, number)
+        sums += [_added(even, (scale, odd)), _added(even, (-scale, odd))]
+    return _chosen(row, [*sums, _sum(_IMAGE[-1], number)])
+
+
+def _turned_back(row: Any, number: Callable[[int], Any]) -> Any:
+    """What a row of `_RESULT` makes of six numbers: of a point's and its opposite's only the sum
+    or the difference is needed."""
+    sums = []
+    for factors in _RESULT:
+        terms = [(factors[0], number(0)), (factors[-1], number(PATCH - 1))]
+        for point, opposite in _OPPOSITES:
+            one, other = number(point), number(opposite)
+            both = one + other if factors[point] == factors[opposite] else one - other
+            terms.append((factors[point], both))
+        sums.append(_added(*terms))
+    return _chosen(row, sums)
+
+
+def _sum(factors: np.ndarray, number: Callable[[int], Any]) -> Any:
+    """Those that nothing is multiplied with come first: what follows is multiplied and added."""
+    terms = [(factor, number(place)) for place, factor in enumerate(factors)]
+    return _added(*sorted(terms, key=lambda term: term[0] != 1))
+
+
+def _added(*terms: Any) -> Any:
+    """A sum of numbers and of pairs of a factor and a number."""
+    pairs = [term if isinstance(term, tuple) else (1, term) for term in terms]
+    products = [
+        value if factor == 1 else tirx.const(float(factor), "float32") * value
+        for factor, value in pairs
+        if factor
     ]
+    return reduce(add, products)
+
+
+def _chosen(row: Any, sums: list[Any]) -> Any:
+    """In the end the row is known, and one of these is left."""
     value = sums[-1]
     for place, other in reversed(list(enumerate(sums[:-1]))):
         value = tirx.Select(row == place, other, value)

@@ -28,7 +28,7 @@ from edgekit.schedules.choices import ProductChoice, on_its_cores
 from edgekit.schedules.generic import order_loops
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.packed import CONVOLUTION, DENSE, PAD
-from edgekit.schedules.tiles import Tile, choose_pixels
+from edgekit.schedules.tiles import Tile, choose_pixels, holds_two_vectors
 
 
 def schedule_product(
@@ -139,10 +139,44 @@ def sum_up(
     loops = schedule.get_loops(product.handle)[-len(product.spatial) - len(product.reduced) :]
     *tile, lane = loops[: len(product.spatial)]
     *window, depth = loops[len(product.spatial) :]
-    together = largest_divisor(extent_of(schedule, depth), unrolled)
-    depth, steps = schedule.split(depth, [None, together])
-    schedule.reorder(*window, depth, steps, *tile, lane)
+    count = math.prod(extent_of(schedule, loop) for loop in tile)
+    size = Tile(1, count, extent_of(schedule, lane))
+    depth, steps = split_depth(schedule, depth, unrolled, size, machine)
+    schedule.reorder(*window, depth, *steps, *tile, lane)
+    if len(steps) > 1:
+        read_vectors(schedule, product, steps[0], machine)
     vectorize_panel(schedule, lane, machine)
-    for loop in (*tile, steps):
+    for loop in (*tile, *steps):
         schedule.unroll(loop)
     schedule.decompose_reduction(product.handle, (*window, depth)[0])
+
+
+def split_depth(
+    schedule: s_tir.Schedule, depth: LoopRV, unrolled: int, tile: Tile, machine: Machine
+) -> tuple[LoopRV, list[LoopRV]]:
+    """The loop that stays one, and those over the steps that are written down: two where each
+    step of the inner one takes a lane of a vector of the image. Twice as many then, where the
+    registers hold two such vectors of each pixel."""
+    extent = extent_of(schedule, depth)
+    if machine.multiplies_by_lane and (extent % machine.lanes == 0 or 1 < extent < machine.lanes):
+        lanes = min(extent, machine.lanes)
+        room = 2 * unrolled if holds_two_vectors(tile, machine) else unrolled
+        vectors = largest_divisor(extent // lanes, max(room // lanes, 1))
+        depth, *steps = schedule.split(depth, [None, vectors, lanes])
+    else:
+        depth, *steps = schedule.split(depth, [None, largest_divisor(extent, unrolled)])
+    return depth, steps
+
+
+def read_vectors(
+    schedule: s_tir.Schedule, product: Block, around: LoopRV, machine: Machine
+) -> None:
+    """The image comes into registers a vector of channels at a time, of which each step of the sum
+    takes one lane: a quarter of the loads."""
+    image = schedule.cache_read(product.handle, 0, "local")
+    schedule.compute_at(image, around, preserve_unit_loops=True)
+    loops = schedule.get_loops(image)
+    *others, channels = loops[-len(product.spatial) :]
+    for loop in others:
+        schedule.unroll(loop)
+    vectorize_panel(schedule, channels, machine)

@@ -20,6 +20,8 @@ _SPARE_REGISTERS = 2
 """For the broadcast number, and for what the compiler needs besides."""
 _LATENCY = 8
 """Sums that have to be under way at once, so that none waits for the one before it."""
+_LOOP, _TILE, _RESULT = 0.4, 24, 2
+"""Instructions around a step, a tile, and a vector of results."""
 _NEAREST_BYTES = 32 << 10
 """What stays in the cache that answers at once. A panel that is larger comes from the next one."""
 _NEXT_BYTES = 12
@@ -75,12 +77,26 @@ def _widths(channels: int, machine: Machine, whole: bool) -> list[int]:
 
 def _tiles(lines: int, pixels: int, width: int, machine: Machine) -> Iterator[Tile]:
     vectors = -(-width // machine.lanes)
-    room = max((machine.registers - vectors - _SPARE_REGISTERS) // vectors, 1)
+    room = most_sums(vectors, machine)
     for count in range(1, min(pixels, room) + 1):
         yield Tile(1, count, width)
     for count in range(2, min(lines, room // pixels) + 1):
         if lines % count == 0:
             yield Tile(count, pixels, width)
+
+
+def most_sums(vectors: int, machine: Machine) -> int:
+    """As many pixels, of so many vectors each, as the registers hold with what they need."""
+    if machine.multiplies_by_lane:
+        # A vector of each pixel's own channels stays there, and the weights come and go.
+        return max((machine.registers - _SPARE_REGISTERS) // (vectors + 1), 1)
+    return max((machine.registers - vectors - _SPARE_REGISTERS) // vectors, 1)
+
+
+def holds_two_vectors(tile: Tile, machine: Machine) -> bool:
+    """Of each pixel's own channels, beside the sums."""
+    vectors = -(-tile.channels // machine.lanes)
+    return tile.sums * (vectors + 2) <= machine.registers
 
 
 def _cost(
@@ -89,10 +105,19 @@ def _cost(
     """Of one step of the sum everywhere: two instructions of either kind start at a time."""
     vectors = -(-tile.channels // machine.lanes)
     across, panels = -(-pixels // tile.pixels), -(-channels // tile.channels)
-    arithmetic = tile.sums * vectors
-    loads = vectors + tile.sums
-    step = max(arithmetic, 0.8 * arithmetic + 0.4 * loads, _LATENCY)
+    if machine.multiplies_by_lane:
+        step = by_lane(tile.sums, vectors) + (_TILE + _RESULT * tile.sums * vectors) / depth
+    else:
+        arithmetic, loads = tile.sums * vectors, vectors + tile.sums
+        step = max(arithmetic, 0.8 * arithmetic + 0.4 * loads)
+    step = max(step, _LATENCY)
     if depth * tile.channels * 4 > _NEAREST_BYTES:
         step = max(step, tile.channels * 4 / _NEXT_BYTES)
     longer = _LONGER_LINE if pixels % tile.pixels else 1.0
     return -(-lines // tile.lines) * across * panels * step * longer
+
+
+def by_lane(sums: int, vectors: int) -> float:
+    """Instructions of a step where each takes one lane: weights are loaded two vectors at a time,
+    pixels for several steps at once."""
+    return sums * vectors + vectors / 2 + sums / 6 + _LOOP

@@ -15,6 +15,7 @@ largest result; an infinity becomes NaN in the rest of its tile.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from tvm import s_tir
 from tvm.s_tir.schedule import LoopRV, SBlockRV
@@ -41,16 +42,26 @@ from edgekit.schedules.packed_winograd import (
     TILE,
     tiles_of,
 )
-from edgekit.schedules.product import copy_padding
+from edgekit.schedules.product import copy_padding, read_vectors, split_depth
+from edgekit.schedules.tiles import Tile, by_lane, most_sums
 
-_FEWEST_CHANNELS = 32
 _FEWEST_TILES = 12
-_MOST_BYTES = 4 << 20
-_MOST_PRODUCTS = 0.45
-"""Of those that the convolution itself takes."""
+
+
+@dataclass(frozen=True)
+class _Limits:
+    fewest_channels: int
+    most_bytes: int
+    """Of turned weights."""
+    most_products: float
+    """Of those that the convolution itself takes."""
+
+
+_USUAL = _Limits(32, 4 << 20, 0.45)
+_BY_LANE = _Limits(16, 10 << 20, 0.6)
+"""Where vectors are short, products take longer, and all else does not."""
 _UNROLLED_SUMS = 4
 _MOST_VECTORS = 4
-_SPARE_REGISTERS = 2
 
 
 def pays(
@@ -63,11 +74,12 @@ def pays(
         return False
     tiles = math.prod(tiles_of(size))
     products = PATCH * PATCH * tiles / (9 * math.prod(size))
+    limits = _BY_LANE if machine.multiplies_by_lane else _USUAL
     return (
-        min(inputs, outputs) >= _FEWEST_CHANNELS
+        min(inputs, outputs) >= limits.fewest_channels
         and tiles >= _FEWEST_TILES
-        and products <= _MOST_PRODUCTS
-        and PATCH * PATCH * inputs * outputs * 4 <= _MOST_BYTES
+        and products <= limits.most_products
+        and PATCH * PATCH * inputs * outputs * 4 <= limits.most_bytes
     )
 
 
@@ -75,25 +87,31 @@ def panel_width(size: tuple[int, int], inputs: int, outputs: int, machine: Machi
     """Channels that are summed up together: with as many tiles as divide a band's they fill the
     registers."""
     down, across = tiles_of(size)
-    tiles = _rows_at_once(down, across, inputs, machine) * across
     widths = [
         vectors * machine.lanes
         for vectors in range(1, _MOST_VECTORS + 1)
         if outputs % (vectors * machine.lanes) == 0
     ]
-    return max(widths, key=lambda width: _share(tiles, width, machine))
+
+    def share(width: int) -> float:
+        rows = _rows_at_once(down, across, inputs, width, machine)
+        return _share(rows * across, width, machine)
+
+    return max(widths, key=share)
 
 
 def _share(tiles: int, width: int, machine: Machine) -> float:
-    """Products a load, of a register tile."""
+    """Products an instruction, or a load, of a register tile."""
     vectors = width // machine.lanes
     count = _tiles_at_once(tiles, width, machine)
+    if machine.multiplies_by_lane:
+        return count * vectors / by_lane(count, vectors)
     return vectors * count / (vectors + count)
 
 
 def _tiles_at_once(tiles: int, width: int, machine: Machine) -> int:
     vectors = width // machine.lanes
-    return largest_divisor(tiles, (machine.registers - vectors - _SPARE_REGISTERS) // vectors)
+    return largest_divisor(tiles, most_sums(vectors, machine))
 
 
 def schedule_winograd(schedule: s_tir.Schedule, machine: Machine) -> bool:
@@ -108,16 +126,16 @@ def schedule_winograd(schedule: s_tir.Schedule, machine: Machine) -> bool:
     width = int(schedule.get(product.handle).reads[1].source.shape[-1])
     n, y, x, channels = schedule.get_loops(last)
     down, across = tiles_of((extent_of(schedule, y), extent_of(schedule, x)))
-    rows = _rows_at_once(down, across, product.reduced[0], machine)
+    rows = _rows_at_once(down, across, product.reduced[0], width, machine)
 
     band, y = schedule.split(y, [None, rows * TILE])
-    panel, lane = schedule.split(channels, [None, width])
+    panel, vector, lane = schedule.split(channels, [None, width // machine.lanes, machine.lanes])
     y, line = schedule.split(y, [None, TILE])
     x, pixel = schedule.split(x, [None, TILE])
-    schedule.reorder(n, band, panel, y, x, line, pixel, lane)
+    schedule.reorder(n, band, panel, y, x, vector, line, pixel, lane)
     around = run_parallel(schedule, [n, band], product.work, machine)
     for name in (COLUMNS_BACK, ROWS_BACK):
-        schedule.compute_at(blocks[name].handle, x, preserve_unit_loops=True)
+        schedule.compute_at(blocks[name].handle, vector, preserve_unit_loops=True)
     schedule.compute_at(product.handle, panel, preserve_unit_loops=True)
     schedule.compute_at(blocks[COLUMNS].handle, around, preserve_unit_loops=True)
     _turn_the_image(schedule, blocks[ROWS].handle, blocks[COLUMNS].handle, machine)
@@ -128,17 +146,20 @@ def schedule_winograd(schedule: s_tir.Schedule, machine: Machine) -> bool:
             order_loops(schedule, block, machine)
     _sum_up(schedule, product, rows * across, machine)
     for name in (ROWS_BACK, COLUMNS_BACK):
-        _turn_back(schedule, blocks[name].handle, machine)
-    vectorize_panel(schedule, lane, machine)
-    for loop in (pixel, line):
-        schedule.unroll(loop)
+        _turn_back(schedule, blocks[name].handle)
+    _unroll(schedule, [line, pixel], lane)
     return True
 
 
-def _rows_at_once(down: int, across: int, inputs: int, machine: Machine) -> int:
-    """Rows of tiles in a band: as many as the cache holds, and every core has a band."""
+def _rows_at_once(down: int, across: int, inputs: int, width: int, machine: Machine) -> int:
+    """Rows of tiles in a band: as many as the cache holds, and every core has a band. Where vectors
+    are short, as many as fill the registers best."""
     held = machine.near_bytes // (PATCH * PATCH * inputs * 4 * across)
-    return largest_divisor(down, max(1, min(held, down // machine.cores)))
+    most = max(1, min(held, down // machine.cores))
+    if not machine.multiplies_by_lane:
+        return largest_divisor(down, most)
+    fitting = [rows for rows in range(1, most + 1) if down % rows == 0]
+    return max(fitting, key=lambda rows: (_share(rows * across, width, machine), rows))
 
 
 def _turn_the_image(
@@ -155,12 +176,10 @@ def _turn_the_image(
     _unroll(schedule, others, lane)
 
 
-def _turn_back(schedule: s_tir.Schedule, block: SBlockRV, machine: Machine) -> None:
-    one, y, x, channels = schedule.get_loops(block)[-4:]
-    vector, lane = schedule.split(channels, [None, machine.lanes])
-    schedule.reorder(vector, one, y, x, lane)
+def _turn_back(schedule: s_tir.Schedule, block: SBlockRV) -> None:
+    *others, lane = schedule.get_loops(block)[-4:]
     schedule.set_scope(block, 0, "local")
-    _unroll(schedule, [vector, one, y, x], lane)
+    _unroll(schedule, others, lane)
 
 
 def _unroll(schedule: s_tir.Schedule, loops: list[LoopRV], lane: LoopRV) -> None:
@@ -174,15 +193,15 @@ def _sum_up(schedule: s_tir.Schedule, product: Block, tiles: int, machine: Machi
     y, x, tile, channels, depth = schedule.get_loops(product.handle)[-5:]
     width = extent_of(schedule, channels)
     at_once = _tiles_at_once(tiles, width, machine)
-    depth, unrolled = schedule.split(
-        depth, [None, largest_divisor(extent_of(schedule, depth), _UNROLLED_SUMS)]
-    )
+    depth, steps = split_depth(schedule, depth, _UNROLLED_SUMS, Tile(1, at_once, width), machine)
     tile, neighbour = schedule.split(tile, [None, at_once])
     vector, lane = schedule.split(channels, [None, machine.lanes])
-    schedule.reorder(y, x, tile, depth, unrolled, neighbour, vector, lane)
+    schedule.reorder(y, x, tile, depth, *steps, neighbour, vector, lane)
     written = schedule.cache_write(product.handle, 0, "local")
     schedule.reverse_compute_at(written, tile, preserve_unit_loops=True)
-    _unroll(schedule, [unrolled, neighbour, vector], lane)
+    if len(steps) > 1:
+        read_vectors(schedule, product, steps[0], machine)
+    _unroll(schedule, [*steps, neighbour, vector], lane)
     *_, neighbour, channels = schedule.get_loops(written)
     vectorize_panel(schedule, channels, machine)
     schedule.unroll(neighbour)

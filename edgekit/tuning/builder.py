@@ -106,6 +106,7 @@ class _Workbench:
         import tvm
 
         from edgekit.cross.link import export_objects, link_shared_library
+        from edgekit.passes.finish import lowering
 
         module = tvm.IRModule(
             {
@@ -113,7 +114,7 @@ class _Workbench:
                 for name, function in functions.items()
             }
         )
-        executable = tvm.compile(module, target=self._target)
+        executable = tvm.compile(module, target=self._target, tir_pipeline=lowering())
         objects = export_objects(executable, self._setup.target.triple, folder)
         library = folder / "batch.so"
         link_shared_library(objects, self._setup.linker, folder, library)

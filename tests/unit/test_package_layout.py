@@ -72,7 +72,7 @@ AT_HOME: dict[str, str] = {
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.* backends.*.quantised "
     "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
-    "tvm_ffi": "devices.local_worker cuda.kernels schedules.* tuning.trials aot.loops.* "
+    "tvm_ffi": "devices.local_worker cuda.kernels schedules.* passes.* tuning.trials aot.loops.* "
     "tuning.builder tuning.filters tuning.evolution",
     "onnx": "frontends.onnx frontends.onnx.* quantization.quantiser quantization.loss "
     "backends.tensorrt.graph",

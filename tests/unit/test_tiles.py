@@ -10,7 +10,7 @@ from edgekit.schedules.machine import Machine
 from edgekit.schedules.tiles import Tile, choose_pixels, choose_tile
 
 AVX512, AVX2 = Machine(16, 32, 1), Machine(8, 16, 1)
-SSE, NEON = Machine(4, 16, 1), Machine(4, 32, 1)
+SSE, NEON = Machine(4, 16, 1), Machine(4, 32, 1, multiplies_by_lane=True)
 MACHINES = st.sampled_from([AVX512, AVX2, SSE, NEON])
 EXTENTS = st.one_of(st.integers(1, 130), st.sampled_from([224, 1000, 4096, 12544]))
 

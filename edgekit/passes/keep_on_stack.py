@@ -1,0 +1,50 @@
+"""What a kernel keeps in registers is no memory to ask the runtime for.
+
+TVM gives every buffer that a schedule made a block of the runtime's workspace, those of register
+tiles too. Then each of their numbers is written back in the end, for nobody, and what was loaded as
+a vector and is read by its lanes goes through memory. On the stack, LLVM sees that nobody else
+reads them, and they are registers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+_MOST_BYTES = 16 << 10
+"""Of one buffer: threads have little stack."""
+_STAYS_AS_IT_IS = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
+"""TVM's word for an allocation that its code generator makes, on the stack."""
+
+
+@tvm.transform.module_pass(opt_level=0, name="edgekit.KeepOnStack")
+class KeepOnStack:
+    def transform_module(self, module: Any, context: Any) -> Any:
+        del context
+        for variable, function in list(module.functions_items()):
+            if isinstance(function, tirx.PrimFunc):
+                module.update_func(variable, function.with_body(_on_stack(function.body)))
+        return module
+
+
+def _on_stack(body: Any) -> Any:
+    def marked(allocation: Any) -> Any:
+        if not _is_small_and_local(allocation.buffer):
+            return allocation
+        return tirx.AllocBuffer(allocation.buffer, _STAYS_AS_IT_IS, allocation.span)
+
+    return tvm_ffi.structural_map(body, [(tirx.AllocBuffer, marked)])
+
+
+def _is_small_and_local(buffer: Any) -> bool:
+    if buffer.scope() != "local":
+        return False
+    extents = [getattr(extent, "value", None) for extent in buffer.shape]
+    known = [int(extent) for extent in extents if extent is not None]
+    dtype = tvm_ffi.dtype(str(buffer.dtype))
+    size = math.prod(known) * int(dtype.bits) * int(dtype.lanes) // 8
+    return len(known) == len(extents) and size <= _MOST_BYTES
