@@ -28,6 +28,8 @@ from edgekit.build import BuildRequest, build
 from edgekit.bundle import Bundle
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.deploy import DeployPlan, deploy_bundle
+from edgekit.devices.base import BenchPlan
+from edgekit.devices.local import LocalDevice
 from edgekit.devices.ssh import SshDevice
 from edgekit.errors import BuildError, DeviceError, EdgekitError, MissingToolError
 from edgekit.events import Event, Events, StageEnded, StageProgress
@@ -38,6 +40,8 @@ from edgekit.rollback import rollback
 STUBS = ROOT / "tests" / "support" / "tensorrt_header_stubs"
 STAND_IN = ROOT / "tests" / "support" / "tensorrt_stand_in.cc"
 LIBRARY = "libedgekit_tensorrt.so"
+STEPS = [f"{percent} %" for percent in range(0, 101, 20)]
+FEW = BenchPlan(warmup=1, runs=2, seconds=0.0)
 NO_COMPILER = ("g++", "c++", "clang++")
 
 
@@ -158,7 +162,7 @@ def test_how_far_a_region_is_is_shown_while_it_gets_ready(one: Bundle, server: S
 
     (region,) = one.manifest.regions
     work = [e.detail for e in told if isinstance(e, StageProgress) and "prepare" in e.title]
-    assert work == [f"{region.name}: {percent} %" for percent in range(0, 101, 20)]
+    assert work == [f"{region.name}: {step}" for step in STEPS]
 
 
 def test_other_headers_are_another_library(one: Bundle, server: SshServer, headers: Path) -> None:
@@ -281,3 +285,17 @@ def test_an_exported_application_has_the_source(real: Bundle, tmp_path: Path) ->
     assert "nvinfer1" in source.read_text()
     assert "runner/edgekit_*.cc" in (tmp_path / "app" / "CMakeLists.txt").read_text()
     assert not os.path.lexists(tmp_path / "app" / "lib" / LIBRARY)
+
+
+def test_this_machine_shows_how_far_a_region_is_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSORRT_INCLUDE", str(STUBS))
+    with stand_in():
+        bundle = built(tmp_path / "one", local=True)
+    told: list[Event] = []
+
+    deploy_bundle(bundle, LocalDevice(), DeployPlan(bench=FEW), Events(told.append))
+
+    work = [e.detail for e in told if isinstance(e, StageProgress) and "prepare" in e.title]
+    assert [detail.rpartition(": ")[2] for detail in work] == STEPS * 2  # compared, then measured

@@ -2,6 +2,7 @@
 // computes ReLU. Nothing of NVIDIA's is in it, and nothing about TensorRT follows from it.
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "edgekit_tensorrt_part.h"
@@ -17,10 +18,14 @@ struct Opened {
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 EXPORTED void* EDGEKIT_TENSORRT_OPEN(const EdgekitTensorrtRegion* region, char*, size_t) {
-  for (int percent = 0; percent <= 100; percent += 20) {
-    const std::string text = std::string(region->name) + ": " + std::to_string(percent) + " %";
-    region->tell(text.c_str(), 1);
-  }
+  // From another thread, as TensorRT does it.
+  std::thread telling([region] {
+    for (int percent = 0; percent <= 100; percent += 20) {
+      const std::string text = std::string(region->name) + ": " + std::to_string(percent) + " %";
+      region->tell(text.c_str(), 1);
+    }
+  });
+  telling.join();
   return new Opened{{region->bytes, region->bytes + region->tensors}};
 }
 
