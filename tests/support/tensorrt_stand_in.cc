@@ -30,7 +30,11 @@ EXPORTED void* EDGEKIT_TENSORRT_OPEN(const EdgekitTensorrtRegion* region, char*,
 }
 
 EXPORTED int EDGEKIT_TENSORRT_RUN(void* opened, const void* const* inputs, void* const* outputs,
-                                  char* why, size_t room) {
+                                  int on_gpu, void*, char* why, size_t room) {
+  if (on_gpu) {
+    std::snprintf(why, room, "the stand-in has no GPU");
+    return -1;
+  }
   const std::vector<size_t>& bytes = static_cast<Opened*>(opened)->bytes;
   if (bytes.size() != 2 || bytes[0] != bytes[1]) {
     std::snprintf(why, room, "the stand-in runs one tensor");

@@ -5,7 +5,9 @@
 //   Region();                                                    may throw std::exception
 //   void run(const DLTensor* const* inputs, DLTensor* const* outputs);   the same
 // `run` may be called from several threads at once, and sees tensors that are contiguous, on the
-// CPU, and of the shapes and types that EDGEKIT_REGION was given.
+// CPU, and of the shapes and types that EDGEKIT_REGION was given. With
+//   static constexpr bool kTakesGpu = true;
+// it sees tensors in the memory of the first GPU of NVIDIA's too: all of a call's, or none.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -18,6 +20,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 namespace edgekit {
 
@@ -58,6 +61,26 @@ inline bool is_contiguous(const DLTensor& tensor) {
   return true;
 }
 
+template <typename Region, typename = void>
+struct TakesGpu : std::false_type {};
+template <typename Region>
+struct TakesGpu<Region, std::void_t<decltype(Region::kTakesGpu)>>
+    : std::bool_constant<Region::kTakesGpu> {};
+
+inline bool is_on_gpu(const DLTensor& tensor) {
+  return tensor.device.device_type == kDLCUDA && tensor.device.device_id == 0;
+}
+
+// `first` is where the call's first tensor lies.
+inline void check_place(const DLTensor& given, const DLTensor& first, const std::string& name,
+                        bool takes_gpu) {
+  if (given.device.device_type != kDLCPU && !(takes_gpu && is_on_gpu(given)))
+    throw std::invalid_argument(name + " is not in the CPU's memory" +
+                                (takes_gpu ? ", and not in that of the first GPU" : ""));
+  if (given.device.device_type != first.device.device_type)
+    throw std::invalid_argument(name + " does not lie where the other tensors do");
+}
+
 inline void check(const DLTensor* given, const Tensor& wanted) {
   const std::string name = wanted.name;
   if (given == nullptr) throw std::invalid_argument(name + " is no tensor");
@@ -70,8 +93,6 @@ inline void check(const DLTensor* given, const Tensor& wanted) {
   if (given->dtype.code != wanted.dtype.code || given->dtype.bits != wanted.dtype.bits ||
       given->dtype.lanes != wanted.dtype.lanes)
     throw std::invalid_argument(name + " has another type than this region takes");
-  if (given->device.device_type != kDLCPU)
-    throw std::invalid_argument(name + " is not in the CPU's memory");
   if (!is_contiguous(*given)) throw std::invalid_argument(name + " is not contiguous");
 }
 
@@ -101,6 +122,10 @@ int call(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outp
     DLTensor* wanted[Outputs];
     for (int i = 0; i < Inputs; ++i) check(given[i] = tensor_of(arguments[i]), inputs[i]);
     for (int i = 0; i < Outputs; ++i) check(wanted[i] = tensor_of(arguments[Inputs + i]), outputs[i]);
+    const bool takes_gpu = TakesGpu<Region>::value;
+    for (int i = 0; i < Inputs; ++i) check_place(*given[i], *given[0], inputs[i].name, takes_gpu);
+    for (int i = 0; i < Outputs; ++i)
+      check_place(*wanted[i], Inputs > 0 ? *given[0] : *wanted[0], outputs[i].name, takes_gpu);
     instance_of<Region>().run(given, wanted);
     result->type_index = kTVMFFINone;
     result->zero_padding = 0;

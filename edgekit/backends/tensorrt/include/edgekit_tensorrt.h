@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <time.h>
+#include <tvm/ffi/extra/c_env_api.h>
 
 #include <cstdio>
 #include <mutex>
@@ -121,17 +122,22 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
   ~Runner() { part_.close(opened_); }
 
+  static constexpr bool kTakesGpu = true;
+
   void run(const DLTensor* const* inputs, DLTensor* const* outputs) {
+    const bool on_gpu = is_on_gpu(inputs_ > 0 ? *inputs[0] : *outputs[0]);
+    void* stream = on_gpu ? TVMFFIEnvGetStream(kDLCUDA, 0) : nullptr;
     std::vector<const void*> given;
     std::vector<void*> wanted;
     for (size_t i = 0; i < inputs_; ++i) given.push_back(data_of(inputs[i]));
     for (size_t i = inputs_; i < bytes_.size(); ++i) wanted.push_back(data_of(outputs[i - inputs_]));
     char why[kRoom] = "";
-    if (part_.run(opened_, given.data(), wanted.data(), why, sizeof(why)) != 0)
+    if (part_.run(opened_, given.data(), wanted.data(), on_gpu, stream, why, sizeof(why)) != 0)
       throw std::runtime_error(why);
   }
 
-  // From the caller to pinned memory, from there to the GPU, and the same back.
+  // From the caller to pinned memory, from there to the GPU, and the same back: of tensors that lie
+  // in the CPU's memory.
   size_t copied_in_a_call() const {
     size_t sum = 0;
     for (size_t one : bytes_) sum += 2 * one;

@@ -27,12 +27,14 @@ struct EdgekitTensorrtRegion {
 // Whatever fails says in `why` what did, in at most `room` bytes. `open` gives null then, `run` -1.
 // The number at the end counts up whenever one of these changes.
 typedef void* EdgekitTensorrtOpen(const EdgekitTensorrtRegion* region, char* why, size_t room);
+// With `on_gpu` the tensors lie in the GPU's memory: they are used there, in the order of `stream`
+// (CUDA's, null for its default one), and nothing is waited for.
 typedef int EdgekitTensorrtRun(void* opened, const void* const* inputs, void* const* outputs,
-                               char* why, size_t room);
+                               int on_gpu, void* stream, char* why, size_t room);
 typedef void EdgekitTensorrtClose(void* opened);
-#define EDGEKIT_TENSORRT_OPEN edgekit_tensorrt_open_1
-#define EDGEKIT_TENSORRT_RUN edgekit_tensorrt_run_1
-#define EDGEKIT_TENSORRT_CLOSE edgekit_tensorrt_close_1
+#define EDGEKIT_TENSORRT_OPEN edgekit_tensorrt_open_2
+#define EDGEKIT_TENSORRT_RUN edgekit_tensorrt_run_2
+#define EDGEKIT_TENSORRT_CLOSE edgekit_tensorrt_close_2
 }
 
 #define EDGEKIT_TENSORRT_TEXT(word) #word

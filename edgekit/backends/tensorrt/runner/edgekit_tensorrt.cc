@@ -35,9 +35,15 @@ EDGEKIT_EXPORTED void* EDGEKIT_TENSORRT_OPEN(const EdgekitTensorrtRegion* region
 }
 
 EDGEKIT_EXPORTED int EDGEKIT_TENSORRT_RUN(void* opened, const void* const* inputs,
-                                          void* const* outputs, char* why, size_t room) {
+                                          void* const* outputs, int on_gpu, void* stream,
+                                          char* why, size_t room) {
   return attempted(-1, why, room, [&] {
-    static_cast<edgekit::tensorrt::OpenedRegion*>(opened)->run(inputs, outputs);
+    auto* region = static_cast<edgekit::tensorrt::OpenedRegion*>(opened);
+    if (on_gpu) {
+      region->run_there(inputs, outputs, static_cast<cudaStream_t>(stream));
+    } else {
+      region->run(inputs, outputs);
+    }
     return 0;
   });
 }
