@@ -38,6 +38,8 @@ from edgekit.tuning.standing import KernelOutcome, Standing, outcomes, totals
 from edgekit.tuning.work import BuilderSetup, FindTasks, RunnerSetup, Taken, Task, Timed
 from edgekit.wording import duration
 
+BUILDER = "edgekit.tuning.builder"
+
 _FIND_SECONDS = 1800.0
 _WAIT_SECONDS = 600.0
 """For a device of the farm that others have."""
@@ -211,7 +213,7 @@ def _crew(
         return devices.name_of(what.port)
 
     return Crew(
-        [Child("edgekit.tuning.builder", setup) for _ in range(builders)],
+        [Child(BUILDER, setup) for _ in range(builders)],
         runners,
         search.heard,
         taken,

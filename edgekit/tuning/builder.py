@@ -40,7 +40,10 @@ def main() -> None:
     from edgekit.schedules.vector_math import use_vector_math
 
     use_vector_math()
-    workbench = _Workbench(setup)
+    serve(channel, Workbench(setup))
+
+
+def serve(channel: Channel, workbench: Workbench) -> None:
     while True:
         order = channel.next()
         assert isinstance(order, BatchOrder)
@@ -55,7 +58,7 @@ def main() -> None:
             channel.say(BuiltBatch(empty, order.inputs, order.subject.output, (), failures))
 
 
-class _Workbench:
+class Workbench:
     def __init__(self, setup: BuilderSetup) -> None:
         import tvm
 
@@ -97,12 +100,12 @@ class _Workbench:
             symbol = OWN if place == _PLACE_OF_OWN else f"{OWN}_{place}"
             functions[symbol] = self._slowed(way.function)
             built.append(BuiltFunction(place, symbol, way.arguments))
-        library = self._linked(functions, order.folder)
+        library = self.linked(functions, order.folder)
         self._write_inputs(order, {name for _, way in ways for name in way.arguments})
         output = order.subject.output
         return BuiltBatch(library, order.inputs, output, tuple(built), tuple(failures))
 
-    def _linked(self, functions: dict[str, Any], folder: Path) -> Path:
+    def linked(self, functions: dict[str, Any], folder: Path) -> Path:
         import tvm
 
         from edgekit.cross.link import export_objects, link_shared_library

@@ -16,6 +16,7 @@ from shutil import which
 from typing import Any
 
 import pytest
+from support.building import write_model
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.stores import a_point, a_run, a_session
 
@@ -27,7 +28,7 @@ from edgekit.farm.prometheus import as_metrics
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.store.database import close_store, open_store
-from edgekit.store.tuning import add_records, begin_session
+from edgekit.store.tuning import add_records, begin_session, sessions
 
 DEVICE = "desk"
 
@@ -460,3 +461,38 @@ def test_a_worker_that_was_just_ended_is_not_heard_any_more(
         assert device.health.state == "starting"
     finally:
         keeper.close()
+
+
+def test_a_search_takes_what_the_farm_lends_and_says_what_for(free: Farm, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "small.onnx")
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    words = ["tune", str(model), "--board", "local", "--trials", "100000", "--again"]
+    with subprocess.Popen(
+        free.lab.command(*words),
+        env={**free.lab.environment, "EDGEKIT_STORE": url},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as search:
+        leases: list[str] = []
+
+        def is_leased() -> bool:
+            assert search.poll() is None, "it has much to do, and goes on"
+            lease = free.status()["lease"]
+            leases.extend([] if lease is None else [lease["purpose"]])
+            return bool(leases)
+
+        eventually(is_leased)
+        search.send_signal(signal.SIGINT)
+        _, errors = search.communicate(timeout=60)
+
+    assert search.returncode == 130, errors
+    assert leases == ["tuning small"]
+    free.becomes("free")
+    store = open_store(url)
+    (session,) = sessions(store)
+    close_store(store)
+    assert session.devices == (DEVICE,)
+    assert session.state == "interrupted"

@@ -1,0 +1,276 @@
+"""A search on this machine with real compilers, a real tracker and real RPC sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from support.building import CHECKOUT, command_line, environment, request_for, write_model
+from support.compiling import random_array, results_of
+from support.faulty_builder import FATAL, FAULT
+from support.onnx_models import judged_by_onnxruntime, onnx_model
+from support.processes import command_lines, descendants
+from support.relax_modules import relax_of
+from support.rpc_lab import eventually
+
+from edgekit.build import BuildRequest
+from edgekit.events import SILENT, Event, Events, StageProgress
+from edgekit.model import Model
+from edgekit.pipeline import compile_model
+from edgekit.schedules.choices import (
+    Choices,
+    TraceChoice,
+    choice_as_json,
+    choice_from_json,
+)
+from edgekit.store.database import close_store, open_store
+from edgekit.store.tuning import all_records, progress_of, sessions
+from edgekit.store.tuning_runs import TuningRecord, TuningSession
+from edgekit.tune import Effort, TuneReport, tune
+from edgekit.tune_devices import Wish, pool_for
+from edgekit.tuning.child import Child
+from edgekit.tuning.standing import is_own
+from edgekit.tuning.store import measured_choices
+from edgekit.tuning.work import FindTasks, Propose, Task
+
+FEW = 8
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("EDGEKIT_STORE", url)
+    return url
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> BuildRequest:
+    return request_for(write_model(tmp_path / "small.onnx"))
+
+
+def search(
+    request: BuildRequest, trials: int = FEW, *, again: bool = False, events: Events = SILENT
+) -> TuneReport:
+    pool = pool_for(request.board, Wish(), {}, 60.0, "tuning", events)
+    return tune(request, pool, Effort(trials=trials, again=again), events)
+
+
+def kept(url: str) -> tuple[list[TuningSession], list[TuningRecord]]:
+    opened = open_store(url)
+    try:
+        return list(sessions(opened)), list(all_records(opened))
+    finally:
+        close_store(opened)
+
+
+def candidates_in(records: list[TuningRecord]) -> list[tuple[str, str]]:
+    """Without the rules' own: kernels and choices."""
+    return [
+        (record.workload.key, json.dumps(record.choice, sort_keys=True))
+        for record in records
+        if not is_own(choice_from_json(record.choice))
+    ]
+
+
+def test_what_a_search_finds_is_kept_used_and_not_searched_for_again(
+    request_: BuildRequest, store: str, tmp_path: Path
+) -> None:
+    first = search(request_)
+
+    assert first.trials == FEW
+    assert first.known == 0
+    for kernel in first.kernels:
+        assert kernel.own_us is not None
+        assert kernel.best_us is not None
+        assert 0 < kernel.best_us <= kernel.own_us
+    ((session,), records) = kept(store)
+    assert session.state == "done"
+    assert session.id == first.session
+    assert all(record.session == first.session for record in records)
+    timed = [record for record in records if record.error is None]
+    assert timed
+    assert all(r.best_us and r.own_us and r.device == "local" for r in timed)
+    opened = open_store(store)
+    *_, last = progress_of(opened, first.session)
+    close_store(opened)
+    assert last.trials == FEW
+    better = {k.key for k in first.kernels if k.choice is not None}
+    assert better >= set(measured_choices(request_.board.target).of_kernel)
+
+    second = search(request_)
+
+    assert (second.trials, second.known) == (0, FEW)
+    more = search(request_, FEW + 4)
+    assert (more.trials, more.known) == (4, FEW)
+    assert max(Counter(candidates_in(kept(store)[1])).values()) == 1
+
+    other = request_for(write_model(tmp_path / "other.onnx", scale=0.3))
+    assert other.source.sha256 != request_.source.sha256
+    warm = search(other)
+    assert (warm.trials, warm.known) == (0, FEW + 4)
+
+    anew = search(request_, 4, again=True)
+    assert (anew.trials, anew.known) == (4, 0)
+
+
+@pytest.mark.parametrize("fault", ["compile", "run"])
+def test_a_candidate_that_is_fatal_costs_itself_only(
+    fault: str, request_: BuildRequest, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgekit.tune.BUILDER", "support.faulty_builder")
+    monkeypatch.setenv(FAULT, fault)
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT / "tests"))
+
+    report = search(request_)
+
+    assert report.trials == FEW
+    records = kept(store)[1]
+    failed = [r for r in records if r.error == fault]
+    assert [record.choice for record in failed] == [choice_as_json(FATAL)]
+    assert report.errors[fault] == 1
+    assert sum(record.best_us is not None for record in records) > FEW // 2
+
+
+def test_a_device_whose_agent_is_killed_comes_back_and_the_search_ends_well(
+    request_: BuildRequest,
+) -> None:
+    killed: list[int] = []
+
+    def told(event: Event) -> None:
+        if isinstance(event, StageProgress) and event.title == "tune on local" and not killed:
+            for pid in descendants(os.getpid()):
+                if "--end-with-parent" in command_lines().get(pid, []):
+                    killed.append(pid)
+                    os.kill(pid, signal.SIGKILL)
+
+    report = search(request_, events=Events(told))
+
+    assert killed
+    assert report.trials == FEW
+    assert report.errors.get("device", 0) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_what_a_search_measured_before_it_was_ended_is_not_measured_again(
+    number: signal.Signals, request_: BuildRequest, store: str, tmp_path: Path
+) -> None:
+    words = ["tune", str(request_.source.path), "--board", "local", "--json", "--trials"]
+    with subprocess.Popen(
+        command_line(*words, "5000"),
+        cwd=tmp_path,
+        env=environment({"EDGEKIT_STORE": store}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        eventually(lambda: len(candidates_in(_kept_so_far(store))) > 0)
+        family = descendants(process.pid)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert "are kept" in errors
+    eventually(lambda: not set(family) & set(command_lines()))
+    found = candidates_in(kept(store)[1])
+
+    done = subprocess.run(
+        command_line(*words, str(len(found) + 4)),
+        cwd=tmp_path,
+        env=environment({"EDGEKIT_STORE": store}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["known"] + report["trials"] == len(found) + 4
+    (last, before), records = kept(store)
+    assert (last.state, before.state) == ("done", "interrupted")
+    again = candidates_in(records)
+    assert len(again) == len(found) + report["trials"]
+    assert max(Counter(again).values()) == 1
+
+
+def _kept_so_far(url: str) -> list[TuningRecord]:
+    file = Path(url.removeprefix("sqlite:///"))
+    return kept(url)[1] if file.exists() else []
+
+
+def network() -> onnx.ModelProto:
+    """Kernels of several families, one of several steps."""
+    weights = {
+        "w0": random_array((24, 3, 3, 3), 0) / np.float32(5),
+        "w1": random_array((24, 1, 3, 3), 1) / np.float32(3),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["v0"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["v0"], ["v1"]),
+        helper.make_node("Conv", ["v1", "w1"], ["v2"], pads=[1, 1, 1, 1], group=24),
+        helper.make_node("MaxPool", ["v2"], ["v3"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Softmax", ["v3"], ["y"], axis=1),
+    ]
+    return onnx_model(nodes, {"x": (1, 3, 20, 20)}, ["y"], weights)
+
+
+def test_kernels_with_schedules_of_metaschedules_give_onnxruntimes_numbers(
+    tmp_path: Path,
+) -> None:
+    onnx.save(network(), tmp_path / "net.onnx")
+    request = request_for(tmp_path / "net.onnx")
+    target = request.board.target
+    proposer = Child(
+        "edgekit.tuning.proposer",
+        FindTasks(request.source, target, request.offload, seed=0, yields=False),
+    )
+    try:
+        proposer.start()
+        tasks: tuple[Task, ...] = proposer.receive(300.0)
+        traces = {
+            task.key: proposer.ask(Propose(task.key, 1), 300.0) for task in tasks if task.traced
+        }
+    finally:
+        proposer.close()
+    choices = Choices({key: TraceChoice(found[0]) for key, found in traces.items() if found})
+    assert len(choices.of_kernel) >= 3
+    data = random_array((1, 3, 20, 20))
+
+    model = Model(request.source, relax_of(network()), (), (), ())
+    compiled = compile_model(model, target, choices=choices)
+
+    (result,) = results_of(compiled, [data])
+    (expected,) = judged_by_onnxruntime(network(), {"x": data})
+    np.testing.assert_allclose(result, expected, rtol=2e-5, atol=1e-5)
+    assert [rule for _, rule in compiled.rules].count("trace") == len(choices.of_kernel)
+    assert {words for _, words in compiled.choices} == {"trace"}
+
+
+def test_a_trace_of_another_kernel_leaves_the_kernel_to_its_rule(tmp_path: Path) -> None:
+    onnx.save(network(), tmp_path / "net.onnx")
+    request = request_for(tmp_path / "net.onnx")
+    foreign = TraceChoice(json.dumps([[["GetSBlock", [], ["elsewhere", "main"], ["b0"]]], []]))
+    model = Model(request.source, relax_of(network()), (), (), ())
+    plain = compile_model(model, request.board.target)
+
+    class Everything(dict[str, TraceChoice]):
+        def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
+            return foreign
+
+    compiled = compile_model(
+        model, request.board.target, choices=Choices(Everything({"any": foreign}))
+    )
+
+    assert compiled.rules == plain.rules
+    assert compiled.choices == ()
