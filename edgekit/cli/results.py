@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from edgekit.store.runs import BenchRun
 
 _SHORT = 12
+_METASCHEDULE = "metaschedule"
 _PERCENT = re.compile(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%\s*")
 
 
@@ -115,12 +116,24 @@ def compare_command(
 
 
 @command.command("export")
-@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([_METASCHEDULE]),
+    help="Tuned kernels, as MetaSchedule's JSON database in the folder PATH.",
+)
 @store_option
 @json_option
 @pass_console
-def export_command(console: Console, path: Path, url: str | None) -> None:
+def export_command(console: Console, path: Path, form: str | None, url: str | None) -> None:
     """Write all runs to PATH: .json with every sample, .csv as a table."""
+    if form == _METASCHEDULE:
+        from edgekit.metaschedule import export_metaschedule
+
+        tuned = export_metaschedule(path, chosen_store(url), console.events)
+        console.report(tuned, lambda: console.print(f"{tuned.runs} records are in {tuned.path}"))
+        return
     from edgekit.results import export_results
 
     done = export_results(path, chosen_store(url), console.events)
@@ -128,21 +141,29 @@ def export_command(console: Console, path: Path, url: str | None) -> None:
 
 
 @command.command("import")
-@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
 @store_option
 @json_option
 @pass_console
 def import_command(console: Console, path: Path, url: str | None) -> None:
-    """Take runs from PATH, a .json that `export` wrote."""
+    """Take runs from PATH, a .json that `export` wrote, or tuned kernels from a folder with
+    MetaSchedule's JSON database."""
+    if path.is_dir():
+        from edgekit.metaschedule import import_metaschedule
+
+        tuned = import_metaschedule(path, chosen_store(url), console.events)
+        console.report(tuned, lambda: console.print(_imported(tuned, "records")))
+        return
     from edgekit.results import import_results
 
     done = import_results(path, chosen_store(url), console.events)
-    console.report(done, lambda: console.print(_imported(done)))
+    console.report(done, lambda: console.print(_imported(done, "runs")))
 
 
-def _imported(done: Carried) -> str:
+def _imported(done: Carried, what: str) -> str:
     known = done.runs - done.new
-    return f"{done.new} runs are new in {done.store}" + (f", {known} were there" if known else "")
+    there = f", {known} were there" if known else ""
+    return f"{done.new} {what} are new in {done.store}{there}"
 
 
 def _render_list(console: Console, listing: Listing) -> None:

@@ -23,6 +23,7 @@ def schedule_by_trace(schedule: s_tir.Schedule, text: str) -> None:
     try:
         check_trace(text)
         Trace.apply_json_to_schedule(json.loads(text), schedule)
+        schedule.enter_postproc()  # what follows is not the trace's own
         done = [step.apply(schedule) for step in _steps_that_follow()]
     except s_tir.ScheduleError:
         raise

@@ -47,7 +47,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("tuning", "tuning tuning.*"),
     (
         "verbs",
-        "trial quick_tune tuning_results tune tune_c tune_devices "
+        "trial quick_tune tuning_results metaschedule tune tune_c tune_devices "
         "fingerprint expectation build_c build request partition measure deploy fleet rollback "
         "flashing "
         "bench run verify doctor summary kept prebuild export export.* quantization "
@@ -63,7 +63,7 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "progress console",
     "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* schedules.* passes.* pipeline "
-    "liveness macs cuda.* tuning.trials tuning.known "
+    "liveness macs cuda.* tuning.trials tuning.known tuning.metaschedule "
     "tuning.subjects tuning.scout tuning.filters tuning.evolution tuning.cost_model "
     "tuning.builder tuning.proposer tuning.runner "
     "tuning.subjects tuning.scout tuning.filters tuning.evolution tuning.cost_model "

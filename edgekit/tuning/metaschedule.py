@@ -1,0 +1,76 @@
+"""Kernels and traces between the store and MetaSchedule's own database, which stock TVM writes and
+reads here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import s_tir
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord, Workload
+
+from edgekit.schedules.kernels import exact_key_of
+from edgekit.schedules.trace import schedule_by_trace
+from edgekit.tuning.metaschedule_orders import Exported, KernelOf, ToExport
+
+_MAIN = "main"
+
+
+def export_to(folder: Path, order: ToExport) -> Exported:
+    """Files as MetaSchedule's; a trace that is not of its kernel is left out."""
+    database = JSONDatabase(work_dir=str(folder))
+    modules = [_module_of(text) for text in order.modules]
+    workloads: dict[int, Any] = {}
+    written = 0
+    for record in order.records:
+        module = modules[record.module]
+        schedule = s_tir.Schedule(module)
+        try:
+            schedule_by_trace(schedule, record.trace)
+        except s_tir.ScheduleError:
+            continue
+        if record.module not in workloads:
+            workloads[record.module] = database.commit_workload(module)
+        database.commit_tuning_record(
+            TuningRecord(
+                schedule.trace,
+                workloads[record.module],
+                [record.seconds],
+                tvm.target.Target(json.loads(record.target)),
+                ArgInfo.from_entry_func(module, remove_preproc=True),
+            )
+        )
+        written += 1
+    return Exported(written, len(order.records) - written)
+
+
+def kernel_of(line: tuple[str, str]) -> KernelOf | None:
+    """Of a workload as MetaSchedule's file has it; None for one that is no single kernel, or that
+    can't be read."""
+    try:
+        module = Workload.from_json(list(line)).mod
+        functions = dict(module.functions_items())
+    except (RuntimeError, ValueError, TypeError, LookupError):
+        return None
+    if len(functions) != 1:
+        return None
+    ((name, function),) = functions.items()
+    if name.name_hint != _MAIN or not isinstance(function, tvm.tirx.PrimFunc):
+        return None
+    plain = function.without_attr("global_symbol")
+    sides = ", ".join(_side(parameter) for parameter in plain.params)
+    words = f"kernel of {sides}"[:500]
+    return KernelOf(exact_key_of(plain), words, tvm.ir.save_json(plain))
+
+
+def _side(parameter: Any) -> str:
+    shape = getattr(parameter.ty, "shape", ())
+    return "x".join(str(getattr(extent, "value", "?")) for extent in shape) or "a number"
+
+
+def _module_of(text: str) -> Any:
+    function = tvm.ir.load_json(text)
+    return tvm.IRModule({_MAIN: function.with_attr("global_symbol", _MAIN)})

@@ -1,0 +1,39 @@
+"""The process that has TVM read and write MetaSchedule's files: what comes from outside may take it
+down, and nothing else. Messages are pickles: both ends are this very edgekit."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+
+from edgekit.tuning.metaschedule_orders import ToExport, ToRead
+from edgekit.tvm_compat import load_tvm
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Whatever else writes to stdout must not end up in the answer.
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    load_tvm()
+    from edgekit.tuning.metaschedule import export_to, kernel_of
+
+    order = pickle.load(sys.stdin.buffer)
+    answer: object
+    if isinstance(order, ToExport):
+        answer = export_to(order.folder, order)
+    else:
+        assert isinstance(order, ToRead)
+        answer = tuple(kernel_of(line) for line in order.workloads)
+    pickle.dump(answer, channel)
+    channel.flush()
+    os._exit(0)  # nothing of TVM's needs taking down piece by piece
+
+
+if __name__ == "__main__":
+    main()
