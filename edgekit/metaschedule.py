@@ -133,8 +133,16 @@ def _missing(store: Store, records: Sequence[TuningRecord]) -> list[TuningRecord
 def _identity(record: TuningRecord) -> str:
     """The same schedule of the same kernel with the same time, to a tenth of a nanosecond."""
     workload, time = record.workload, round((record.best_us or 0.0) * 1e4)
-    parts = [workload.key, workload.target, workload.version, record.choice, time]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    trace = _numbers_only(json.loads(str(record.choice["trace"])))
+    parts = [workload.key, workload.target, workload.version, trace, time]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _numbers_only(trace: Any) -> Any:
+    """What Python calls True, MetaSchedule's files call 1."""
+    if isinstance(trace, list):
+        return [_numbers_only(part) for part in trace]
+    return int(trace) if isinstance(trace, bool) else trace
 
 
 def _tuning_record(line: _Line, kernel: KernelOf | None) -> TuningRecord | None:

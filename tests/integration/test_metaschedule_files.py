@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from edgekit.metaschedule import (
 )
 from edgekit.schedules.choices import choice_from_json
 from edgekit.store.database import close_store, open_store
-from edgekit.store.tuning import all_records, best_of
+from edgekit.store.tuning import add_records, all_records, best_of
 from edgekit.tvm_compat import load_tensor_intrinsics, load_tvm
 
 SIZE = 32
@@ -157,6 +158,21 @@ def test_stock_tvm_reads_what_is_exported_and_its_numbers_are_numpys(
     answer = tvm.runtime.tensor(np.zeros((SIZE, SIZE), "float32"))
     run["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), answer)
     np.testing.assert_allclose(answer.numpy(), np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_a_stores_own_records_come_back_to_it_as_known(tuned: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    import_metaschedule(tuned, url)
+    store = open_store(url)
+    (record, *_) = all_records(store)
+    trace = str(record.choice["trace"]).replace("[1,0]", "[true,false]")
+    mine = replace(record, id="a" * 32, device="kitchen", best_us=7.0, own_us=9.0)
+    add_records(store, [replace(mine, choice={"family": "trace", "trace": trace})])
+    close_store(store)
+    export_metaschedule(tmp_path / "out", url)
+    assert import_metaschedule(tmp_path / "out", url).new == 0
+    other = import_metaschedule(tmp_path / "out", f"sqlite:///{tmp_path / 'other.db'}")
+    assert other.new == other.runs == len(lines(tuned / RECORDS)) + 1
 
 
 def test_a_store_without_traces_exports_an_empty_database(tmp_path: Path) -> None:
