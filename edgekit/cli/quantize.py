@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from edgekit.cli.options import Command, json_option, model_argument, pass_console, shape_option
+from edgekit.cli.options import (
+    BOARD,
+    Command,
+    json_option,
+    model_argument,
+    pass_console,
+    shape_option,
+)
 from edgekit.console import Console
 from edgekit.wording import size
 
@@ -59,7 +66,9 @@ _SHOWN = 10
 )
 @click.option(
     "--board",
-    metavar="BOARD",
+    "-b",
+    type=BOARD,
+    metavar="NAME",
     help="Where it is to run: as the libraries for that board take it.",
 )
 @click.option(

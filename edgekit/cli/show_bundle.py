@@ -63,7 +63,14 @@ def _what_runs(manifest: Manifest) -> list[tuple[str, str]]:
     from edgekit.backends.report import offload_in_words
 
     words = offload_in_words(manifest.regions) or "nothing: TVM compiled everything"
-    return [("offloaded", words)]
+    compiled = [
+        (
+            f"{runner.backend}, compiled",
+            f"with the headers of {runner.version}" if runner.version else "on the device",
+        )
+        for runner in manifest.runners
+    ]
+    return [("offloaded", words), *compiled]
 
 
 def c_in_words(c: BareMetal) -> list[tuple[str, str]]:

@@ -29,6 +29,16 @@ from edgekit.version import __version__
 _SHARED = Path(__file__).resolve().parent.parent / "agent" / "src"
 _REFERENCE = ("reference-input", "reference-output")
 
+_GPU = """
+# The GPU and its drivers, and a place that stays for what is built for it.
+PrivateDevices=no
+SupplementaryGroups=video
+MemoryDenyWriteExecute=no
+CacheDirectory=PROGRAM
+Environment=EDGEKIT_TENSORRT_CACHE=/var/cache/PROGRAM
+"""
+"""What a vendor's library wants of the service; later lines win."""
+
 
 @dataclass(frozen=True)
 class ExportResult:
@@ -141,6 +151,7 @@ def _write_build_files(
         "compiler": toolchain.tools.cxx.split()[0],
         "install_toolchain": _how_to_get(toolchain),
         "samples": " ".join(f"sample/input-{i}.npy" for i in range(len(bundle.manifest.inputs))),
+        "gpu": _GPU.replace("PROGRAM", program) if bundle.manifest.runners else "",
         "request": _how_to_ask(bundle, program),
         "version": __version__,
         "tvm": TVM_VERSION,

@@ -285,6 +285,9 @@ def test_an_exported_application_has_the_source(real: Bundle, tmp_path: Path) ->
     assert "nvinfer1" in source.read_text()
     assert "runner/edgekit_*.cc" in (tmp_path / "app" / "CMakeLists.txt").read_text()
     assert not os.path.lexists(tmp_path / "app" / "lib" / LIBRARY)
+    (unit,) = (tmp_path / "app").glob("*.service.in")
+    text = unit.read_text()
+    assert text.index("PrivateDevices=yes") < text.index("PrivateDevices=no")
 
 
 def test_this_machine_shows_how_far_a_region_is_too(

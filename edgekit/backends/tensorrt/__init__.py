@@ -40,7 +40,7 @@ _OPTIONS = {
 class TensorRt:
     name: str = "tensorrt"
     title: str = "TensorRT"
-    version: str = "1"
+    version: str = "2"
     """Of the rules and the runner: TensorRT itself is whatever the device has, 8.5 to 11."""
     architectures: tuple[str, ...] = ("aarch64", "x86_64")
     before_folding: bool = False
