@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from edgekit.advice.known import PURPOSE, TUNED_PURPOSE
 from edgekit.advice.words import Considered, Known, Option, Search
 from edgekit.errors import EdgekitError
+from edgekit.farm.lending import opened_in_turn
 from edgekit.request import make_request
 from edgekit.schedules.choices import NO_CHOICES
 
@@ -104,7 +105,7 @@ def _benched(trials: Trials, request: BuildRequest, place: Path, purpose: str) -
 
     device, events = trials.device, trials.events
     bundle = build(request, place / "bundle", events=events).bundle
-    with device.opened(bundle, events=events) as session:
+    with opened_in_turn(device, bundle, PURPOSE, events) as session:
         verification = verify(bundle, session, events=events)
         raise_if_failed(verification)
         plan = brief(SHORT_BENCH, verification)

@@ -18,9 +18,11 @@ from elftools.elf.sections import SymbolTableSection
 from onnx import helper
 from support.building import request_for, write_model
 from support.onnx_models import onnx_model
+from support.region_lab import EVERYTHING_PAYS
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.agent.runtime import CUDA_RUNTIME, cuda_runtime
+from edgekit.backends.plan import OffloadPlan
 from edgekit.board import load_board
 from edgekit.build import build
 from edgekit.cross.gpu_mark import MARK
@@ -85,6 +87,31 @@ def test_a_library_holds_machine_code_of_the_boards_gpu_and_no_source(tmp_path: 
     assert (bundle.path / CUDA_RUNTIME).read_bytes() == cuda_runtime("aarch64").read_bytes()
     assert {file.path for file in bundle.code} >= {"model.so", CUDA_RUNTIME}
     assert bundle.manifest.reproducible
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_a_region_of_tensorrt_and_kernels_of_the_gpu_are_one_library(tmp_path: Path) -> None:
+    request = request_for(write_model(tmp_path / "net.onnx"), "local")
+    gpu = load_board(BOARD)
+    board = replace(
+        request.board,
+        name="desk",
+        kind="linux",
+        gpu=gpu.gpu,
+        offload=gpu.offload,
+        target=replace(request.board.target, gpu=gpu.target.gpu),
+    )
+    plan = OffloadPlan(("tensorrt",), never=("nn.relu",), rates=EVERYTHING_PAYS)
+    bundle = build(replace(request, board=board, offload=plan), tmp_path / "b").bundle
+
+    (region,) = bundle.manifest.regions
+    assert region.backend == "tensorrt"
+    (cubin,) = cubins_in(bundle.library.read_bytes())
+    assert kernels_of(cubin) == {"relu_kernel"}
+    with bundle.library.open("rb") as stream:
+        symbols = ELFFile(stream).get_section_by_name(".dynsym")
+        names = {symbol.name for symbol in symbols.iter_symbols()}
+    assert {MARK, f"__tvm_ffi_{region.name}", "TVMFFIEnvGetStream"} <= names
 
 
 OPERATORS = (
