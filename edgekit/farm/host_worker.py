@@ -21,7 +21,7 @@ from edgekit.farm.lines import read_lines
 from edgekit.farm.stand_in import StandIn
 from edgekit.farm.status import FarmStatus, status_from
 from edgekit.farm.worker import Say, end_with_keeper, reported
-from edgekit.rpc.protocol import LOOPBACK, TrackerAddress
+from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, parse_tracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ def first_news(gate: RemoteCommand, host: FarmHost) -> FarmStatus:
     """What the farm over there says of itself; DeviceError where none is up."""
     _send(gate, {"id": _NEWS, "request": {"do": "status"}})
     while True:
-        message = json.loads(gate.read_line(_SECONDS_OF_SILENCE))
+        message = _understood(gate.read_line(_SECONDS_OF_SILENCE), host)
         if message.get("id") == _NEWS and "answer" in message:
             return news_of(message["answer"], host)
 
@@ -92,6 +92,18 @@ def news_of(answer: Mapping[str, Any], host: FarmHost) -> FarmStatus:
             hint="edgekit farm up over there, or edgekit farm install",
         )
     return status_from(answer)
+
+
+def _understood(line: str, host: FarmHost) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise TypeError("no object")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DeviceError(
+            f"what {host.name} says makes no sense", hint="install the same edgekit on both hosts"
+        ) from error
+    return message
 
 
 def _send(gate: RemoteCommand, document: Mapping[str, object]) -> None:
@@ -134,9 +146,7 @@ class _Joined:
                 self._take(line)
 
     def _take(self, line: str) -> None:
-        message = json.loads(line)
-        if not isinstance(message, dict):
-            raise ValueError("the gate speaks nonsense")
+        message = _understood(line, self._host)
         if message.get("id") != _NEWS:
             self._say(message)
         elif "answer" in message:
@@ -144,7 +154,7 @@ class _Joined:
 
     def _news(self, status: FarmStatus, document: Mapping[str, Any]) -> None:
         if status.tracker != self._tracker_there[0]:
-            port = int(status.tracker.rpartition(":")[2])
+            port = parse_tracker(str(status.tracker)).port
             self._tracker_there = (status.tracker, self._connection.forward(port))
         # Its own devices alone: two hosts that join each other must not go round in circles.
         theirs = {d.name: d for d in status.devices[:_MOST_DEVICES] if not d.host}

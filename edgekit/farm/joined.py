@@ -19,6 +19,7 @@ from edgekit.profiles import NAME_PATTERN
 _PATIENT = Limits(faults=sys.maxsize)
 """A host is tried again and again, and never left alone for long."""
 _MOST_DEVICES = 1000
+_SECONDS_OF_JITTER = 5.0
 _LONGEST_TEXT = 300
 _LONGEST_NAME = 100
 
@@ -37,6 +38,8 @@ class JoinedHost:
         """Process and start of its keeper."""
         self.ports: dict[str, int] = {}
         """Where clients here reach each of them."""
+        self._ahead = 0.0
+        """Our clock, as compared with the host's; that news are late by a moment is no news."""
         self._asked: dict[int, Answer] = {}
         self._number = 0
 
@@ -66,7 +69,17 @@ class JoinedHost:
         if message.get("state") == "news":
             told = status_from(message.get("status"))
             self.identity = (told.pid, told.started)
-            self.devices, self.ports = _seen_from_here(self.name, told, message["ports"], now)
+            try:
+                ahead = now - _number(told.now)
+                if abs(ahead - self._ahead) > _SECONDS_OF_JITTER:
+                    self._ahead = ahead
+                self.ports = {str(name): int(port) for name, port in message["ports"].items()}
+                self.devices = _seen_from_here(self.name, told, self.ports, self._ahead)
+            except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+                raise DeviceError(
+                    f"what {self.name} says of its devices makes no sense",
+                    hint="install the same edgekit on both hosts",
+                ) from error
             if self.health.state != "free":
                 self.health = health.came_up(self.health, now)
                 return True
@@ -134,28 +147,19 @@ class JoinedHost:
 
 
 def _seen_from_here(
-    host: str, told: FarmStatus, ports: object, now: float
-) -> tuple[tuple[DeviceStatus, ...], dict[str, int]]:
+    host: str, told: FarmStatus, ports: Mapping[str, int], ahead: float
+) -> tuple[DeviceStatus, ...]:
     """Another host's clock is not ours, nor are its ports; and nothing it says is believed to be
     of the right kind."""
-    try:
-        ahead = now - float(told.now)
-        here = {str(name): int(port) for name, port in dict(ports).items()}  # type: ignore[call-overload]
-        devices = tuple(
-            _checked(device, host, ahead, here.get(device.name, 0))
-            for device in told.devices[:_MOST_DEVICES]
-            if not device.host
-        )
-        return devices, here
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DeviceError(
-            f"what {host} says of its devices makes no sense",
-            hint="install the same edgekit on both hosts",
-        ) from error
+    return tuple(
+        _checked(device, host, ahead, ports.get(device.name, 0))
+        for device in told.devices[:_MOST_DEVICES]
+        if not device.host
+    )
 
 
 def _checked(device: DeviceStatus, host: str, ahead: float, port: int) -> DeviceStatus:
-    for name in (device.name, device.board, device.key or "none"):
+    for name in (device.name, device.board, *((device.key,) if device.key != "" else ())):
         if not NAME_PATTERN.fullmatch(name):
             raise ValueError("no name")
     if device.state not in get_args(State):

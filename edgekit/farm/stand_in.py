@@ -26,8 +26,8 @@ _MISMATCH = _MAGIC + 2
 _LONGEST_KEY = 4096
 _SECONDS_TO_GREET = 5.0
 _SECONDS_FOR_A_DEVICE = 60.0
-_SECONDS_BETWEEN_LOOKS = 0.5
-_LOOKS_UNTIL_RENEWED = 12
+_SECONDS_BETWEEN_LOOKS = 1.0
+_LOOKS_UNTIL_RENEWED = 6
 """An offer that was taken by somebody who never came is made again."""
 _HIGH_PRIORITY = 1000
 """Over there: whoever comes through here waited here already."""
@@ -57,6 +57,8 @@ class StandIn:
         self.port: int = self._listener.getsockname()[1]
         self._is_free = threading.Event()
         self._in_use = threading.Event()
+        self._changed = threading.Event()
+        """Whether it may be had."""
         self._over = threading.Event()
         self._offer = ""
         self._offering = threading.Lock()
@@ -65,10 +67,13 @@ class StandIn:
             threading.Thread(target=work, daemon=True).start()
 
     def device_is_free(self, is_free: bool) -> None:
+        if is_free == self._is_free.is_set():
+            return
         if is_free:
             self._is_free.set()
         else:
             self._is_free.clear()
+        self._changed.set()
 
     def session_of(self, offer: str) -> Session | None:
         """What the offer that a client had here became over there."""
@@ -76,6 +81,7 @@ class StandIn:
 
     def close(self) -> None:
         self._over.set()
+        self._changed.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -105,7 +111,8 @@ class StandIn:
                 with self._offering:
                     offer, unused = tracker.offer(self.key, self.port), 0
                     self._offer = offer
-            self._over.wait(_SECONDS_BETWEEN_LOOKS)
+            self._changed.wait(_SECONDS_BETWEEN_LOOKS)
+            self._changed.clear()
 
     def _change_offer(self, offer: str) -> None:
         with self._offering:

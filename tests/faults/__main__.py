@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.errors import EdgekitError
-from faults import device_faults, host_faults, keeper_faults, store_faults
+from faults import device_faults, host_faults, keeper_faults, store_faults, tuning_faults
 from faults.store_faults import CannotBeTried
 
 Fault = Callable[[Path], None]
@@ -22,7 +22,7 @@ Fault = Callable[[Path], None]
 def all_faults() -> dict[str, Fault]:
     return {
         name: value
-        for module in (device_faults, keeper_faults, store_faults, host_faults)
+        for module in (device_faults, keeper_faults, store_faults, host_faults, tuning_faults)
         for name, value in vars(module).items()
         if getattr(value, "__module__", "") == module.__name__
         and not name.startswith("_")
