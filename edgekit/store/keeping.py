@@ -16,16 +16,17 @@ def save_findings(store: Store, findings: Sequence[Findings]) -> int:
     """All of them in one transaction. Gives how many candidates and regions came with them that
     were not there yet."""
 
+    records = [record for found in findings for record in found.records]
+    points = [found.progress for found in findings if found.progress is not None]
+    regions = [region for found in findings for region in found.regions]
+
     def work(connection: Connection) -> int:
-        return sum(_save(connection, found) for found in findings)
+        for found in findings:
+            if found.session is not None:
+                save_session(connection, found.session)
+        new = save_records(connection, records, points)
+        for region in regions:
+            save_region_cost(connection, region)
+        return new + len(regions)
 
     return written(store, work)
-
-
-def _save(connection: Connection, found: Findings) -> int:
-    if found.session is not None:
-        save_session(connection, found.session)
-    new = save_records(connection, found.records, found.progress)
-    for region in found.regions:
-        save_region_cost(connection, region)
-    return new + len(found.regions)

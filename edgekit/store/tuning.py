@@ -39,7 +39,8 @@ def add_records(
     store: Store, records: Sequence[TuningRecord], progress: TuningProgress | None = None
 ) -> int:
     """All of it or nothing. Gives how many records were not there yet."""
-    return written(store, lambda connection: save_records(connection, records, progress))
+    points = () if progress is None else (progress,)
+    return written(store, lambda connection: save_records(connection, records, points))
 
 
 def end_session(store: Store, session: str, state: SessionState) -> None:
@@ -174,25 +175,21 @@ def save_session(connection: Connection, session: TuningSession) -> None:
 
 
 def save_records(
-    connection: Connection, records: Sequence[TuningRecord], progress: TuningProgress | None
+    connection: Connection, records: Sequence[TuningRecord], points: Sequence[TuningProgress]
 ) -> int:
-    numbers: dict[Workload, int] = {}
-    new = 0
-    for record in records:
-        if record.workload not in numbers:
-            numbers[record.workload] = _number_of(connection, record.workload)
-        new += insert_missing(
-            connection, tuning_records, _values_of(record, numbers[record.workload])
-        )
-    if progress is not None:
-        insert_missing(connection, tuning_progress, asdict(progress))
+    # In one order everywhere: two hosts that meet the same new kernels don't wait for each other.
+    workloads = sorted({r.workload for r in records}, key=lambda w: (w.target, w.version, w.key))
+    numbers = {workload: _number_of(connection, workload) for workload in workloads}
+    new = sum(
+        insert_missing(connection, tuning_records, _values_of(record, numbers[record.workload]))
+        for record in records
+    )
+    for point in points:
+        insert_missing(connection, tuning_progress, asdict(point))
         connection.execute(
             update(tuning_sessions)
-            .where(
-                tuning_sessions.c.id == progress.session,
-                tuning_sessions.c.heard_at < progress.at,
-            )
-            .values(heard_at=progress.at)
+            .where(tuning_sessions.c.id == point.session, tuning_sessions.c.heard_at < point.at)
+            .values(heard_at=point.at)
         )
     return new
 

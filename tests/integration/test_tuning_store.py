@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.building import CHECKOUT, run_edgekit
+from support.rpc_lab import eventually
 from support.stores import (
     A_TARGET,
     A_WORKLOAD,
@@ -24,7 +25,7 @@ from support.stores import (
 )
 
 from edgekit.cpu import Target
-from edgekit.errors import UsageError
+from edgekit.errors import StorageError, UsageError
 from edgekit.events import Event, Events, Warned
 from edgekit.schedules.choices import NO_CHOICES, VERSION, ProductChoice, choice_as_json
 from edgekit.store.address import findings_folder, waiting
@@ -41,6 +42,7 @@ from edgekit.store.tuning import (
     end_session,
     failures_of,
     find_session,
+    give_sign_of_life,
     kernels_of,
     progress_of,
     records_of,
@@ -184,6 +186,17 @@ def test_a_session_whose_process_is_gone_is_interrupted(store: Store) -> None:
     assert states == {"7": "running", "5": "interrupted", "6": "interrupted", "8": "interrupted"}
 
 
+def test_a_sign_of_life_keeps_a_session_that_measures_slowly(store: Store) -> None:
+    old = "2026-03-01T12:00:00.000000Z"
+    begin_session(store, a_session(host="elsewhere", started_at=old, heard_at=old))
+    assert running_sessions(store) == ()
+    give_sign_of_life(store, "5" * 32)
+    assert len(running_sessions(store)) == 1
+    end_session(store, "5" * 32, "failed")
+    give_sign_of_life(store, "5" * 32)
+    assert sessions(store)[0].state == "failed"
+
+
 def test_a_session_tells_what_it_did_for_each_kernel(store: Store) -> None:
     other = replace(A_WORKLOAD, key="product-4567", words="matrix product")
     add_records(
@@ -240,6 +253,44 @@ def test_a_killed_search_loses_nothing_that_it_had_kept(store: Store, store_url:
     (session,) = sessions(store)
     assert session.state == "interrupted"
     assert waiting(findings_folder(store_url)) == ()
+
+
+def test_what_can_not_be_written_is_told_of_and_written_when_it_can(store_url: str) -> None:
+    """As on a disk that was full for a while."""
+    heard: list[Event] = []
+    folder = findings_folder(store_url)
+    with tuning_log(a_session(), store_url, Events(heard.append)) as log:
+        eventually(lambda: waiting(folder) == ())
+        folder.rmdir()
+        folder.write_text("in the way")
+        log.add([a_record(1)], a_point(1))
+        assert any(isinstance(event, Warned) for event in heard)
+        folder.unlink()
+        log.add([a_record(2)], a_point(2))
+    opened = open_store(store_url)
+    assert len(records_of(opened, A_WORKLOAD.key, A_TARGET, 1)) == 2
+    assert len(progress_of(opened, "5" * 32)) == 2
+    assert sessions(opened)[0].state == "done"
+    close_store(opened)
+
+
+def test_a_search_that_could_keep_nothing_does_not_begin(store_url: str) -> None:
+    folder = findings_folder(store_url)
+    folder.parent.mkdir(parents=True)
+    folder.write_text("in the way")
+    with pytest.raises(StorageError), tuning_log(a_session(), store_url):
+        pytest.fail("it began")
+
+
+@pytest.mark.parametrize(
+    ("error", "state"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed")]
+)
+def test_a_session_tells_how_it_was_cut_off(
+    store: Store, store_url: str, error: type[BaseException], state: str
+) -> None:
+    with pytest.raises(error), tuning_log(a_session(), store_url):
+        raise error
+    assert sessions(store)[0].state == state
 
 
 @needs_postgres
