@@ -9,7 +9,7 @@ import click
 from edgekit.cli.options import Command, json_option, pass_console
 from edgekit.cli.store_option import chosen_store, store_option
 from edgekit.console import Console
-from edgekit.wording import duration
+from edgekit.wording import milliseconds
 
 if TYPE_CHECKING:
     from edgekit.store.tuning_runs import KernelSearch, TuningProgress
@@ -47,8 +47,7 @@ def tuning_command(console: Console, session: str | None, last: int, url: str | 
 def _render_list(console: Console, listing: SessionListing) -> None:
     if not listing.sessions:
         console.print(
-            f"no tuning session is in {listing.store} yet: "
-            "`edgekit build MODEL --quick-tune 60s` makes one"
+            f"no tuning session is in {listing.store} yet: `edgekit tune MODEL` makes one"
         )
         return
     console.table(
@@ -109,8 +108,8 @@ def _point(point: TuningProgress) -> tuple[object, ...]:
         point.at[11:19],
         point.trials,
         point.failed,
-        duration(point.own_us / 1e6),
-        duration(point.best_us / 1e6),
+        milliseconds(point.own_us / 1e6),
+        milliseconds(point.best_us / 1e6),
         _gain(point),
     )
 
@@ -122,8 +121,8 @@ def _kernel(kernel: KernelSearch) -> tuple[object, ...]:
         kernel.words,
         kernel.trials,
         kernel.failed,
-        "" if own is None else duration(own / 1e6),
-        "" if best is None else duration(best / 1e6),
+        "" if own is None else milliseconds(own / 1e6),
+        "" if best is None else milliseconds(best / 1e6),
         "" if own is None or best is None else _times(own, best),
         "" if kernel.choice is None else str(kernel.choice.get("family", "")),
     )

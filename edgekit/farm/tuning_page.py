@@ -8,7 +8,7 @@ from edgekit.farm.markup import LIVE_WORD, escaped, live_part, table, whole_page
 from edgekit.store.moments import seconds_at, seconds_since
 from edgekit.store.tuning_runs import TuningProgress, TuningSession
 from edgekit.tuning_results import SessionCurve
-from edgekit.wording import duration
+from edgekit.wording import duration, milliseconds
 
 _SHORT = 12
 _WIDTH, _HEIGHT = 600, 120
@@ -50,8 +50,8 @@ def _figures(session: TuningSession, point: TuningProgress) -> tuple[str, ...]:
     return (
         f"{point.trials}{wanted}",
         str(point.failed),
-        duration(point.own_us / 1e6),
-        duration(point.best_us / 1e6),
+        milliseconds(point.own_us / 1e6),
+        milliseconds(point.best_us / 1e6),
         f"{point.own_us / point.best_us:.2f}x" if point.best_us > 0 else "",
     )
 
