@@ -4,6 +4,7 @@
     python benchmarks/onnx_nodes.py --filter '^test_lstm' --verbose
     python benchmarks/onnx_nodes.py --offload ncnn      # with all that ncnn takes in ncnn
     python benchmarks/onnx_nodes.py --offload acl --lab --taken    # in ACL, on an emulated CPU
+    python benchmarks/onnx_nodes.py --offload acl --lab --touched  # all in which ACL has a part
     python benchmarks/onnx_nodes.py --offload tensorrt --lab --taken   # its ONNX, in onnxruntime
 
 Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled, run
@@ -17,8 +18,9 @@ With `--offload` every region that a backend takes is offloaded, whether or not 
 C++ is compiled: some seconds a case. With `--lab` the regions of the one backend run in a program
 that was compiled once for all (tests/support/region_lab.py), ACL's under emulation, TensorRT's as
 ONNX in onnxruntime. A region that
-says it does not compute with NaN or infinity counts as refused. docs/onnx-operators.md stays as it
-is.
+says it does not compute with NaN or infinity counts as refused. With `--touched` a case without a
+region is not compiled: that is "untouched", for it would be compiled as it is without `--offload`.
+docs/onnx-operators.md stays as it is.
 
 Exit code 1 if any case is wrong or crashes, or fewer than 1150 of all of them are right.
 """
@@ -68,6 +70,8 @@ class Offload:
     backends: tuple[str, ...] = ()
     """In the order of preference."""
     lab: bool = False
+    touched: bool = False
+    """Only cases in which backends take something."""
 
 
 NOTHING = Offload()
@@ -134,6 +138,7 @@ def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
     from edgekit.events import SILENT
     from edgekit.frontends.onnx import load
     from edgekit.model import ModelSource
+    from edgekit.pipeline import partition_model
 
     given, expected = case.data_sets[0]
     inputs = {
@@ -145,6 +150,8 @@ def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
         path = Path(folder) / "model.onnx"
         path.write_bytes(case.model.SerializeToString())
         model = load(ModelSource(path, "onnx", "", constants=bound), SILENT)
+    if offload.touched and not partition_model(model, selected(offload)).regions:
+        return "untouched", ""
     arguments = [
         tvm.runtime.tensor(np.ascontiguousarray(inputs[spec.name]).reshape(spec.shape))
         for spec in model.inputs
@@ -193,15 +200,11 @@ def compile_and_run(
     import tvm
     from tvm import relax
 
-    from edgekit.backends.plan import OffloadPlan, selection_of
     from edgekit.board import load_board
-    from edgekit.offload import Rates
     from edgekit.pipeline import compile_model
 
     board = load_board("local")
-    whatever_it_costs = Rates(call_us=-1e12)
-    plan = OffloadPlan(offload.backends, rates=whatever_it_costs)
-    selection = selection_of(plan) if offload.backends else None
+    selection = selected(offload) if offload.backends else None
     compiled = compile_model(model, board.target, offload=selection)
     regions += [region.symbol for region in compiled.regions]
     with tempfile.TemporaryDirectory() as folder:
@@ -213,6 +216,14 @@ def compile_and_run(
     if len(model.outputs) == 1:
         results = [results]
     return [result.numpy() for result in results]
+
+
+def selected(offload: Offload) -> Any:
+    from edgekit.backends.plan import OffloadPlan, selection_of
+    from edgekit.offload import Rates
+
+    whatever_it_costs = Rates(call_us=-1e12)
+    return selection_of(OffloadPlan(offload.backends, rates=whatever_it_costs))
 
 
 def load_regions(regions: Sequence[Any], backends: Any, folder: Path) -> None:
@@ -434,6 +445,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--lab", action="store_true", help="regions of the one backend in the tests' own program"
     )
+    parser.add_argument(
+        "--touched", action="store_true", help="only cases in which a backend takes something"
+    )
     parser.add_argument("--json", type=Path, help="write every verdict to this file")
     parser.add_argument("--no-docs", action="store_true", help=f"leave {DOCS.name} as it is")
     parser.add_argument("--expectations", type=Path, help="write the lists tests compare with")
@@ -464,13 +478,14 @@ def main() -> int:
 
     def show(verdict: Verdict) -> None:
         counts[verdict.verdict] += 1
-        if options.verbose and verdict.verdict != "right":
+        if options.verbose and verdict.verdict not in ("right", "untouched"):
             print(f"{verdict.verdict:8}{verdict.case}: {verdict.reason}", file=sys.stderr)
         if sys.stderr.isatty() or counts.total() % 100 == 0:
             end = "\r" if sys.stderr.isatty() else "\n"
             print(f"{counts.total()}/{len(cases)} {dict(counts)}", end=end, file=sys.stderr)
 
-    verdicts = run_all(cases, options.jobs, Offload(backends, options.lab), show)
+    offload = Offload(backends, options.lab, options.touched and bool(backends))
+    verdicts = run_all(cases, options.jobs, offload, show)
     seconds = time.perf_counter() - started
     if options.json:
         options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))

@@ -122,6 +122,34 @@ def test_an_image_is_read_in_place_where_its_planes_are_whole_vectors(
     assert run.copied == copied
 
 
+@pytest.mark.parametrize("channels", [3, 16])
+@pytest.mark.parametrize("light_mode", [True, False])
+def test_results_that_others_read_too_are_not_overwritten(
+    light_mode: bool, channels: int, tmp_path: Path
+) -> None:
+    """Activations work in place, and what they are given is a result of the region as well."""
+    random = np.random.default_rng(2)
+    weights = {"w": random.standard_normal((channels, 3, 1, 1)).astype("float32")}
+    nodes = [
+        node("Conv", ["x", "w"], "first"),
+        node("Tanh", ["first"], "second"),
+        node("Sigmoid", ["first"], "third"),
+        node("Add", ["second", "third"], "sum"),
+        node("Elu", ["sum"], "fourth"),
+        node("Softplus", ["fourth"], "fifth"),
+    ]
+    names = ["fifth", "first", "second", "third", "fourth", "sum"]
+    model = onnx_model(nodes, {"x": [1, 3, 8, 8]}, names, weights)
+
+    result = offloaded(imported(model, tmp_path), [image()], light_mode=light_mode)
+
+    assert len(result.regions) == 1
+    for actual, wanted in zip(
+        result.outputs, judged_by_onnxruntime(model, {"x": image()}), strict=True
+    ):
+        np.testing.assert_allclose(actual, wanted, rtol=0, atol=2e-5)
+
+
 def test_a_layer_that_works_in_place_leaves_the_input_alone(tmp_path: Path) -> None:
     model = onnx_model([node("Relu", ["x"], "y")], {"x": [1, 4, 8, 8]}, ["y"], {})
     _, run = only_region(imported(model, tmp_path))

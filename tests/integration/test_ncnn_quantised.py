@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,10 +14,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.building import request_for
 from support.ncnn_arm import ArmRegion, arm_machine
-from support.ncnn_lab import RegionRunner, lab, offloaded
+from support.ncnn_lab import RegionRunner, lab, ncnn_selection, offloaded
 from support.onnx_models import judged_by_onnxruntime
 from support.quantised_cases import Quantised, layers
-from support.quantised_onnx import QuantisedOnnx, layers_in_integers, onnx_layers
+from support.quantised_onnx import (
+    QuantisedOnnx,
+    layers_in_integers,
+    onnx_layers,
+    quantised_product,
+)
 from support.region_lab import EVERYTHING_PAYS, Offloaded, Runs
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
@@ -26,6 +32,7 @@ from edgekit.build import build
 from edgekit.devices.local import LocalDevice
 from edgekit.model import import_model, open_model
 from edgekit.oracle import oracle_for
+from edgekit.pipeline import partition_model
 from edgekit.verify import verify
 
 Start = Callable[[Region, Options], Runs]
@@ -130,6 +137,33 @@ def test_quantised_onnx_layers_in_ncnn_on_an_arm_cpu_are_a_rare_step_from_onnxru
 ) -> None:
     arm_machine()
     assert judge_onnx(15, tmp_path, ArmRegion) > 7
+
+
+def reason_for(model: onnx.ModelProto, folder: Path) -> str:
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    selection = ncnn_selection(int8=True)
+    decisions = partition_model(import_model(open_model(path)), selection).decisions
+    return next(d.reason for d in decisions if d.operator == "quantize")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"axis": 0}, "not one scale an output channel"),
+        ({"w_zero": np.ones(4, "int8")}, "no symmetric int8"),
+        ({"b_scale": np.full(4, 0.05 * 0.011, "float32")}, "not in steps of its input's"),
+        ({"b_zero": np.ones(4, "int32")}, "its bias has a zero point"),
+        ({"x_zero": np.int8(127)}, "stored as 127"),
+        ({"result": "uint8"}, "makes uint8 of int8"),
+    ],
+    ids=["rows scaled", "weights shifted", "other steps", "bias shifted", "top", "other type"],
+)
+def test_what_is_quantised_otherwise_stays_in_tvm(
+    change: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    assert "MACs save" in reason_for(quantised_product(), tmp_path)
+    assert why in reason_for(quantised_product(**change), tmp_path)
 
 
 def test_quantised_layers_in_ncnn_on_an_arm_cpu_are_a_rare_step_from_litert(

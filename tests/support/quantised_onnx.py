@@ -100,7 +100,31 @@ def onnx_layers(draw: Draw) -> QuantisedOnnx:
     nodes.append(helper.make_node("QuantizeLinear", [last, "y.scale", "y.zero"], ["y"]))
     told = f"{kind} {dtype} {shape} {weight} {attributes} {activation} zeros {zeros}"
     told += f" {given} scales {per_channel} seed {seed}"
-    return QuantisedOnnx(_model(nodes, arrays, shape, dtype), shape, dtype, seed, told)
+    return QuantisedOnnx(_model(nodes, arrays, shape, dtype, dtype), shape, dtype, seed, told)
+
+
+def quantised_product(axis: int = 1, result: str = "int8", **arrays: Any) -> onnx.ModelProto:
+    """4 numbers times a square of weights, plus a bias; arrays by name, with _ for dots."""
+    random = np.random.default_rng(5)
+    own: dict[str, Any] = {
+        "x.scale": np.float32(0.05),
+        "x.zero": np.int8(3),
+        "w": random.integers(-127, 128, (4, 4)).astype("int8"),
+        "w.scale": np.full(4, 0.01, "float32"),
+        "w.zero": np.zeros(4, "int8"),
+        "b": random.integers(-900, 900, 4).astype("int32"),
+        "b.scale": np.full(4, 0.05 * 0.01, "float32"),
+        "b.zero": np.zeros(4, "int32"),
+        "y.scale": np.float32(0.1),
+        "y.zero": np.zeros((), result),
+    }
+    own |= {name.replace("_", "."): value for name, value in arrays.items()}
+    nodes = [
+        *(_load("x"), _load("w", axis=axis), _load("b", axis=0)),
+        helper.make_node("Gemm", ["x.real", "w.real", "b.real"], ["sum"], name="/layer"),
+        helper.make_node("QuantizeLinear", ["sum", "y.scale", "y.zero"], ["y"]),
+    ]
+    return _model(nodes, own, (1, 4), "int8", result)
 
 
 def _load(name: str, **attributes: Any) -> onnx.NodeProto:
@@ -109,14 +133,18 @@ def _load(name: str, **attributes: Any) -> onnx.NodeProto:
 
 
 def _model(
-    nodes: list[onnx.NodeProto], arrays: dict[str, Any], shape: tuple[int, ...], dtype: str
+    nodes: list[onnx.NodeProto],
+    arrays: dict[str, Any],
+    shape: tuple[int, ...],
+    dtype: str,
+    result: str,
 ) -> onnx.ModelProto:
     read = {name for node in nodes for name in node.input}
     graph = helper.make_graph(
         nodes,
         "layer",
         [helper.make_tensor_value_info("x", TYPES[dtype], shape)],
-        [helper.make_tensor_value_info("y", TYPES[dtype], None)],
+        [helper.make_tensor_value_info("y", TYPES[result], None)],
         [
             numpy_helper.from_array(np.asarray(value), name)
             for name, value in arrays.items()
