@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from edgekit.bundle import Bundle
     from edgekit.devices.kernel_times import KernelTimes
     from edgekit.sensors.readings import Observed
-
     from edgekit.sensors.state import BoardState
+
 __all__ = [
     "BenchPlan",
     "BenchReport",
@@ -129,9 +129,9 @@ class BenchSummary:
     temperature: float | None
     """Degrees Celsius, the hottest that any zone became."""
     throttled: bool | None
-    notes: tuple[str, ...]
     state: BoardState | None
     """Power mode, clocks, fans, the GPU's memory; None where the board tells of none of them."""
+    notes: tuple[str, ...]
     """What makes the numbers less than they seem."""
 
 
@@ -246,8 +246,8 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         power=_power(measured.observed, mean),
         temperature=_hottest(measured.observed),
         throttled=None if measured.observed is None else measured.observed.throttled,
-        notes=_notes(measured, median, p90),
         state=None if measured.observed is None else measured.observed.state,
+        notes=_notes(measured, median, p90),
         samples=tuple(seconds),
         profile=None if measured.kernels is None else _profile(measured.kernels),
     )

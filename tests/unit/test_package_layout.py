@@ -22,8 +22,9 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("ground", "arrays files paths toml_source cache metrics tvm_compat python_child"),
     (
         "profiles",
-        "instruction_sets cpu profiles new_profile offload hardware gpu board cross cross.toolchain "
-        "cross.tools cross.blob cross.weights cross.gpu_mark cross.cmake cross.cmsis_nn",
+        "instruction_sets cpu profiles new_profile offload hardware gpu board cross "
+        "cross.toolchain cross.tools cross.blob cross.weights cross.gpu_mark cross.cmake "
+        "cross.cmsis_nn",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("sensors", "sensors sensors.*"),
@@ -64,8 +65,6 @@ AT_HOME: dict[str, str] = {
     "rich": "progress console",
     "tvm": "rpc.session rpc.tracker_worker tvm_compat frontends.* schedules.* passes.* pipeline "
     "liveness macs cuda.* tuning.trials tuning.known tuning.metaschedule "
-    "tuning.subjects tuning.scout tuning.filters tuning.evolution tuning.cost_model "
-    "tuning.builder tuning.proposer tuning.runner "
     "tuning.subjects tuning.scout tuning.filters tuning.evolution tuning.cost_model "
     "tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
