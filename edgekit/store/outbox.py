@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from edgekit.errors import InputError
-from edgekit.files import storage_errors, write_atomically
+from edgekit.files import storage_errors, sweep_leftovers, write_atomically
 from edgekit.store.address import outbox_folder, waiting
 from edgekit.store.documents import run_from_document
 from edgekit.store.findings import from_document, to_text
@@ -83,6 +83,9 @@ def _delivered(
         for path in found:
             with storage_errors("remove a measurement that is in the store", path):
                 path.unlink(missing_ok=True)  # somebody else may have delivered it just now
+    if folder.is_dir():
+        with storage_errors("tidy up what waits", folder):
+            sweep_leftovers(folder)  # of whoever was killed while writing
     return delivered
 
 

@@ -245,6 +245,8 @@ def test_a_killed_search_loses_nothing_that_it_had_kept(store: Store, store_url:
     told += [int(line) for line in process.stdout.read().split("\n")[:-1]]
     process.wait(timeout=30)
 
+    torn = findings_folder(store_url) / ".1-2.json.0123456789ab.edgekit-tmp"
+    torn.write_text('{"format"')
     deliver_findings(store, findings_folder(store_url))
     kept = {int(r.id, 16) for r in records_of(store, A_WORKLOAD.key, A_TARGET, 1)}
     points = {point.trials // 8 for point in progress_of(store, "5" * 32)}
@@ -252,7 +254,7 @@ def test_a_killed_search_loses_nothing_that_it_had_kept(store: Store, store_url:
     assert kept == {2 * number + part for number in points for part in (0, 1)}, "a torn record"
     (session,) = sessions(store)
     assert session.state == "interrupted"
-    assert waiting(findings_folder(store_url)) == ()
+    assert list(findings_folder(store_url).iterdir()) == []
 
 
 def test_what_can_not_be_written_is_told_of_and_written_when_it_can(store_url: str) -> None:
