@@ -26,6 +26,14 @@ remote = rpc.connect_tracker("127.0.0.1", int(sys.argv[1])).request("local", ses
 print(json.dumps({"there": remote.cpu(0).exist}), flush=True)
 time.sleep(60)
 """
+LENT = """
+import json, time
+from edgekit.farm.lending import lent
+with lent("wing", "counting cycles", wait=60):
+    print(json.dumps({"lent": True}), flush=True)
+    time.sleep(60)
+"""
+NOWHERE = "socket://127.0.0.1:1"
 FAR = "attic/desk"
 
 
@@ -39,6 +47,9 @@ class Two:
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     folder = tmp_path_factory.mktemp("hosts")
     with farm_on(folder / "near") as near, farm_on(folder / "far") as far:
+        # A microcontroller that nobody switched on can be lent all the same: to be flashed.
+        added = far.edgekit("device", "add", "wing", "--board", "stm32f405", "--port", NOWHERE)
+        assert added.returncode == 0, added.stderr
         yield Two(near, far)
 
 
@@ -48,10 +59,10 @@ def two(hosts: Two) -> Two:
     for farm in (hosts.far, hosts.near):
         if farm.keeper is None or not farm.keeper.is_running():
             farm.up()
-    if not hosts.near.json("status")["hosts"]:
+    if not hosts.near.ask("status")["hosts"]:
         hosts.near.join(hosts.far, "attic")
-    hosts.far.json("resume", "desk")
-    hosts.near.json("drain", "desk")
+    hosts.far.ask("resume", "desk")
+    hosts.near.ask("drain", "desk")
     hosts.near.becomes(FAR, "free")
     return hosts
 
@@ -99,12 +110,23 @@ def test_a_lease_taken_here_is_known_over_there(two: Two) -> None:
     two.near.becomes(FAR, "free")
 
 
+def test_a_microcontroller_over_there_is_lent_from_here(two: Two) -> None:
+    eventually(lambda: two.near.device("wing").get("host") == "attic")
+    client = two.near.python(LENT)
+    lease = two.far.device("wing")["lease"]
+    assert lease is not None
+    assert lease["purpose"] == "counting cycles"
+    eventually(lambda: two.near.device("wing")["lease"] is not None)
+    client.end(signal.SIGKILL)
+    eventually(lambda: two.far.device("wing")["lease"] is None)
+
+
 def test_a_drain_from_here_drains_over_there(two: Two) -> None:
     two.near.json("drain", FAR)
     two.far.becomes("desk", "drained")
     two.near.becomes(FAR, "drained")
     eventually(lambda: two.near.lab.free("local") == 0)
-    two.near.json("resume", FAR)
+    two.near.ask("resume", FAR)
     two.near.becomes(FAR, "free")
     eventually(lambda: two.near.lab.free("local") == 1)
     wrong = two.near.run("drain", "attic/dessk")
@@ -134,7 +156,7 @@ def test_a_host_that_is_lost_takes_its_devices_along_and_brings_them_back(two: T
     two.near.becomes(FAR, "lost")
     assert "attic is not there" in two.near.device(FAR)["reason"]
     eventually(lambda: two.near.lab.free("local") == 0)
-    (host,) = two.near.json("status")["hosts"]
+    (host,) = two.near.ask("status")["hosts"]
     assert host["state"] != "up"
     two.far.up()
     two.near.becomes(FAR, "free")
@@ -150,11 +172,21 @@ def test_a_connection_that_is_cut_is_made_again(two: Two) -> None:
     client.end(signal.SIGKILL)
 
 
+def test_a_farm_does_not_join_itself(two: Two) -> None:
+    server = two.near.lab.ssh
+    refused = two.near.run(
+        *("join", f"{server.user}@127.0.0.1:{server.port}", "--name", "mirror"),
+        *("--key", server.key, "--fingerprint", server.fingerprint),
+    )
+    assert refused.returncode == 2
+    assert "where this farm is up already" in refused.stderr
+
+
 def test_a_host_that_leaves_takes_its_devices_along(two: Two) -> None:
     workers = len(two.near.lab.family(two.near.keeper.pid)) if two.near.keeper else 0
     two.near.json("leave", "attic")
     assert two.near.device(FAR) == {}
-    assert two.near.json("status")["hosts"] == []
+    assert two.near.ask("status")["hosts"] == []
     assert two.far.device("desk")["state"] == "free"
     assert two.near.keeper is not None
     assert len(two.near.lab.family(two.near.keeper.pid)) == workers - 1
@@ -176,13 +208,3 @@ def words(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def test_a_farm_does_not_join_itself(two: Two) -> None:
-    server = two.near.lab.ssh
-    refused = two.near.run(
-        *("join", f"{server.user}@127.0.0.1:{server.port}", "--name", "mirror"),
-        *("--key", server.key, "--fingerprint", server.fingerprint),
-    )
-    assert refused.returncode == 2
-    assert "where this farm is up already" in refused.stderr

@@ -35,8 +35,11 @@ class FarmOn:
         return [sys.executable, "-m", "edgekit", "farm", *arguments]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.edgekit("farm", *arguments)
+
+    def edgekit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.words(*arguments),
+            [sys.executable, "-m", "edgekit", *arguments],
             env=self.lab.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -49,19 +52,19 @@ class FarmOn:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def status(self) -> Any:
-        """As the keeper says it, without a process being started for the question."""
+    def ask(self, what: str, device: str = "") -> Any:
+        """What the keeper says, without a process being started for the question."""
         path = Path(self.lab.environment["XDG_DATA_HOME"]) / "edgekit" / "farm" / "control.sock"
         with socket.socket(socket.AF_UNIX) as stream, reachable(path) as name:
             stream.settimeout(60)
             stream.connect(name)
-            stream.sendall(b'{"do": "status"}\n')
+            stream.sendall(json.dumps({"do": what, "device": device}).encode() + b"\n")
             with stream.makefile("rb") as answer:
                 return json.loads(answer.readline())
 
     def device(self, name: str) -> dict[str, Any]:
         """What the farm says of a device; nothing where it has none of that name."""
-        found = [d for d in self.status()["devices"] if d["name"] == name]
+        found = [d for d in self.ask("status")["devices"] if d["name"] == name]
         return dict(found[0]) if found else {}
 
     def becomes(self, name: str, *states: str) -> None:
