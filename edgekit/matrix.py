@@ -136,9 +136,6 @@ def _product(boards: Sequence[Board], offloads: Sequence[str]) -> list[tuple[Boa
 
 
 def parse_offload(text: str) -> tuple[str, ...] | None:
-    """None for the board's own choice."""
-    if text == "auto":
-        return None
     return () if text == "none" else tuple(text.split("+"))
 
 

@@ -20,9 +20,15 @@ _LONGEST_TEXT = 200
 _RATE_EXPECTED = "a number above 0 (call_us: from 0), below 1e12"
 
 
+AUTO = ("auto",)
+"""In place of backends' names: what the project or the board's profile names, and where neither
+does, what was measured to be faster."""
+
+
 @dataclass(frozen=True)
 class Rates:
-    """What the rule of backends/cost.py reckons with."""
+    """What the rule of backends/cost.py reckons with. The two rates of arithmetic are no
+    measurement: they lean to the library that somebody asked for."""
 
     call_us: float = 5.0
     """To enter a region, whatever its size."""
@@ -33,6 +39,9 @@ class Rates:
     library_gmac_s: float = 10.0
     """Of the library's layers."""
 
+
+ONLY_MEASURED = Rates(tvm_gmac_s=1.0, library_gmac_s=1.0)
+"""No region saves anything, unless it was measured."""
 
 _RATES = tuple(rate.name for rate in fields(Rates))
 

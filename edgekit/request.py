@@ -13,6 +13,7 @@ from edgekit.build import BuildRequest, check_toolchain
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events
+from edgekit.offload import AUTO
 from edgekit.project import (
     Project,
     choose_board,
@@ -86,7 +87,7 @@ def _plan_for_c(
 
     place = project.cmsis_nn if project is not None else None
     options = {"cmsis-nn": {"path": str(place)}} if place is not None else {}
-    if asked is None:
+    if asked is None or asked == AUTO:
         names = tuple(name for name in board.offload.default if name in LIBRARIES)
         return OffloadPlan(names, options)
     for name in asked:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from edgekit.cross.toolchain import Compiler, Toolchain
     from edgekit.events import Events
 
-_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-c")
+_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-c")
 
 
 @dataclass(frozen=True)

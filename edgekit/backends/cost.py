@@ -1,4 +1,5 @@
-"""Is a region worth its boundary? A stated rule, where nobody measured."""
+"""Is a region worth its boundary? A stated rule, where nobody measured: whoever names a library
+asks for it, and gets it unless entering it would clearly cost more than it could save."""
 
 from __future__ import annotations
 
@@ -26,6 +27,6 @@ def reckon(region: Region, rates: Rates) -> Verdict:
     """
     saved = region.macs / 1e3 * (1 / rates.tvm_gmac_s - 1 / rates.library_gmac_s)
     boundary = rates.call_us + region.boundary_bytes / 1e3 / rates.copy_gb_s
-    work = f"{amount(region.macs)} MACs save about {duration(saved / 1e6)}"
+    work = f"not measured: {amount(region.macs)} MACs may save {duration(saved / 1e6)}"
     price = f"the boundary costs about {duration(boundary / 1e6)}"
     return Verdict(saved > boundary, f"{work}, {price}", saved - boundary)

@@ -49,6 +49,11 @@ def read_measurements(
     }
 
 
+def measured_backends(board: str) -> frozenset[str]:
+    """Those of which anything was measured on such a board, in any version."""
+    return frozenset(cost.backend for cost in known_costs(board, store_in_use()))
+
+
 def keep_measurement(record: Measured, url: str | None = None) -> None:
     """Safe when this returns, and in the store when somebody asks it next: in the place of an older
     one of the same region, board and version."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Backend, Options, OptionValue
 from edgekit.backends.cost import Rates
-from edgekit.backends.measurements import Measured, read_measurements
+from edgekit.backends.measurements import Measured, measured_backends, read_measurements
 from edgekit.backends.registry import backend_names, load_backend
 from edgekit.board import BACKENDS
 from edgekit.errors import ProfileError, UsageError
-from edgekit.offload import OffloadSettings, ProjectOffload
+from edgekit.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload
 from edgekit.wording import did_you_mean
 
 if TYPE_CHECKING:
@@ -44,13 +44,17 @@ def plan_offload(
     twin: bool = False,
 ) -> OffloadPlan:
     """What was asked for goes before what the project says, and that before the board's profile;
-    rates and options name by name. What was measured on twins counts for a `twin` alone.
+    rates and options name by name. With `AUTO`, where neither file names a backend: what was
+    measured to be faster, and nothing else. What was measured on twins counts for a `twin` alone.
     UsageError for a backend that the board can't have."""
-    names = asked if asked is not None else project.backends
-    if names is None:
+    settings = (board.offload.settings, project.settings)
+    rates = Rates(**{key: value for file in settings for key, value in file.rates.items()})
+    names = asked if asked not in (None, AUTO) else project.backends
+    if names is None or names == AUTO:
         # A profile may be ahead of the edgekit that reads it.
         names = tuple(name for name in board.offload.default if name in backend_names())
-    settings = (board.offload.settings, project.settings)
+        if not names and AUTO in (asked, project.backends):
+            names, rates = _faster_somewhere(board, twin), ONLY_MEASURED
     for name in names:
         _check_allowed(name, board)
     if names:
@@ -63,7 +67,7 @@ def plan_offload(
         },
         force=project.force,
         never=project.never,
-        rates=Rates(**{key: value for file in settings for key, value in file.rates.items()}),
+        rates=rates,
         measured=_measured(board, names, twin),
     )
 
@@ -74,6 +78,22 @@ def _measured(board: Board, names: Sequence[str], twin: bool) -> Mapping[str, Me
     versions = {name: load_backend(name).version for name in names}
     measured = read_measurements(board.name, versions)
     return {**measured, **read_measurements(twin_of(board), versions)} if twin else measured
+
+
+def _faster_somewhere(board: Board, twin: bool) -> tuple[str, ...]:
+    """Backends of which some region was measured to be faster than TVM's on such a board."""
+    tried = measured_backends(board.name) | (
+        measured_backends(twin_of(board)) if twin else frozenset()
+    )
+    names = [
+        name
+        for name in backend_names()
+        if name in tried and (name not in BACKENDS or name in board.offload.allowed)
+    ]
+    measured = _measured(board, names, twin).values()
+    faster = {record.backend for record in measured if record.verdict.pays}
+    preferred = (*board.offload.allowed, *names)
+    return tuple(name for name in dict.fromkeys(preferred) if name in faster)
 
 
 def twin_of(board: Board) -> str:

@@ -259,7 +259,8 @@ toolchain_option: Decorator = click.option(
 
 
 class _Backends(click.ParamType[tuple[str, ...]]):
-    """Names with commas between them, in the order of preference; `none` is the empty list."""
+    """Names with commas between them, in the order of preference; `none` is the empty list, and
+    `auto` stands alone too."""
 
     name = "backends"
 
@@ -269,7 +270,8 @@ class _Backends(click.ParamType[tuple[str, ...]]):
         words = [word.strip() for word in str(value).split(",")]
         if words == ["none"]:
             return ()
-        if "" in words or "none" in words or len(set(words)) < len(words):
+        alone = {"none", "auto"} & set(words) and len(words) > 1
+        if "" in words or alone or len(set(words)) < len(words):
             self.fail(f"{value!r} is no list of different backends such as ncnn,acl", param, ctx)
         return tuple(words)
 
@@ -281,7 +283,7 @@ class _Backends(click.ParamType[tuple[str, ...]]):
         before, comma, last = incomplete.rpartition(",")
         return [
             CompletionItem(f"{before}{comma}{name}")
-            for name in (*backend_names(), *(() if comma else ("none",)))
+            for name in (*backend_names(), *(() if comma else ("none", "auto")))
             if name.startswith(last)
         ]
 
@@ -290,8 +292,8 @@ offload_option: Decorator = click.option(
     "--offload",
     type=_Backends(),
     metavar="NAMES",
-    help="Backends that may take regions of the model, in the order of preference, or none.  "
-    "[default: the board profile's]",
+    help="Backends to prefer for regions of the model, in that order; none; or auto, those that "
+    "were measured to be faster.  [default: the board profile's]",
 )
 """Gives `offload: tuple[str, ...] | None`."""
 

@@ -11,10 +11,10 @@ from support.profiles import LINUX_BOARD, write_profile
 
 from edgekit.backends import registry
 from edgekit.backends.measurements import Measured, keep_measurement
-from edgekit.backends.plan import plan_offload, selection_of
+from edgekit.backends.plan import plan_offload, selection_of, twin_of
 from edgekit.board import Board, parse_board
 from edgekit.errors import EdgekitError, ProfileError
-from edgekit.offload import OffloadSettings, ProjectOffload, Rates
+from edgekit.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload, Rates
 from edgekit.profiles import load_profile
 
 BACKENDS = """\
@@ -153,3 +153,43 @@ def test_what_was_measured_on_the_board_is_part_of_the_plan(
     keep_measurement(replace(record, board="other", region="s"))
     assert plan_offload(board, ProjectOffload(), ("anywhere",)).measured == {"r": record}
     assert plan_offload(board, ProjectOffload()).measured == {}
+
+
+def test_auto_takes_what_was_measured_to_be_faster_and_nothing_else(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", "")
+    assert plan_offload(board, ProjectOffload(), AUTO).backends == ()
+    slower = Measured("r", "mine", "anywhere", "1", 2.0, 1.0, True, "desk", "2026-01-01T00:00:00Z")
+    keep_measurement(slower)
+    assert plan_offload(board, ProjectOffload(), AUTO).backends == ()
+
+    faster = replace(slower, region="s", library_us=0.5)
+    keep_measurement(faster)
+    plan = plan_offload(board, ProjectOffload(), AUTO)
+    assert plan.backends == ("anywhere",)
+    assert plan.rates == ONLY_MEASURED
+    assert plan.measured == {"r": slower, "s": faster}
+    assert plan_offload(board, ProjectOffload()).backends == ()
+
+
+def test_auto_is_what_the_project_or_the_board_names_where_one_does(board: Board) -> None:
+    named = replace(board, offload=replace(board.offload, default=("anywhere",)))
+    assert plan_offload(named, ProjectOffload(), AUTO).backends == ("anywhere",)
+    assert plan_offload(board, ProjectOffload(("anywhere",)), AUTO).backends == ("anywhere",)
+    assert plan_offload(board, ProjectOffload(("anywhere",)), AUTO).rates == Rates()
+    assert plan_offload(named, ProjectOffload(AUTO)).backends == ("anywhere",)
+
+
+def test_what_a_twin_measured_counts_for_twins_alone(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", "")
+    real = Measured("r", "mine", "anywhere", "1", 2.0, 1.0, True, "desk", "2026-01-01T00:00:00Z")
+    emulated = replace(real, board=twin_of(board), library_us=0.5, device="twin")
+    keep_measurement(emulated)
+    assert plan_offload(board, ProjectOffload(), ("anywhere",)).measured == {}
+    assert plan_offload(board, ProjectOffload(), AUTO, twin=True).backends == ("anywhere",)
+    keep_measurement(real)
+    assert plan_offload(board, ProjectOffload(), ("anywhere",)).measured == {"r": real}
+    assert plan_offload(board, ProjectOffload(), AUTO, twin=True).measured == {"r": emulated}
