@@ -5,16 +5,21 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.light_farm import light_farm
 from support.rpc_lab import eventually
 
-from edgekit.errors import DeviceError, UsageError
+from edgekit.board import load_board
+from edgekit.devices.serial_device import SerialDevice
+from edgekit.errors import BundleError, DeviceError, UsageError
 from edgekit.farm.control import ask, drain, farm_status, resume
-from edgekit.farm.lending import LeaseOver, lent
+from edgekit.farm.lending import LeaseOver, lent, opened_in_turn
 from edgekit.farm.members import Member
 from edgekit.farm.status import DeviceStatus
 
@@ -110,6 +115,31 @@ def test_a_killed_owner_and_one_that_waits_no_more_block_nobody(others: list[Oth
     others[0].kill()
     with lent("wing", "last", wait=60):
         pass
+
+
+def test_whoever_measures_asks_for_the_device_first(others: list[Other]) -> None:
+    board = load_board("stm32f405")
+    wing = SerialDevice("wing", board, "socket://127.0.0.1:1", 115200)
+    bundle: Any = SimpleNamespace(path="nowhere", firmware=None)
+    refused: list[BundleError] = []
+
+    def measure() -> None:
+        try:
+            with opened_in_turn(wing, bundle, "bench"):
+                pass
+        except BundleError as error:
+            refused.append(error)
+
+    others.append(Other("first"))
+    others[0].has_it()
+    measuring = threading.Thread(target=measure)
+    measuring.start()
+    eventually(lambda: device().waiting == 1)
+    assert not refused, "it waits before it looks at anything"
+    others[0].kill()
+    measuring.join(60)
+    assert len(refused) == 1
+    eventually(lambda: device().lease is None)
 
 
 def test_a_lease_ends_with_its_time(others: list[Other]) -> None:
