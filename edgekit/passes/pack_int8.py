@@ -22,10 +22,11 @@ from edgekit.schedules.packed_int8 import (
     convolution,
     dense,
     depthwise,
+    flows,
     pack,
     words_of,
 )
-from edgekit.schedules.tiles import Tile, choose_tile
+from edgekit.schedules.tiles import Tile, choose_pairs, choose_tile
 from edgekit.tvm_compat import constant_array
 
 _FUSES_WHAT_FOLLOWS = {"op_pattern": 4}
@@ -79,15 +80,18 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
                 (np.ascontiguousarray(kernel[:, :, 0, :].astype("float32")),),
                 "int8_depthwise",
             )
-        pieces, _, words = words_of(taps, inputs, dilation_x, self._dot)
-        tile_of = self._tiles(channels, rows * pieces * words)
+        matrix = self._machine.matrix
+        pairs = matrix is not None and across == 1 and not flows(inputs, matrix)
+        dot = self._for(pixels if pairs else 1)
+        pieces, _, words = words_of(taps, inputs, dilation_x, dot)
+        tile_of = self._tiles(channels, rows * pieces * words, dot)
         tile = tile_of(1, lines) if pixels == 1 else tile_of(lines, pixels)
-        packed = pack(kernel, tile.channels, dilation_x, self._dot)
+        packed = pack(kernel, tile.channels, dilation_x, dot)
 
         def compute(data: Any, weight: Any, *corrections: Any) -> Any:
             correction = corrections[0] if corrections else None
             return convolution(
-                data, weight, correction, window, taps, channels, zero_point, tile_of, self._dot
+                data, weight, correction, window, taps, channels, zero_point, tile_of, dot
             )
 
         return self._kernel(compute, data, (packed.packed, packed.corrections), "int8_convolution")
@@ -97,23 +101,31 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         if weight.ndim != 2 or len(shape_of(data)) < 2:
             return call
         depth, columns = weight.shape
-        _, _, words = words_of(1, depth, 1, self._dot)
-        tile_of = self._tiles(columns, words)
         *lines, pixels, _ = shape_of(data)
+        dot = self._for(pixels)
+        _, _, words = words_of(1, depth, 1, dot)
+        tile_of = self._tiles(columns, words, dot)
         tile = tile_of(int(np.prod(lines)), pixels)
-        packed = pack(weight[None, None], tile.channels, 1, self._dot)
+        packed = pack(weight[None, None], tile.channels, 1, dot)
 
         def compute(data: Any, weight: Any, *corrections: Any) -> Any:
             correction = corrections[0] if corrections else None
-            return dense(data, weight, correction, columns, tile_of, self._dot)
+            return dense(data, weight, correction, columns, tile_of, dot)
 
         return self._kernel(
             compute, data, (packed.packed[:, 0, 0], packed.corrections), "int8_dense"
         )
 
-    def _tiles(self, channels: int, steps: int) -> Any:
+    def _for(self, pixels: int) -> DotProduct:
+        """The instruction for lines of so many pixels that lie side by side."""
+        matrix = self._machine.matrix
+        return matrix if matrix is not None and pixels >= matrix.pixels else self._dot
+
+    def _tiles(self, channels: int, steps: int, dot: DotProduct) -> Any:
         def tile_of(lines: int, pixels: int) -> Tile:
-            columns = max(channels, self._dot.lanes)
+            if dot.pixels > 1:
+                return choose_pairs(pixels, channels, self._machine)
+            columns = max(channels, dot.lanes)
             return choose_tile(lines, pixels, columns, steps, narrowed(self._machine))
 
         return tile_of

@@ -20,7 +20,7 @@ def tensor_intrinsics(dot: DotProduct) -> tuple[str, str]:
     """Names under which TVM finds the instruction, and that which begins with zeros."""
     name = f"edgekit_{dot.kind}_{dot.lanes}"
     TensorIntrin.register(name, _step(dot, None), _step(dot, _INSTRUCTIONS[dot.kind]))
-    zeros = f"edgekit_zeros_{dot.lanes}"
+    zeros = f"edgekit_zeros_{dot.pixels}_{dot.lanes}"
     TensorIntrin.register(zeros, _zeros(dot, wide=False), _zeros(dot, wide=True), override=True)
     return name, zeros
 
@@ -29,51 +29,96 @@ def _step(dot: DotProduct, instruction: Any) -> Any:
     """One group for every lane: told in loops, or with the instruction."""
     with IRBuilder() as builder, script.prim_func(s_tir=True):
         script.func_name("main")
-        image = script.arg("a", script.buffer((dot.group,), dot.image, offset_factor=1))
+        image = script.arg("a", _image(dot))
         weight = script.arg("b", script.buffer(dot.weights, "int8", offset_factor=1))
-        sums = script.arg("c", script.buffer((dot.lanes,), "int32", offset_factor=1, scope="local"))
-        whole = tuple(slice(0, extent) for extent in dot.weights)
+        sums = script.arg("c", _sums(dot))
+        read, all_sums = (_whole(shape) for shape in (_image_shape(dot), _sums_shape(dot)))
         with script.sblock("root"):
-            script.reads(sums[0 : dot.lanes], image[0 : dot.group], weight[whole])
-            script.writes(sums[0 : dot.lanes])
+            script.reads(sums[all_sums], image[read], weight[_whole(dot.weights)])
+            script.writes(sums[all_sums])
             if instruction is None:
                 _step_in_loops(dot, image, weight, sums)
             else:
-                first = sums.vload([0], f"int32x{dot.lanes}")
-                script.buffer_store(sums, instruction(dot, image, weight, first), [_lanes(dot)])
+                first = sums.vload(_first(dot), f"int32x{_width(dot)}")
+                _store(dot, sums, instruction(dot, image, weight, first))
     return builder.get()
+
+
+def _sums_shape(dot: DotProduct) -> tuple[int, ...]:
+    return (dot.lanes,) if dot.pixels == 1 else (dot.pixels, dot.lanes)
+
+
+def _image_shape(dot: DotProduct) -> tuple[int, ...]:
+    return (dot.group,) if dot.pixels == 1 else (dot.pixels, dot.group)
+
+
+def _image(dot: DotProduct) -> Any:
+    """Of several pixels, each lies anywhere."""
+    apart = [tirx.Var("apart", "int32"), 1] if dot.pixels > 1 else None
+    return script.buffer(_image_shape(dot), dot.image, strides=apart, offset_factor=1)
+
+
+def _sums(dot: DotProduct) -> Any:
+    return script.buffer(_sums_shape(dot), "int32", offset_factor=1, scope="local")
+
+
+def _whole(shape: tuple[int, ...]) -> tuple[slice, ...]:
+    return tuple(slice(0, extent) for extent in shape)
+
+
+def _width(dot: DotProduct) -> int:
+    return dot.pixels * dot.lanes
+
+
+def _first(dot: DotProduct) -> list[int]:
+    return [0] * len(_sums_shape(dot))
+
+
+def _store(dot: DotProduct, sums: Any, value: Any) -> None:
+    *before, last = _first(dot)
+    script.buffer_store(sums, value, [*before, script.ramp(last, 1, _width(dot))])
 
 
 def _step_in_loops(dot: DotProduct, image: Any, weight: Any, sums: Any) -> None:
-    with script.grid(dot.lanes, *dot.places) as (lane, *loops), script.sblock("update"):
-        i = script.axis.spatial(dot.lanes, lane)
+    extents = (*_sums_shape(dot), *dot.places)
+    with script.grid(*extents) as loops, script.sblock("update"):
+        count = len(_sums_shape(dot))
+        *pixel, i = (
+            script.axis.spatial(extent, loop)
+            for extent, loop in zip(extents[:count], loops[:count], strict=True)
+        )
         k = [
-            script.axis.reduce(extent, loop) for extent, loop in zip(dot.places, loops, strict=True)
+            script.axis.reduce(extent, loop)
+            for extent, loop in zip(dot.places, loops[count:], strict=True)
         ]
-        number = image[dot.place(*k)].astype("int32")
+        neighbour = (*pixel, dot.place(*k))
+        number = image[neighbour].astype("int32")
         product = number * weight[dot.weight(i, *k)].astype("int32")
-        script.buffer_store(sums, sums[i] + product, [i])
+        at = (*pixel, i)
+        script.buffer_store(sums, sums[at] + product, [*at])
 
 
 def _zeros(dot: DotProduct, *, wide: bool) -> Any:
+    shape = _sums_shape(dot)
     with IRBuilder() as builder, script.prim_func(s_tir=True):
         script.func_name("main")
-        sums = script.arg("c", script.buffer((dot.lanes,), "int32", offset_factor=1, scope="local"))
+        sums = script.arg("c", _sums(dot))
         with script.sblock("root"):
             script.reads()
-            script.writes(sums[0 : dot.lanes])
+            script.writes(sums[_whole(shape)])
             zero = tirx.const(0, "int32")
             if wide:
-                script.buffer_store(sums, script.broadcast(zero, dot.lanes), [_lanes(dot)])
+                _store(dot, sums, script.broadcast(zero, _width(dot)))
             else:
-                with script.serial(0, dot.lanes) as lane, script.sblock("init"):
-                    i = script.axis.spatial(dot.lanes, lane)
-                    script.buffer_store(sums, zero, [i])
+                with script.grid(*shape) as loops, script.sblock("init"):
+                    at = [
+                        script.axis.spatial(extent, loop)
+                        for extent, loop in zip(
+                            shape, loops if len(shape) > 1 else [loops], strict=True
+                        )
+                    ]
+                    script.buffer_store(sums, zero, at)
     return builder.get()
-
-
-def _lanes(dot: DotProduct) -> Any:
-    return script.ramp(0, 1, dot.lanes)
 
 
 def _repeated(dot: DotProduct, image: Any, first: int, count: int, dtype: str) -> Any:
@@ -134,7 +179,17 @@ def _smull(dot: DotProduct, image: Any, weight: Any, sums: Any) -> Any:
     return sums + pairs
 
 
-_INSTRUCTIONS = {"vnni": _vnni, "madd": _madd, "sdot": _sdot, "smull": _smull}
+def _smmla(dot: DotProduct, image: Any, weight: Any, sums: Any) -> Any:
+    pixels = [image.vload([pixel, 0], f"int8x{dot.group}") for pixel in range(dot.pixels)]
+    return _llvm(
+        "llvm.aarch64.neon.smmla",
+        sums,
+        tirx.Shuffle(pixels, list(range(dot.pixels * dot.group))),
+        weight.vload([0, 0], f"int8x{dot.lanes * dot.group}"),
+    )
+
+
+_INSTRUCTIONS = {"vnni": _vnni, "madd": _madd, "sdot": _sdot, "smull": _smull, "smmla": _smmla}
 
 
 def _llvm(name: str, sums: Any, *operands: Any) -> Any:

@@ -7,6 +7,7 @@ saturates on the way, so that all give the same sums:
 - `vnni` (AVX512-VNNI, AVX-VNNI): four at a time, unsigned by signed. The image is kept 128 higher,
   and 128 times the sum of a lane's weights is taken off in the end.
 - `madd` (SSE2, AVX2, AVX-512): two at a time, of 16 bits. Weights are widened when they are loaded.
+- `smmla` (ARM's i8mm): eight at a time, of two pixels by two lanes.
 - `sdot` (ARM's dot products): four at a time.
 - `smull` (any NEON): two at a time into 16 bits, and two such on top of each other, which fits
   since no weight is -128; then pairs into 32 bits.
@@ -31,6 +32,8 @@ class DotProduct:
     """What the image is kept as."""
     raised: int = 0
     """So much higher than it is."""
+    pixels: int = 1
+    """Neighbours in a line that it does at once; their sums of all its lanes are one vector."""
 
     @property
     def run(self) -> int:
@@ -67,6 +70,14 @@ _ARM = (
     (("dotprod",), DotProduct("sdot", 4, 4, 1, "int8")),
     (("neon",), DotProduct("smull", 4, 4, 2, "int8")),
 )
+_I8MM = DotProduct("smmla", 2, 8, 1, "int8", pixels=2)
+
+
+def matrix_product_of(target: Any, machine: str) -> DotProduct | None:
+    """What multiplies two pixels at once, where a CPU has that."""
+    from tvm.target.codegen import target_has_features
+
+    return _I8MM if machine == "aarch64" and target_has_features("i8mm", target) else None
 
 
 def dot_product_of(target: Any, machine: str) -> DotProduct | None:

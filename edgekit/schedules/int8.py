@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
-from tvm import s_tir
+from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from edgekit.schedules.blocks import (
@@ -29,7 +30,7 @@ from edgekit.schedules.dot_products import DotProduct
 from edgekit.schedules.generic import order_loops
 from edgekit.schedules.machine import Machine
 from edgekit.schedules.packed_int8 import CONVOLUTION, DENSE, IMAGE
-from edgekit.schedules.tiles import choose_pixels
+from edgekit.schedules.tiles import choose_pairs_of, choose_pixels
 
 _UNROLLED_SUMS = 4
 _LINES_AT_ONCE = 8
@@ -38,8 +39,7 @@ _LINES_AT_ONCE = 8
 def schedule_int8(schedule: s_tir.Schedule, machine: Machine) -> bool:
     blocks = blocks_of(schedule) or []
     product = next((block for block in blocks if block.name in (CONVOLUTION, DENSE)), None)
-    dot = machine.dot
-    if product is None or dot is None:
+    if product is None:
         return False
     others = inline_into_last(schedule, blocks, product)
     if others is None:
@@ -48,8 +48,12 @@ def schedule_int8(schedule: s_tir.Schedule, machine: Machine) -> bool:
     if blocks[-1] is product:
         last = schedule.cache_write(product.handle, 0, "local")
     weight = [int(extent) for extent in schedule.get(product.handle).reads[1].source.shape]
+    dot = _instruction_for(weight, machine)
+    if dot is None:
+        return False
     vectors = weight[-len(dot.weights) - 1]
     width = vectors * dot.lanes
+    paired = dot.pixels > 1
     heavy = math.prod(weight) > machine.near_bytes
 
     wanted = tuple(extent_of(schedule, loop) for loop in schedule.get_loops(last))
@@ -59,7 +63,10 @@ def schedule_int8(schedule: s_tir.Schedule, machine: Machine) -> bool:
     if pixels == 1:
         (y, x), (lines, pixels) = (x, y), (pixels, lines)
     steps = math.prod(product.reduced) // dot.group
-    tile = choose_pixels(lines, pixels, width, steps, narrowed(machine))
+    if paired:
+        tile = choose_pairs_of(pixels, width, machine)
+    else:
+        tile = choose_pixels(lines, pixels, width, steps, narrowed(machine))
     y, line = schedule.split(y, [None, tile.lines])
     x, pixel = schedule.split(x, [None, tile.pixels])
     panel, lane = schedule.split(channels, [None, width])
@@ -75,21 +82,28 @@ def schedule_int8(schedule: s_tir.Schedule, machine: Machine) -> bool:
         schedule.reorder(*outer, bands, y, x, panel, line, pixel, lane)
         around = run_parallel(schedule, [*outer, bands], product.work, machine)
         inner = panel
-    if cut:
-        _stage(schedule, product, last, inner, machine)
+    if cut or paired:
+        _stage(schedule, product, last, inner, replace(machine, lanes=dot.lanes))
     schedule.compute_at(product.handle, inner, preserve_unit_loops=True)
     schedule.set_scope(product.handle, 0, "local")
     for block in others:
         if block.name == IMAGE:
-            _copy_image(schedule, block, None if heavy else around, machine)
+            _copy_image(schedule, block, None if heavy else around, dot, machine)
         else:
             order_loops(schedule, block, machine)
     _sum_up(schedule, product, dot)
-    if not cut:
+    if not cut or (paired and wanted[-1] == product.spatial[-1]):
         vectorize_panel(schedule, lane, machine)
         schedule.unroll(pixel)
         schedule.unroll(line)
     return True
+
+
+def _instruction_for(weight: list[int], machine: Machine) -> DotProduct | None:
+    """For weights that were packed for it."""
+    known = [dot for dot in (machine.dot, machine.matrix) if dot is not None]
+    fitting = (dot for dot in known if weight[-len(dot.weights) :] == list(dot.weights))
+    return next(fitting, None)
 
 
 def narrowed(machine: Machine) -> Machine:
@@ -111,7 +125,8 @@ def _stage(
     schedule: s_tir.Schedule, product: Block, last: SBlockRV, inner: LoopRV, machine: Machine
 ) -> None:
     """A tile that has too much goes from the registers to memory, and what is wanted of it from
-    there: asking for each number in a register whether it is wanted would take them apart."""
+    there: asking for each number in a register whether it is wanted would take them apart. So does
+    one whose registers have several pixels."""
     made = schedule.get(product.handle).writes[0].source
     reads = [region.source for region in schedule.get(last).reads]
     (place,) = (i for i, source in enumerate(reads) if source.same_as(made))
@@ -124,7 +139,11 @@ def _stage(
 
 
 def _copy_image(
-    schedule: s_tir.Schedule, image: Block, around: LoopRV | None, machine: Machine
+    schedule: s_tir.Schedule,
+    image: Block,
+    around: LoopRV | None,
+    dot: DotProduct,
+    machine: Machine,
 ) -> None:
     if around is not None:
         schedule.compute_at(image.handle, around, preserve_unit_loops=True)
@@ -132,7 +151,9 @@ def _copy_image(
     if around is None and len(lines) > 1:
         run_parallel(schedule, lines[:-1], image.work, machine)
     vectorize_innermost(schedule, channels, machine)
-    if len(image.spatial) == 4:  # A line as one: groups run from pixel to pixel.
+    if (
+        len(image.spatial) == 4 and dot.pixels == 1
+    ):  # A line as one: groups run from pixel to pixel.
         each = image.spatial[-1]
         schedule.transform_layout(
             image.handle, ("write", 0), lambda n, y, x, c: (n, y, x * each + c)
@@ -147,12 +168,29 @@ def _sum_up(schedule: s_tir.Schedule, product: Block, dot: DotProduct) -> None:
     *window, word = sums[: -len(dot.places)]
     places = sums[-len(dot.places) :]
     vector, lane = schedule.split(columns, [None, dot.lanes])
-    together = largest_divisor(extent_of(schedule, word), _UNROLLED_SUMS)
-    word, unrolled = schedule.split(word, [None, together])
-    schedule.reorder(*window, word, unrolled, *tile, vector, lane, *places)
+    together = [lane]
+    if dot.pixels > 1:
+        tile[-1], pixel = schedule.split(tile[-1], [None, dot.pixels])
+        together = [pixel, lane]
+        _pair_sums(schedule, product, dot)
+    steps = largest_divisor(extent_of(schedule, word), _UNROLLED_SUMS)
+    word, unrolled = schedule.split(word, [None, steps])
+    schedule.reorder(*window, word, unrolled, *tile, vector, *together, *places)
     for loop in (*tile, vector, unrolled):
         schedule.unroll(loop)
     zeros = schedule.decompose_reduction(product.handle, (*window, word)[0])
     step, nothing = tensor_intrinsics(dot)
-    schedule.tensorize(schedule.get_loops(zeros)[-1], nothing)
-    schedule.tensorize(lane, step)
+    schedule.tensorize(schedule.get_loops(zeros)[-len(together)], nothing)
+    schedule.tensorize(together[0], step)
+
+
+def _pair_sums(schedule: s_tir.Schedule, product: Block, dot: DotProduct) -> None:
+    """Sums lie as the instruction has them: all lanes of one pixel, then those of the next."""
+
+    def place(*index: Any) -> list[Any]:
+        *outer, pixel, column = index
+        pairs = [tirx.floordiv(pixel, dot.pixels), tirx.floordiv(column, dot.lanes)]
+        within = [tirx.floormod(pixel, dot.pixels), tirx.floormod(column, dot.lanes)]
+        return [*outer, *pairs, *within]
+
+    schedule.transform_layout(product.handle, ("write", 0), place)

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgekit.cpu import architecture
 from edgekit.errors import BuildError
-from edgekit.schedules.dot_products import DotProduct, dot_product_of
+from edgekit.schedules.dot_products import DotProduct, dot_product_of, matrix_product_of
 
 # By the feature: the widest vectors of float32, and how many registers hold them. AVX-512
 # doubled both.
@@ -27,6 +27,8 @@ class Machine:
     """What is read again from the cache next to the core, rather than from one that is shared."""
     dot: DotProduct | None = None
     """How small integers are multiplied and added."""
+    matrix: DotProduct | None = None
+    """The same for two pixels at once, where there is such an instruction."""
     multiplies_by_lane: bool = False
     """A vector times one lane of another is one instruction: numbers that are to be in all lanes
     need no loads of their own."""
@@ -53,7 +55,10 @@ def machine_of(target: Any) -> Machine:
         )
     dot = dot_product_of(target, architecture(triple))
     if architecture(triple) != "x86_64":
-        return Machine(_ARM_LANES, _ARM_REGISTERS, cores, dot=dot, multiplies_by_lane=True)
+        matrix = matrix_product_of(target, architecture(triple))
+        return Machine(
+            *(_ARM_LANES, _ARM_REGISTERS, cores), dot=dot, matrix=matrix, multiplies_by_lane=True
+        )
     for feature, lanes, registers in _X86:
         if target_has_features(feature, target):
             return Machine(lanes, registers, cores, dot=dot)

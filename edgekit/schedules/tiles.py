@@ -68,6 +68,33 @@ def choose_pixels(lines: int, pixels: int, width: int, depth: int, machine: Mach
     return min(tiles, key=lambda tile: _cost(lines, pixels, width, depth, tile, machine))
 
 
+def choose_pairs(pixels: int, channels: int, machine: Machine) -> Tile:
+    """For an instruction that does two pixels by two channels; lines become as long as need be."""
+    widths = [vectors * machine.lanes for vectors in range(1, _MOST_VECTORS + 1)]
+    tiles = [tile for width in widths for tile in _pairs(width, machine)]
+    return min(tiles, key=lambda tile: _cost_of_pairs(pixels, channels, tile))
+
+
+def choose_pairs_of(pixels: int, width: int, machine: Machine) -> Tile:
+    """The same for panels and lines that are as they are."""
+    tiles = [tile for tile in _pairs(width, machine) if pixels % tile.pixels == 0]
+    return min(tiles, key=lambda tile: _cost_of_pairs(pixels, width, tile))
+
+
+def _pairs(width: int, machine: Machine) -> Iterator[Tile]:
+    """A register has the sums of a pair of either."""
+    columns = -(-width // 2)
+    room = max((machine.registers - _SPARE_REGISTERS) // (columns + 1), 1)
+    return (Tile(1, 2 * count, width) for count in range(1, room + 1))
+
+
+def _cost_of_pairs(pixels: int, channels: int, tile: Tile) -> float:
+    """A pair of pixels is two loads, two vectors of weights are one."""
+    across, panels = -(-pixels // tile.pixels), -(-channels // tile.channels)
+    step = tile.pixels * tile.channels / 4 + tile.pixels + tile.channels / 4
+    return across * panels * step
+
+
 def _widths(channels: int, machine: Machine, whole: bool) -> list[int]:
     most = _MOST_VECTORS * machine.lanes
     if whole or channels < machine.lanes:

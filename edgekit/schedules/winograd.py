@@ -5,7 +5,8 @@ For each panel of channels of a band come its 36 matrix products, each with a re
 product.py, and then the way back, in registers, with all that follows the convolution.
 
 It pays where the products are most of the work and the weights, four times as many, still fit into
-a cache: from 32 channels on each side up to 4 MiB of turned weights. With fewer channels turning
+a cache: from 32 channels on each side up to 4 MiB of turned weights, and further where vectors are
+short, since products take longer there. With fewer channels turning
 takes longer than is won; with more, and with images so small that a weight is used a few times
 only, reading the weights does. What images that are no multiple of the tile have too much counts
 too. Errors are two to four times those of the convolution itself, a few parts in a million of the

@@ -8,26 +8,26 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from support.compiling import compiled_from, one_node_model, random_array
+from support.compiling import assembly_of, one_node_model, random_array
 from support.emulated_arm import build_and_run
 from support.onnx_models import onnx_model
+from support.relax_modules import relax_of
 
 from edgekit.board import load_board
+from edgekit.model import Model, ModelSource
 
 
-def assembly_of(model: onnx.ModelProto) -> str:
-    module = compiled_from(model, load_board("rpi4").target).executable.mod
-    found = [module]
-    for one in found:
-        found += list(one.imports)
-    (source,) = (one.inspect_source("s") for one in found if one.kind == "llvm")
-    return str(source)
+def compiled_for_a_pi(model: onnx.ModelProto) -> str:
+    source = ModelSource(Path("test.onnx"), "onnx", "0" * 64)
+    return assembly_of(Model(source, relax_of(model), (), (), ()), load_board("rpi4").target)
 
 
 @pytest.fixture(scope="module")
 def product() -> str:
     """Over 64 channels: three other kernels turn the image round, and back."""
-    return assembly_of(one_node_model("Conv", (1, 64, 56, 56), [random_array((64, 64, 1, 1))]))
+    return compiled_for_a_pi(
+        one_node_model("Conv", (1, 64, 56, 56), [random_array((64, 64, 1, 1))])
+    )
 
 
 def test_each_step_of_a_sum_takes_a_lane_of_what_was_loaded_once(product: str) -> None:
@@ -47,7 +47,7 @@ def test_sums_are_in_registers_and_nowhere_else(product: str) -> None:
 
 
 def test_a_maximum_is_one_instruction() -> None:
-    source = assembly_of(one_node_model("Relu", (1, 64, 56, 56)))
+    source = compiled_for_a_pi(one_node_model("Relu", (1, 64, 56, 56)))
 
     assert "\tfmax\t" in source
     assert "fcm" not in source

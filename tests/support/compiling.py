@@ -35,6 +35,15 @@ def results_of(compiled: Compiled, feeds: Sequence[np.ndarray]) -> list[np.ndarr
     return [tensor.numpy() for tensor in tensors]
 
 
+def assembly_of(model: Model, target: Target) -> str:
+    """What LLVM makes of all kernels."""
+    found = [compile_model(model, target).executable.mod]
+    for module in found:
+        found += list(module.imports)
+    (source,) = (module.inspect_source("s") for module in found if module.kind == "llvm")
+    return str(source)
+
+
 def check_against_onnxruntime(
     model: onnx.ModelProto,
     feeds: Mapping[str, np.ndarray],

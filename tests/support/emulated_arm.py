@@ -16,10 +16,13 @@ from edgekit.build import build
 from edgekit.bundle import Bundle
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.errors import EdgekitError
+from edgekit.paths import built_in_profiles
 from edgekit.request import make_request
 
 CPUS = {"rpi4": "cortex-a72", "rpi5": "cortex-a76"}
 """Boards without dot products, and with them; and what QEMU is told to be."""
+WITH_I8MM = "board-with-i8mm"
+"""One of nobody's, that has the features of `write_board_with_i8mm`."""
 _C_LIBRARY = Path("/usr/aarch64-linux-gnu")
 
 
@@ -30,6 +33,15 @@ def _agent() -> Path:
         for file in build_agent(load_toolchain(load_board("rpi4").toolchain), "aarch64").files
         if file.path.name == "edgekit-agent"
     )
+
+
+def write_board_with_i8mm(folder: Path) -> None:
+    """A profile as a user would write it, beside the one that it is made from."""
+    known = built_in_profiles("boards") / "rpi5.toml"
+    text = known.read_text(encoding="utf-8").replace('"rpi5"', f'"{WITH_I8MM}"')
+    changed = text.replace('"+dotprod"', '"+dotprod", "+i8mm"')
+    assert changed != text
+    (folder / f"{WITH_I8MM}.toml").write_text(changed, encoding="utf-8")
 
 
 def build_and_run(model: Path, board: str, folder: Path) -> tuple[Bundle, np.ndarray]:
@@ -47,7 +59,7 @@ def build_and_run(model: Path, board: str, folder: Path) -> tuple[Bundle, np.nda
     sample = folder / "sample"
     shutil.copytree(bundle.path / "reference", sample)
     (sample / "output-0.npy").unlink()
-    program = [emulator, "-cpu", CPUS[board], "-L", str(_C_LIBRARY), str(agent)]
+    program = [emulator, "-cpu", CPUS.get(board, "max"), "-L", str(_C_LIBRARY), str(agent)]
     arguments = ["run", "--threads", "1", str(bundle.library), str(sample)]
     subprocess.run([*program, *arguments], check=True, capture_output=True)
     return bundle, np.load(sample / "output-0.npy")
