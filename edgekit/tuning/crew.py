@@ -58,6 +58,8 @@ class Batch:
     attempts: int = 0
     drift: tuple[float, float] | None = None
     repeated: bool = False
+    seconds: float = 0.0
+    """On devices."""
     broken: str = ""
     """Why nothing of it could be measured."""
 
@@ -86,9 +88,18 @@ class DeviceNews:
 
     text: str
     warn: bool = True
+    lost: bool = False
+    """Somebody who measures has no device at the moment."""
 
 
-Heard = Callable[[Batch | DeviceNews], None]
+@dataclass(frozen=True)
+class Fault:
+    """A bug in edgekit: one of the crew can't go on."""
+
+    error: Exception
+
+
+Heard = Callable[[Batch | DeviceNews | Fault], None]
 
 
 class Crew:
@@ -107,8 +118,14 @@ class Crew:
         self._over = threading.Event()
         self._children = [*builders, *runners]
         self._threads = [
-            *(threading.Thread(target=self._build, args=(child,)) for child in builders),
-            *(threading.Thread(target=self._run, args=(child, taken)) for child in runners),
+            *(
+                threading.Thread(target=self._works, args=(self._build, child))
+                for child in builders
+            ),
+            *(
+                threading.Thread(target=self._works, args=(self._run, child, taken))
+                for child in runners
+            ),
         ]
         for thread in self._threads:
             thread.daemon = True
@@ -120,8 +137,18 @@ class Crew:
     def measure_again(self, batch: Batch) -> None:
         self._to_run.put(batch)
 
-    def pids(self) -> list[int]:
-        return [child.pid for child in self._children if child.pid is not None]
+    def withdraw(self) -> list[Batch]:
+        """What nobody measures yet, out of the queues."""
+        found = []
+        for waiting in (self._to_build, self._to_run):
+            while True:
+                try:
+                    batch = waiting.get_nowait()
+                except queue.Empty:
+                    break
+                if batch is not None:
+                    found.append(batch)
+        return found
 
     def close(self) -> None:
         self._over.set()
@@ -132,6 +159,13 @@ class Crew:
             self._to_run.put(None)
         for thread in self._threads:
             thread.join()
+
+    def _works(self, work: Callable[..., None], *arguments: object) -> None:
+        try:
+            work(*arguments)
+        except Exception as error:  # noqa: BLE001 - raised by whoever waits for this batch
+            if not self._over.is_set():
+                self._heard(Fault(error))
 
     def _build(self, child: Child) -> None:
         while (batch := self._to_build.get()) is not None and not self._over.is_set():
@@ -165,7 +199,8 @@ class Crew:
                 continue
             # Nobody gave us a device: others measure this batch, and we try again in a while.
             self._to_run.put(batch)
-            self._heard(DeviceNews(f"left out for now: {ended.reason}", warn=lost == 0))
+            told = f"a device is left out for now: {ended.reason}"
+            self._heard(DeviceNews(told, warn=lost == 0, lost=True))
             wait = _AGAIN_SECONDS[min(lost, len(_AGAIN_SECONDS) - 1)]
             lost += 1
             self._over.wait(wait)
@@ -202,7 +237,7 @@ def _built(child: Child, batch: Batch) -> BuiltBatch:
     again.folder.mkdir()
     rest = _answer(child, again)
     if not isinstance(rest, BuiltBatch):
-        lost = [replace(rest, place=place) for place in good]
+        lost = [replace(rest, place=place) for place in (_OWN, *good)]
         empty = batch.folder / "nothing.so"
         return BuiltBatch(empty, batch.inputs, batch.subject.output, (), (*failures, *lost))
     functions = tuple(
@@ -239,6 +274,7 @@ class _Runner:
         by_place = {f.place: f for f in batch.built.functions}
         left = batch.left()
         functions = (own, *(by_place[place] for place in left))
+        started = time.monotonic()
         try:
             self._child.send(replace(batch.built, functions=functions))
             return self._heard(batch, left)
@@ -246,6 +282,8 @@ class _Runner:
             self._device = ""
             self._blame(batch, left, "timeout" if gone.silent else "run", gone.reason)
             return SessionEnded(gone.reason, began=True)
+        finally:
+            batch.seconds += time.monotonic() - started
 
     def _heard(self, batch: Batch, left: list[int]) -> SessionEnded | None:
         patience = _RUN_SECONDS

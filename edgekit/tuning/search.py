@@ -9,19 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.errors import DeviceError
 from edgekit.schedules.choices import Choice, TraceChoice
 from edgekit.tuning.child import Child, ChildGone
-from edgekit.tuning.crew import Batch, Crew, DeviceNews
+from edgekit.tuning.crew import Batch, Crew, DeviceNews, Fault
 from edgekit.tuning.parameters import PARAMETERS, neighbours
 from edgekit.tuning.standing import Result, Standing, next_task, traces_of
 from edgekit.tuning.statistics import THROTTLED
 from edgekit.tuning.work import Learn, Propose, Task
 
-BATCH = 16
+_FEWEST, _MOST = 4, 16
+"""Candidates of a batch."""
+_SECONDS_A_BATCH = 8.0
+"""On a device: where candidates take long, fewer of them go at a time."""
 _PROPOSAL_SECONDS = 120.0
 _AHEAD = 1
 """Batches for each runner that are ready before it is: a device waits for no compiler."""
 _LOOK_SECONDS = 0.2
+_SECONDS_WITHOUT_DEVICES = 900.0
 _DRIFTS_TOLD = 3
 
 
@@ -62,7 +67,7 @@ class Search:
         self._limits = limits
         self._told = told
         self._news = news
-        self._arrived: queue.Queue[Batch | DeviceNews] = queue.Queue()
+        self._arrived: queue.Queue[Batch | DeviceNews | Fault] = queue.Queue()
         self._under_way: dict[int, Batch] = {}
         self._number = 0
         self._parameters: dict[str, Iterator[Choice]] = {}
@@ -70,9 +75,10 @@ class Search:
         self._slow: set[str] = set()
         self._drifts = 0
         self._no_more_traces = False
+        self._seconds_each: float | None = None
 
     @property
-    def heard(self) -> Callable[[Batch | DeviceNews], None]:
+    def heard(self) -> Callable[[Batch | DeviceNews | Fault], None]:
         """For the crew, from whatever thread."""
         return self._arrived.put
 
@@ -96,6 +102,7 @@ class Search:
 
     def run(self, crew: Crew, runners: int, builders: int) -> None:
         most = runners * (1 + _AHEAD) + builders
+        last = time.monotonic()
         while True:
             while len(self._under_way) < most and not self._is_over():
                 batch = self._next_batch()
@@ -103,26 +110,52 @@ class Search:
                     break
                 self._under_way[batch.number] = batch
                 crew.take(batch)
+            if self._is_late():
+                self._drop(crew.withdraw())
             if not self._under_way:
                 return
             try:
                 arrived = self._arrived.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 continue
-            if isinstance(arrived, DeviceNews):
-                self._news(arrived)
-            else:
+            if isinstance(arrived, Fault):
+                raise arrived.error
+            if isinstance(arrived, Batch):
+                last = time.monotonic()
                 self._came_back(arrived, crew)
+                continue
+            self._news(arrived)
+            if arrived.lost and time.monotonic() - last > _SECONDS_WITHOUT_DEVICES:
+                raise DeviceError(
+                    f"for {_SECONDS_WITHOUT_DEVICES / 60:.0f} minutes there was no device to "
+                    "measure on",
+                    hint="what was measured is kept: the same command goes on when one is back",
+                )
+
+    def _is_late(self) -> bool:
+        return self._limits.seconds is not None and self.seconds >= self._limits.seconds
 
     def _is_over(self) -> bool:
-        if self._limits.seconds is not None and self.seconds >= self._limits.seconds:
-            return True
-        return self._room() <= 0
+        return self._is_late() or self._room() <= 0
+
+    def _drop(self, batches: Sequence[Batch]) -> None:
+        """Nobody has begun to measure them."""
+        for batch in batches:
+            del self._under_way[batch.number]
+            self.standings[batch.subject.key].under_way -= len(batch.choices)
+            batch.clean_up()
+
+    @property
+    def _size(self) -> int:
+        """Of the next batch."""
+        if not self._seconds_each:
+            return _MOST
+        return max(_FEWEST, min(_MOST, round(_SECONDS_A_BATCH / self._seconds_each)))
 
     def _room(self) -> int:
         """How many candidates there may still be."""
         if self._limits.trials is None:
-            return BATCH
+            return _MOST
         pending = sum(len(batch.choices) for batch in self._under_way.values())
         return self._limits.trials - self.trials - pending
 
@@ -150,7 +183,7 @@ class Search:
         if self._surveys_under_way():
             return None
         while (standing := next_task(self.standings.values())) is not None:
-            choices = self._choices(standing, min(BATCH, self._room()))
+            choices = self._choices(standing, min(self._size, self._room()))
             if choices:
                 return self._batch(standing, choices)
             if standing.under_way:
@@ -225,6 +258,11 @@ class Search:
         standing = self.standings[batch.subject.key]
         standing.under_way -= len(batch.choices)
         own_us = batch.own_us
+        if batch.seconds and batch.choices:
+            each = batch.seconds / len(batch.choices)
+            self._seconds_each = (
+                each if self._seconds_each is None else (self._seconds_each + each) / 2
+            )
         if own_us is not None:
             for other in self.standings.values():
                 if other.task.problem_key == standing.key:

@@ -19,7 +19,7 @@ from support.faulty_builder import FATAL, FAULT
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.processes import command_lines, descendants
 from support.relax_modules import relax_of
-from support.rpc_lab import eventually
+from support.rpc_lab import eventually, rpc_lab
 
 from edgekit.build import BuildRequest
 from edgekit.events import SILENT, Event, Events, StageProgress
@@ -274,3 +274,28 @@ def test_a_trace_of_another_kernel_leaves_the_kernel_to_its_rule(tmp_path: Path)
 
     assert compiled.rules == plain.rules
     assert compiled.choices == ()
+
+
+def test_a_device_over_ssh_serves_for_the_time_of_the_search_only(
+    tmp_path: Path, store: str
+) -> None:
+    model = write_model(tmp_path / "small.onnx")
+    with rpc_lab(tmp_path / "lab") as lab:
+        done = subprocess.run(
+            lab.command(
+                *("tune", str(model), "--board", "local", "--devices", "desk"),
+                *("--trials", "4", "--json"),
+            ),
+            env={**lab.environment, "EDGEKIT_STORE": store},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        eventually(lambda: not lab.agents())
+
+    assert report["devices"] == ["desk"]
+    assert report["trials"] == 4
+    assert {record.device for record in kept(store)[1]} == {"desk"}
