@@ -97,7 +97,7 @@ def is_safe(number: int) -> bool:
 
 def text_of(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")
     except FileNotFoundError:
         return ""
 
