@@ -90,3 +90,12 @@ def test_many_operators_in_acl_compute_what_onnxruntime_computes(
     family: str, tmp_path: Path
 ) -> None:
     judge(family, 60, tmp_path / "case.onnx")
+
+
+def test_a_tensor_put_together_of_one_is_that_one(tmp_path: Path) -> None:
+    """As LSTM and GRU leave it, whose states are one direction's: ACL refuses to join it."""
+    arm_machine()
+    case = Case([(1, 3, 4, 5)])
+    case.node("Relu", [case.node("Concat", [case.node("Abs", ["x0"])], axis=1)])
+
+    check(case, ("concat", "nn.relu", "abs"), tmp_path / "case.onnx")

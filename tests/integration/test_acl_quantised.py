@@ -12,7 +12,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from support.acl_arm import arm_machine, offloaded
 from support.onnx_models import judged_by_onnxruntime
 from support.quantised_cases import Quantised, layers
-from support.quantised_onnx import QuantisedOnnx, layers_in_integers, onnx_layers
+from support.quantised_onnx import (
+    QuantisedOnnx,
+    layers_in_integers,
+    onnx_layers,
+    quantised_depthwise,
+)
 from support.tflite_models import write_model
 
 from edgekit.model import import_model, open_model
@@ -39,8 +44,8 @@ def judge(count: int, folder: Path, **options: object) -> int:
         (found,) = result.outputs
         assert found.dtype == expected.dtype == np.int8
         differences = np.abs(found.astype(int) - expected)
-        assert differences.max() <= (1 if result.regions else 0)
-        taken.append(len(result.regions))
+        taken.append(layers_in_integers(result.regions))
+        assert differences.max() <= taken[-1]
 
     judged()
     return sum(taken)
@@ -79,9 +84,10 @@ def judge_onnx(count: int, folder: Path) -> int:
         (found,) = result.outputs
         assert found.dtype == expected.dtype == case.dtype
         taken.append(layers_in_integers(result.regions))
+        # Halves go either way in floats too: TVM adds in another order than onnxruntime.
         differences = np.abs(found.astype(int) - expected)
-        assert differences.max() <= taken[-1]
-        assert (differences > 0).mean() <= max(0.01, 1.5 / found.size)
+        assert differences.max() <= 1
+        assert (differences > 0).mean() <= max(0.01, 2.5 / found.size)
 
     judged()
     return sum(taken)
@@ -96,3 +102,21 @@ def test_many_quantised_onnx_layers_in_acl_are_at_most_a_step_from_onnxruntime(
     tmp_path: Path,
 ) -> None:
     assert judge_onnx(150, tmp_path) > 90
+
+
+@pytest.mark.parametrize(("pads", "taken"), [([0, 1, 0, 1], 1), ([0, 2, 0, 0], 0)])
+def test_a_depthwise_layer_that_acl_reads_beyond_stays_in_tvm(
+    pads: list[int], taken: int, tmp_path: Path
+) -> None:
+    """Padded more in front than behind, it came out with what lies before the image in it."""
+    arm_machine()
+    path, random = tmp_path / "model.onnx", np.random.default_rng(0)
+    model = quantised_depthwise((2, 3), pads)
+    onnx.save(model, path)
+    values = random.integers(-128, 128, (1, 16, 9, 11)).astype("int8")
+
+    result = offloaded(import_model(open_model(path)), [values], int8=True)
+
+    assert layers_in_integers(result.regions) == taken
+    (expected,) = judged_by_onnxruntime(model, {"x": values})
+    assert np.abs(result.outputs[0].astype(int) - expected).max() <= 1

@@ -127,6 +127,27 @@ def quantised_product(axis: int = 1, result: str = "int8", **arrays: Any) -> onn
     return _model(nodes, own, (1, 4), "int8", result)
 
 
+def quantised_depthwise(kernel: tuple[int, int], pads: list[int]) -> onnx.ModelProto:
+    """Over 16 channels of 9x11, every other row and column."""
+    random = np.random.default_rng(6)
+    arrays = {
+        "x.scale": np.float32(0.05),
+        "x.zero": np.int8(-5),
+        "w": random.integers(-127, 128, (16, 1, *kernel)).astype("int8"),
+        "w.scale": np.float32(0.01),
+        "w.zero": np.int8(0),
+        "y.scale": np.float32(0.08),
+        "y.zero": np.int8(-5),
+    }
+    window = {"strides": [2, 2], "pads": pads, "group": 16}
+    nodes = [
+        *(_load("x"), _load("w", axis=0)),
+        helper.make_node("Conv", ["x.real", "w.real"], ["sum"], name="/layer", **window),
+        helper.make_node("QuantizeLinear", ["sum", "y.scale", "y.zero"], ["y"]),
+    ]
+    return _model(nodes, arrays, (1, 16, 9, 11), "int8", "int8")
+
+
 def _load(name: str, **attributes: Any) -> onnx.NodeProto:
     names = [name, f"{name}.scale", f"{name}.zero"]
     return helper.make_node("DequantizeLinear", names, [f"{name}.real"], **attributes)

@@ -62,6 +62,11 @@ def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
     if window.groups > 1:
         if not window.groups == len(layer.weight) == window.channels_of(match.shape("input")):
             raise Refused("its groups are of several channels")
+        if any(before > after for before, after in zip(window.before, window.after, strict=True)):
+            raise Refused(
+                "it is padded more in front than behind, and there ACL's depthwise convolutions of "
+                "integers read what lies before the image"
+            )
         weight, order = weight[:, 0], [1, 2, 0]
     if window.channels_last:
         weight = weight.transpose(order)

@@ -75,7 +75,10 @@ def _concat(match: Match, takes: Takes) -> Layer:
             raise Refused("one of its inputs is not float32")
         takes.checked_shape([int(extent) for extent in field.ty.shape])
     axis = 0 if wanted is None else int(wanted) % len(shape)
-    return Layer("concat", match.fields("input"), {"axis": axis})
+    parts = match.fields("input")
+    if len(parts) == 1:
+        return Layer("view", parts)
+    return Layer("concat", parts, {"axis": axis})
 
 
 def _split(match: Match, takes: Takes) -> Layer:
