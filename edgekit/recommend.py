@@ -48,7 +48,7 @@ def recommend(
         return _recommendation(summary, summary.obstacle.message, None, ())
     from edgekit.model import import_model
 
-    subject = Subject(source, import_model(source, SILENT), summary)
+    subject = Subject(source, import_model(source, SILENT), summary, store)
     seen = [_considered(subject, load_board(name), events) for name in boards or board_names()]
     if measuring is not None:
         seen = _measured(source, seen, measuring, events)

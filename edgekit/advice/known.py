@@ -39,7 +39,7 @@ def _known(
     of `like`, else where most was measured. Without a store there is none."""
     from edgekit.recording import is_off
 
-    if is_off() and store is None:
+    if is_off(store):
         return {}
     places: dict[tuple[str, str], dict[str, BenchRun]] = {}
     for key, run in _runs(source, board, store):

@@ -74,7 +74,7 @@ def _own(board: Board, deploy: str) -> Option:
 def _tuned(subject: Subject, board: Board) -> Option:
     from edgekit.tuning.known import known_gain
 
-    gain = known_gain(subject.model, board.target)
+    gain = known_gain(subject.model, board.target, subject.store)
     reasons: tuple[str, ...] = ()
     if gain is None:
         faster = "not measured: nothing was tuned for this model and CPU"

@@ -62,6 +62,8 @@ class Subject:
     source: ModelSource
     model: Model
     summary: ModelSummary
+    store: str | None = None
+    """Where measurements are, if not at the usual place."""
 
 
 @dataclass(frozen=True)

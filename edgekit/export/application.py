@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -64,6 +65,7 @@ def export(
     manifest = bundle.manifest
     board, toolchain = load_board(manifest.board.name), load_toolchain(manifest.toolchain.name)
     _check_versions(bundle)
+    _check_device(bundle)
     arch = _check_architecture(bundle, toolchain)
     check_destination(out)
     program = program_name(manifest.model.name)
@@ -109,6 +111,16 @@ def _check_versions(bundle: Bundle) -> None:
             f"the bundle was built with TVM {versions.tvm}, and this edgekit has the runtime of "
             f"{TVM_VERSION}",
             hint="build it again with this edgekit",
+        )
+
+
+def _check_device(bundle: Bundle) -> None:
+    if json.loads(bundle.manifest.target).get("kind") == "cuda":
+        raise UsageError(
+            "the bundle's kernels run on a GPU, and applications that run models there are not "
+            "written yet",
+            hint='edgekit deploy runs it; with rest = "cpu" in the board\'s profile it can be '
+            "exported",
         )
 
 

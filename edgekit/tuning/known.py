@@ -27,9 +27,9 @@ class KnownGain:
     devices: tuple[str, ...]
 
 
-def known_gain(model: Model, target: Target) -> KnownGain | None:
+def known_gain(model: Model, target: Target, store: str | None = None) -> KnownGain | None:
     """None where nothing of this model was measured."""
-    known = tuned_kernels(target)
+    known = tuned_kernels(target, store)
     return gain_of(kernel_calls(model, target), known) if known else None
 
 

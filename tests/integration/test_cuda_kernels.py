@@ -29,8 +29,9 @@ from edgekit.cross.gpu_mark import MARK
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.cuda.kernels import compiling_kernels
 from edgekit.cuda.toolkit import find_toolkit, make_driver_stub
-from edgekit.errors import MissingToolError
+from edgekit.errors import MissingToolError, UsageError
 from edgekit.events import SILENT
+from edgekit.export.application import export
 from edgekit.model import import_model, open_model
 from edgekit.pipeline import compile_model
 
@@ -87,6 +88,8 @@ def test_a_library_holds_machine_code_of_the_boards_gpu_and_no_source(tmp_path: 
     assert (bundle.path / CUDA_RUNTIME).read_bytes() == cuda_runtime("aarch64").read_bytes()
     assert {file.path for file in bundle.code} >= {"model.so", CUDA_RUNTIME}
     assert bundle.manifest.reproducible
+    with pytest.raises(UsageError, match="kernels run on a GPU"):
+        export(bundle, tmp_path / "app")
 
 
 @pytest.mark.usefixtures("toolkit")
