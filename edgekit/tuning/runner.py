@@ -170,6 +170,9 @@ class _Measuring:
         one = self._one_run(own, self._expected)
         first = self._timed(own, self._expected, one, _MORE_REPEATS)
         self._say(Timed(-1, first))
+        if not others:
+            self._say(BatchDone(first, first))
+            return
         better: list[tuple[float, BuiltFunction]] = []
         for function in others:
             timed = self._candidate(function, first)

@@ -198,7 +198,8 @@ class Search:
         """Parameters of the rule first; they are the strong ones. Then traces, and parameters near
         the best ones, whichever there are."""
         tried = standing.tried() | self._pending(standing)
-        likely = [c for c in standing.task.candidates if c not in tried]
+        first = (*standing.task.candidates, *standing.suggested)
+        likely = [choice for choice in dict.fromkeys(first) if choice not in tried]
         if likely:
             return tuple(likely[:count])
         if standing.task.traced:

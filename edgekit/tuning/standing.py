@@ -57,6 +57,8 @@ class Standing:
     broken: str = ""
     """Why not even the rule's own way can be measured."""
     results: list[Result] = field(default_factory=list)
+    suggested: list[Choice] = field(default_factory=list)
+    """What others measured without the rule's own beside it: worth a trial."""
     failed: Counter[str] = field(default_factory=Counter)
     gains: list[float] = field(default_factory=list)
     """Of the latest batches: how much of the best time was gained."""
@@ -107,6 +109,9 @@ class Standing:
                 continue  # of a field that is no more
             if is_own(choice):
                 self.own_us = self.own_us or record.best_us
+                continue
+            if record.own_us is None and record.best_us is not None:
+                self.suggested.append(choice)
                 continue
             count += 1
             self.trials += 1

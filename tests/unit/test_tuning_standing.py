@@ -137,6 +137,16 @@ def test_an_earlier_search_leaves_its_best_its_trials_and_its_failures() -> None
     assert found.tried() == {GenericChoice(lanes=4), GenericChoice(lanes=8)}
 
 
+def test_what_another_tool_measured_is_worth_a_trial_and_proves_nothing() -> None:
+    found = Standing(a_task("k"))
+
+    assert found.remember([a_record(GenericChoice(lanes=4), 1.0, None)]) == 0
+
+    assert found.best is None
+    assert found.suggested == [GenericChoice(lanes=4)]
+    assert not found.tried()
+
+
 def test_a_record_that_this_edgekit_cannot_read_is_passed_over() -> None:
     found = Standing(a_task("k"))
     strange = replace(a_record(GenericChoice(lanes=4), 80.0, 100.0), choice={"family": "warp"})
