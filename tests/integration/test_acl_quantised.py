@@ -87,7 +87,7 @@ def judge_onnx(count: int, folder: Path) -> int:
         # Halves go either way in floats too: TVM adds in another order than onnxruntime.
         differences = np.abs(found.astype(int) - expected)
         assert differences.max() <= 1
-        assert (differences > 0).mean() <= max(0.01, 2.5 / found.size)
+        assert (differences > 0).mean() <= max(0.05, 2.5 / found.size)
 
     judged()
     return sum(taken)
