@@ -111,6 +111,7 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
             *(_optional_package(package) for package in OPTIONAL_PACKAGES),
             *_twin(board),
             *_flash(board),
+            *_gpu(board),
             *_libraries(board),
         )
     ready = all(check.ok for check in checks if check.required)
@@ -311,6 +312,26 @@ def _flash(board: Board) -> Iterable[Check]:
         yield _program(driver, "write to the board", apt_command((driver,)))
     elif driver in ("pyocd", "stm32loader"):
         yield _program(driver, "write to the board", pip_command(driver))
+
+
+def _gpu(board: Board) -> Iterable[Check]:
+    if board.target.gpu is None:
+        return
+    from edgekit.cuda.toolkit import PACKAGES, find_toolkit
+
+    try:
+        found = str(find_toolkit().root)
+    except MissingToolError:
+        found = ""
+    yield Check(
+        name="CUDA packages",
+        purpose="compile kernels for the board's GPU",
+        required=True,
+        ok=bool(found),
+        found=found or "not installed",
+        expected=", ".join(PACKAGES),
+        fix="pip install 'edgekit[cuda]'",
+    )
 
 
 def _libraries(board: Board) -> Iterable[Check]:

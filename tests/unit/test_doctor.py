@@ -5,15 +5,17 @@ from pathlib import Path
 import tomli
 from packaging.requirements import Requirement
 
+from edgekit.board import load_board
 from edgekit.cross.sources.steps import TOOLS
-from edgekit.doctor import OPTIONAL_PACKAGES
+from edgekit.doctor import OPTIONAL_PACKAGES, _gpu
 
 
 def test_the_doctor_asks_for_what_the_extras_install() -> None:
     pyproject = Path(__file__).parents[2] / "pyproject.toml"
     extras = tomli.loads(pyproject.read_text())["project"]["optional-dependencies"]
     asked = {package.requirement for package in OPTIONAL_PACKAGES}
-    others = ("all", "offload", "postgres", "cmsis-nn")  # nothing that every user of a board lacks
+    # Nothing that every user of a board lacks.
+    others = ("all", "offload", "postgres", "cmsis-nn", "cuda", "nvml", "tensorrt")
     wanted = {need for name, needs in extras.items() if name not in others for need in needs}
     assert asked == wanted
 
@@ -23,3 +25,11 @@ def test_the_doctor_looks_for_the_programs_that_the_offload_extra_installs() -> 
     extras = tomli.loads(pyproject.read_text())["project"]["optional-dependencies"]
 
     assert [Requirement(need).name for need in extras["offload"]] == [tool for tool, _ in TOOLS]
+
+
+def test_a_board_whose_gpu_runs_models_needs_nvidias_packages_and_no_other_does() -> None:
+    assert list(_gpu(load_board("jetson-orin"))) == []
+    (check,) = _gpu(load_board("jetson-orin-jp7"))
+    assert check.required
+    assert check.ok == (check.found != "not installed")
+    assert check.fix == "pip install 'edgekit[cuda]'"
