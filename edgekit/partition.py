@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,8 @@ def partition(request: BuildRequest, events: Events = SILENT) -> Partitioned:
     from edgekit.backends.picture import boxes_of
 
     found = decide(request, events)
+    if not request.offload.backends:
+        found = replace(found, decisions=tuple(map(_unasked, found.decisions)))
     regions = found.regions
     calls = Counter(c.claim.region.symbol for c in found.candidates if c.verdict.pays)
     summaries = summarise_regions(regions, calls, found.decisions, _timings(request.offload))
@@ -49,6 +51,10 @@ def partition(request: BuildRequest, events: Events = SILENT) -> Partitioned:
         notes=_notes(request.offload, found.decisions),
     )
     return Partitioned(report, regions, boxes_of(found))
+
+
+def _unasked(decision: Decision) -> Decision:
+    return replace(decision, reason="no backend was asked for")
 
 
 def decide(request: BuildRequest, events: Events) -> Partition:

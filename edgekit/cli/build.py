@@ -14,15 +14,11 @@ from edgekit.cli.device_options import device_for_board, device_options
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     Command,
-    board_option,
-    constant_option,
     json_option,
-    model_argument,
-    offload_option,
-    one_layer_option,
+    no_cache_option,
+    out_option,
     pass_console,
-    shape_option,
-    toolchain_option,
+    to_be_built,
 )
 from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
 from edgekit.console import Console
@@ -35,21 +31,9 @@ if TYPE_CHECKING:
 
 
 @click.command("build", cls=Command)
-@model_argument
-@board_option
-@toolchain_option
-@offload_option
-@one_layer_option
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Where the bundle goes.  [default: build/MODEL-BOARD]",
-)
+@to_be_built
+@out_option
 @click.option("--zip", "archive", is_flag=True, help="Write DIR.zip as well.")
-@shape_option
-@constant_option
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of the reference inputs."
 )
@@ -78,7 +62,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Say where the bytes are on bare-metal boards, and which boards have the room.",
 )
-@click.option("--no-cache", is_flag=True, help="Neither use the build cache nor fill it.")
+@no_cache_option
 @quick_tune_options
 @device_options
 @timeout_option

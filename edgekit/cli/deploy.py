@@ -17,15 +17,11 @@ from edgekit.cli.device_options import (
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     Command,
-    board_option,
-    constant_option,
     json_option,
-    model_argument,
-    offload_option,
-    one_layer_option,
+    no_cache_option,
+    out_option,
     pass_console,
-    shape_option,
-    toolchain_option,
+    to_be_built,
 )
 from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
 from edgekit.cli.verify import tolerance_options
@@ -45,20 +41,10 @@ if TYPE_CHECKING:
 
 
 @click.command("deploy", cls=Command)
-@model_argument
-@board_option
+@to_be_built
 @several_devices_options
-@toolchain_option
-@offload_option
-@one_layer_option
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Where the bundle goes.  [default: build/MODEL-BOARD]",
-)
-@click.option("--no-cache", is_flag=True, help="Neither use the build cache nor fill it.")
+@out_option
+@no_cache_option
 @quick_tune_options
 @click.option(
     "--no-verify", is_flag=True, help="Do not run the reference input and compare with the oracle."
@@ -70,8 +56,6 @@ if TYPE_CHECKING:
     metavar="N",
     help="How many versions of the model stay on the device.  [default: 3, or the project's]",
 )
-@shape_option
-@constant_option
 @tolerance_options
 @timeout_option
 @json_option

@@ -413,3 +413,34 @@ model_argument: Decorator = click.argument("model", type=MODEL_FILE, required=Fa
 
 bundle_argument: Decorator = click.argument("bundle", type=BUNDLE_PATH)
 """Gives `bundle: Path`."""
+
+
+def to_be_built(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What decides what is built, for all commands that build or say what would be: gives `model`,
+    `board_name`, `toolchain_name`, `offload`, `one_layer_each`, `shapes` and `constants`."""
+    for option in (
+        constant_option,
+        shape_option,
+        one_layer_option,
+        offload_option,
+        toolchain_option,
+        board_option,
+        model_argument,
+    ):
+        function = option(function)
+    return function
+
+
+out_option: Decorator = click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the bundle goes.  [default: build/MODEL-BOARD]",
+)
+"""Gives `out: Path | None`."""
+
+no_cache_option: Decorator = click.option(
+    "--no-cache", is_flag=True, help="Neither use the build cache nor fill it."
+)
+"""Gives `no_cache: bool`."""

@@ -12,15 +12,9 @@ from edgekit.cli.device_options import device_for_board, device_options
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     Command,
-    board_option,
-    constant_option,
     json_option,
-    model_argument,
-    offload_option,
-    one_layer_option,
     pass_console,
-    shape_option,
-    toolchain_option,
+    to_be_built,
 )
 from edgekit.console import Console
 from edgekit.errors import UsageError
@@ -34,11 +28,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("partition", cls=Command)
-@model_argument
-@board_option
-@toolchain_option
-@offload_option
-@one_layer_option
+@to_be_built
 @click.option(
     "--measure",
     is_flag=True,
@@ -56,8 +46,6 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="FILE|DIR",
     help="Write the regions' layers and weights for other tools.",
 )
-@shape_option
-@constant_option
 @json_option
 @pass_console
 def command(

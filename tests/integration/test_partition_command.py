@@ -121,6 +121,7 @@ def test_without_a_backend_tvm_runs_everything(lab: Lab) -> None:
     report = lab.planned()
     assert report.backends == ()
     assert report.coverage.operators_offloaded == 0
+    assert {decision.reason for decision in report.decisions} == {"no backend was asked for"}
 
 
 @pytest.mark.parametrize(
