@@ -133,7 +133,7 @@ def _found(
 ) -> tuple[Child, tuple[Task, ...]]:
     source = replace(request.source, path=request.source.path.absolute())
     order = FindTasks(
-        source, request.board.target, request.offload, effort.seed, request.board.kind == LOCAL
+        source, request.board.target, request.offload, effort.seed, _measures_here(request, effort)
     )
     proposer = Child("edgekit.tuning.proposer", order)
     closing.callback(proposer.close)
@@ -153,6 +153,11 @@ def _found(
             hint="`edgekit partition` shows what an offload took; --offload none tunes that too",
         )
     return proposer, tasks
+
+
+def _measures_here(request: BuildRequest, effort: Effort) -> bool:
+    """Whether what compiles would be in the way of what is measured."""
+    return request.board.kind == LOCAL and not effort.pause_us
 
 
 @contextmanager
@@ -197,7 +202,9 @@ def _crew(
     request: BuildRequest, devices: Pool, search: Search, builders: int, effort: Effort
 ) -> Crew:
     linker = Linker.for_board(request.board, request.toolchain, find_compiler(request.toolchain))
-    setup = BuilderSetup(request.board.target, linker, request.board.kind == LOCAL, effort.pause_us)
+    setup = BuilderSetup(
+        request.board.target, linker, _measures_here(request, effort), effort.pause_us
+    )
     runtime_only = {"TVM_USE_RUNTIME_LIB": "1"}
     runners = [
         Child(
