@@ -1,4 +1,4 @@
-"""A product may have both measured parameters and a measured trace: a build takes what gains more."""
+"""Of a product's measured parameters and its measured trace a build takes what gains more."""
 
 from __future__ import annotations
 
