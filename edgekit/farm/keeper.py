@@ -24,13 +24,14 @@ from edgekit.farm.health import Health
 from edgekit.farm.hosts import known_hosts_of_farm
 from edgekit.farm.joined import JoinedHost
 from edgekit.farm.members import FarmPlan, Member
-from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
+from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, as_document
 from edgekit.farm.turns import Turns, Wish
 from edgekit.farm.worker_process import WorkerProcess
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.wording import did_you_mean
 
 _TICK = 0.25
+_SECONDS_BETWEEN_CHANGES = 0.05
 _SECONDS_ASLEEP = 2.0
 _SECONDS_STATUS_LASTS = 0.05
 _HIGHEST_PRIORITY = 1000
@@ -82,7 +83,7 @@ class Keeper:
         self._read_hosts()
 
     def run(self) -> None:
-        looked = time.monotonic()
+        looked, passed = time.monotonic(), -math.inf
         while not self._over:
             for key, _ in self._selector.select(_TICK):
                 key.data()
@@ -92,7 +93,9 @@ class Keeper:
                     if kept.worker is not None:
                         kept.worker.last_sign = time.monotonic()
             looked = time.monotonic()
-            self._time_passed()
+            if looked - passed > _SECONDS_BETWEEN_CHANGES:
+                passed = looked
+                self._time_passed()
 
     def close(self) -> None:
         for kept in self._kept():
@@ -300,13 +303,13 @@ class Keeper:
             self._over = True
         else:
             raise KeyError(what)
-        return asdict(self.status())
+        return as_document(self.status())
 
     def _recent_status(self) -> dict[str, object]:
         """Of a large farm it is much, and many may ask at once."""
         now = self._now()
         if now - self._status_at > _SECONDS_STATUS_LASTS:
-            self._status, self._status_at = asdict(self.status()), now
+            self._status, self._status_at = as_document(self.status()), now
         return self._status
 
     def _named(self, name: str) -> _Device | DeviceStatus:
@@ -333,7 +336,7 @@ class Keeper:
                 client.say(answer)
             else:
                 host.take({"state": "news", "status": answer, "ports": host.ports}, self._now())
-                client.say(asdict(self.status()))
+                client.say(as_document(self.status()))
 
         client.gone = host.ask(request, answered)
 

@@ -4,6 +4,7 @@ that runs already."""
 from __future__ import annotations
 
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,17 +20,27 @@ from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.tracker import RunningTracker, run_tracker, running_tracker
 
 _SECONDS_FOR_TRACKER = 130.0
+_MANY_FILES = 1 << 16
 
 
 def run_farm(
     plan: FarmPlan, *, started: Callable[[FarmStatus], None], events: Events = SILENT
 ) -> None:
     """Keep the farm until interrupted, or until `edgekit farm down`. Leaves nothing running."""
+    _allow_many_files()
     with _only_one(), _tracker(plan.port, events) as tracker, ExitStack() as closing:
         keeper = Keeper(plan, tracker, events)
         closing.callback(keeper.close)
         started(keeper.status())
         keeper.run()
+
+
+def _allow_many_files() -> None:
+    """Each device takes two, each client one, and 1024 is what most systems begin with."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else min(_MANY_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager
