@@ -78,8 +78,9 @@ def partitioned(model: onnx.ModelProto, folder: Path) -> Partition:
 @pytest.mark.parametrize(
     "name",
     [
-        *("AlexNet", "MobileNetV2", "ResNet-18", "ResNet-50", "RetinaFace", "SqueezeNet"),
-        pytest.param("YOLOv8n", marks=pytest.mark.slow),
+        *("MobileNetV2", "ResNet-18", "RetinaFace", "SqueezeNet"),
+        # Hundreds of megabytes of weights.
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("AlexNet", "ResNet-50", "YOLOv8n")),
     ],
 )
 def test_a_network_is_one_region_that_copies_no_more_than_ncnn_forces(
