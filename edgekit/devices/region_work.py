@@ -22,7 +22,7 @@ class WorkShown:
 
     def __init__(self, events: Events, device: str) -> None:
         self._events = events
-        self._title = f"prepare the model on {device}"
+        self._device = device
         self._open = ExitStack()
         self._stage: Stage | None = None
 
@@ -44,5 +44,6 @@ class WorkShown:
             self._open.close()
             return
         if self._stage is None:
-            self._stage = self._open.enter_context(self._events.stage(self._title))
+            stage = self._events.stage(f"prepare the model on {self._device}")
+            self._stage = self._open.enter_context(stage)
         self._stage.advance(0, printable(said)[:_LONGEST])
