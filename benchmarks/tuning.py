@@ -88,6 +88,8 @@ def throughput(folder: Path, trials: int, limit: float) -> None:
         count, seconds = _stock(request, folder, pool.tracker, trials, limit)
         stock = 60 * count / seconds
         print(f"MetaSchedule {stock:8.1f} a minute ({count} in {seconds:.0f} s)")
+        if not count:
+            raise SystemExit("MetaSchedule measured nothing in its time: give it a longer --limit")
         print(f"ratio        {ours / stock:8.2f}")
 
 
