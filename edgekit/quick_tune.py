@@ -19,6 +19,7 @@ from edgekit.build import BuildRequest
 from edgekit.compilation import CompiledModel
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan
+from edgekit.devices.emulated import is_twin
 from edgekit.errors import BuildError, DeviceError
 from edgekit.events import SILENT, Events
 from edgekit.files import scratch_directory
@@ -32,7 +33,7 @@ from edgekit.store.tuning_runs import TuningProgress, TuningRecord, Workload
 from edgekit.trial import trial_bundle
 from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
 from edgekit.tuning.process import TuningProcess, tuning_process
-from edgekit.tuning.store import WORTH_IT, TunedKernel, choices_of, tuned_kernels
+from edgekit.tuning.store import WORTH_IT, TunedKernel, choices_of, kept_under, tuned_kernels
 
 if TYPE_CHECKING:
     from edgekit.bundle import Bundle
@@ -75,7 +76,9 @@ def quick_tune(
     Kernels that were measured on this kind of CPU before are left out, except `again`.
     """
     started = time.monotonic()
-    target, store = request.board.target, store_in_use()
+    target, store, twin = request.board.target, store_in_use(), is_twin(device)
+    if twin:
+        events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
     order = Order(
         replace(request.source, path=request.source.path.absolute()), target, request.offload
     )
@@ -85,7 +88,7 @@ def quick_tune(
         events.stage(f"tune on {device.name}", total=round(seconds)) as stage,
     ):
         kernels = process.kernels()
-        known = {} if again else tuned_kernels(target, store, events)
+        known = {} if again else tuned_kernels(target, store, events, twin=twin)
         left = [kernel for kernel in kernels if kernel.key not in known]
         session = session_of(request, (device.name,), len(left), seconds=seconds)
         with tuning_log(session, store, events) as log:
@@ -108,7 +111,7 @@ def quick_tune(
         )
         stage.result = _in_words(found)
     measured = {kernel.kernel: kernel for kernel in found.measured}
-    choices = choices_of({**measured, **tuned_kernels(target, store)})
+    choices = choices_of({**measured, **tuned_kernels(target, store, twin=twin)})
     return replace(request, choices=choices), found
 
 
@@ -204,7 +207,8 @@ class _Search:
         self._tried += 1
         self._failed += error is not None
         best_us, own_us = times or (None, None)
-        workload = Workload(kernel.key, self._request.board.target.as_json(), VERSION, kernel.words)
+        target = kept_under(self._request.board.target, is_twin(self._device))
+        workload = Workload(kernel.key, target, VERSION, kernel.words)
         self._records.append(
             TuningRecord(
                 id=uuid.uuid4().hex,

@@ -73,7 +73,7 @@ def make_request(
         seed=seed,
         prefix=prefix,
         code_format=code_format,
-        choices=NO_CHOICES if is_c else measured_choices(board.target, store, events),
+        choices=NO_CHOICES if is_c else measured_choices(board.target, store, events, twin=twin),
         ways=measured_ways(board, toolchain, store, events) if is_c else {},
     )
 

@@ -35,6 +35,7 @@ from edgekit.tuning.child import Child, ChildGone
 from edgekit.tuning.crew import Crew, DeviceNews
 from edgekit.tuning.search import BatchOutcome, Limits, Search
 from edgekit.tuning.standing import KernelOutcome, Standing, outcomes, totals
+from edgekit.tuning.store import kept_under
 from edgekit.tuning.work import BuilderSetup, FindTasks, RunnerSetup, Taken, Task, Timed
 from edgekit.wording import duration
 
@@ -97,12 +98,17 @@ def tune(
             proposer, tasks = _found(request, effort, closing)
             stage.result = f"{len(tasks)} to be tuned"
         devices = closing.enter_context(pool)
-        session = session_of(
+        target = kept_under(request.board.target, devices.is_emulated)
+        if devices.twins:
+            names = ", ".join(sorted(devices.twins))
+            events.warn(f"emulated times decide for twins, and for no real board: {names}")
+        begun = session_of(
             request, devices.names, len(tasks), trials=effort.trials, seconds=effort.seconds
         )
+        session = replace(begun, target=target)
         log = closing.enter_context(tuning_log(session, store_in_use(), events))
         stage = closing.enter_context(_stage(devices, effort, events))
-        keeper = _Keeper(request, log, stage, effort)
+        keeper = _Keeper(request, devices, log, stage, effort)
         search = Search(
             tasks,
             proposer,
@@ -112,7 +118,7 @@ def tune(
             lambda news: _tell(news, events),
         )
         keeper.search = search
-        known = 0 if effort.again else _remember(search, request)
+        known = 0 if effort.again else _remember(search, target)
         keeper.begin(known)
         builders = effort.builders or min(len(os.sched_getaffinity(0)), _MOST_BUILDERS)
         crew = _crew(request, devices, search, builders, effort)
@@ -176,7 +182,7 @@ def _tell(news: DeviceNews, events: Events) -> None:
         events.note(news.text)
 
 
-def _remember(search: Search, request: BuildRequest) -> int:
+def _remember(search: Search, target: str) -> int:
     """What earlier searches measured, of any model with the same kernels."""
     url = store_in_use() or default_url()
     if is_off(url):
@@ -187,7 +193,6 @@ def _remember(search: Search, request: BuildRequest) -> int:
     bring_what_waits(url)
     store = open_store(url)
     try:
-        target = request.board.target.as_json()
         known = sum(
             standing.remember(records_of(store, key, target, VERSION))
             for key, standing in search.standings.items()
@@ -230,9 +235,12 @@ def _crew(
 class _Keeper:
     """Puts every batch into the log, and says how far the search is."""
 
-    def __init__(self, request: BuildRequest, log: TuningLog, stage: Stage, effort: Effort) -> None:
+    def __init__(
+        self, request: BuildRequest, devices: Pool, log: TuningLog, stage: Stage, effort: Effort
+    ) -> None:
         self.search: Search
-        self._target = request.board.target.as_json()
+        self._target = request.board.target
+        self._devices = devices
         self._log = log
         self._stage = stage
         self._effort = effort
@@ -257,9 +265,9 @@ class _Keeper:
     def _records(self, outcome: BatchOutcome) -> Sequence[TuningRecord]:
         standing, batch = outcome.standing, outcome.batch
         subject = standing.task.subject
-        workload = Workload(
-            subject.key, self._target, VERSION, subject.words, subject.function or None
-        )
+        device = batch.device or self._log.session.devices[0]
+        target = kept_under(self._target, device in self._devices.twins)
+        workload = Workload(subject.key, target, VERSION, subject.words, subject.function or None)
         own = outcome.own_us
         found: list[tuple[Choice, float | None, str | None]] = []
         if own is not None and subject.key not in self._own_kept:
@@ -274,7 +282,7 @@ class _Keeper:
                 id=uuid.uuid4().hex,
                 workload=workload,
                 session=self._log.session.id,
-                device=batch.device or self._log.session.devices[0],
+                device=device,
                 measured_at=now(),
                 choice=choice_as_json(choice),
                 best_us=best,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.devices.choice import Candidate, device_for, devices_for
+from edgekit.devices.emulated import is_twin
 from edgekit.devices.ssh import SshDevice
 from edgekit.errors import DeviceError, EdgekitError, UsageError
 from edgekit.events import SILENT, Events
@@ -49,6 +50,12 @@ class Pool:
     priority: int = 1
     taken: Callable[[int, str], None] = lambda port, offer: None
     """Hears that a runner has the device behind a port, and by which of the tracker's offers."""
+    twins: frozenset[str] = frozenset()
+    """Names of emulated boards, whose times decide for twins alone."""
+
+    @property
+    def is_emulated(self) -> bool:
+        return all(name in self.twins for name in self.names)
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,8 @@ def pool_for(
 ) -> Iterator[Pool]:
     lent = None if wish.twin else _farm_pool(board, wish, purpose, events)
     if lent is not None:
-        yield lent
+        twins = frozenset(name for name in lent.names if name in known and known[name].twin)
+        yield replace(lent, twins=twins)
         return
     devices = _devices(board, wish, known, timeout, events)
     with scratch_directory(cache_dir()) as workspace:
@@ -83,7 +91,7 @@ def pool_for(
             ]
 
         with served_pool(plans, events) as pool:
-            yield pool
+            yield replace(pool, twins=frozenset(name for name, d in devices if is_twin(d)))
 
 
 @contextmanager

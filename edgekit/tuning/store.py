@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from edgekit.cpu import Target
@@ -39,18 +40,27 @@ class TunedKernel:
         return self.choice == type(self.choice)() or self.best_us > WORTH_IT * self.own_us
 
 
+def kept_under(target: Target, twin: bool) -> str:
+    """Of what CPU times are kept: those of an emulated one are not those of a board."""
+    return target.as_json() if not twin else json.dumps({"emulated": json.loads(target.as_json())})
+
+
 def tuned_kernels(
-    target: Target, url: str | None = None, events: Events = SILENT
+    target: Target, url: str | None = None, events: Events = SILENT, *, twin: bool = False
 ) -> dict[str, TunedKernel]:
-    """By kernel, those of a target for the schedules as they are now."""
-    best = known_best(target.as_json(), VERSION, url or store_in_use(), events)
+    """By kernel, those of a target, or of its twins, for the schedules as they are now."""
+    best = known_best(kept_under(target, twin), VERSION, url or store_in_use(), events)
     found = {key: _tuned(record) for key, record in best.items()}
     return {key: kernel for key, kernel in found.items() if kernel is not None}
 
 
-def measured_choices(target: Target, url: str | None = None, events: Events = SILENT) -> Choices:
-    """What a build should do otherwise than the rules would."""
-    return choices_of(tuned_kernels(target, url, events))
+def measured_choices(
+    target: Target, url: str | None = None, events: Events = SILENT, *, twin: bool = False
+) -> Choices:
+    """What a build should do otherwise than the rules would. For a `twin`, what was measured on
+    twins counts too."""
+    known = tuned_kernels(target, url, events)
+    return choices_of({**known, **tuned_kernels(target, url, events, twin=True)} if twin else known)
 
 
 def choices_of(kernels: dict[str, TunedKernel]) -> Choices:

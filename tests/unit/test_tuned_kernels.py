@@ -13,14 +13,20 @@ from support.stores import a_record
 
 from edgekit.cpu import Target
 from edgekit.events import Event, Events, Warned
-from edgekit.schedules.choices import VERSION, GenericChoice, ProductChoice, choice_as_json
+from edgekit.schedules.choices import (
+    NO_CHOICES,
+    VERSION,
+    GenericChoice,
+    ProductChoice,
+    choice_as_json,
+)
 from edgekit.schedules.tiles import Tile
 from edgekit.store import known
 from edgekit.store.address import findings_folder, waiting
 from edgekit.store.findings import Findings
 from edgekit.store.outbox import DAMAGED, post_findings
 from edgekit.store.tuning_runs import TuningRecord, Workload
-from edgekit.tuning.store import measured_choices, tuned_kernels
+from edgekit.tuning.store import kept_under, measured_choices, tuned_kernels
 
 HERE = Target("llvm", "x86_64-linux-gnu", "skylake-avx512", (), 2)
 THERE = replace(HERE, cpu="haswell")
@@ -49,6 +55,23 @@ def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_nothing_is_made_where_nothing_was_measured(own_file: Path) -> None:
     assert not tuned_kernels(HERE)
     assert not own_file.exists()
+
+
+def test_what_a_twin_measured_counts_for_twins_only(own_file: Path) -> None:
+    emulated = record()
+    workload = replace(emulated.workload, target=kept_under(HERE, twin=True))
+    keep(replace(emulated, workload=workload))
+
+    assert not tuned_kernels(HERE)
+    assert measured_choices(HERE) == NO_CHOICES
+    assert tuned_kernels(HERE, twin=True).keys() == {KERNEL}
+    assert measured_choices(HERE, twin=True).of_kernel == {KERNEL: CHOICE}
+
+
+def test_a_twin_goes_by_what_a_board_measured_too(own_file: Path) -> None:
+    keep(record())
+
+    assert measured_choices(HERE, twin=True).of_kernel == {KERNEL: CHOICE}
 
 
 def test_a_choice_counts_for_its_cpu_only(own_file: Path) -> None:
