@@ -2,7 +2,8 @@
 
 Looked at after fusion, where each binding is a kernel that reads its arguments and writes its
 result into memory of its own; a reshape shares its argument's. Inputs count until their last
-use, outputs to the end. Weights and a kernel's own scratch memory don't count, and no plan that
+use, outputs to the end. A kernel that works element by element may write its result over what it
+reads for the last time. Weights and a kernel's own scratch memory don't count, and no plan that
 keeps this order of kernels can do with less.
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import accumulate, chain
 from typing import Any
 
 from tvm import relax
 
 from edgekit.macs import shape_of_type
+from edgekit.passes.in_place import pointwise
 
 
 def peak_activation_bytes(module: Any) -> int:
@@ -38,12 +40,36 @@ def peak_activation_bytes(module: Any) -> int:
     outputs = _owners_of(main.body.body, owners)
     last_read.update(dict.fromkeys(outputs, len(bindings)))
 
+    gone = {variable: last_read.get(variable, index) + 1 for variable, index in born.items()}
+    for index, binding in enumerate(bindings):
+        dying = {v for v, end in gone.items() if end == index + 1} - set(main.params)
+        if dying and born.get(binding.var) == index and binding.var not in outputs:
+            overwritten = _overwritten(binding.value, module, owners, dying)
+            if overwritten is not None:
+                gone[overwritten] = index
     change = [0] * (len(bindings) + 2)
     for variable, index in born.items():
         size = _bytes_of(variable.ty)
         change[index] += size
-        change[last_read.get(variable, index) + 1] -= size
+        change[gone[variable]] -= size
     return max(accumulate(change))
+
+
+def _overwritten(
+    value: Any, module: Any, owners: Mapping[Any, frozenset[Any]], dying: Set[Any]
+) -> Any | None:
+    """What a kernel may write its result over: something that nobody reads again."""
+    if not _is_kernel(value):
+        return None
+    arguments = value.args[1].fields
+    reads = [_owners_of(argument, owners) for argument in arguments]
+    places = [
+        place
+        for place, read in enumerate(reads)
+        if len(read) == 1 and read <= dying and sum(bool(read & other) for other in reads) == 1
+    ]
+    allowed = pointwise(module[value.args[0]]) if places else frozenset()
+    return next((owner for place in places if place in allowed for owner in reads[place]), None)
 
 
 def _owners_of(expression: Any, owners: Mapping[Any, frozenset[Any]]) -> frozenset[Any]:
@@ -52,9 +78,13 @@ def _owners_of(expression: Any, owners: Mapping[Any, frozenset[Any]]) -> frozens
 
 
 def _shares_memory(value: Any, module: Any) -> bool:
-    if isinstance(value, relax.Call) and str(getattr(value.op, "name", "")) == "relax.call_tir":
+    if _is_kernel(value):
         return bool(relax.analysis.has_reshape_pattern(module[value.args[0]]))
     return isinstance(value, (relax.Var, relax.Tuple, relax.TupleGetItem))
+
+
+def _is_kernel(value: Any) -> bool:
+    return isinstance(value, relax.Call) and str(getattr(value.op, "name", "")) == "relax.call_tir"
 
 
 def _bytes_of(kind: Any) -> int:

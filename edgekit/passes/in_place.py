@@ -1,0 +1,211 @@
+"""Kernels that may write over what they read: element by element, each at its own place.
+
+Two arguments that share memory would break what a kernel promises LLVM, that none of its pointers
+reach what another does. So such a kernel gets one argument less: it reads from the memory that it
+writes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, sym, tirx
+
+_KINDS = frozenset(
+    {
+        tirx.ForKind.SERIAL,
+        tirx.ForKind.PARALLEL,
+        tirx.ForKind.VECTORIZED,
+        tirx.ForKind.UNROLLED,
+    }
+)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A block that stores one element, at the place that its variables say."""
+
+    realize: Any
+    loops: tuple[Any, ...]
+    variables: tuple[Any, ...]
+
+    @property
+    def store(self) -> Any:
+        return self.realize.block.body
+
+
+def overwritable(kernel: Any) -> frozenset[int]:
+    """The places of the arguments over which a kernel may write its result, its last argument.
+
+    Looked at when its loops have their order: only one block reads the argument, that which
+    stores the result, and each element at the same place. It runs once for each of them.
+    """
+    result = kernel.params[-1]
+    steps = [step for step in _steps_of(kernel) if step.store.buffer.same_as(result)]
+    if len(steps) != 1 or not _runs_once(steps[0]):
+        return frozenset()
+    step = steps[0]
+    block = step.realize.block
+    alone = _mentions(kernel.body, result) == _mentions(block, result)
+    if not alone or _mentions(step.store, result) != 1 or _points(step.store):
+        return frozenset()
+    known = _analyzer(step)
+    return frozenset(
+        place
+        for place, argument in enumerate(kernel.params[:-1])
+        if tvm_ffi.structural_equal(argument.ty, result.ty)
+        and _mentions(kernel.body, argument) == _mentions(block, argument)
+        and _mentions(step.store, argument)
+        == sum(
+            load.source.same_as(argument) and _same(known, load.indices, step.variables)
+            for load in _loads(step.store)
+        )
+    )
+
+
+def pointwise(kernel: Any) -> frozenset[int]:
+    """The arguments of which each element decides nothing but that of the result at its place.
+
+    Looked at before a kernel's loops have an order, and never less than `overwritable` then.
+    """
+    made = {step.store.buffer: step for step in _steps_of(kernel)}
+    result = kernel.params[-1]
+    if result not in made:
+        return frozenset()
+    known = _analyzer(made[result])
+    read: dict[tuple[Any, str], Sequence[Any]] = {}
+    blocks: dict[Any, Any] = {}
+
+    def follow(step: _Step, places: Sequence[Any]) -> None:
+        blocks[step.store.buffer] = step.realize.block
+        for load in _loads(step.store):
+            indices = [
+                known.simplify(_put(index, step.variables, places)) for index in load.indices
+            ]
+            key = (load.source, str(indices))
+            if key in read:
+                continue
+            read[key] = indices
+            if load.source in made:
+                follow(made[load.source], indices)
+
+    variables = made[result].variables
+    follow(made[result], variables)
+    return frozenset(
+        place
+        for place, argument in enumerate(kernel.params[:-1])
+        if tvm_ffi.structural_equal(argument.ty, result.ty)
+        and _mentions(kernel.body, argument)
+        == sum(_mentions(block, argument) for block in blocks.values())
+        and all(
+            _same(known, indices, variables)
+            for (source, _), indices in read.items()
+            if source.same_as(argument)
+        )
+    )
+
+
+def in_place(kernel: Any, place: int) -> Any:
+    """The kernel without that argument, whose elements are in the memory of the result."""
+    argument, result = kernel.params[place], kernel.params[-1]
+    return tirx.PrimFunc(
+        [parameter for parameter in kernel.params if not parameter.same_as(argument)],
+        _put(kernel.body, [argument], [result]),
+        kernel.ret_type,
+        kernel.attrs,
+    )
+
+
+def _steps_of(kernel: Any) -> list[_Step]:
+    """None at all where there is anything but loops and blocks."""
+    root = kernel.body
+    if not isinstance(root, s_tir.SBlockRealize) or root.block.match_buffers:
+        return []
+    found: list[_Step] = []
+
+    def familiar(statement: Any, loops: tuple[Any, ...]) -> bool:
+        if isinstance(statement, tirx.SeqStmt):
+            return all(familiar(part, loops) for part in statement.seq)
+        if isinstance(statement, tirx.For):
+            return statement.kind in _KINDS and familiar(statement.body, (*loops, statement))
+        if isinstance(statement, s_tir.SBlockRealize):
+            step = _step(statement, loops)
+            found.extend([step] if step is not None else [])
+            return True
+        return False
+
+    return found if familiar(root.block.body, ()) else []
+
+
+def _step(realize: Any, loops: tuple[Any, ...]) -> _Step | None:
+    block = realize.block
+    store = block.body
+    if block.match_buffers or block.alloc_buffers or block.init is not None:
+        return None
+    if not isinstance(store, tirx.BufferStore):
+        return None
+    variables = tuple(variable.var for variable in block.iter_vars)
+    each_once = len(store.indices) == len(variables) and all(
+        any(variable.same_as(index) for index in store.indices) for variable in variables
+    )
+    over_results = all(v.iter_type == tirx.IterVar.DataPar for v in block.iter_vars)
+    return _Step(realize, loops, tuple(store.indices)) if each_once and over_results else None
+
+
+def _runs_once(step: _Step) -> bool:
+    """For each element: no two turns of the loops are of the same one."""
+    domains = {
+        loop.loop_var: ir.Range.from_min_extent(loop.min, loop.extent) for loop in step.loops
+    }
+    found = sym.detect_iter_map(
+        step.realize.iter_values, domains, step.realize.predicate, "bijective"
+    )
+    return len(found.indices) == len(step.variables)
+
+
+def _analyzer(step: _Step) -> Any:
+    known = sym.Analyzer()
+    for variable in step.realize.block.iter_vars:
+        known.bind(variable.var, variable.dom)
+    return known
+
+
+def _same(known: Any, indices: Sequence[Any], variables: Sequence[Any]) -> bool:
+    return all(
+        known.can_prove_equal(index, variable)
+        for index, variable in zip(indices, variables, strict=True)
+    )
+
+
+def _points(node: Any) -> bool:
+    """Whether an address is taken, by which other elements could be reached."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(node, (ir.Call, lambda call: found.append(call.ty)))
+    return any(not isinstance(kind, ir.PrimType) or "handle" in str(kind.dtype) for kind in found)
+
+
+def _mentions(node: Any, variable: Any) -> int:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(
+        node, (ir.Var, lambda other: found.append(other) if other.same_as(variable) else None)
+    )
+    return len(found)
+
+
+def _loads(node: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(node, (ir.TensorLoad, lambda load: found.append(load)))
+    return found
+
+
+def _put(node: Any, variables: Sequence[Any], values: Sequence[Any]) -> Any:
+    def put(variable: Any) -> Any:
+        for old, new in zip(variables, values, strict=True):
+            if variable.same_as(old):
+                return new
+        return variable
+
+    return tvm_ffi.structural_map(node, [(ir.Var, put)])
