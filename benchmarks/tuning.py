@@ -4,11 +4,21 @@
     python -m benchmarks.tuning scaling       one device and eight, each of which takes its time
     python -m benchmarks.tuning networks      MobileNetV2 and ResNet-18, before and after
 
-Stock MetaSchedule gets the mildest cures that let it run with the pinned TVM: its builders import
-TVM's tensor intrinsics in seconds rather than in more than a minute, which its own time-out is
-shorter than, and its runner fills inputs from here, since the servers are edgekit's, which lack the
-function that fills them there. It measures each candidate for as long as edgekit does. It needs
+Throughput: both search for the kernels of two convolutions, in turns, as many trials each, on two
+of TVM's own RPC servers on this machine, which have the whole of TVM. Stock MetaSchedule is as
+shipped, with a random cost model (its own needs xgboost), a connection for each server, and as much
+time for each candidate as edgekit's runner gives one that is not promising. Its one cure is in
+`stock_cures.py`: without it no build ends in time. Its clock starts when its builder and runner are
+up, edgekit's before its own are. What failed is not counted, on either side. MetaSchedule needs
 cloudpickle, which edgekit does not.
+
+Scaling: every run of a kernel sleeps for a fixed time, long enough for this machine's cores to
+compile for eight devices. What is asked is whether a device ever waits for the search, and not
+whether two cores could feed eight devices that are faster. A device's rate is from when its first
+batch came back to its last; the rates are added up.
+
+Networks: on one thread, `--time` for each network, then in turns with what the rules alone make and
+with onnxruntime.
 """
 
 from __future__ import annotations
@@ -18,245 +28,254 @@ import json
 import os
 import platform
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from benchmarks import networks
+from benchmarks.stock_metaschedule import KEY, SERVERS, Came
+from benchmarks.tuned_networks import NETWORKS, tuned_network, verdict
 from edgekit.build import BuildRequest
 from edgekit.events import Event, Events, StageProgress, Warned
 from edgekit.request import make_request
-from edgekit.rpc.protocol import LOOPBACK, TrackerAddress
+from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, TrackerClient
+from edgekit.rpc.tracker import private_tracker
 from edgekit.store.database import close_store, open_store
-from edgekit.store.moments import seconds_since
-from edgekit.store.tuning import progress_of
+from edgekit.store.moments import seconds_at
+from edgekit.store.tuning import records_of_session
 from edgekit.tune import Effort, TuneReport, tune
 from edgekit.tune_devices import Pool, local_plan
 from edgekit.tuning.servers import Plan, served
-from edgekit.tuning.work import FindTasks
-from edgekit.tvm_compat import load_tensor_intrinsics, load_tvm
 
-_KEY = "here"
-_SERVERS = 2
 _DEVICES = (1, 8)
-_PAUSE_US = 100_000
-_EFFORT = {"number": 1, "repeat": 5, "min_repeat_ms": 4}
-_FAILED = 1e6
-_NETWORKS = ("MobileNetV2", "ResNet-18")
+_SECONDS_TO_REGISTER = 120.0
+_ONE_BATCH = 0.5
+"""Seconds: what comes back together is kept within less."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Of one search."""
+
+    measured: int
+    failed: int
+    seconds: float
+
+    @property
+    def a_minute(self) -> float:
+        return 60 * self.measured / self.seconds if self.seconds else 0.0
+
+    def in_words(self) -> str:
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.a_minute:7.1f} a minute ({self.measured} in {self.seconds:.0f} s{failed})"
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["stock"]:
-        model, work, port, trials = sys.argv[2:]
-        stock(Path(model), Path(work), int(port), int(trials))
-        return
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=("throughput", "scaling", "networks"))
-    parser.add_argument("--seconds", type=float, default=120.0, help="of each search")
-    parser.add_argument("--trials", type=int, default=256, help="of each search for throughput")
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds for MetaSchedule")
+    parser.add_argument("--rounds", type=int, default=2, help="of throughput")
+    parser.add_argument("--trials", type=int, default=128, help="of each search for throughput")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds for each MetaSchedule")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of each search for scaling")
+    parser.add_argument(
+        "--pause", type=int, default=100, help="milliseconds that each run takes for scaling"
+    )
+    parser.add_argument(
+        "--time", type=float, default=600.0, help="seconds of search for each of the networks"
+    )
+    parser.add_argument("--filter", default="", help="only networks whose name contains this")
     options = parser.parse_args()
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n")
+    print(f"{_machine()}\n", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["EDGEKIT_STORE"] = f"sqlite:///{folder / 'store.db'}"
         if options.what == "throughput":
-            throughput(folder, options.trials, options.limit)
+            lines = throughput(folder, options.rounds, options.trials, options.limit)
         elif options.what == "scaling":
-            scaling(folder, options.seconds)
+            lines = scaling(folder, options.seconds, options.pause)
         else:
-            tuned_networks(folder, options.seconds)
+            lines = tuned_networks(folder, options.filter, options.time)
+    print("\n".join(["", *lines]))
 
 
-def throughput(folder: Path, trials: int, limit: float) -> None:
-    """Candidates that were measured, a minute, from the start to the end, or as far as MetaSchedule
-    comes in the time that it is given."""
-    request = _request(_several_convolutions(), folder)
-    with _pool(request, folder, _SERVERS, shared_key=True) as pool:
-        report = _searched(request, pool, Effort(trials=trials, again=True))
-        ours = 60 * _measured(report) / report.seconds
-        print(f"edgekit      {ours:8.1f} a minute ({_measured(report)} in {report.seconds:.0f} s)")
-        count, seconds = _stock(request, folder, pool.tracker, trials, limit)
-        stock = 60 * count / seconds
-        print(f"MetaSchedule {stock:8.1f} a minute ({count} in {seconds:.0f} s)")
-        if not count:
-            raise SystemExit("MetaSchedule measured nothing in its time: give it a longer --limit")
-        print(f"ratio        {ours / stock:8.2f}")
+def throughput(folder: Path, rounds: int, trials: int, limit: float) -> list[str]:
+    """Candidates that were measured, a minute, in turns."""
+    request = _request(_two_convolutions(), folder)
+    ours, theirs = [], []
+    with _whole_tvm_servers() as pool:
+        for number in range(rounds):
+            ours.append(_ours(request, pool, trials))
+            print(f"edgekit      {ours[-1].in_words()}, {_load()}", flush=True)
+            work = folder / f"stock{number}"
+            theirs.append(_stock(request.source.path, work, pool.tracker, trials, limit))
+            print(
+                f"MetaSchedule {theirs[-1].in_words()}, load {os.getloadavg()[0]:.1f}", flush=True
+            )
+    if not all(rate.measured for rate in theirs):
+        raise SystemExit("MetaSchedule measured nothing in its time: give it a longer --limit")
+    ratios = [mine.a_minute / stock.a_minute for mine, stock in zip(ours, theirs, strict=True)]
+    return [
+        f"edgekit {_spread([rate.a_minute for rate in ours])} a minute, MetaSchedule "
+        f"{_spread([rate.a_minute for rate in theirs])}: {_spread(ratios)} times as many"
+    ]
 
 
-def scaling(folder: Path, seconds: float) -> None:
+def scaling(folder: Path, seconds: float, pause_ms: int) -> list[str]:
     """Devices that take a fixed time for each run, without using the CPU."""
     request = _request(_several_convolutions(), folder)
     rates = []
     for devices in _DEVICES:
-        with _pool(request, folder, devices) as pool:
-            effort = Effort(seconds=seconds, again=True, pause_us=_PAUSE_US)
+        names = tuple(f"device{number}" for number in range(devices))
+        with _served_here(request, folder, names, None) as pool:
+            effort = Effort(seconds=seconds, again=True, pause_us=1000 * pause_ms)
             report = _searched(request, pool, effort)
-        rates.append(60 * _rate(report))
-        print(f"{devices} devices: {rates[-1]:7.1f} candidates a minute")
-    print(f"{rates[-1] / rates[0]:.2f} times as many")
-
-
-def tuned_networks(folder: Path, seconds: float) -> None:
-    """Kernels of one inference by the rules and as they were tuned."""
-    for name in _NETWORKS:
-        request = _request(networks.build(name), folder)
-        with _pool(request, folder, 1) as pool:
-            report = _searched(request, pool, Effort(seconds=seconds))
+        rates.append(60 * sum(_rates_by_device(report.session)))
+        load = os.getloadavg()[0]
         print(
-            f"{name}: {report.own_us / 1e3:.2f} ms by the rules, {report.best_us / 1e3:.2f} ms "
-            f"tuned, {report.trials} trials in {report.seconds:.0f} s"
+            f"{devices} devices: {rates[-1]:7.1f} candidates a minute, load {load:.1f}", flush=True
         )
+    if not all(rates):
+        raise SystemExit("a device came to one batch only: give it more --seconds")
+    return [f"{rates[-1] / rates[0]:.2f} times as many"]
+
+
+def tuned_networks(folder: Path, wanted: str, seconds: float) -> list[str]:
+    """Never slower than the rules, and how far from onnxruntime."""
+
+    def search(request: BuildRequest) -> TuneReport:
+        with _served_here(request, folder, ("here",), 1) as pool:
+            return _searched(request, pool, Effort(seconds=seconds))
+
+    found = []
+    for name in [name for name in NETWORKS if wanted.lower() in name.lower()]:
+        found.append(tuned_network(name, folder, search))
+        print(found[-1].in_words(), flush=True)
+    return [verdict(found)] if found else []
+
+
+def _ours(request: BuildRequest, pool: Pool, trials: int) -> Rate:
+    report = _searched(request, pool, Effort(trials=trials, again=True))
+    failed = sum(report.errors.values())
+    return Rate(report.trials - failed, failed, report.seconds)
 
 
 def _searched(request: BuildRequest, pool: Pool, effort: Effort) -> TuneReport:
     def told(event: Event) -> None:
         if isinstance(event, Warned):
-            print(f"  {event.text}")
-        elif isinstance(event, StageProgress):
-            print(f"  {event.done}: {event.detail}"[:110], end="\r", flush=True)
+            print(f"  {event.text}", flush=True)
+        elif isinstance(event, StageProgress) and sys.stdout.isatty():
+            print(f"  {event.done}: {event.detail}"[:110].ljust(110), end="\r", flush=True)
 
-    report = tune(request, nullcontext(pool), effort, Events(told))
-    print(" " * 110, end="\r")
-    return report
+    return tune(request, nullcontext(pool), effort, Events(told))
 
 
-def _rate(report: TuneReport) -> float:
-    """Trials a second, from when the first batch of them came back: before that, every kernel is
-    measured as its rule has it."""
-    store = open_store()
-    points = [point for point in progress_of(store, report.session) if point.trials]
-    close_store(store)
-    first, last = points[0], points[-1]
-    seconds = seconds_since(first.at) - seconds_since(last.at)
-    return (last.trials - first.trials) / seconds
-
-
-def _measured(report: TuneReport) -> int:
-    return report.trials - sum(report.errors.values())
-
-
-@contextmanager
-def _pool(
-    request: BuildRequest, folder: Path, count: int, *, shared_key: bool = False
-) -> Iterator[Pool]:
-    """This machine, several times."""
-    names = [f"{_KEY}{number}" for number in range(count)]
-    workspace = folder / f"servers{count}"
-    workspace.mkdir(exist_ok=True)
-
-    def plans(tracker: TrackerAddress) -> Sequence[tuple[str, Plan]]:
-        return [
-            (name, local_plan(request.board, _KEY if shared_key else name, tracker, workspace))
-            for name in names
-        ]
-
-    with served(plans, lambda name, text: print(f"  {name}: {text}")) as servers:
-        keys = tuple(_KEY if shared_key else name for name in names)
-        yield Pool(servers.tracker, tuple(names), keys, servers.name_of)
-
-
-def _stock(
-    request: BuildRequest, folder: Path, tracker: TrackerAddress, trials: int, limit: float
-) -> tuple[int, float]:
-    """How many candidates stock MetaSchedule measured of the same kernels, and in how long: in a
-    process of its own, which is ended when its time is over."""
-    work = folder / "stock"
+def _stock(model: Path, work: Path, tracker: TrackerAddress, trials: int, limit: float) -> Rate:
+    """In a process of its own, which is ended when its time is over."""
     work.mkdir()
-    words = [str(request.source.path), str(work), str(tracker.port), str(trials)]
-    started = time.monotonic()
+    words = [str(model), str(work), str(tracker.port), str(trials)]
     with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.tuning", "stock", *words],
+        [sys.executable, "-m", "benchmarks.stock_metaschedule", *words],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as process:
         try:
-            _, errors = process.communicate(timeout=limit)
+            said, errors = process.communicate(timeout=limit)
             if process.returncode:
                 raise SystemExit(errors.decode(errors="replace")[-2000:])
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-    return _timed_in(work / "database_tuning_record.json"), time.monotonic() - started
-
-
-def _timed_in(records: Path) -> int:
-    """A failure is written down as a very long time."""
-    lines = records.read_text(encoding="utf-8").splitlines() if records.exists() else []
-    found = [json.loads(line)[1][1] for line in lines]
-    return sum(bool(times) and float(times[0]) < _FAILED for times in found)
-
-
-def stock(model: Path, work: Path, port: int, trials: int) -> None:
-    tvm = load_tvm()
-    load_tensor_intrinsics()
-    from tvm.s_tir import meta_schedule
-    from tvm.s_tir.meta_schedule.builder import LocalBuilder
-    from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, RPCConfig, RPCRunner
-
-    from edgekit.schedules.machine import machine_of
-    from edgekit.tuning.scout import tasks_of
-
-    request = make_request(model, "local", None, {}, {}, offload=())
-    target = tvm.target.Target(request.board.target.as_json())
-    order = FindTasks(request.source, request.board.target, request.offload, seed=0, yields=False)
-    tasks = [task for task in tasks_of(order, target, machine_of(target)) if task.traced]
-    contexts = [
-        meta_schedule.TuneContext(
-            mod=tvm.ir.load_json(task.subject.function),
-            target=target,
-            space_generator="post-order-apply",
-            search_strategy="evolutionary",
-            task_name=f"kernel{number}",
-            rand_state=number + 1,
-        )
-        for number, task in enumerate(tasks)
-    ]
-    meta_schedule.tune.tune_tasks(
-        tasks=contexts,
-        task_weights=[float(task.calls) for task in tasks],
-        work_dir=str(work),
-        max_trials_global=trials,
-        num_trials_per_iter=16,
-        builder=LocalBuilder(initializer=_cured),
-        runner=RPCRunner(
-            RPCConfig(LOOPBACK, port, _KEY, 1, 60),
-            EvaluatorConfig(**_EFFORT),
-            f_alloc_argument=_filled_from_here,
-            max_workers=_SERVERS,
-            initializer=_cured,
-        ),
-        database=meta_schedule.database.JSONDatabase(work_dir=str(work)),
-        cost_model="random",
+            said, _ = process.communicate()
+    came = [Came(**json.loads(line)) for line in said.splitlines()]
+    for reason, count in sum((Counter(batch.failed) for batch in came), Counter()).items():
+        print(f"  {count} failed: {reason}")
+    return Rate(
+        sum(batch.measured for batch in came),
+        sum(sum(batch.failed.values()) for batch in came),
+        came[-1].seconds if came else limit,
     )
 
 
-def _cured() -> None:
-    load_tensor_intrinsics()
+def _rates_by_device(session: str) -> list[float]:
+    """Candidates a second of each, from when its first batch of them came back to its last."""
+    store = open_store()
+    records = records_of_session(store, session)
+    close_store(store)
+    came: dict[str, list[float]] = {}
+    for record in records:
+        # The rule's own way is no candidate; it is kept with itself beside it.
+        if record.error is None and record.best_us != record.own_us:
+            came.setdefault(record.device, []).append(seconds_at(record.measured_at))
+    return [_rate(moments) for moments in came.values()]
 
 
-def _filled_from_here(session: Any, device: Any, infos: Any, repeats: int) -> list[list[Any]]:
-    import numpy
-    import tvm
+def _rate(moments: Sequence[float]) -> float:
+    """The candidates of a batch are kept at the same moment, or nearly."""
+    first = min(moments)
+    later = [moment for moment in moments if moment > first + _ONE_BATCH]
+    return len(later) / (max(later) - first) if later else 0.0
 
-    found = []
-    for _ in range(repeats):
-        arguments = []
-        for _, dtype, shape in infos:
-            values = numpy.random.default_rng(0).random([int(n) for n in shape])
-            arguments.append(tvm.runtime.tensor(values.astype(str(dtype)), device))
-        found.append(arguments)
-    return found
+
+@contextmanager
+def _whole_tvm_servers() -> Iterator[Pool]:
+    """TVM's own RPC servers, with all of TVM: stock MetaSchedule has candidates linked there, and
+    inputs filled by a function that smaller servers lack."""
+    with private_tracker() as tracker, ExitStack() as closing:
+        for _ in range(SERVERS):
+            closing.enter_context(_whole_tvm_server(tracker))
+        deadline = time.monotonic() + _SECONDS_TO_REGISTER
+        with TrackerClient(tracker) as client:
+            while sum(status.devices for status in client.status() if status.key == KEY) < SERVERS:
+                if time.monotonic() > deadline:
+                    raise SystemExit("TVM's RPC servers did not register")
+                time.sleep(0.2)
+        names = tuple(f"{KEY}{number}" for number in range(SERVERS))
+        yield Pool(tracker, names, (KEY,) * SERVERS, lambda port: f"port {port}")
+
+
+@contextmanager
+def _whole_tvm_server(tracker: TrackerAddress) -> Iterator[None]:
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tvm.exec.rpc_server", "--silent", "--key", KEY),
+            *("--host", LOOPBACK, "--custom-addr", LOOPBACK),
+            *("--tracker", f"{tracker.host}:{tracker.port}"),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def _served_here(
+    request: BuildRequest, folder: Path, names: tuple[str, ...], threads: int | None
+) -> Iterator[Pool]:
+    workspace = folder / "servers"
+    workspace.mkdir(exist_ok=True)
+
+    def plans(tracker: TrackerAddress) -> Sequence[tuple[str, Plan]]:
+        local = [local_plan(request.board, name, tracker, workspace) for name in names]
+        return [(plan.key, replace(plan, threads=threads)) for plan in local]
+
+    with served(plans, lambda name, text: print(f"  {name}: {text}")) as servers:
+        yield Pool(servers.tracker, names, names, servers.name_of)
 
 
 def _request(model: onnx.ModelProto, folder: Path) -> BuildRequest:
@@ -265,24 +284,48 @@ def _request(model: onnx.ModelProto, folder: Path) -> BuildRequest:
     return make_request(path, "local", None, {}, {}, offload=())
 
 
+def _spread(values: Sequence[float]) -> str:
+    """The median, and how far single ones were from it."""
+    middle = f"{statistics.median(values):.3g}"
+    return middle if len(values) < 2 else f"{middle} ({min(values):.3g} to {max(values):.3g})"
+
+
+def _machine() -> str:
+    return f"{platform.machine()}, {os.cpu_count()} CPUs, {_load()}"
+
+
+def _load() -> str:
+    return f"load {os.getloadavg()[0]:.1f}"
+
+
+def _two_convolutions() -> onnx.ModelProto:
+    return _chain("two_convolutions", 32, (28, 28), ((64, 3), (128, 1)))
+
+
 def _several_convolutions() -> onnx.ModelProto:
     """Kernels of about the size of MobileNet's, each of another shape."""
+    layers = [(16 + 8 * number, 1 if number % 2 else 3) for number in range(8)]
+    return _chain("several_convolutions", 16, (28, 28), layers)
+
+
+def _chain(
+    name: str, channels: int, size: tuple[int, int], layers: Sequence[tuple[int, int]]
+) -> onnx.ModelProto:
+    """Convolutions with a ReLU each; of every layer the channels and the side of its window."""
     chance = np.random.default_rng(0)
-    nodes, weights, before, channels = [], [], "x", 16
-    for number in range(8):
-        more = 16 + 8 * number
-        kernel = 1 if number % 2 else 3
-        values = chance.standard_normal((more, channels, kernel, kernel)).astype(np.float32)
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, channels, *size))
+    nodes, weights, before = [], [], "x"
+    for number, (more, side) in enumerate(layers):
+        values = chance.standard_normal((more, channels, side, side)).astype(np.float32)
         weights.append(numpy_helper.from_array(values, f"w{number}"))
-        pads = [kernel // 2] * 4
+        pads = [side // 2] * 4
         nodes += [
             helper.make_node("Conv", [before, f"w{number}"], [f"c{number}"], pads=pads),
             helper.make_node("Relu", [f"c{number}"], [f"r{number}"]),
         ]
         before, channels = f"r{number}", more
-    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 16, 28, 28))
     result = helper.make_tensor_value_info(before, onnx.TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, "convolutions", [given], [result], weights)
+    graph = helper.make_graph(nodes, name, [given], [result], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 

@@ -122,6 +122,13 @@ class _Device:
     session: Any
     _folder: Path | None = None
     _inputs: dict[str, Any] = field(default_factory=dict)
+    _libraries: int = 0
+
+    def next_name(self) -> str:
+        """Of a library: TVM's own server keeps them all loaded, and crashes where the file of one
+        is written over."""
+        self._libraries += 1
+        return f"batch{self._libraries}.so"
 
     def measure(self, batch: BuiltBatch, say: Callable[[object], None]) -> None:
         from tvm.error import InternalError, RPCError
@@ -158,9 +165,9 @@ class _Measuring:
         self._device = device
         self._batch = batch
         self._say = say
-        self._name = f"{batch.library.parent.name}.so"
-        device.session.upload(str(batch.library), self._name)
-        self._module = device.session.load_module(self._name)
+        name = device.next_name()
+        device.session.upload(str(batch.library), name)
+        self._module = device.session.load_module(name)
         output = batch.output
         self._expected, self._result = (device.empty(output.shape, output.dtype) for _ in range(2))
         self._apart = device.empty((1,), "float32")
