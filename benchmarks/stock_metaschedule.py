@@ -27,7 +27,7 @@ from edgekit.tvm_compat import load_tensor_intrinsics, load_tvm
 KEY = "here"
 SERVERS = 2
 EFFORT = {"number": 1, "repeat": 5, "min_repeat_ms": 4}
-"""Of each candidate: what edgekit's runner spends on one that is not promising."""
+"""Of each candidate: what edgekit's runner spends on one that is neither hopeless nor promising."""
 _SESSION_SECONDS = 60
 _LAST_WORDS = 200
 

@@ -7,10 +7,10 @@
 Throughput: both search for the kernels of two convolutions, in turns, as many trials each, on two
 of TVM's own RPC servers on this machine, which have the whole of TVM. Stock MetaSchedule is as
 shipped, with a random cost model (its own needs xgboost), a connection for each server, and as much
-time for each candidate as edgekit's runner gives one that is not promising. Its one cure is in
-`stock_cures.py`: without it no build ends in time. Its clock starts when its builder and runner are
-up, edgekit's before its own are. What failed is not counted, on either side. MetaSchedule needs
-cloudpickle, which edgekit does not.
+time for each candidate as edgekit's runner gives one that is neither hopeless, which gets less, nor
+promising, which gets more. Its one cure is in `stock_cures.py`: without it no build ends in time.
+Its clock starts when its builder and runner are up, edgekit's before its own are. What failed is
+not counted, on either side. MetaSchedule and TVM's servers need cloudpickle; edgekit does not.
 
 Scaling: every run of a kernel sleeps for a fixed time, long enough for this machine's cores to
 compile for eight devices. What is asked is whether a device ever waits for the search, and not
