@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.building import Ran, command_line, environment, run_edgekit, write_model
 from support.local_bundles import built_bundle, with_patched_kernels
-from support.ssh_server import SshServer, ssh_server
+from support.ssh_server import SshServer, agents_of, ssh_server
 
 from edgekit.bundle import Bundle
 from edgekit.cross.toolchain import load_toolchain
@@ -248,19 +248,6 @@ def test_ctrl_c_ends_the_work_on_every_device(
         eventually(lambda server=server: not agents_of(server))  # type: ignore[misc]
         eventually(lambda server=server: not list((server.root / "runs").iterdir()))  # type: ignore[misc]
         assert not (server.root / "deployments").exists()
-
-
-def agents_of(server: SshServer) -> list[int]:
-    """The processes of the agent that lies on this device."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            program = (process / "exe").readlink()
-        except OSError:
-            continue
-        if program.name == "edgekit-agent" and program.is_relative_to(server.home):
-            found.append(int(process.name))
-    return found
 
 
 def test_two_deployments_to_one_device_at_the_same_time_come_one_after_the_other(

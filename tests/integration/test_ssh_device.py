@@ -19,7 +19,7 @@ import pytest
 from support.building import tmpfs
 from support.local_bundles import built_bundle, with_c_library, with_patched_kernels
 from support.on_device import bench_on, run_all_on, run_on
-from support.ssh_server import SshServer, ssh_server
+from support.ssh_server import SshServer, agents_of, ssh_server
 
 from edgekit.bench import bench
 from edgekit.bundle import Bundle
@@ -60,13 +60,6 @@ def failure(server: SshServer, bundle: Bundle, timeout: float = 60) -> DeviceErr
         run_on(device_on(server, timeout), bundle)
     assert caught.value.hint
     return caught.value
-
-
-def agents_running() -> list[str]:
-    """Two for a session in which a model runs: the model has a process of its own."""
-    return subprocess.run(
-        ["pgrep", "-f", "^[^ ]*/edgekit-agent attend"], capture_output=True, text=True
-    ).stdout.split()
 
 
 def assert_usable(server: SshServer, bundle: Bundle) -> None:
@@ -168,21 +161,21 @@ def test_a_device_is_reached_while_something_else_is_done(
     before = logins(server)
 
     with device_on(server).on_the_way() as reached:
-        eventually(lambda: agents_running())
+        eventually(lambda: agents_of(server))
         with reached.opened(bundle) as session:
             assert session.run(bundle.reference_inputs()).seconds > 0
 
     assert logins(server) - before == 1
-    eventually(lambda: not agents_running())
+    eventually(lambda: not agents_of(server))
 
 
 def test_a_connection_lost_on_the_way_is_made_anew(server: SshServer, bundle: Bundle) -> None:
     assert_usable(server, bundle)
 
     with device_on(server).on_the_way() as reached:
-        eventually(lambda: agents_running())
+        eventually(lambda: agents_of(server))
         server.drop_connections()
-        eventually(lambda: not agents_running())
+        eventually(lambda: not agents_of(server))
         with reached.opened(bundle) as session:
             assert session.run(bundle.reference_inputs()).seconds > 0
 
@@ -308,7 +301,7 @@ def test_a_model_without_end_is_stopped_over_there(
 
     assert "the model on desk gave no sign of life for 2 s while running" in error.message
     assert "--timeout" in str(error.hint)
-    eventually(lambda: not agents_running())
+    eventually(lambda: not agents_of(server))
     assert_usable(server, bundle)
 
 
@@ -325,7 +318,7 @@ def in_background(
 
     thread = threading.Thread(target=run)
     thread.start()
-    eventually(lambda: len(agents_running()) > 1)
+    eventually(lambda: len(agents_of(server)) > 1)
     return thread, failures
 
 
@@ -334,7 +327,7 @@ def test_an_agent_that_is_killed_is_told(server: SshServer, bundle: Bundle, tmp_
         server, with_patched_kernels(bundle, tmp_path / "l", forever=True)
     )
 
-    for pid in agents_running():
+    for pid in agents_of(server):
         with suppress(ProcessLookupError):  # the model's process goes with the other
             os.kill(int(pid), signal.SIGKILL)
     thread.join(timeout=30)
@@ -354,7 +347,7 @@ def test_a_connection_lost_while_a_model_runs_ends_it_over_there(
     thread.join(timeout=30)
 
     assert "connection to desk was lost" in str(failures[0])
-    eventually(lambda: not agents_running())
+    eventually(lambda: not agents_of(server))
     assert_usable(server, bundle)
 
 

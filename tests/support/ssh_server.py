@@ -162,3 +162,16 @@ def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         else:
             return
     raise AssertionError(log.read_text())
+
+
+def agents_of(server: SshServer) -> list[int]:
+    """The processes of the agent that lies on this device, and of the models that it runs."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            program = (process / "exe").readlink()
+        except OSError:
+            continue
+        if program.name == "edgekit-agent" and program.is_relative_to(server.home):
+            found.append(int(process.name))
+    return found

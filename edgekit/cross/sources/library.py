@@ -264,9 +264,10 @@ def _take_from_compiler(plan: _Plan, folder: Path) -> None:
 def _of_compiler(toolchain: Toolchain, name: str) -> Path | None:
     """Where the compiler has a run-time library; it repeats the name where it has none."""
     command = (*find_cxx_compiler(toolchain).command, *toolchain.compile_flags)
-    answer = run_tool(
-        (*command, f"-print-file-name={name}"), folder=cache_dir(), doing=f"find {name}"
-    )
+    here = cache_dir()
+    with storage_errors("find a library of the compiler's", here):
+        here.mkdir(parents=True, exist_ok=True)
+    answer = run_tool((*command, f"-print-file-name={name}"), folder=here, doing=f"find {name}")
     path = Path(answer.strip())
     return path if path.is_absolute() and path.is_file() else None
 
