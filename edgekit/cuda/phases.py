@@ -18,6 +18,12 @@ def _quantize(target: Any) -> list[Any]:
     return [LiteRtArithmetic(rescaled)]
 
 
+def _name(target: Any) -> list[Any]:
+    from edgekit.passes.plain_names import PlainNames
+
+    return [PlainNames()]
+
+
 def _schedule(target: Any) -> list[Any]:
     from tvm import s_tir
     from tvm.s_tir import dlight
@@ -38,6 +44,7 @@ def _schedule(target: Any) -> list[Any]:
 CUDA_PHASES: tuple[Phase, ...] = (
     Phase("quantize", "what is left of a quantised TFLite model computes in integers", _quantize),
     SIMPLIFY,
+    Phase("name", "tensors are called what C takes", _name),
     LEGALIZE,
     FUSE,
     Phase("schedule", "each kernel's loops are threads of the GPU", _schedule),

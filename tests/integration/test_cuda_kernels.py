@@ -163,6 +163,25 @@ def test_whatever_the_operator_its_kernel_runs_in_threads_of_the_gpu(tmp_path: P
     assert compiled.weights == (), "TVM brings them to the GPU: a view of a file can't get there"
 
 
+@pytest.mark.usefixtures("toolkit")
+def test_names_that_are_no_words_of_c_are_none_there(tmp_path: Path) -> None:
+    """Softmax keeps what it computes on the way, under the names of the model's tensors."""
+    nodes = [
+        onnx.helper.make_node("Resize", ["0/x:1", "", "scales"], ["/up-1/Resize:0"], mode="linear"),
+        onnx.helper.make_node("Softmax", ["/up-1/Resize:0"], ["3 y"], axis=-1),
+        onnx.helper.make_node("Relu", ["3 y"], ["/out/"]),
+    ]
+    scales = {"scales": np.array([1, 1, 2, 2], "float32")}
+    model = onnx_model(nodes, {"0/x:1": [1, 4, 8, 8]}, {"/out/": [1, 4, 16, 16]}, scales)
+    onnx.save(model, tmp_path / "net.onnx")
+
+    compiled = compile_model(
+        import_model(open_model(tmp_path / "net.onnx"), SILENT), load_board(BOARD).target
+    )
+
+    assert compiled.kernels
+
+
 def test_without_nvidias_packages_the_error_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(MissingToolError, match="nvidia-cuda-nvrtc") as error:
         find_toolkit([tmp_path])

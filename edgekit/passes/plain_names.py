@@ -1,0 +1,40 @@
+"""Tensors get names that C takes: models call theirs `/fpn/Resize_1`, and the code that TVM prints
+for a GPU calls buffers after them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import tvm
+from tvm import relax
+
+
+@relax.expr_functor.mutator
+class _PlainNames(relax.PyExprMutator):  # type: ignore[misc]
+    def visit_var_binding_(self, binding: Any) -> None:
+        value = self.visit_expr(binding.value)
+        name = plain_name(str(binding.var.name))
+        is_inside = isinstance(binding.var, relax.DataflowVar)
+        emit = self.builder_.emit if is_inside else self._emit_result
+        self.set_var_remap(binding.var, emit(value, name))
+
+    def _emit_result(self, value: Any, name: str) -> Any:
+        if self.builder_.current_block_is_dataflow():
+            return self.builder_.emit_output(value, name)
+        return self.builder_.emit(value, name)
+
+
+def plain_name(name: str) -> str:
+    return re.sub(r"^(?=[0-9])|\W", "_", name, flags=re.ASCII)
+
+
+@tvm.transform.module_pass(opt_level=0, name="edgekit.PlainNames")
+class PlainNames:
+    def transform_module(self, module: Any, context: Any) -> Any:
+        del context
+        mutator = _PlainNames(module)
+        for variable, function in list(module.functions_items()):
+            if isinstance(function, relax.Function):
+                mutator.builder_.update_func(variable, mutator.visit_expr(function))
+        return mutator.builder_.get()
