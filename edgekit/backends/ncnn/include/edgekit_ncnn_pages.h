@@ -1,6 +1,6 @@
-// Large weights on large pages. Reading hundreds of megabytes for every inference through pages of
-// 4 KiB costs a tenth of a dense layer's time in page tables; where the system leaves the choice to
-// programs, as Debian's does, it has to be asked.
+// Large weights on large pages. Hundreds of megabytes that are read for every inference through pages
+// of 4 KiB have page tables to be read as well; where the system leaves the choice to programs, as
+// Debian's does, it has to be asked.
 //
 // ncnn allocates with posix_memalign. Its references to that are bound to this one when the region
 // is linked, and nobody else's are: it is hidden.
