@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Tests load onnxruntime themselves, not only through the oracle that asks for this.
@@ -21,6 +23,27 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# A busy machine is no failure: no example has a time limit.
-settings.register_profile("edgekit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is no failure: no example has a time limit. And no run draws what another did not,
+# so that a change is judged by its own doing: --hypothesis-profile=explore finds what is new.
+_PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("edgekit", derandomize=True, **_PATIENT)
+settings.register_profile("explore", derandomize=False, **_PATIENT)
 settings.load_profile("edgekit")
+
+_BEGINNINGS: dict[str, Any] = {}
+"""Of what modules call RANDOM, as they were when the module was loaded."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if (random := _random_of(item)) is not None:
+        _BEGINNINGS.setdefault(str(item.path), random.bit_generator.state)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What a test draws does not hang on which others ran before it in this process."""
+    if (random := _random_of(item)) is not None:
+        random.bit_generator.state = _BEGINNINGS[str(item.path)]
+
+
+def _random_of(item: pytest.Item) -> Any:
+    return getattr(getattr(item, "module", None), "RANDOM", None)
