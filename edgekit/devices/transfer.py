@@ -7,6 +7,7 @@ into the folders that are used, one for each version.
 
 Whatever has such a name is whole, also after power was lost: a file system may write a name before
 the bytes behind it. Where a device can't see to that, a file that came out short counts as none.
+A push ends when the names are on the disk too: what was told to be there outlives a loss of power.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ done
 if [ -d "$folder" ]; then rm -rf "$folder.old-$$"; mv "$folder" "$folder.old-$$"; fi
 mv "$new" "$folder"; code=$?
 rm -rf "$folder".old-*
+sync objects "$(dirname "$folder")" 2>/dev/null || sync 2>/dev/null
 exit $code"""
 
 

@@ -86,8 +86,13 @@ done
 before=$was
 if [ "$was" = "$digest" ] && [ -f "$digest.version" ]; then read_stamp "$digest.version"; fi
 printf '%s %s %s\\n%s\\n' $((last + 1)) "$before" "$(date +%s)" "$record" >record.new &&
-  [ -s record.new ] && mv -f record.new "$digest.version" || exit 1
-[ "$was" = "$digest" ] || make_current "$digest" || exit 1
+  [ -s record.new ] || exit 1
+[ "$was" = "$digest" ] || sync record.new 2>/dev/null || sync 2>/dev/null
+mv -f record.new "$digest.version" || exit 1
+if [ "$was" != "$digest" ]; then
+  make_current "$digest" || exit 1
+  sync . 2>/dev/null || sync 2>/dev/null
+fi
 echo "before $was"
 if [ "$versions" -le "$keep" ]; then cd "$root"; add_to_log "$line" || :; exit 0; fi
 kept=" $digest " count=1

@@ -265,6 +265,7 @@ class _Runner:
         self._child = child
         self._taken = taken
         self._device = ""
+        self._began = 0.0
 
     def measure(self, batch: Batch) -> SessionEnded | None:
         """None where the batch came to its end."""
@@ -274,7 +275,7 @@ class _Runner:
         by_place = {f.place: f for f in batch.built.functions}
         left = batch.left()
         functions = (own, *(by_place[place] for place in left))
-        started = time.monotonic()
+        self._began = time.monotonic()
         try:
             self._child.send(replace(batch.built, functions=functions))
             return self._heard(batch, left)
@@ -283,7 +284,7 @@ class _Runner:
             self._blame(batch, left, "timeout" if gone.silent else "run", gone.reason)
             return SessionEnded(gone.reason, began=True)
         finally:
-            batch.seconds += time.monotonic() - started
+            batch.seconds += time.monotonic() - self._began
 
     def _heard(self, batch: Batch, left: list[int]) -> SessionEnded | None:
         patience = _RUN_SECONDS
@@ -292,6 +293,7 @@ class _Runner:
             message = self._child.receive(patience + _first_wait(batch, self._device))
             if isinstance(message, Taken):
                 self._device = self._taken(message)
+                self._began = time.monotonic()  # it may have waited long for one
             elif isinstance(message, Timed):
                 if message.place == _OWN:
                     batch.own_us = message.microseconds

@@ -22,6 +22,9 @@ _FEWEST, _MOST = 4, 16
 """Candidates of a batch."""
 _SECONDS_A_BATCH = 8.0
 """On a device: where candidates take long, fewer of them go at a time."""
+_RUNS_EACH = 18
+"""Of a candidate that is about as fast as the rule's own, as `runner` times it: what a kernel's
+candidates take is known before the first was measured."""
 _PROPOSAL_SECONDS = 120.0
 _AHEAD = 1
 """Batches for each runner that are ready before it is: a device waits for no compiler."""
@@ -75,7 +78,7 @@ class Search:
         self._slow: set[str] = set()
         self._drifts = 0
         self._no_more_traces = False
-        self._seconds_each: float | None = None
+        self._seconds_each: dict[str, float] = {}
 
     @property
     def heard(self) -> Callable[[Batch | DeviceNews | Fault], None]:
@@ -145,12 +148,11 @@ class Search:
             self.standings[batch.subject.key].under_way -= len(batch.choices)
             batch.clean_up()
 
-    @property
-    def _size(self) -> int:
-        """Of the next batch."""
-        if not self._seconds_each:
-            return _MOST
-        return max(_FEWEST, min(_MOST, round(_SECONDS_A_BATCH / self._seconds_each)))
+    def _size(self, standing: Standing) -> int:
+        """Of this kernel's next batch."""
+        expected = _RUNS_EACH * (standing.own_us or 0.0) / 1e6
+        each = self._seconds_each.get(standing.key, expected)
+        return max(_FEWEST, min(_MOST, round(_SECONDS_A_BATCH / each) if each else _MOST))
 
     def _room(self) -> int:
         """How many candidates there may still be."""
@@ -183,7 +185,7 @@ class Search:
         if self._surveys_under_way():
             return None
         while (standing := next_task(self.standings.values())) is not None:
-            choices = self._choices(standing, min(self._size, self._room()))
+            choices = self._choices(standing, min(self._size(standing), self._room()))
             if choices:
                 return self._batch(standing, choices)
             if standing.under_way:
@@ -261,9 +263,8 @@ class Search:
         own_us = batch.own_us
         if batch.seconds and batch.choices:
             each = batch.seconds / len(batch.choices)
-            self._seconds_each = (
-                each if self._seconds_each is None else (self._seconds_each + each) / 2
-            )
+            before = self._seconds_each.get(standing.key, each)
+            self._seconds_each[standing.key] = (before + each) / 2
         if own_us is not None:
             for other in self.standings.values():
                 if other.task.problem_key == standing.key:

@@ -72,6 +72,13 @@ def kept(url: str) -> tuple[list[TuningSession], list[TuningRecord]]:
         close_store(opened)
 
 
+def workers() -> set[int]:
+    """Processes that this one started, and those that these did, for compiling and measuring."""
+    lines = command_lines()
+    ours = descendants(os.getpid())
+    return {pid for pid in ours if any("edgekit" in word for word in lines.get(pid, ()))}
+
+
 def candidates_in(records: list[TuningRecord]) -> list[tuple[str, str]]:
     """Without the rules' own: kernels and choices."""
     return [
@@ -122,13 +129,16 @@ def test_what_a_search_finds_is_kept_used_and_not_searched_for_again(
     assert (anew.trials, anew.known) == (4, 0)
 
 
-@pytest.mark.parametrize("fault", ["compile", "run"])
+@pytest.mark.parametrize("fault", ["compile", "run", "timeout"])
 def test_a_candidate_that_is_fatal_costs_itself_only(
     fault: str, request_: BuildRequest, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edgekit.tune.BUILDER", "support.faulty_builder")
     monkeypatch.setenv(FAULT, fault)
     monkeypatch.setenv("PYTHONPATH", str(CHECKOUT / "tests"))
+    if fault == "timeout":
+        monkeypatch.setattr("edgekit.tuning.crew._RUN_SECONDS", 6.0)
+    before = workers()
 
     report = search(request_)
 
@@ -138,6 +148,7 @@ def test_a_candidate_that_is_fatal_costs_itself_only(
     assert [record.choice for record in failed] == [choice_as_json(FATAL)]
     assert report.errors[fault] == 1
     assert sum(record.best_us is not None for record in records) > FEW // 2
+    eventually(lambda: workers() <= before)
 
 
 def test_a_device_whose_agent_is_killed_comes_back_and_the_search_ends_well(

@@ -14,7 +14,8 @@ from edgekit.tuning.work import OWN, BatchOrder, BuiltBatch
 from edgekit.tvm_compat import load_tvm
 
 FATAL = ProductChoice(unrolled=2)
-"""Takes the compiler down, or where FAULT says "run" the process that runs it."""
+"""Takes the compiler down, or where FAULT says "run" the process that runs it; with "timeout" it
+never comes to its end."""
 FAULT = "EDGEKIT_TEST_FAULT"
 
 
@@ -31,19 +32,20 @@ class FaultyWorkbench(Workbench):
 
     def linked(self, functions: dict[str, Any], folder: Path) -> Path:
         if self._deadly in functions:
-            functions[self._deadly] = _aborting(functions[self._deadly])
+            call = ("sleep", 3600) if os.environ[FAULT] == "timeout" else ("abort",)
+            functions[self._deadly] = _calling(functions[self._deadly], *call)
         return super().linked(functions, folder)
 
 
-def _aborting(function: Any) -> Any:
+def _calling(function: Any, *call: str | int) -> Any:
     from tvm import s_tir, tirx
 
     realize = function.body
     root = realize.block
-    crash = tirx.Evaluate(tirx.call_extern("int32", "abort"))
+    fault = tirx.Evaluate(tirx.call_extern("int32", *call))
     block = s_tir.SBlock(
         *(root.iter_vars, root.reads, root.writes, root.name_hint),
-        body=tirx.SeqStmt([crash, root.body]),
+        body=tirx.SeqStmt([fault, root.body]),
         alloc_buffers=root.alloc_buffers,
         annotations=root.annotations,
     )
