@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 DEFAULT_LEASE_SECONDS = 1800.0
 DEFAULT_WAIT_SECONDS = 600.0
 
+_SECONDS_TO_ANSWER = 20.0
+"""For the keeper to say that it is our turn, or who has the device: it does so at once."""
+
 _ours: set[str] = set()
 """What this process was lent: it needs no second lease for it."""
 
@@ -98,10 +101,10 @@ def _lends(name: str) -> bool:
 
 def _wait_for_turn(conversation: Conversation, name: str, wait: float, events: Events) -> None:
     deadline = time.monotonic() + wait
-    who = "somebody"
+    patience, who = max(wait, _SECONDS_TO_ANSWER), "somebody"
     while True:
         try:
-            said = conversation.next_line(max(deadline - time.monotonic(), 0.0))
+            said = conversation.next_line(patience)
         except TimeoutError as error:
             raise DeviceError(
                 f"{name} did not become free within {duration(wait)}: {who} has it",
@@ -118,3 +121,4 @@ def _wait_for_turn(conversation: Conversation, name: str, wait: float, events: E
         if isinstance(holder, dict):
             who = f"{str(holder.get('owner'))[:100]} ({str(holder.get('purpose'))[:100]})"
             events.warn(f"{who} has {name}: waiting")
+        patience = max(deadline - time.monotonic(), 0.0)

@@ -90,10 +90,15 @@ def test_whoever_has_it_is_named_until_the_block_ends() -> None:
     assert device().state == "free"
 
 
+def test_what_is_free_is_lent_to_whoever_does_not_wait() -> None:
+    with lent("wing", "at once", wait=0):
+        assert device().state == "busy"
+
+
 def test_others_wait_their_turn_and_are_told_who_has_it(others: list[Other]) -> None:
     others.append(Other("first"))
     others[0].has_it()
-    with pytest.raises(DeviceError, match="first") as refused, lent("wing", "second", wait=0.2):
+    with pytest.raises(DeviceError, match="first") as refused, lent("wing", "second", wait=0):
         pass
     assert refused.value.hint is not None
     others.append(Other("second"))
@@ -137,7 +142,7 @@ def test_whoever_measures_asks_for_the_device_first(others: list[Other]) -> None
     eventually(lambda: device().waiting == 1)
     assert not refused, "it waits before it looks at anything"
     others[0].kill()
-    measuring.join(60)
+    measuring.join()
     assert len(refused) == 1
     eventually(lambda: device().lease is None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from edgekit.events import SILENT
 from edgekit.farm.control import down, farm_folder
+from edgekit.farm.health import Limits
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.members import FarmPlan, Member
 from edgekit.rpc.protocol import TrackerAddress
@@ -32,7 +34,10 @@ def light_farm(
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     farm_folder().mkdir(parents=True)
-    plan = FarmPlan(members, worker=(sys.executable, "-c", _WORKER))
+    # They say nothing more, however long a test takes.
+    plan = FarmPlan(
+        members, worker=(sys.executable, "-c", _WORKER), limits=Limits(silence=math.inf)
+    )
     keeper = Keeper(plan, TrackerAddress("127.0.0.1", 1), SILENT)
     thread = threading.Thread(target=keeper.run)
     thread.start()
