@@ -26,6 +26,7 @@ from edgekit.store.migrations import NEWEST, migrate, refuse_strangers, version_
 T = TypeVar("T")
 
 _BUSY_SECONDS = 30.0
+_SECONDS_BETWEEN_TRIES = 0.02
 _CONNECT_SECONDS, _BRIEF_SECONDS = 10, 3
 _URLS = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 _NETWORK = {
@@ -151,8 +152,22 @@ def _check_driver() -> None:
 
 def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
     connection.isolation_level = None  # transactions begin where `_begin_sqlite` says
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    _log_ahead(connection)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """SQLite waits for no lock here, where two who come first turn the same file to WAL at once."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 def _begin_sqlite(connection: Connection) -> None:

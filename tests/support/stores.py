@@ -20,6 +20,7 @@ from edgekit.store.moments import now, this_process
 from edgekit.store.regions import RegionCost
 from edgekit.store.runs import BenchRun, BuildFacts, Conditions
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
+from support.ports import free_port
 
 _PLACES = ("/usr/lib/postgresql", "/usr/local/pgsql", "/usr/pgsql")
 
@@ -200,10 +201,7 @@ def postgres_in(folder: Path) -> Iterator[Postgres]:
         ],
         folder,
     )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = Postgres(programs, folder, port)
+    server = Postgres(programs, folder, free_port())
     server.start()
     try:
         yield server
