@@ -9,6 +9,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from edgekit.devices.crashes import signal_meaning
@@ -54,10 +55,11 @@ class Child:
 
     def start(self) -> None:
         """If it is not running."""
-        if self._closed:
-            raise ChildGone("the search is over", silent=False)
-        if self._process is None:
+        if self._process is None and not self._closed:
             self._start()
+        if self._closed:  # perhaps by another thread, just while it was being started
+            self.end()
+            raise ChildGone("the search is over", silent=False)
 
     def receive(self, seconds: float) -> Any:
         """The next answer; ChildGone where there is none within so long."""
@@ -80,7 +82,8 @@ class Child:
             self._said.wait(_SECONDS_TO_DIE)
         for stream in (process.stdin, process.stdout):
             assert stream is not None
-            stream.close()
+            with suppress(BrokenPipeError):  # what it was still to be told
+                stream.close()
 
     def close(self) -> None:
         """For good."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from edgekit.compilation import Failure
@@ -55,7 +55,8 @@ class TuningProcess:
         if self._said is not None:
             self._said.wait(_SECONDS_TO_DIE)
         for stream in (process.stdin, process.stdout):
-            if stream is not None:
+            assert stream is not None
+            with suppress(BrokenPipeError):  # what it was still to be told
                 stream.close()
 
     def _ask(self, message: object) -> Any:
