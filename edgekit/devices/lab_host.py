@@ -54,7 +54,8 @@ cat >/dev/null
 """
 
 # The keeper of the line waits for the end of its own input, which comes with the end of the
-# connection however that comes about, and then ends what reads the port.
+# connection however that comes about, and then ends what reads the port. It has the port open, and
+# locked, as well: the shell's end says that nobody has.
 _PUMP = """\
 LC_ALL=C; export LC_ALL
 port=$1
@@ -72,7 +73,7 @@ r=$!
 w=$!
 exec 3<&- 4<&-
 wait $r
-kill $w 2>/dev/null"""
+{ kill $w; wait $w; } 2>/dev/null"""
 
 # What was sent is gone again with the connection.
 _KEEP_FILE = """\

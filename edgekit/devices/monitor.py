@@ -39,9 +39,10 @@ def watch(
     it is."""
     import serial
 
-    ends_at = None if seconds is None else time.monotonic() + seconds
     decoder = FrameDecoder()
     with device.held() as line, line.opened(device.baud) as port:
+        # From now on: to log in to the machine that has the port may take longer than that.
+        ends_at = None if seconds is None else time.monotonic() + seconds
         try:
             if ask:
                 port.write(encode_frame(SerialFrame(Request.HELLO, _OUR_SESSION, b"")))

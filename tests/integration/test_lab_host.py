@@ -7,8 +7,6 @@ import os
 import pty
 import random
 import shutil
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +22,7 @@ from support.microcontrollers import (
     toy_firmware,
     tripled,
 )
+from support.ports import CLOSED_PORT
 from support.pty_line import pty_line
 from support.rfc2217_server import rfc2217_server
 from support.rpc_lab import eventually
@@ -34,9 +33,12 @@ from edgekit.board import load_board
 from edgekit.devices.lab_host import LabHost
 from edgekit.devices.monitor import watch
 from edgekit.devices.serial_device import SerialDevice
+from edgekit.devices.serial_port import LineInUse
 from edgekit.errors import DeviceError, MissingToolError, UsageError
 
 DATA = random.Random(5).randbytes(600)
+NONE = f"/dev/ttyNONE{os.getpid()}"
+"""No port, and nobody else's: whoever takes a line keeps all others of the machine from it."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def test_a_terminal_of_another_machine_carries_an_inference(
         with device.prepared(toy_firmware("mps2-an386")) as (client, _, written):
             assert written == 0
             assert inference(client, DATA) == tripled(DATA)
-        assert any("on a Cortex-M4" in seen.words for seen in watch(device, seconds=1.0))
+        assert any("on a Cortex-M4" in seen.words for seen in watch(device, seconds=60.0))
 
 
 def test_a_socket_that_another_machine_sees_does_as_well(
@@ -108,17 +110,18 @@ def test_a_connection_that_drops_in_the_middle_is_told_and_frees_the_port(
             client.hello()
             server.drop_connections()
             inference(client, DATA)
-        for _ in range(100):  # the shell over there ends a moment later
-            try:
-                with device.connected() as client:
-                    client.hello()
-                    assert inference(client, DATA) == tripled(DATA)
-                break
-            except DeviceError as error:
-                assert "in use" in error.message
-                time.sleep(0.1)
-        else:
-            raise AssertionError("the port was never free again")
+        eventually(lambda: is_free_again(device))
+
+
+def is_free_again(device: SerialDevice) -> bool:
+    """And used, then: the shell over there ends a moment after its connection."""
+    try:
+        with device.connected() as client:
+            client.hello()
+            assert inference(client, DATA) == tripled(DATA)
+    except LineInUse:
+        return False
+    return True
 
 
 def test_a_board_that_is_unplugged_over_there_is_told(
@@ -150,11 +153,9 @@ def test_two_users_of_one_port_are_told_apart(server: SshServer) -> None:
 
 def test_ports_that_are_none_are_told(server: SshServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        closed = listener.getsockname()[1]
-    refused(via(server, "/dev/ttyNONE"), "there is no serial port /dev/ttyNONE on")
+    refused(via(server, NONE), f"there is no serial port {NONE} on")
     refused(via(server, str(tmp_path / "file")), "is no terminal")
-    refused(via(server, f"socket://127.0.0.1:{closed}"), "nobody listens at socket://")
+    refused(via(server, f"socket://127.0.0.1:{CLOSED_PORT}"), "nobody listens at socket://")
 
 
 def test_a_speed_that_the_host_can_not_set_is_told(server: SshServer) -> None:
@@ -169,7 +170,7 @@ def test_a_speed_that_the_host_can_not_set_is_told(server: SshServer) -> None:
 def test_a_file_is_over_there_whole_while_it_is_needed(server: SshServer, tmp_path: Path) -> None:
     file = tmp_path / "firmware.elf"
     file.write_bytes(random.Random(1).randbytes(300_000))
-    with via(server, "/dev/ttyNONE").held() as line:
+    with via(server, NONE).held() as line:
         with line.tools.placed(file) as path:
             assert path != str(file)
             said = line.tools.run([line.tools.find("sha256sum", ""), path])
@@ -183,7 +184,7 @@ def test_openocd_over_there_says_what_is_wrong(server: SshServer) -> None:
     require_microcontrollers()
     if shutil.which("openocd") is None:
         pytest.skip("openocd is not installed")
-    device = via(server, "/dev/ttyNONE", "stm32f746g-disco")
+    device = via(server, NONE, "stm32f746g-disco")
     with (
         device.held() as line,
         pytest.raises(DeviceError, match=r"no debug probe is attached to .*127\.0\.0\.1"),
