@@ -56,6 +56,8 @@ class TuneReport:
     target: str
     session: str
     devices: tuple[str, ...]
+    emulated: bool
+    """All of them, so that what was found decides for twins alone."""
     seconds: float
     trials: int
     """Now."""
@@ -346,6 +348,7 @@ def _report(
         target=request.board.target.as_json(),
         session=session,
         devices=devices.names,
+        emulated=devices.is_emulated,
         seconds=search.seconds,
         trials=search.new_trials,
         known=known,

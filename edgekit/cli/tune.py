@@ -157,7 +157,8 @@ def _render(console: Console, report: TuneReport) -> None:
         own, best = (milliseconds(us / 1e6) for us in (report.own_us, report.best_us))
         gain = report.own_us / report.best_us
         pairs.append(("all kernels", f"{own} by the rules, {best} now: {gain:.2f}x"))
-    pairs.append(("used by", f"every build for {report.board}, without being asked"))
+    whose = f"a twin of {report.board}" if report.emulated else report.board
+    pairs.append(("used by", f"every build for {whose}, without being asked"))
     console.fields(pairs)
     console.table(_COLUMNS, [_row(kernel) for kernel in report.kernels], right=_NUMBERS)
 

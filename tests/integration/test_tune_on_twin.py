@@ -1,0 +1,61 @@
+"""A search on an emulated Raspberry Pi 4: another architecture, and times that are no board's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.building import request_for, write_model
+from support.twins import twins_in
+
+from edgekit.build import BuildRequest
+from edgekit.cross.toolchain import which
+from edgekit.store.database import close_store, open_store
+from edgekit.store.tuning import all_records
+from edgekit.tune import Effort, tune
+from edgekit.tune_devices import Wish, pool_for
+from edgekit.tuning.store import tuned_kernels
+from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
+
+BOARD = "rpi4"
+FEW = 6
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)),
+        reason="QEMU or the tools that build its image are not installed",
+    ),
+    pytest.mark.skipif(
+        which("aarch64-linux-gnu-gcc") is None, reason="needs aarch64-linux-gnu-gcc"
+    ),
+]
+
+
+@pytest.fixture
+def request_(
+    tmp_path: Path, twin_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[BuildRequest]:
+    monkeypatch.setenv("EDGEKIT_STORE", f"sqlite:///{tmp_path / 'store.db'}")
+    with twins_in(twin_cache):
+        yield request_for(write_model(tmp_path / "model.onnx"), BOARD)
+
+
+def test_what_a_twin_measured_decides_for_twins_alone(request_: BuildRequest) -> None:
+    pool = pool_for(request_.board, Wish(twin=True), {}, 120.0, "tuning")
+
+    report = tune(request_, pool, Effort(trials=FEW))
+
+    assert report.emulated
+    assert report.devices == (BOARD,)
+    assert report.trials == FEW
+    measured = [kernel for kernel in report.kernels if kernel.own_us is not None]
+    assert measured
+    store = open_store()
+    kept = list(all_records(store))
+    close_store(store)
+    assert {record.device for record in kept if record.error is None} == {BOARD}
+    target = request_.board.target
+    assert len(tuned_kernels(target, twin=True)) == len(measured)
+    assert tuned_kernels(target) == {}
