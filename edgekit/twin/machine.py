@@ -19,7 +19,6 @@ from edgekit.twin.access import Access, access_of, make_keys, seed, write_access
 from edgekit.twin.image import Image, held_image
 from edgekit.twin.ports import choose_port, is_free
 from edgekit.twin.processes import (
-    QUIT_SECONDS,
     end,
     end_any,
     locked,
@@ -42,6 +41,10 @@ _READY_SECONDS = 180.0
 _ASK_SECONDS = 20.0
 _POWER_OFF_SECONDS = 60.0
 """Of a system that has said it will."""
+_LEFT_SECONDS = 20.0
+"""Of one that has not: it heard nothing, or was gone before it could answer."""
+_AWAKE_SECONDS = 30.0
+"""For an emulator to answer that may have been started only now, on a busy machine."""
 _PORT_TRIES = 5
 
 
@@ -297,11 +300,16 @@ def _take_over(folder: Path, state: TwinState | None) -> qemu.Process | None:
     process = process_of(folder)
     if state is None or process is None or process.uuid != state.uuid:
         return None
-    try:
-        _resume(folder)
-    except qmp.QmpError:
-        if process_of(folder) is not None:
-            raise
+    ends_at = time.monotonic() + _AWAKE_SECONDS
+    while process is not None:
+        try:
+            _resume(folder)
+        except qmp.QmpError:
+            process = process_of(folder)
+            if process is not None and time.monotonic() > ends_at:
+                raise
+        else:
+            break
     # Again: QEMU gets a new process id while it starts, and may fail to.
     return process_of(folder)
 
@@ -314,7 +322,7 @@ def _power_off(process: qemu.Process, folder: Path, state: TwinState) -> bool:
         access = access_of(folder, state.name, state.port)
         run_over_ssh(access, "sudo /usr/sbin/poweroff", limit_s=_ASK_SECONDS)
     except EdgekitError:
-        patience = QUIT_SECONDS  # it heard nothing, or was gone before it could answer
+        patience = _LEFT_SECONDS
     return qemu.wait_until_gone(process, patience)
 
 

@@ -27,15 +27,15 @@ def twin_folder(name: str) -> Path:
 
 
 def our_processes() -> list[qemu.Process]:
-    """Twins of this cache; another cache's are somebody else's."""
-    return [process for process in qemu.running() if process.folder.parent == machines_dir()]
+    """Twins of this cache; another cache's are somebody else's. Of one that is there twice, what
+    stays comes last."""
+    ours = [process for process in qemu.running() if process.folder.parent == machines_dir()]
+    return sorted(ours, key=lambda process: process.is_daemon)
 
 
 def process_of(folder: Path) -> qemu.Process | None:
-    for process in our_processes():
-        if process.folder == folder:
-            return process
-    return None
+    found = [process for process in our_processes() if process.folder == folder]
+    return found[-1] if found else None
 
 
 def end_any(folder: Path) -> None:

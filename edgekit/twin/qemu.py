@@ -37,6 +37,8 @@ _KERNEL_OPTIONS = " ".join(
 # went on to its next timer at once, every time-out on it would be over before a network answers.
 _COUNT_INSTRUCTIONS = ("-icount", "shift=0,sleep=on")
 _TOOL_SECONDS = 60
+_SESSION = 3
+"""Where /proc/PID/stat has it, after the name. Whoever starts QEMU gives it one of its own."""
 _PORT_TAKEN = re.compile(r"could not set up host forwarding rule", re.IGNORECASE)
 
 
@@ -52,6 +54,8 @@ class Process:
     uuid: str
     folder: Path
     """Of the twin, even if it is gone by now."""
+    is_daemon: bool = True
+    """False for what QEMU is started as: it ends as soon as the daemon that it forks emulates."""
 
 
 def disk_of(folder: Path) -> Path:
@@ -206,7 +210,7 @@ def _twin_process(entry: Path) -> Process | None:
     name, uuid, log = (_value(texts, option) for option in ("-name", "-uuid", "-D"))
     if name is None or uuid is None or log is None or not name.startswith("edgekit-twin-"):
         return None
-    return Process(int(entry.name), uuid, Path(log).parent)
+    return Process(int(entry.name), uuid, Path(log).parent, status[_SESSION] != entry.name)
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
