@@ -140,7 +140,8 @@ def _measured(readings: Readings, first: int) -> Readings:
 
 
 class _Listening:
-    """The agent's lines, as they come."""
+    """The agent's lines, as they come. The block begins with the first: to start a program takes a
+    slow board, or a busy one, longer than a look at what it uses while it is idle."""
 
     def __init__(
         self, connection: Connection, words: tuple[str, ...], files: tuple[str, ...]
@@ -149,11 +150,13 @@ class _Listening:
         self._files = files
         self._lock = threading.Lock()
         self._lines: list[str] = []
+        self._begun = threading.Event()
         self._over = False
 
     def __enter__(self) -> _Listening:
         command = self._command.__enter__()
         threading.Thread(target=self._listen, args=(command,), daemon=True).start()
+        self._begun.wait(_SECONDS_TO_ANSWER)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -166,11 +169,15 @@ class _Listening:
         return parse_readings(lines, self._files)
 
     def _listen(self, command: RemoteCommand) -> None:
-        with suppress(DeviceError):  # whoever measures over the same connection says why
-            while not self._over and (line := command.next_line(_SILENCE)) is not None:
-                with self._lock:
-                    if len(self._lines) < _MOST_READINGS:
-                        self._lines.append(line)
+        try:
+            with suppress(DeviceError):  # whoever measures over the same connection says why
+                while not self._over and (line := command.next_line(_SILENCE)) is not None:
+                    with self._lock:
+                        if len(self._lines) < _MOST_READINGS:
+                            self._lines.append(line)
+                    self._begun.set()
+        finally:
+            self._begun.set()
 
 
 def parse_readings(lines: list[str], files: tuple[str, ...]) -> Readings:

@@ -167,11 +167,14 @@ class _Place:
     def ready_agent(self) -> ReadyAgent:
         """The agent, running; it has to be there."""
         root, folder = self.leased.root, _agent_folder(self.agent).path
-        attendant = self.attendant or self.closing.enter_context(
-            attending(self.connection, root, self.agent.digest, self.leased.scratch)
-        )
+        attendant, leased = self.attendant, self.leased
+        if attendant is None:
+            starting = attending(self.connection, root, self.agent.digest, leased.scratch)
+            attendant = self.closing.enter_context(starting)
+            # Two writers would write the log in any order.
+            leased = replace(leased, _write=attendant.log)
         ready = ReadyAgent(
-            self.connection, root, f"{root}/{folder}/{AGENT}", self.leased, attendant,
+            self.connection, root, f"{root}/{folder}/{AGENT}", leased, attendant,
             self.device.timeout,
         )  # fmt: skip
         if not attendant.is_here():

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from support.local_bundles import (
     with_patched_kernels,
 )
 from support.on_device import bench_on, run_all_on, run_on
+from support.rpc_lab import eventually
 
 from edgekit.bundle import Bundle
 from edgekit.devices.base import BenchPlan
@@ -38,7 +38,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return built_bundle(tmp_path_factory.mktemp("local"))[1]
 
 
-def failure(bundle: Bundle, timeout: float = 60) -> DeviceError:
+def failure(bundle: Bundle, timeout: float = 240) -> DeviceError:
     with pytest.raises(DeviceError) as caught:
         run_on(LocalDevice(timeout), bundle)
     assert caught.value.hint
@@ -196,9 +196,10 @@ def test_a_model_that_refuses_its_input_is_reported_with_its_words(bundle: Bundl
 
 
 def test_a_model_without_end_is_stopped(bundle: Bundle, tmp_path: Path) -> None:
-    error = failure(with_patched_kernels(bundle, tmp_path / "loop", forever=True), timeout=1.5)
+    # Long enough for a busy machine to start the process and load the model.
+    error = failure(with_patched_kernels(bundle, tmp_path / "loop", forever=True), timeout=8)
 
-    assert "gave no sign of life for 1.5 s while running" in error.message
+    assert "gave no sign of life for 8 s while running" in error.message
     assert "--timeout" in str(error.hint)
 
 
@@ -218,14 +219,6 @@ def stuck_run(bundle: Bundle, mark: str, temporary: Path) -> subprocess.Popen[by
     return process
 
 
-def eventually(condition: object) -> None:
-    for _ in range(600):
-        if condition():  # type: ignore[operator]
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came to that")
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_the_model_ends_with_its_parent(
     bundle: Bundle, tmp_path: Path, number: signal.Signals
@@ -237,7 +230,7 @@ def test_the_model_ends_with_its_parent(
     process = stuck_run(looping, mark, temporary)
 
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=240)
 
     eventually(lambda: not processes_with(mark))
     assert list(temporary.iterdir()) == []
@@ -257,17 +250,18 @@ def test_measuring_gives_the_samples_asked_for(bundle: Bundle) -> None:
 
 
 def test_measuring_goes_on_until_the_time_is_used_up(bundle: Bundle) -> None:
-    plan = BenchPlan(warmup=0, runs=1, seconds=0.3)
+    plan = BenchPlan(warmup=0, runs=1, seconds=1.0)
 
     measured = bench_on(LocalDevice(), bundle, plan)
 
     assert len(measured.nanoseconds) > 1
-    assert sum(measured.nanoseconds) <= 0.3e9 + max(measured.nanoseconds)
+    assert sum(measured.nanoseconds) <= 1e9 + max(measured.nanoseconds)
 
 
 def test_the_display_says_no_more_than_that_it_warms_up(bundle: Bundle) -> None:
     seen: list[Event] = []
-    plan = BenchPlan(warmup=400_000, runs=3, seconds=0.0)  # long enough to be told of
+    # Long enough to be told of; on one thread, or it waits for others whose core is busy.
+    plan = BenchPlan(warmup=400_000, runs=3, seconds=0.0, threads=1)
 
     bench_on(LocalDevice(), bundle, plan, Events(seen.append))
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.building import Ran, command_line, environment, run_edgekit, write_model
 from support.local_bundles import built_bundle, with_patched_kernels
+from support.rpc_lab import eventually
 from support.ssh_server import SshServer, agents_of, ssh_server
 
 from edgekit.bundle import Bundle
@@ -66,17 +66,9 @@ def edgekit(home: Path, *arguments: str) -> Ran:
     return run_edgekit(*arguments, folder=home, extra=user(home))
 
 
-def eventually(condition: Callable[[], object]) -> None:
-    for _ in range(1200):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it never came to that")
-
-
 def ssh_device(server: SshServer, name: str) -> SshDevice:
     server.connect(name).close()
-    return SshDevice(server.entry(name), load_toolchain("host"), 60, server.known_hosts)
+    return SshDevice(server.entry(name), load_toolchain("host"), 240, server.known_hosts)
 
 
 def candidates(servers: dict[str, SshServer]) -> list[Candidate]:
@@ -241,7 +233,7 @@ def test_ctrl_c_ends_the_work_on_every_device(
     assert process.poll() is None, process.communicate()[1].decode()
 
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
 
     assert process.returncode != 0
     for server in servers.values():

@@ -8,15 +8,18 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.ssh_server import SshServer, free_port, ssh_server
+from support.ports import free_port
+from support.processes import command_lines
+from support.rpc_lab import eventually
+from support.ssh_server import SshServer, ssh_server
 
 from edgekit.devices import connection as connections
 from edgekit.devices import handshake
@@ -40,17 +43,9 @@ def connection(server: SshServer) -> Iterator[Connection]:
         yield opened
 
 
-def eventually(condition: object) -> None:
-    for _ in range(200):
-        if condition():  # type: ignore[operator]
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came to that")
-
-
-def processes_like(mark: str) -> list[str]:
-    found = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True).stdout.split()
-    return [pid for pid in found if int(pid) != os.getpid()]
+def runs(*words: str) -> bool:
+    """Whether such a process is there, with these arguments and no others."""
+    return [*words, ""] in command_lines().values()
 
 
 @given(st.lists(st.text(st.characters(blacklist_characters="\0", codec="utf-8")), max_size=6))
@@ -76,41 +71,39 @@ def test_a_signal_is_told(connection: Connection) -> None:
     assert connection.run(("sh", "-c", "kill -SEGV $$")).signal == signal.SIGSEGV
 
 
-def test_lines_are_passed_on_while_the_command_runs(connection: Connection) -> None:
+def test_lines_are_passed_on_while_the_command_runs(connection: Connection, tmp_path: Path) -> None:
     seen: list[str] = []
-    go = Path(f"/tmp/edgekit-test-{os.getpid()}-go")
+    go = tmp_path / "go"
 
     def on_line(line: str) -> None:
         seen.append(line)
         go.touch()
 
-    try:
-        script = f"echo first; while [ ! -e {go} ]; do sleep 0.05; done; echo second"
-        connection.run(("sh", "-c", script), on_line=on_line, timeout=30)
-    finally:
-        go.unlink(missing_ok=True)
+    script = 'echo first; while [ ! -e "$1" ]; do sleep 0.05; done; echo second'
+    connection.run(("sh", "-c", script, "sh", str(go)), on_line=on_line, timeout=240)
 
     assert seen == ["first", "second"]
 
 
 def test_a_flood_of_output_fills_no_memory(connection: Connection) -> None:
+    mark = f"y{os.getpid()}"
     with pytest.raises(DeviceError, match="more than edgekit takes"):
-        connection.run(("yes",), timeout=60)
+        connection.run(("yes", mark), timeout=240)
     with pytest.raises(DeviceError, match="more than edgekit takes"):
-        connection.run(("sh", "-c", "head -c 20000000 /dev/zero"), timeout=60)
+        connection.run(("sh", "-c", "head -c 20000000 /dev/zero"), timeout=240)
     lines = 0
 
     def count(line: str) -> None:
         nonlocal lines
         lines += 1
 
-    script = "yes | head -n 300000; yes | head -n 300000 >&2"
-    done = connection.run(("sh", "-c", script), on_line=count, timeout=60)
+    script = f"yes {mark} | head -n 300000; yes {mark} | head -n 300000 >&2"
+    done = connection.run(("sh", "-c", script), on_line=count, timeout=240)
 
     assert lines == 300000
     assert done.output == ""
     assert len(done.errors) <= 100
-    eventually(lambda: not processes_like("^yes$"))
+    eventually(lambda: not runs("yes", mark))
 
 
 def test_a_command_that_never_ends_is_killed_over_there(connection: Connection) -> None:
@@ -120,7 +113,7 @@ def test_a_command_that_never_ends_is_killed_over_there(connection: Connection) 
         connection.run(("sh", "-c", f"{mark}; true"), timeout=0.7)
 
     assert caught.value.hint
-    eventually(lambda: not processes_like(f"^{mark}"))
+    eventually(lambda: not runs(*mark.split()))
 
 
 def test_a_command_without_a_sign_of_life_is_killed(connection: Connection) -> None:
@@ -129,7 +122,7 @@ def test_a_command_without_a_sign_of_life_is_killed(connection: Connection) -> N
     with pytest.raises(CommandTimeout, match=r"no sign of life for 0\.7 s"):
         connection.run(("sh", "-c", f"echo alive; {mark}"), timeout=None, silence=0.7)
 
-    eventually(lambda: not processes_like(f"^{mark}"))
+    eventually(lambda: not runs(*mark.split()))
 
 
 def test_ctrl_c_kills_the_command_over_there(connection: Connection) -> None:
@@ -141,7 +134,7 @@ def test_ctrl_c_kills_the_command_over_there(connection: Connection) -> None:
     with pytest.raises(KeyboardInterrupt):
         connection.run(("sh", "-c", f"echo go; {mark}"), on_line=interrupt)
 
-    eventually(lambda: not processes_like(f"^{mark}"))
+    eventually(lambda: not runs(*mark.split()))
     assert connection.run(("echo", "still there")).output == "still there"
 
 
@@ -156,7 +149,7 @@ def test_a_dropped_connection_is_told_and_kills_its_command(server: SshServer) -
             own.run(("true",))
 
     assert caught.value.hint
-    eventually(lambda: not processes_like(f"^{mark}"))
+    eventually(lambda: not runs(*mark.split()))
 
 
 def test_a_device_that_goes_silent_is_noticed(
@@ -169,7 +162,8 @@ def test_a_device_that_goes_silent_is_noticed(
     def freeze(line: str) -> None:
         frozen.extend(server.sessions())
         for session in frozen:
-            os.kill(session, signal.SIGSTOP)
+            with suppress(ProcessLookupError):  # an earlier test's, that has just ended
+                os.kill(session, signal.SIGSTOP)
 
     with server.connect() as own:
         try:
@@ -177,7 +171,8 @@ def test_a_device_that_goes_silent_is_noticed(
                 own.run(("sh", "-c", "echo go; sleep 60"), on_line=freeze, timeout=None)
         finally:
             for session in frozen:
-                os.kill(session, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(session, signal.SIGKILL)
 
 
 class Echo:
@@ -210,7 +205,9 @@ def test_ports_lead_both_ways_and_close_with_the_connection(server: SshServer) -
                 sender.start()
                 back = b""
                 while len(back) < len(data):
-                    back += client.recv(65536)
+                    more = client.recv(65536)
+                    assert more, "it hung up"
+                    back += more
                 sender.join()
             assert back == data
     for port in ports:
@@ -230,7 +227,7 @@ def test_a_port_lent_to_the_device_for_a_while_closes_and_others_stay(server: Ss
 
 
 def answers(port: int) -> bool:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=240) as client:
         client.sendall(b"hello")
         return client.recv(5) == b"hello"
 
@@ -255,7 +252,7 @@ def test_ports_listen_on_loopback_only(server: SshServer) -> None:
 
 def test_a_forwarded_port_with_nobody_behind_it_just_closes(connection: Connection) -> None:
     with socket.create_connection(("127.0.0.1", connection.forward(free_port()))) as client:
-        client.settimeout(10)
+        client.settimeout(240)
         assert client.recv(1) == b""
 
 

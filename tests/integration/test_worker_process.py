@@ -22,7 +22,7 @@ def last_words(folder: Path, code: str) -> tuple[str, ...]:
     )
     bundle: Bundle = with_c_library(make_bundle(folder / "bundle"), folder / "bad", source)
     with pytest.raises(DeviceError, match="SIGABRT") as caught:
-        run_on(LocalDevice(60), bundle)
+        run_on(LocalDevice(240), bundle)
     return caught.value.details
 
 

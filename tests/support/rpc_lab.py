@@ -16,9 +16,10 @@ from typing import Any
 
 from edgekit.errors import DeviceError
 from edgekit.rpc.protocol import KeyStatus, TrackerAddress, TrackerClient
-from support.ssh_server import SshServer, free_port, ssh_server
+from support.ports import free_port
+from support.ssh_server import SshServer, ssh_server
 
-_PATIENCE_SECONDS = 90.0
+_PATIENCE_SECONDS = 240.0
 
 
 def environment_in(folder: Path) -> dict[str, str]:
@@ -46,7 +47,7 @@ def free_devices(address: TrackerAddress, key: str) -> int:
     return status.free if status else 0
 
 
-def eventually(condition: Callable[[], bool]) -> None:
+def eventually(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"
@@ -86,12 +87,12 @@ class Process:
         return self._process.poll() is None
 
     def errors(self) -> str:
-        return self._log.read_text()
+        return self._log.read_text(errors="replace")  # it may end within a character
 
     def end(self, number: int = signal.SIGTERM) -> int:
         if self.is_running():
             self._process.send_signal(number)
-        code = self._process.wait(timeout=60)
+        code = self._process.wait(timeout=_PATIENCE_SECONDS)
         assert self._process.stdout is not None
         self._process.stdout.close()
         return code
@@ -125,7 +126,7 @@ class Lab:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=_PATIENCE_SECONDS,
         )
 
     def json(self, *arguments: str) -> Any:
@@ -174,7 +175,8 @@ class Lab:
         for pid, words in _processes():
             if words[:1] and words[0].startswith(str(self.ssh.root)) and words[1:2] == ["serve"]:
                 found.append(pid)
-        return [pid for pid in found if _parent(pid) not in found]
+        # One that has just ended has no parent any more: a session's, most likely.
+        return [pid for pid in found if _parent(pid) not in (None, *found)]
 
     def children(self, pid: int) -> list[int]:
         return [child for child, _ in _processes() if _parent(child) == pid]
@@ -224,9 +226,10 @@ def _processes() -> Iterator[tuple[int, list[str]]]:
 
 def _fields(pid: int) -> list[str]:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        said = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return []
+    return said.rpartition(")")[2].split()
 
 
 def _parent(pid: int) -> int | None:

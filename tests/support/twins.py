@@ -22,7 +22,7 @@ from edgekit.twin.machine import all_twins, down, machines_dir
 from edgekit.twin.recipe import Recipe, default_recipe
 from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
-COMMAND_SECONDS = 300
+COMMAND_SECONDS = 600
 
 
 def share_images(cache: Path, *recipes: Recipe) -> None:
@@ -101,7 +101,8 @@ def processes_with(text: str) -> list[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                said = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                line = said.decode(errors="replace")
                 if text in line:
                     found.append(line)
     return found
