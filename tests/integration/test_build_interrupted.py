@@ -27,7 +27,7 @@ from support.onnx_models import onnx_model
 from edgekit.bundle import open_bundle
 from edgekit.cache import BuildCache
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds until a test gives up; none of them measures time."""
 
 

@@ -323,6 +323,6 @@ def _unpacked(pack: Path, folder: Path) -> tuple[ElementTree.Element, set[str]]:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -12,7 +12,7 @@ import pytest
 
 def edgekit(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "edgekit", *arguments], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "edgekit", *arguments], capture_output=True, text=True, timeout=300
     )
 
 

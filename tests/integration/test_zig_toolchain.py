@@ -103,7 +103,7 @@ def test_an_error_in_tvm_is_a_sentence_and_no_crash(place: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
     assert ended.returncode == 1

@@ -80,7 +80,7 @@ def run_edgekit(*arguments: str, folder: Path, extra: Mapping[str, str] | None =
         env=environment(extra),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
@@ -114,7 +114,7 @@ def run_with_mount(mount: str, mount_point: Path, arguments: Sequence[str], *, f
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -109,7 +109,7 @@ def run_on(
     *,
     flags: Sequence[str] = ("-O2",),
     includes: Sequence[Path] = (),
-    limit_s: float = 60.0,
+    limit_s: float = 300.0,
     check: bool = True,
 ) -> Ran:
     """Compile all sources as C99, link and run them; fails with what the compiler or main said."""
@@ -152,7 +152,7 @@ def build_elf(
     return elf
 
 
-def run_elf(processor: str, elf: Path, limit_s: float = 60.0, check: bool = True) -> Ran:
+def run_elf(processor: str, elf: Path, limit_s: float = 300.0, check: bool = True) -> Ran:
     emulated = PROCESSORS[processor]
     command = ["qemu-system-arm", "-M", emulated.machine, "-nodefaults", "-display", "none"]
     command += ["-monitor", "none", "-serial", "null", "-icount", f"shift={_SHIFT}"]

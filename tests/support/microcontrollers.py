@@ -20,7 +20,7 @@ from support.c_trees import write_c_tree
 
 BOARDS = ("mps2-an386", "mps2-an500", "mps3-an547", "stm32f405")
 NEEDED = ("arm-none-eabi-gcc", "qemu-system-arm", "gdb-multiarch")
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 
 
 def require_microcontrollers() -> None:

@@ -104,7 +104,7 @@ def call_region(
         env={**os.environ, "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode in (0, 1), f"it ended with {done.returncode}: {done.stderr[-2000:]}"
