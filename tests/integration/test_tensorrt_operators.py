@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import TensorProto, helper
 from support import c_networks
 from support.onnx_models import judged_by_onnxruntime, onnx_model
@@ -22,6 +21,9 @@ from benchmarks.networks import build
 from edgekit.model import Model, ModelSource, import_model, open_model
 from edgekit.tensors import TensorSpec
 from edgekit.tvm_compat import load_tvm
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch
 
 X = {"x": [2, 3, 6, 8]}
 CLOSE = 2e-5
