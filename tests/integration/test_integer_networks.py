@@ -358,7 +358,8 @@ def test_convolutions_that_hide_their_quantisation_take_and_give_uint8(tmp_path:
     constants = [
         stored("xs", 0.04, "float32"),
         stored("xz", 120, "uint8"),
-        stored("w", random.integers(-127, 128, (5, 4, 3, 3)), "int8"),
+        # Beyond 7 bits, onnxruntime's kernel for uint8 saturates on a CPU without VNNI.
+        stored("w", random.integers(-64, 64, (5, 4, 3, 3)), "int8"),
         stored("ws", 0.01, "float32"),
         stored("wz", 0, "int8"),
         stored("ys", 0.09, "float32"),

@@ -485,7 +485,8 @@ def test_batch_norm_stays_an_operator_for_the_pass_that_folds_it(tmp_path: Path)
 
 
 QUANTISED_WEIGHT = {
-    "w": RANDOM.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8),
+    # Beyond 7 bits, onnxruntime's kernel for uint8 saturates on a CPU without VNNI.
+    "w": RANDOM.integers(-64, 64, (4, 3, 3, 3)).astype(np.int8),
     "ws": np.array([0.01, 0.02, 0.03, 0.04], F32),
     "wz": np.zeros(4, np.int8),
     "s": np.array(0.05, F32),
