@@ -172,6 +172,7 @@ def the_farm_is_ended_under_work(folder: Path) -> None:
 
 
 def _only_work_is_left(lab: World, work: int) -> None:
-    others = [pid for pid in lab.processes() if pid != work and _parent(pid) != work]
-    if others:
-        raise Broken(f"{len(others)} processes of the farm outlive it")
+    def is_so() -> bool:
+        return all(work in (pid, _parent(pid)) for pid in lab.processes())
+
+    eventually("no process of the farm outlives it", is_so, 10)

@@ -14,13 +14,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.ports import free_port
 from support.rpc_lab import _fields, _parent, _processes
-from support.ssh_server import free_port
 
 from edgekit.farm.control import reachable
 
@@ -63,6 +63,8 @@ class Work:
     def has(self, count: int) -> None:
         """Wait until so many records are safe: the work is well under way."""
         eventually(f"{count} records", lambda: len(self.safe) >= count or self.is_over())
+        if self.is_over():
+            self._reader.join()  # its last words may still be on their way
         if len(self.safe) < count:
             raise Broken(f"the work ended early: {self.said()}")
 
@@ -159,7 +161,7 @@ class World:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
 
     def ask(self, request: Mapping[str, object]) -> Any:
@@ -215,7 +217,8 @@ class World:
     def agents(self) -> list[int]:
         """The agents themselves, not their sessions."""
         agents = self._run_agent()
-        return [pid for pid in agents if _parent(pid) not in agents]
+        # A session that has just ended has no parent any more.
+        return [pid for pid in agents if _parent(pid) not in (None, *agents)]
 
     def sessions(self) -> list[int]:
         agents = self._run_agent()
@@ -241,7 +244,7 @@ class World:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         if done.returncode != 0:
             raise Broken(f"the store can't be read: {done.stderr[-300:]}")
@@ -268,7 +271,7 @@ class World:
                 raise Broken("the farm does not end") from error
 
     def check_leaks(self) -> None:
-        eventually("nothing of it runs on", lambda: not self.processes(), 30)
+        eventually("nothing of it runs on", lambda: not self.processes())
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                 raise Broken("the tracker's port is still open")
@@ -280,7 +283,8 @@ class World:
 
     def kill_all(self) -> None:
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager

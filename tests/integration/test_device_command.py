@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.building import Ran, command_line, environment, run_edgekit, write_model
-from support.ssh_server import SshServer, free_port, ssh_server
+from support.ports import free_port
+from support.ssh_server import SshServer, ssh_server
 
 
 @pytest.fixture

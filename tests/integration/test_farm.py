@@ -6,8 +6,10 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.stores import a_point, a_run, a_session
 
 from edgekit.events import SILENT
-from edgekit.farm.control import farm_folder
+from edgekit.farm.control import farm_folder, reachable
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.members import FarmPlan, Member
 from edgekit.farm.prometheus import as_metrics
@@ -59,7 +61,7 @@ class Farm:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
 
     def status(self, *arguments: str) -> dict[str, Any]:
@@ -113,16 +115,16 @@ def free(farm: Farm) -> Farm:
 CLIENT = """
 import json, sys, time
 from edgekit.farm.session import farm_session
-with farm_session("local", "tuning", timeout=60) as session:
+with farm_session("local", "tuning", timeout=600) as session:
     print(json.dumps({"pid": 1}), flush=True)
-    time.sleep(30)
+    time.sleep(600)
 """
 STOCK = """
 import json, sys, time
 from tvm import rpc
-remote = rpc.connect_tracker("127.0.0.1", int(sys.argv[1])).request("local", session_timeout=60)
+remote = rpc.connect_tracker("127.0.0.1", int(sys.argv[1])).request("local", session_timeout=600)
 print(json.dumps({"pid": 1}), flush=True)
-time.sleep(30)
+time.sleep(600)
 """
 
 
@@ -166,34 +168,39 @@ def test_a_drain_lets_the_session_end_and_gives_the_device_to_nobody(free: Farm)
     client.end(signal.SIGKILL)
     free.becomes("drained")
     eventually(lambda: free.lab.agents() == [])
-    assert free.lab.free("local") == 0
+    eventually(lambda: free.lab.free("local") == 0)
     free.status("resume", DEVICE)
     free.becomes("free")
 
 
+def lose_agents(farm: Farm) -> None:
+    """Until the farm has noticed it: its device may be back a moment later."""
+    before = farm.status()["faults"]
+    for agent in farm.lab.agents():
+        os.kill(agent, signal.SIGKILL)
+    eventually(lambda: farm.status()["faults"] > before)
+
+
 def test_an_agent_that_is_killed_comes_back(free: Farm) -> None:
     (agent,) = free.lab.agents()
-    os.kill(agent, signal.SIGKILL)
-    eventually(lambda: free.status()["faults"] >= 1)
-    assert free.keeper is not None
-    assert "killed" in free.keeper.errors()
+    lose_agents(free)
+    keeper = free.keeper
+    assert keeper is not None
+    eventually(lambda: "killed" in keeper.errors())
     free.becomes("free")
     assert free.lab.agents() != [agent]
 
 
 def test_repeated_faults_bring_quarantine_and_resume_ends_it(free: Farm) -> None:
     for _ in range(3):
-        free.becomes("free", "quarantined")
-        for agent in free.lab.agents():
-            os.kill(agent, signal.SIGKILL)
-        eventually(lambda: free.state() != "free")
-        if free.state() == "quarantined":
-            break
-    free.becomes("quarantined")
+        if free.state() != "quarantined":
+            free.becomes("free")
+            lose_agents(free)
     told = free.status()
+    assert told["state"] == "quarantined"
     assert "3 times" in told["reason"]
     assert told["again_at"] > time.time()
-    assert free.lab.agents() == []
+    eventually(lambda: free.lab.agents() == [])
     free.status("resume", DEVICE)
     free.becomes("free")
 
@@ -236,15 +243,13 @@ ODD_LINES = (
 
 
 def test_nonsense_on_the_socket_does_not_hurt(free: Farm) -> None:
-    import socket
-
     path = Path(free.lab.environment["XDG_DATA_HOME"]) / "edgekit" / "farm" / "control.sock"
     assert path.stat().st_mode & 0o077 == 0
     assert path.parent.stat().st_mode & 0o077 == 0
     for line in (b"\n", b"{\n", b"[1]\n", b'{"do": "eat"}\n', *ODD_LINES, b"\xff\n", b""):
-        with socket.socket(socket.AF_UNIX) as stream:
-            stream.settimeout(20)
-            stream.connect(os.path.relpath(path))
+        with socket.socket(socket.AF_UNIX) as stream, reachable(path) as name:
+            stream.settimeout(60)
+            stream.connect(name)
             stream.sendall(line)
             stream.shutdown(socket.SHUT_WR)
             answer = stream.recv(1000)
@@ -356,7 +361,7 @@ def in_browser(page: Page, folder: Path, path: str, *options: str) -> str:
         [
             BROWSER,
             *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-            f"--user-data-dir={folder / 'profile'}",
+            f"--user-data-dir={tempfile.mkdtemp(dir=folder)}",
             "--virtual-time-budget=6000",
             *options,
             "--dump-dom",
@@ -365,7 +370,7 @@ def in_browser(page: Page, folder: Path, path: str, *options: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -486,7 +491,7 @@ def test_a_search_takes_what_the_farm_lends_and_says_what_for(free: Farm, tmp_pa
 
         eventually(is_leased)
         search.send_signal(signal.SIGINT)
-        _, errors = search.communicate(timeout=60)
+        _, errors = search.communicate(timeout=300)
 
     assert search.returncode == 130, errors
     assert leases == ["tuning small"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,8 +14,9 @@ from typing import Any
 
 import pytest
 from support.microcontrollers import emulated, require_microcontrollers, toy_firmware
+from support.ports import CLOSED_PORT, free_port
 from support.rpc_lab import Process, environment_in, eventually
-from support.ssh_server import free_port, ssh_server
+from support.ssh_server import ssh_server
 from support.twins import twins_in
 
 from edgekit.devices.serial_device import SerialDevice
@@ -36,7 +36,7 @@ class Lab:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -62,8 +62,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         for device in (running.near, running.far):
             with device.prepared(toy_firmware(device.name)):
                 pass
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            nowhere = f"socket://127.0.0.1:{listener.getsockname()[1]}"
+        nowhere = f"socket://127.0.0.1:{CLOSED_PORT}"
         where = f"{server.user}@127.0.0.1:{server.port}"
         login = ("--via", where, "--key", server.key, "--fingerprint", server.fingerprint)
         for name, board, port, others in (

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from support.ports import free_port
 from support.rpc_lab import environment_in, eventually
-from support.ssh_server import SshServer, free_port, ssh_server
+from support.ssh_server import SshServer, ssh_server
 
 from edgekit.devices.labgrid import PlaceTaken, acquired
 from edgekit.errors import DeviceError
@@ -51,7 +52,7 @@ class Labgrid:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
 
     def is_acquired(self) -> bool:
@@ -64,7 +65,7 @@ class Labgrid:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
 
 

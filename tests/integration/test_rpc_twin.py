@@ -13,8 +13,8 @@ import numpy as np
 import onnxruntime
 import pytest
 from support.building import request_for, write_model
+from support.ports import free_port
 from support.rpc_lab import Process, environment_in, eventually, free_devices
-from support.ssh_server import free_port
 from support.twins import edgekit_command, twins_in
 
 from edgekit.board import load_board
@@ -87,7 +87,7 @@ def assert_right_numbers(served: Served) -> None:
     from tvm import relax
 
     image = np.random.default_rng(3).standard_normal((1, 3, 8, 8)).astype(np.float32)
-    with open_session(KEY, 120, tracker=served.tracker, wait=120) as session:
+    with open_session(KEY, 300, tracker=served.tracker, wait=240) as session:
         session.upload(str(served.library))
         vm = relax.VirtualMachine(session.load_module(served.library.name), session.cpu(0))
         answer = vm["main"](tvm.runtime.tensor(image, session.cpu(0)))
@@ -109,7 +109,7 @@ def test_a_board_that_stops_in_a_session_is_told_within_seconds_and_comes_back(
 ) -> None:
     with (
         pytest.raises(SessionLost),
-        open_session(KEY, 300, tracker=served.tracker, wait=120) as session,
+        open_session(KEY, 300, tracker=served.tracker, wait=240) as session,
     ):
         pause(TWIN)
         session.upload(str(served.library))
@@ -127,7 +127,7 @@ def test_a_board_that_loses_its_power_in_a_session_serves_again_after_its_start(
 ) -> None:
     with (
         pytest.raises(SessionLost),
-        open_session(KEY, 300, tracker=served.tracker, wait=120) as session,
+        open_session(KEY, 300, tracker=served.tracker, wait=240) as session,
     ):
         pid = status(TWIN).pid
         assert pid is not None

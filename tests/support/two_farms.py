@@ -44,7 +44,7 @@ class FarmOn:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
 
     def json(self, *arguments: str) -> Any:
