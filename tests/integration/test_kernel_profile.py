@@ -74,11 +74,11 @@ def test_without_being_asked_nothing_is_profiled(bundle: Bundle) -> None:
 def test_the_command_shows_a_table_and_gives_everything_to_scripts(bundle: Bundle) -> None:
     command = [sys.executable, "-m", "edgekit", "bench", "--runs", "2"]
     shown = subprocess.run(
-        [*command, "--profile", str(bundle.path)], capture_output=True, text=True, timeout=120
+        [*command, "--profile", str(bundle.path)], capture_output=True, text=True, timeout=300
     )
     told = subprocess.run(
         [*command, str(bundle.path), "--profile", "3", "--json"],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
     assert shown.returncode == told.returncode == 0, shown.stderr + told.stderr

@@ -22,6 +22,7 @@ from support.building import (
 )
 from support.compiling import random_array, results_of
 from support.onnx_models import judged_by_onnxruntime, onnx_model
+from support.processes import command_lines
 from support.relax_modules import relax_of
 from support.rpc_lab import eventually
 
@@ -166,7 +167,8 @@ def test_whatever_is_chosen_the_numbers_are_onnxruntimes(
     place: int, order: Order, kernels: tuple[Kernel, ...]
 ) -> None:
     model = Model(order.source, relax_of(network()), (), (), ())
-    choices = Choices({k.key: k.candidates[place % len(k.candidates)] for k in kernels})
+    others = {k.key: k.candidates[1:] for k in kernels}  # the first is the rule's own
+    choices = Choices({key: some[place % len(some)] for key, some in others.items() if some})
     data = random_array(SHAPE)
 
     compiled = compile_model(model, order.target, choices=choices)
@@ -187,8 +189,10 @@ def test_a_candidate_that_takes_the_compiler_down_costs_itself_only(
     (tmp_path / "two").mkdir()
     with tuning_process(order) as process:
         process.kernels()
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
+        pid = process.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: pid not in command_lines())
 
         with pytest.raises(BuildError, match="ended early"):
             process.make(TrialOrder(first.key, first.candidates[:2], tmp_path / "one"))
@@ -286,7 +290,7 @@ def test_ctrl_c_keeps_what_was_measured(model: Path, tmp_path: Path) -> None:
     ) as running:
         eventually(lambda: bool(all_records(store)))
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=60)
+        running.communicate(timeout=300)
 
     assert running.returncode != 0
     (session,) = sessions(store)

@@ -243,7 +243,7 @@ def test_a_killed_search_loses_nothing_that_it_had_kept(store: Store, store_url:
     told = [int(process.stdout.readline()) for _ in range(20)]
     process.send_signal(signal.SIGKILL)
     told += [int(line) for line in process.stdout.read().split("\n")[:-1]]
-    process.wait(timeout=30)
+    process.wait(timeout=300)
 
     torn = findings_folder(store_url) / ".1-2.json.0123456789ab.edgekit-tmp"
     torn.write_text('{"format"')
@@ -340,7 +340,7 @@ def test_two_hosts_with_one_store_use_what_the_other_one_measured(
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
