@@ -44,7 +44,7 @@ def edgekit(tmp_path: Path) -> Edgekit:
             env={**os.environ, **home},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
