@@ -51,7 +51,7 @@ class Client:
         return hello
 
     def reset(self) -> None:
-        self._link.ask(Request.RESET, limit_s=3.0)
+        self._link.ask(Request.RESET)
 
     def model(self, index: int) -> ModelOnBoard:
         answer = self._link.ask(Request.MODEL, struct.pack("<I", index), expect=24)

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _HELLO_SECONDS = 2.5
 _AFTER_WRITING_SECONDS = 8.0
+_EMULATED_SECONDS = 15.0
+"""For either: an emulator shares this machine with whatever else runs on it."""
 _TRIES = 3
 """Of an inference on a board that was reset in the middle of it."""
 
@@ -99,7 +101,7 @@ class SerialDevice:
         with self.held() as line:
             if not again and not self._blank():
                 with self.connected(line) as client:
-                    hello = _hello_or_none(client)
+                    hello = self._hello_or_none(client)
                     if hello is not None and hello.build_id == firmware.build_id:
                         yield client, hello, 0
                         return
@@ -156,9 +158,19 @@ class SerialDevice:
 
         return condition_of(self.chip.folder) == "blank"
 
+    def patience(self, usual: float) -> float:
+        """Seconds for it to say who it is, where a real one has the `usual` ones."""
+        return usual if self.chip is None else _EMULATED_SECONDS
+
+    def _hello_or_none(self, client: Client) -> Hello | None:
+        try:
+            return client.hello(self.patience(_HELLO_SECONDS))
+        except NoAnswer:
+            return None
+
     def _hello_of_new(self, client: Client, firmware: FirmwareFile) -> Hello:
         try:
-            hello = client.hello(_AFTER_WRITING_SECONDS)
+            hello = client.hello(self.patience(_AFTER_WRITING_SECONDS))
         except NoAnswer as error:
             raise DeviceError(
                 f"the firmware was written to {self.name}, and nothing answers on {self.port}",
@@ -278,7 +290,7 @@ class SerialSession:
                 if not remaining:
                     raise
                 self.events.warn(f"{self.name} was reset; the inference is done again")
-                self.client.hello(_AFTER_WRITING_SECONDS)
+                self.client.hello(self.device.patience(_AFTER_WRITING_SECONDS))
         raise AssertionError("the last try returns or raises")
 
     def _run(self) -> tuple[Inference, float]:
@@ -328,13 +340,6 @@ class SerialSession:
             yield
         except FirmwareFault as error:
             raise explain_fault(self.name, error.fault, self.firmware, self.hello.stack) from error
-
-
-def _hello_or_none(client: Client) -> Hello | None:
-    try:
-        return client.hello(_HELLO_SECONDS)
-    except NoAnswer:
-        return None
 
 
 def _firmware_of(bundle: Bundle) -> FirmwareFile:
