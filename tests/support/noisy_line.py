@@ -14,33 +14,41 @@ HOST = "127.0.0.1"
 
 @dataclass
 class Harm:
-    """Chances, of each byte or of each piece that comes at once."""
+    """Chances, of each byte or of each piece that comes at once: into how many pieces bytes fall is
+    the machine's doing."""
 
     changed: float = 0.0
     lost: float = 0.0
     repeated: float = 0.0
     invented: float = 0.0
+    calm: int = 0
+    """Bytes after each harm that come as they are: nobody gets a word across a line that harms
+    every try."""
     done: int = 0
     """How often it was done so far."""
     random: random.Random = field(default_factory=lambda: random.Random(7))
+    _spared: int = 0
 
     def to(self, data: bytes) -> bytes:
         out = bytearray()
         for byte in data:
-            chance = self.random.random()
-            if chance < self.changed:
+            if self._happens(self.changed):
                 out.append(byte ^ self.random.randrange(1, 256))
-            elif chance >= self.changed + self.lost:
+            elif not self._happens(self.lost):
                 out.append(byte)
-                continue
-            self.done += 1
-        if self.random.random() < self.repeated:
+            self._spared = max(self._spared - 1, 0)
+        if self._happens(self.repeated):
             out = out * 2
-            self.done += 1
-        if self.random.random() < self.invented:
+        if self._happens(self.invented):
             out += self.random.randbytes(self.random.randrange(1, 40))
-            self.done += 1
         return bytes(out)
+
+    def _happens(self, chance: float) -> bool:
+        if self._spared or self.random.random() >= chance:
+            return False
+        self.done += 1
+        self._spared = self.calm
+        return True
 
 
 @contextmanager
