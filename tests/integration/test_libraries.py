@@ -260,7 +260,7 @@ def test_a_missing_cmake_is_named_with_both_ways_to_get_it(
 SLOW = """\
 cmake_minimum_required(VERSION 3.16)
 project(toy NONE)
-add_custom_target(slow ALL COMMAND ${CMAKE_COMMAND} -E touch ${MARK} COMMAND sleep 61.25)
+add_custom_target(slow ALL COMMAND ${CMAKE_COMMAND} -E touch ${MARK} COMMAND sleep ${SECONDS})
 """
 PROGRAM = """\
 import sys
@@ -286,7 +286,9 @@ def test_a_build_that_is_ended_in_the_middle_leaves_no_library_and_is_made_good(
     tmp_path: Path, how: signal.Signals
 ) -> None:
     mark = tmp_path / "compiling"
-    recipe = write_toy(tmp_path / "toy", {"CMakeLists.txt": SLOW.replace("${MARK}", str(mark))})
+    seconds = f"600.{os.getpid()}"  # no other test's sleep
+    slow = SLOW.replace("${MARK}", str(mark)).replace("${SECONDS}", seconds)
+    recipe = write_toy(tmp_path / "toy", {"CMakeLists.txt": slow})
     child = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(recipe)],
         stdout=subprocess.DEVNULL,
@@ -304,7 +306,7 @@ def test_a_build_that_is_ended_in_the_middle_leaves_no_library_and_is_made_good(
         child.kill()
         child.wait()
 
-    eventually(lambda: not running("sleep", "61.25"))
+    eventually(lambda: not running("sleep", seconds))
     assert not is_there(recipe)
     root = libraries_cache().root
     if how == signal.SIGINT:
