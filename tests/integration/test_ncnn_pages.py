@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_large_allocations_ask_for_large_pages_and_small_ones_do_not(library: Pa
     if not Path("/sys/kernel/mm/transparent_hugepage").is_dir():
         pytest.skip("this kernel has no large pages")
     call = f"import ctypes; raise SystemExit(ctypes.CDLL({str(library)!r}).pages())"
-    subprocess.run(["python3", "-c", call], check=True)
+    subprocess.run([sys.executable, "-c", call], check=True)
 
 
 def test_nobody_else_s_allocations_change(library: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -212,8 +212,11 @@ def test_the_shell_tells_what_python_reads(tmp_path: Path) -> None:
 
 def test_watching_ends_with_its_block(tmp_path: Path) -> None:
     tree(tmp_path, {"sys/a": "1"})
-    with pytest.raises(KeyError), watching(("/sys/a", "/sys/not-there"), tmp_path) as watch:
-        time.sleep(0.2)
+    gpus = AskedGpus({nvml.POWER: 30_000})
+    files = ("/sys/a", "/sys/not-there", *files_of(discover(nvml.snapshot_of(gpus))))
+    with pytest.raises(KeyError), watching(files, tmp_path, gpus) as watch:
+        for _ in range(3):
+            assert gpus.asked.acquire(timeout=60)
         raise KeyError
     readings = watch.end()
     assert len(readings.times) >= 3
@@ -253,6 +256,19 @@ class WrittenDownGpus:
 
     def close(self) -> None:
         return
+
+
+class AskedGpus(WrittenDownGpus):
+    """Tells of every look at its power that goes on in the background."""
+
+    def __init__(self, *gpus: dict[str, int]) -> None:
+        super().__init__(*gpus)
+        self.asked = threading.Semaphore(0)
+
+    def read(self, number: int, reading: str) -> int | None:
+        if threading.current_thread() is not threading.main_thread():
+            self.asked.release()
+        return super().read(number, reading)
 
 
 def test_a_discrete_gpu_counts_its_energy(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_events_between_question_and_answer_are_passed_over(tmp_path: Path) -> N
     )
     folder = tmp_path / ("long" * 40)  # more than a socket's name may have
     folder.mkdir()
-    with _speaker(folder, said) as path, qmp.connected(path) as control:
+    with _speaker(folder, said) as path, qmp.connected(path, limit_s=60) as control:
         assert control.execute("query-status") == {"status": "paused"}
 
 
@@ -121,14 +121,14 @@ def _speaker(folder: Path, said: bytes) -> Iterator[Path]:
         patch.chdir(folder)
         listener.bind("qmp")
         listener.listen()
-        listener.settimeout(5)
+        listener.settimeout(60)
 
         def speak() -> None:
             connection, _ = listener.accept()
             with connection, suppress(OSError):  # the client may hang up first
                 connection.sendall(said)
                 connection.shutdown(socket.SHUT_WR)
-                connection.settimeout(5)
+                connection.settimeout(60)
                 while connection.recv(4096):
                     pass
 
