@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.building import write_model
-from support.twins import edgekit_command, edgekit_json, twins_in
+from support.twins import edgekit, edgekit_json, twins_in
 
 from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
@@ -69,9 +68,7 @@ def test_a_users_own_input_runs_on_the_twin_as_the_oracle_says(
 def test_without_the_twin_the_error_names_both_ways_on(
     deployed: dict[str, object], place: Path
 ) -> None:
-    ended = subprocess.run(
-        edgekit_command("bench", "bundle"), capture_output=True, text=True, timeout=60
-    )
+    ended = edgekit("bench", "bundle")
     assert ended.returncode == 8
     assert "edgekit device add" in ended.stderr
     assert "--twin" in ended.stderr

@@ -14,7 +14,7 @@ import pytest
 from support.building import request_for, write_model
 from support.exports import built, checked
 from support.rpc_lab import eventually
-from support.twins import edgekit_json, on_twin, share_images, twins_in
+from support.twins import COMMAND_SECONDS, edgekit_json, on_twin, share_images, twins_in
 
 from edgekit.board import load_board
 from edgekit.build import build
@@ -37,6 +37,14 @@ class Installed:
     def say(self, command: str) -> str:
         return on_twin(self.access, command).strip()
 
+    def journal(self) -> str:
+        return self.say(f"sudo journalctl -u {NAME} -o cat")
+
+    def tells(self, *words: str) -> bool:
+        """Whether the service has said all of it."""
+        journal = self.journal()
+        return all(word in journal for word in words)
+
     def sees(self, path: str) -> bool:
         return self.say(f"test -e {path} && echo yes || echo no") == "yes"
 
@@ -44,7 +52,10 @@ class Installed:
         """Whether the array in a file on the twin is the oracle's."""
         (folder / "found.npy").write_bytes(
             subprocess.run(
-                self.access.command(f"cat {remote}"), capture_output=True, check=True, timeout=60
+                self.access.command(f"cat {remote}"),
+                capture_output=True,
+                check=True,
+                timeout=COMMAND_SECONDS,
             ).stdout
         )
         expected = np.load(self.app / "sample" / "expected-0.npy")
@@ -77,7 +88,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 def send(app: Path, access: Access, packing: str, unpacking: str) -> None:
     packed = subprocess.run(["tar", *packing.split()], cwd=app, capture_output=True, check=True)
     command = access.command(f"{unpacking} --no-overwrite-dir")
-    subprocess.run(command, input=packed.stdout, check=True, timeout=60)
+    subprocess.run(command, input=packed.stdout, check=True, timeout=COMMAND_SECONDS)
 
 
 def ask(board: Installed, name: str) -> None:
@@ -107,10 +118,8 @@ def test_the_service_answers_as_nobody_in_particular(board: Installed, tmp_path:
     eventually(lambda: board.sees(f"/run/{NAME}/out/a.npy"))
     board.assert_as_expected(f"/run/{NAME}/out/a.npy/output-0.npy", tmp_path)
     assert board.say(f"sudo systemctl is-active {NAME}") == "active"
-    journal = board.say(f"sudo journalctl -u {NAME} -o cat")
-    assert "tiny loaded in" in journal
-    assert "a.npy: " in journal
-    assert "features float32[1, 4, 8, 8]" in journal
+    # It tells of an answer after it has given it.
+    eventually(lambda: board.tells("tiny loaded in", "a.npy: ", "features float32[1, 4, 8, 8]"))
     assert int(board.say(f"stat -c %u /run/{NAME}")) >= 61184, (
         "the first of systemd's dynamic users"
     )
@@ -142,5 +151,5 @@ def test_a_group_may_be_let_in(board: Installed, tmp_path: Path) -> None:
 def test_it_stops_in_good_order(board: Installed) -> None:
     board.say(f"sudo systemctl stop {NAME}")
     assert board.say(f"sudo systemctl show {NAME} -p Result --value") == "success"
-    assert "stopped" in board.say(f"sudo journalctl -u {NAME} -o cat").splitlines()
+    eventually(lambda: "stopped" in board.journal().splitlines())
     assert not board.sees(f"/run/{NAME}")

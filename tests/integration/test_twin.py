@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.rpc_lab import eventually
 from support.twins import (
     edgekit,
     edgekit_command,
@@ -72,11 +73,6 @@ def _pid(name: str) -> int:
     pid = status(name).pid
     assert pid is not None
     return pid
-
-
-def _wait_for_death(pid: int) -> None:
-    while any(process.pid == pid for process in running()):
-        time.sleep(0.05)
 
 
 def test_the_image_of_a_running_twin_is_not_pruned(twin: Started) -> None:
@@ -210,7 +206,7 @@ def test_a_killed_twin_is_said_to_have_died_and_comes_back_with_its_disk(twin: S
     on_twin(twin.access, "echo precious > kept; sync")
     pid = _pid("kitchen")
     os.kill(pid, signal.SIGKILL)
-    _wait_for_death(pid)
+    eventually(lambda: all(process.pid != pid for process in running()))
     table = edgekit("twin", "status").stdout
     assert "died" in table
     assert edgekit("twin", "ssh", "kitchen", "true").returncode == 8
@@ -253,9 +249,8 @@ def test_a_twin_whose_edgekit_was_killed_is_taken_over(no_twins: None) -> None:
     starting = subprocess.Popen(
         edgekit_command("twin", "up", "rpi4"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    while not [twin for twin in all_twins() if twin.pid is not None]:
-        assert starting.poll() is None
-        time.sleep(0.05)
+    eventually(lambda: starting.poll() is not None or any(twin.pid for twin in all_twins()))
+    assert starting.poll() is None
     starting.kill()
     starting.wait()
     taken = up("rpi4", RPI4)

@@ -10,7 +10,7 @@ from pathlib import Path
 def checked(command: Sequence[str | Path], folder: Path) -> str:
     """What a command that has to work prints."""
     done = subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
