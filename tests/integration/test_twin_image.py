@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.twins import edgekit, on_twin, processes_with, twins_in
+from support.rpc_lab import eventually
+from support.twins import COMMAND_SECONDS, edgekit, on_twin, processes_with, twins_in
 
 from edgekit.board import load_board
 from edgekit.twin.image import Image, build_log, ensure_image, find_image
@@ -55,7 +56,7 @@ def _image() -> Image:
 
 def test_two_who_ask_at_once_get_one_build(cache: Path) -> None:
     builders = [_build(), _build()]
-    assert [builder.wait(300) for builder in builders] == [0, 0]
+    assert [builder.wait(COMMAND_SECONDS) for builder in builders] == [0, 0]
     # The log is begun anew by each build.
     assert build_log(default_recipe()).read_text().count("$ mke2fs") == 1
     made = _image().disk.stat().st_mtime_ns
@@ -90,10 +91,7 @@ def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path) -> None
         builder.send_signal(signal.SIGKILL)
         builder.wait()
         assert find_image(default_recipe()) is None
-        ends_at = time.monotonic() + 60
-        while processes_with(str(cache)) and time.monotonic() < ends_at:
-            time.sleep(0.05)
-        assert processes_with(str(cache)) == []
+        eventually(lambda: processes_with(str(cache)) == [])
     ensure_image(default_recipe())
     assert not [path for path in (cache / "twins").iterdir() if path.name.endswith("edgekit-tmp")]
 
