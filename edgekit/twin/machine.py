@@ -45,6 +45,7 @@ _LEFT_SECONDS = 20.0
 """Of one that has not: it heard nothing, or was gone before it could answer."""
 _AWAKE_SECONDS = 30.0
 """For an emulator to answer that may have been started only now, on a busy machine."""
+_SECONDS_BETWEEN_TRIES = 0.1
 _PORT_TRIES = 5
 
 
@@ -308,6 +309,7 @@ def _take_over(folder: Path, state: TwinState | None) -> qemu.Process | None:
             process = process_of(folder)
             if process is not None and time.monotonic() > ends_at:
                 raise
+            time.sleep(_SECONDS_BETWEEN_TRIES)
         else:
             break
     # Again: QEMU gets a new process id while it starts, and may fail to.
