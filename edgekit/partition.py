@@ -33,9 +33,9 @@ class Partitioned:
 
 def partition(request: BuildRequest, events: Events = SILENT) -> Partitioned:
     """Import the model and decide, as a build of it does."""
+    found = decide(request, events)
     from edgekit.backends.picture import boxes_of
 
-    found = decide(request, events)
     if not request.offload.backends:
         found = replace(found, decisions=tuple(map(_unasked, found.decisions)))
     regions = found.regions

@@ -98,7 +98,7 @@ done
 if [ -d "$folder" ]; then rm -rf "$folder.old-$$"; mv "$folder" "$folder.old-$$"; fi
 mv "$new" "$folder"; code=$?
 rm -rf "$folder".old-*
-sync objects "$(dirname "$folder")" 2>/dev/null || sync 2>/dev/null
+sync objects "${folder%/*}" 2>/dev/null || sync 2>/dev/null
 exit $code"""
 
 

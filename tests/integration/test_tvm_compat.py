@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tomli
 from packaging.requirements import Requirement
+from support.building import command_line, environment, write_model
 
 from edgekit import tvm_compat
 from edgekit.errors import MissingToolError
@@ -142,3 +143,32 @@ def test_what_is_no_constant_has_no_array() -> None:
     from tvm import relax
 
     assert tvm_compat.constant_array(relax.Var("x", relax.TensorType((1,), "float32"))) is None
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect",),
+        ("partition", "--board", "local", "--offload", "ncnn"),
+        ("recommend", "--board", "local"),
+        ("build", "--board", "local", "-o", "bundle"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_command_loads_torch_for_an_onnx_model(words: tuple[str, ...], tmp_path: Path) -> None:
+    command, *options = words
+
+    done = subprocess.run(
+        command_line(command, str(write_model(tmp_path / "model.onnx")), *options),
+        cwd=tmp_path,
+        env=environment({"PYTHONPROFILEIMPORTTIME": "1"}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^import time:.* edgekit\.model$", done.stderr, re.MULTILINE)
+    assert not re.search(r"^import time:.* torch\.nn$", done.stderr, re.MULTILINE)

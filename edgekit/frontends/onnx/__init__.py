@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.errors import MissingToolError
+from edgekit.tvm_compat import load_tvm
 
 if TYPE_CHECKING:
     from edgekit.events import Events
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 def load(source: ModelSource, events: Events) -> Model:
     """The model as a Relax module."""
     _require_onnx()
+    load_tvm()
     from edgekit.frontends.onnx.loading import load_model
 
     return load_model(source, events)
@@ -28,6 +30,7 @@ def load(source: ModelSource, events: Events) -> Model:
 def scan(source: ModelSource) -> ModelScan:
     """What is in the file, and what of it can't be compiled; works for any readable model."""
     _require_onnx()
+    load_tvm()
     from edgekit.frontends.onnx.scanning import scan_model
 
     return scan_model(source)
