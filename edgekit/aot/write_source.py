@@ -109,7 +109,7 @@ def source_text(plan: TreePlan) -> str:
 
 
 def _needed_helpers(kernels: Sequence[Kernel]) -> list[str]:
-    """In their order, without those whose functions nobody calls: clang minds."""
+    """In their order, without those whose functions and macros nobody calls: clang minds."""
     helpers = list(dict.fromkeys(helper for kernel in kernels for helper in kernel.helpers))
     while True:
         text = "\n".join((*helpers, *(kernel.source for kernel in kernels)))
@@ -117,7 +117,7 @@ def _needed_helpers(kernels: Sequence[Kernel]) -> list[str]:
         needed = [
             helper
             for helper in helpers
-            if not (names := _FUNCTION.findall(helper))
+            if not (names := _CALLED.findall(helper))
             or any(words[name] > len(re.findall(rf"\b{name}\b", helper)) for name in names)
         ]
         if len(needed) == len(helpers):
@@ -125,7 +125,8 @@ def _needed_helpers(kernels: Sequence[Kernel]) -> list[str]:
         helpers = needed
 
 
-_FUNCTION = re.compile(r"^static inline [^;{(]*?\b(\w+)\(", re.MULTILINE)
+_CALLED = re.compile(r"^(?:static inline [^;{(]*?\b|#define )(\w+)\(", re.MULTILINE)
+"""Functions, and macros that take something."""
 
 
 def _bracketed(header: str) -> str:
