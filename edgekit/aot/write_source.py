@@ -78,7 +78,7 @@ def source_text(plan: TreePlan) -> str:
         _RESTRICT,
         _STEP,
     ]
-    lines += _needed_helpers(kernels)
+    lines += needed_helpers(kernels)
     for step, kernel in zip(program.steps, kernels, strict=True):
         layers = comment_text(", ".join(layer for layer in step.layers if layer) or step.name)
         note = comment_text(f" ({kernel.note})" if kernel.note else "")
@@ -108,7 +108,7 @@ def source_text(plan: TreePlan) -> str:
     return "\n".join(lines)
 
 
-def _needed_helpers(kernels: Sequence[Kernel]) -> list[str]:
+def needed_helpers(kernels: Sequence[Kernel]) -> list[str]:
     """In their order, without those whose functions and macros nobody calls: clang minds."""
     helpers = list(dict.fromkeys(helper for kernel in kernels for helper in kernel.helpers))
     while True:

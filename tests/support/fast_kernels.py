@@ -29,6 +29,7 @@ from edgekit.aot.operators import (
     Window,
 )
 from edgekit.aot.program import Step
+from edgekit.aot.write_source import needed_helpers
 from edgekit.cpu import Cpu
 from support.integer_kernels import compiled, offered, run_step
 
@@ -84,7 +85,7 @@ def program(batch: Sequence[Case]) -> str:
     headers = dict.fromkeys(header for kernel in kernels for header in kernel.headers)
     lines += [f"#include {name if name[0] == chr(34) else f'<{name}>'}" for name in headers]
     lines += ["#ifdef __cplusplus", "#define restrict __restrict", "#endif"]
-    lines += list(dict.fromkeys(helper for kernel in kernels for helper in kernel.helpers))
+    lines += needed_helpers(kernels)
     most = max(
         [case.expected.nbytes for case in batch]
         + [array.nbytes for case in batch for array in case.inputs]

@@ -18,6 +18,7 @@ from edgekit.aot.kernels_portable.generator import PortableGenerator
 from edgekit.aot.operators import Operator
 from edgekit.aot.program import Step
 from edgekit.aot.quantised import Recognised, recognise
+from edgekit.aot.write_source import needed_helpers
 from edgekit.board import load_board
 
 GUARD = 64
@@ -43,7 +44,7 @@ def c_file(kernels: Sequence[Kernel]) -> str:
     lines = ["#include <stdint.h>", "#include <string.h>"]
     lines += ["#ifdef __cplusplus", "#define restrict __restrict", "#endif"]
     lines += [f"#include <{header}>" for kernel in kernels for header in kernel.headers]
-    lines += list(dict.fromkeys(helper for kernel in kernels for helper in kernel.helpers))
+    lines += needed_helpers(kernels)
     for number, kernel in enumerate(kernels):
         for constant in kernel.constants:
             kind = C_TYPES[str(constant.array.dtype)]
