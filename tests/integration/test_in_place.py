@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from support.building import environment
+from support.building import script_on_threads
 from support.compiling import check_against_onnxruntime, compiled_from, random_array
 from support.emulated_arm import build_and_run
 from support.onnx_models import onnx_model
@@ -359,22 +357,9 @@ print("right")
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_the_numbers_are_right_on_any_number_of_threads(threads: int) -> None:
-    package = environment()["PYTHONPATH"]
-    here = Path(__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-c", ON_THREADS],
-        env=environment(
-            {
-                "TVM_NUM_THREADS": str(threads),
-                "PYTHONPATH": f"{package}:{here}:{here.parent}",
-            }
-        ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().endswith("right")
+    said = script_on_threads(ON_THREADS, threads, Path(__file__).parent)
+
+    assert said.endswith("right")
 
 
 def test_on_arm_it_is_the_same(tmp_path: Path) -> None:

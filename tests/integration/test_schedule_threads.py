@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 
-from support.building import environment
+from support.building import script_on_threads
 
 SCRIPT = """
 import hashlib
@@ -42,21 +40,7 @@ print(*[hashlib.sha256(array.tobytes()).hexdigest() for array in found])
 
 
 def digests_on(threads: int) -> str:
-    tests = f"{environment()['PYTHONPATH']}/tests"
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=environment(
-            {
-                "TVM_NUM_THREADS": str(threads),
-                "PYTHONPATH": f"{environment()['PYTHONPATH']}:{tests}",
-            }
-        ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()[-1]
+    return script_on_threads(SCRIPT, threads).splitlines()[-1]
 
 
 def test_a_network_gives_the_same_bits_on_any_number_of_threads() -> None:

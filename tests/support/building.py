@@ -68,6 +68,21 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(CHECKOUT), "NO_COLOR": "1", **(extra or {})}
 
 
+def script_on_threads(script: str, threads: int, *folders: Path) -> str:
+    """What a script prints in a process whose kernels have so many threads; it finds `support`, and
+    what is in `folders`."""
+    found = (CHECKOUT, CHECKOUT / "tests", *folders)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment({"TVM_NUM_THREADS": str(threads), "PYTHONPATH": ":".join(map(str, found))}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def command_line(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "edgekit", *arguments]
 
