@@ -128,8 +128,9 @@ def tune(
         try:
             search.run(crew, len(devices.keys), builders)
         except KeyboardInterrupt:
-            kept = "kept" if log.remembers else "lost: no store is in use"
-            events.warn(f"{search.new_trials} trials of this search are {kept}")
+            if search.new_trials:
+                kept = "kept" if log.remembers else "lost: no store is in use"
+                events.warn(f"{search.new_trials} trials of this search are {kept}")
             raise
         report = _report(request, devices, search, session.id, known, effort)
         stage.result = _in_words(report)
