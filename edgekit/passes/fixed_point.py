@@ -45,6 +45,12 @@ def fixed_point(factor: float) -> FixedPoint:
     return FixedPoint(0, 0) if exponent < -31 else FixedPoint(mantissa, exponent)
 
 
+def divided(number: FixedPoint, count: int) -> FixedPoint:
+    """A factor divided by how many values were summed, as LiteRT divides it for a mean."""
+    shift = min(count.bit_length() - 1, 32, 31 + number.exponent)
+    return FixedPoint((number.mantissa << shift) // count, number.exponent - shift)
+
+
 def multiply(value: Any, factor: Any, shift: Any, half: Any, lean: Any) -> Any:
     """An int32 times a fixed-point number given as its `parts`, rounded as LiteRT rounds.
 

@@ -9,6 +9,7 @@ alone: the TFLite frontend marks its modules.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from edgekit.arrays import Array
 from edgekit.passes.fixed_point import (
     ADD_LEFT_SHIFT,
     Multiply,
+    divided,
     elementwise,
     fixed_point,
     is_small,
@@ -107,7 +109,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _quantized(self, value: Any, step: _Step, call: Any) -> Any:
         """The stored form of `value`: in integers where LiteRT does it so, else rounded its way."""
         inner, bounded = self._activation(value, step)
-        for attempt in (self._layer, self._sum, self._product, self._rescaled):
+        for attempt in (self._layer, self._sum, self._product, self._mean, self._rescaled):
             result = attempt(inner, bounded)
             if result is not None:
                 return result
@@ -266,6 +268,29 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_name_hint=name,
         )
 
+    def _mean(self, value: Any, step: _Step) -> Any | None:
+        """A sum over any axes, times a factor that divides by their extents too."""
+        if not _is_call(value, "relax.mean"):
+            return None
+        source = self._stored(value.args[0])
+        if source is None or str(source.tensor.ty.dtype) not in ("int8", "uint8"):
+            return None
+        count = _elements(source.tensor) // _elements(value)
+        factor = divided(fixed_point(source.scale / step.scale), count)
+        wide = self.builder_.emit(relax.op.astype(self.visit_expr(source.tensor), "int32"))
+        total = relax.op.sum(wide, value.attrs.axis, value.attrs.keepdims)
+
+        def rescale(tensor: te.Tensor) -> te.Tensor:
+            def element(total: Any, index: Any) -> Any:
+                scaled = multiply_by(total - source.zero_point * count, factor, self._by)
+                return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
+
+            return elementwise(tensor, element)
+
+        return self.builder_.call_te(
+            rescale, self.builder_.emit(total), primfunc_name_hint="quantized_mean"
+        )
+
     def _rescaled(self, value: Any, step: _Step) -> Any | None:
         """From one quantisation to another."""
         source = self._stored(value)
@@ -354,6 +379,10 @@ def _step(call: Any) -> _Step | None:
         return None
     limits = np.iinfo(dtype)
     return _Step(float(scale.item()), int(zero_point.item()), dtype, limits.min, limits.max)
+
+
+def _elements(expression: Any) -> int:
+    return math.prod(int(extent) for extent in expression.ty.shape)
 
 
 def _stored_value(real: float, step: _Step) -> int:

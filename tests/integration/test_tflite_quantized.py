@@ -173,7 +173,7 @@ CASES: tuple[Case, ...] = (
         result=SAME_SCALE,
         options=options("ConcatenationOptions", axis=3),
     ),
-    Case("MEAN", (AXES,), options=options("ReducerOptions", keepDims=True), steps=1),
+    Case("MEAN", (AXES,), options=options("ReducerOptions", keepDims=True)),
     *(
         Case(name, (AXES,), result=SAME_SCALE, options=options("ReducerOptions"))
         for name in ("REDUCE_MAX", "REDUCE_MIN")
