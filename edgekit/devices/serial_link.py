@@ -100,16 +100,14 @@ class Link:
         return None
 
     def _taken(self, frame: SerialFrame, kind: Request, sequence: int) -> bytes | None:
+        # What answers an earlier request came late. A fault is repeated for every request.
+        if frame.sequence != sequence:
+            return None
         if frame.kind == FAULT:
-            # One from before our session is old news; a request of ours makes it say so again.
-            if frame.sequence >> 16 != self._session:
-                return None
             try:
                 raise FirmwareFault(self._name, parse_fault(frame.payload))
             except ValueError:
                 return None
-        if frame.sequence != sequence:
-            return None
         if frame.kind == REFUSED and len(frame.payload) >= 2 and frame.payload[1] == kind:
             raise self._refused(frame.payload[0], kind)
         return frame.payload if frame.kind == kind | ANSWER else None

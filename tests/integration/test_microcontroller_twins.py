@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -35,6 +36,8 @@ from edgekit.board import load_board
 from edgekit.devices.faults import explain_fault
 from edgekit.devices.serial_client import BoardRestarted, FirmwareFault
 from edgekit.devices.serial_device import SerialDevice
+from edgekit.devices.serial_frames import FrameDecoder, SerialFrame, encode_frame
+from edgekit.devices.serial_messages import ANSWER, FAULT, Request
 from edgekit.errors import DeviceError, UsageError
 from edgekit.twin import microcontroller, qemu
 from edgekit.twin.machine import down, status
@@ -182,6 +185,31 @@ def test_a_fault_is_told_with_its_function_and_survived(name: str, also: str, sa
     with device.prepared(bad) as (client, _, written):
         assert written == 0
         assert client.run_step(0, 0, LIMIT_S).status == 0
+
+
+def test_a_fault_answers_the_request_that_led_to_it() -> None:
+    """On the line, without our own reader's patience in between."""
+    bad = toy_firmware("mps2-an386", 600, '__asm__ volatile("udf #1");')
+    device = emulated("mps2-an386")
+    with device.prepared(bad):
+        pass
+    decoder, hello, run, later = FrameDecoder(), 0x12340001, 0x12340002, 0x12340003
+    with socket.create_connection(("127.0.0.1", port_of(device))) as line:
+        line.settimeout(LIMIT_S)
+
+        def answer(kind: Request, sequence: int, payload: bytes = b"") -> SerialFrame:
+            line.sendall(encode_frame(SerialFrame(kind, sequence, payload)))
+            while True:
+                for frame in decoder.feed(line.recv(4096)):
+                    if isinstance(frame, SerialFrame):
+                        return frame
+
+        assert answer(Request.HELLO, hello).sequence == hello
+        stopped, again = answer(Request.RUN, run, bytes(4)), answer(Request.MEMORY, later)
+        assert (stopped.kind, stopped.sequence) == (FAULT, run)
+        assert (again.kind, again.sequence) == (FAULT, later)
+        assert again.payload == stopped.payload
+        assert answer(Request.RESET, later + 1).kind == Request.RESET | ANSWER
 
 
 def test_the_serial_port_of_nordics_chips_works_on_a_core_with_little(

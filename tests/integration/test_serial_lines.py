@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,8 +25,8 @@ from edgekit.devices.firmware_file import FirmwareFile
 from edgekit.devices.monitor import Seen, watch
 from edgekit.devices.serial_device import SerialDevice
 from edgekit.devices.serial_frames import FrameDecoder, Noise, SerialFrame, encode_frame
-from edgekit.devices.serial_link import NoAnswer
-from edgekit.devices.serial_messages import ANSWER, Request
+from edgekit.devices.serial_link import FirmwareFault, NoAnswer
+from edgekit.devices.serial_messages import ANSWER, FAULT, Request
 from edgekit.devices.serial_port import held
 from edgekit.errors import DeviceError, MissingToolError
 
@@ -137,6 +140,50 @@ def test_answers_without_sense_are_told() -> None:
         with pytest.raises(DeviceError, match="answer without sense: 5 bytes where 48 belong"):
             client.hello(60.0)
         thread.join()
+
+
+def stopped_by_a_fault(line: int, hello: bytes, over: threading.Event) -> list[int]:
+    """Play a core that stops in `run` and answers as docs/serial-protocol.md says, but all its
+    earlier frames come once more, right before each answer. Return the kinds of the requests."""
+    decoder, kinds, late = FrameDecoder(), list[int](), b""
+    fault, faulted = bytes(64), False
+    while not over.is_set():
+        readable, _, _ = select.select([line], [], [], 0.05)
+        for request in decoder.feed(os.read(line, 4096)) if readable else []:
+            assert isinstance(request, SerialFrame)
+            kinds.append(request.kind)
+            faulted = (faulted or request.kind == Request.RUN) and request.kind != Request.RESET
+            if faulted:
+                answer = SerialFrame(FAULT, request.sequence, fault)
+            else:
+                said = hello if request.kind == Request.HELLO else b""
+                answer = SerialFrame(request.kind | ANSWER, request.sequence, said)
+            os.write(line, late + encode_frame(answer))
+            late += encode_frame(answer)
+    return kinds
+
+
+def test_what_answers_an_earlier_request_is_no_answer() -> None:
+    """A fault that came late was once taken for the answer to the reset that follows it."""
+    hello = bytes(20) + struct.pack("<7I", 1, 0, 1, 1024, 16, 16, 115200)
+    over = threading.Event()
+    with terminal() as (ours, name), on(name).connected() as client, ThreadPoolExecutor() as pool:
+        board = pool.submit(stopped_by_a_fault, ours, hello, over)
+        try:
+            client.hello(60.0)
+            client.write(0, 0, b"input")
+            with pytest.raises(FirmwareFault):
+                client.run(0, 60.0)
+            with pytest.raises(FirmwareFault):
+                client.memory()
+            client.reset()
+            client.hello(60.0)
+        finally:
+            over.set()
+        kinds = board.result(60)
+    known = [Request.HELLO, Request.WRITE, Request.RUN, Request.MEMORY, Request.RESET]
+    assert list(dict.fromkeys(kinds)) == known
+    assert kinds[-1] == Request.HELLO
 
 
 def test_the_monitor_shows_text_frames_and_noise() -> None:

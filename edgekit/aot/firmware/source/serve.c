@@ -31,6 +31,8 @@ extern uint8_t ek_spare_start[], ek_spare_end[];
 
 static uint32_t clock_hz;
 static uint32_t session;
+/* The sequence of the latest request: a fault while it is handled is its answer. */
+static uint32_t asked;
 /* The latest run: asked for again, because the answer was lost, it is not repeated. */
 static struct {
   uint32_t sequence;
@@ -298,14 +300,15 @@ void serve(uint32_t clock) {
     if (byte < 0) {
       machine_wait();
     } else if (frame_take((uint8_t)byte, &request)) {
+      asked = request.sequence;
       handle(&request);
     }
   }
 }
 
-/* Says it at once, and again to whoever asks for anything but a reset. */
+/* Answers the request that was being handled, and every later one except a reset. */
 void serve_fault(const uint32_t *report, uint32_t words) {
-  frame request = {0, session << 16, 0, 0};
+  frame request = {0, asked, 0, 0};
   for (;;) {
     frame_begin(FAULT, request.sequence, words * 4u);
     for (uint32_t i = 0; i < words; i++) {
