@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.files import storage_errors, write_atomically
-from edgekit.wording import milliseconds, size, spreadsheet_cell
+from edgekit.quoting import csv_cell, html_text, markdown_text
+from edgekit.wording import milliseconds, size
 
 if TYPE_CHECKING:
     from edgekit.matrix import Cell, Matrix
@@ -70,7 +70,7 @@ def amount(cell: Cell, value: float | None) -> str:
 
 def as_markdown(matrix: Matrix) -> str:
     lines = [
-        f"# {_flat(matrix.model)}",
+        f"# {markdown_text(matrix.model)}",
         "",
         f"Measured by edgekit {matrix.edgekit_version}; the model's SHA-256 begins with "
         f"`{matrix.sha256[:16]}`. What was measured was compared with its oracle first.",
@@ -79,13 +79,10 @@ def as_markdown(matrix: Matrix) -> str:
         "|" + "---|" * len(HEADS),
     ]
     lines += [
-        "| " + " | ".join(_flat(text) for text in row_of(cell)) + " |" for cell in matrix.cells
+        "| " + " | ".join(markdown_text(text) for text in row_of(cell)) + " |"
+        for cell in matrix.cells
     ]
     return "\n".join(lines) + "\n"
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def as_csv(matrix: Matrix) -> str:
@@ -94,15 +91,13 @@ def as_csv(matrix: Matrix) -> str:
     if rows:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()
-        writer.writerows(
-            {key: spreadsheet_cell(value) for key, value in row.items()} for row in rows
-        )
+        writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
     return stream.getvalue()
 
 
 def as_html(matrix: Matrix) -> str:
     rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row_of(cell)) + "</tr>"
+        "<tr>" + "".join(f"<td>{html_text(text)}</td>" for text in row_of(cell)) + "</tr>"
         for cell in matrix.cells
     )
     heads = "".join(f"<th>{head}</th>" for head in HEADS)
@@ -110,9 +105,9 @@ def as_html(matrix: Matrix) -> str:
     plots = "".join(_plot([c for c in matrix.cells if c.unit == unit], unit) for unit in units)
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{html.escape(matrix.model)}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{html.escape(matrix.model)}</h1>"
-        f"<p>Measured by edgekit {html.escape(matrix.edgekit_version)}. What was measured was "
+        f"<title>{html_text(matrix.model)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{html_text(matrix.model)}</h1>"
+        f"<p>Measured by edgekit {html_text(matrix.edgekit_version)}. What was measured was "
         f"compared with its oracle first.</p>{plots}"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></body></html>\n"
     )
@@ -138,17 +133,17 @@ def _plot(cells: Sequence[Cell], unit: str) -> str:
     for place, cell in enumerate(done):
         top = place * _ROW + 4
         median, low, high = cell.median or 0.0, cell.minimum or 0.0, cell.p90 or 0.0
-        label = html.escape(f"{cell.board}, {cell.offload}")
+        label = html_text(f"{cell.board}, {cell.offload}")
         parts.append(
             f"<text x='0' y='{top + 14}'>{label}</text>"
             f"<rect x='{left}' y='{top}' width='{median * scale:.1f}' height='{_ROW - 8}'/>"
             f"<line x1='{left + low * scale:.1f}' x2='{left + high * scale:.1f}' "
             f"y1='{top + 9}' y2='{top + 9}'/>"
             f"<text x='{left + high * scale + 6:.1f}' y='{top + 14}'>"
-            f"{html.escape(amount(cell, median))}</text>"
+            f"{html_text(amount(cell, median))}</text>"
         )
     height = len(done) * _ROW + 8
     return (
-        f"<h2>{html.escape(unit)}</h2><svg viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' "
+        f"<h2>{html_text(unit)}</h2><svg viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' "
         f"height='{height}' role='img' aria-label='medians'>{''.join(parts)}</svg>"
     )

@@ -9,6 +9,7 @@ from edgekit.errors import ProfileError, UsageError
 from edgekit.files import made_directory, storage_errors, write_atomically
 from edgekit.paths import ProfileKind
 from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN, show
+from edgekit.quoting import toml_string
 from edgekit.toml_source import TomlSource, parse_toml, read_toml
 
 _VALUE = re.compile(r'=[ \t]*("(?!"")(?:\\.|[^"\\])*"|\'(?!\'\')[^\']*\')')
@@ -41,8 +42,7 @@ def _renamed(source: TomlSource, name: str) -> str:
         number = source.line_of((key,)) - 1
         if match := _VALUE.search(lines[number]):
             start, end = match.span(1)
-            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
-            lines[number] = f'{lines[number][:start]}"{quoted}"{lines[number][end:]}'
+            lines[number] = lines[number][:start] + toml_string(value) + lines[number][end:]
     text = "\n".join(lines)
     table = parse_toml(source.path, text.encode()).table
     if (table.get("name"), table.get("title")) != (name, title):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, cast
 
 from edgekit.errors import ProjectError
+from edgekit.quoting import toml_key
 from edgekit.tensors import TensorSpec
 
 Layout = Literal["NCHW", "NHWC"]
@@ -70,7 +71,7 @@ def parse_preprocess(table: Mapping[str, object], where: str) -> Preprocess:
 def example_toml(spec: TensorSpec) -> str:
     """The lines that declare a preprocessing for this input, to paste into edgekit.toml."""
     layout, channels = _guess_layout(spec.shape)
-    lines = [f"[preprocess.{_toml_key(spec.name)}]", f'layout = "{layout}"']
+    lines = [f"[preprocess.{toml_key(spec.name)}]", f'layout = "{layout}"']
     lines.append('color = "gray"' if channels == 1 else 'color = "rgb"')
     lines.append('resize = "crop"')
     stored_as_pixels = spec.dtype in ("uint8", "int8") and spec.quantization is None
@@ -86,12 +87,6 @@ def _guess_layout(shape: tuple[int, ...]) -> tuple[Layout, int]:
     if len(shape) >= 3 and shape[-3] == 1:
         return "NCHW", 1
     return "NCHW", 3
-
-
-def _toml_key(name: str) -> str:
-    bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return name if bare else f'"{escaped}"'
 
 
 def _check(preprocess: Preprocess, where: str) -> None:

@@ -6,7 +6,6 @@ belong to the file's model: with another model on the command line they don't ap
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -28,8 +27,8 @@ from edgekit.profiles import (
     show,
     syntax_problem,
 )
+from edgekit.quoting import one_line, toml_string
 from edgekit.toml_source import TomlError, read_toml
-from edgekit.wording import printable
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -303,10 +302,10 @@ def init_project(
     model = model or _only_model(folder)
     open_inputs = _open_inputs(model) if model else ()
     text = _PROJECT_TEXT.format(
-        model=f"model = {_quoted(_relative(model, path.parent))}"
+        model=f"model = {toml_string(_relative(model, path.parent))}"
         if model
         else '# model = "model.onnx"',
-        board=_quoted(board or "local"),
+        board=toml_string(board or "local"),
         shapes="\n".join(open_inputs) or '# "input" = [1, 3, 224, 224]',
     )
     with storage_errors("write the project file", path):
@@ -350,15 +349,10 @@ def _open_inputs(model: Path) -> tuple[str, ...]:
     for spec in scan.inputs:
         if spec.open_dimensions:
             extents = [extent if isinstance(extent, int) else 1 for extent in spec.shape]
-            names = ", ".join(printable(str(spec.shape[i])) for i in spec.open_dimensions)
-            lines.append(f"# {_quoted(spec.name)} = {extents}  # open: {' '.join(names.split())}")
+            names = ", ".join(one_line(str(spec.shape[i])) for i in spec.open_dimensions)
+            lines.append(f"# {toml_string(spec.name)} = {extents}  # open: {names}")
     return tuple(lines)
 
 
 def _relative(model: Path, folder: Path) -> str:
     return os.path.relpath(model.resolve(), folder.resolve())
-
-
-def _quoted(text: str) -> str:
-    """A TOML string."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from edgekit.errors import InputError, RegressionError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, write_atomically
-from edgekit.wording import spreadsheet_cell
+from edgekit.quoting import csv_cell
 
 if TYPE_CHECKING:
     from edgekit.store.bench_runs import Wanted
@@ -164,7 +164,5 @@ def _as_csv(runs: tuple[BenchRun, ...]) -> str:
     if rows:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()
-        writer.writerows(
-            {key: spreadsheet_cell(value) for key, value in row.items()} for row in rows
-        )
+        writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
     return stream.getvalue()

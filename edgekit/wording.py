@@ -21,12 +21,6 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-def spreadsheet_cell(value: object) -> object:
-    """A name that a spreadsheet would take for a formula is text."""
-    formula = isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r")
-    return f"'{value}" if formula else value
-
-
 def milliseconds(seconds: float) -> str:
     """0.01968 ms, 14.25 ms, 11510 ms: latencies in one unit, so that they can be compared."""
     value = seconds * 1000

@@ -57,21 +57,6 @@ def integer_text(value: int, dtype: str) -> str:
     return "INT32_MIN" if value == -(1 << 31) else str(value)
 
 
-def string_text(text: str) -> str:
-    """A string literal in ASCII, whatever is in the text."""
-    out = []
-    for byte in text.encode():
-        plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
-        out.append(chr(byte) if plain else f"\\{byte:03o}")
-    return '"' + "".join(out) + '"'
-
-
-def comment_text(text: str) -> str:
-    """What may stand in a comment: printable ASCII that does not end it."""
-    plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text)
-    return plain.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
-
-
 def values_text(array: Array) -> Iterator[str]:
     """The lines between the braces of an initialiser."""
     dtype = str(array.dtype)

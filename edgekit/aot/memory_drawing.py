@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 
 from edgekit.aot.memory_map import BoardFit, FlashUse, MemoryMap
 from edgekit.manifest import BufferEntry
-from edgekit.wording import printable
+from edgekit.quoting import html_text
 
 _WIDTH = 960.0
 _LEFT, _RIGHT = 84.0, 24.0
@@ -122,7 +121,7 @@ def _buffer(
     name = _fitting(buffer.name, width - 6) if height >= 12 else ""
     label = _text(x + 3, y + height / 2 + 4, name) if name else ""
     return (
-        f'<g><title>{_escaped(told)}</title><rect class="{buffer.use}" x="{x:.1f}" y="{y:.1f}" '
+        f'<g><title>{html_text(told)}</title><rect class="{buffer.use}" x="{x:.1f}" y="{y:.1f}" '
         f'width="{width:.1f}" height="{max(height, 0.5):.1f}"/>{label}</g>'
     )
 
@@ -141,7 +140,7 @@ def _flash(memory: MemoryMap) -> tuple[float, list[str]]:
         told = f"{use.what}: {use.bytes} bytes {', '.join(use.layers)}"
         words = f"{use.bytes} ({100 * use.bytes / max(total, 1):.1f} %)"
         shapes += [
-            f"<g><title>{_escaped(told)}</title>",
+            f"<g><title>{html_text(told)}</title>",
             *_bar(row, use.what, (use.bytes, most), "bar", words),
             "</g>",
         ]
@@ -206,8 +205,4 @@ def _fitting(text: str, width: float) -> str:
 
 def _text(x: float, y: float, text: str, style: str = "", anchor: str = "start") -> str:
     kind = f' class="{style}"' if style else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}>{_escaped(text)}</text>'
-
-
-def _escaped(text: str) -> str:
-    return escape(printable(text))
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}>{html_text(text)}</text>'

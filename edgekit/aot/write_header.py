@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from edgekit.aot.arena import ALIGNMENT
-from edgekit.aot.c_text import C_TYPES, comment_text, float_text, string_text
+from edgekit.aot.c_text import C_TYPES, float_text
 from edgekit.aot.tree import Origin, Port, TreePlan, ports
+from edgekit.quoting import c_comment, c_string
 
 
 def header_text(plan: TreePlan) -> str:
@@ -24,8 +25,8 @@ def header_text(plan: TreePlan) -> str:
         'extern "C" {',
         "#endif",
         "",
-        f"#define {macros}_MODEL {string_text(plan.origin.model)}",
-        f"#define {macros}_SHA256 {string_text(program.model_sha256)}",
+        f"#define {macros}_MODEL {c_string(plan.origin.model)}",
+        f"#define {macros}_SHA256 {c_string(program.model_sha256)}",
         f"#define {macros}_ARENA_BYTES {max(plan.arena.bytes, ALIGNMENT)}",
         f"#define {macros}_ARENA_ALIGNMENT {ALIGNMENT}",
         f"#define {macros}_INPUTS {len(inputs)}",
@@ -63,9 +64,9 @@ def header_text(plan: TreePlan) -> str:
 
 
 def banner(origin: Origin, what: str) -> Iterator[str]:
-    yield f"/* {comment_text(origin.model)}: {what}."
-    yield f" * Made from {comment_text(origin.file)} by edgekit {comment_text(origin.edgekit)}"
-    yield f" * for {comment_text(origin.cpu)}. Build the model again rather than edit this. */"
+    yield f"/* {c_comment(origin.model)}: {what}."
+    yield f" * Made from {c_comment(origin.file)} by edgekit {c_comment(origin.edgekit)}"
+    yield f" * for {c_comment(origin.cpu)}. Build the model again rather than edit this. */"
 
 
 def _macros(plan: TreePlan, all_ports: Iterable[Port]) -> Iterator[str]:
@@ -73,8 +74,8 @@ def _macros(plan: TreePlan, all_ports: Iterable[Port]) -> Iterator[str]:
         spec, macro = port.spec, port.macro
         buffer = plan.program.buffers[port.buffer]
         shape = ", ".join(str(extent) for extent in spec.shape) or "1"
-        yield f"#define {macro}_NAME {string_text(spec.name)}"
-        yield f"#define {macro}_DTYPE {string_text(spec.dtype)}"
+        yield f"#define {macro}_NAME {c_string(spec.name)}"
+        yield f"#define {macro}_DTYPE {c_string(spec.dtype)}"
         yield f"#define {macro}_BYTES {buffer.bytes}"
         yield f"#define {macro}_ELEMENTS {spec.elements}"
         yield f"#define {macro}_RANK {len(spec.shape)}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgekit.aot.c_text import C_TYPES, comment_text
+from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.tree import Library, Port, TreePlan, ports
+from edgekit.quoting import c_comment, markdown_code, markdown_text
 
 HOST_FOLDER = "test/portable"
 """The model in C for any machine, where the C beside it is for one kind of CPU."""
@@ -69,7 +70,7 @@ def _test_rule(plan: TreePlan, includes: str) -> str:
 test/test_{name}: test/test_{name}.c test/vectors.h lib{name}.a
 \t$(CC) $(STRICT) $(CFLAGS) {includes} -o $@ $< lib{name}.a -lm"""
     return f"""\
-# The C above is for {comment_text(plan.origin.cpu)}; this is the same model for any machine.
+# The C above is for {c_comment(plan.origin.cpu)}; this is the same model for any machine.
 test/test_{name}: test/test_{name}.c test/vectors.h {HOST_FOLDER}/{name}.c
 \t$(CC) $(STRICT) $(CFLAGS) -I{HOST_FOLDER} -o $@ $< {HOST_FOLDER}/{name}.c -lm"""
 
@@ -120,10 +121,10 @@ def readme_text(plan: TreePlan) -> str:
     inputs, outputs = ports(plan)
     weights = sum(c.array.nbytes for kernel in plan.kernels for c in kernel.constants)
     lines = [
-        f"# {plan.origin.model} in C",
+        f"# {markdown_text(plan.origin.model)} in C",
         "",
-        f"Made from `{plan.origin.file}` (SHA-256 `{plan.program.model_sha256}`) by edgekit "
-        f"{plan.origin.edgekit} for {plan.origin.cpu}.",
+        f"Made from {markdown_code(plan.origin.file)} (SHA-256 `{plan.program.model_sha256}`) by "
+        f"edgekit {plan.origin.edgekit} for {markdown_text(plan.origin.cpu)}.",
         "",
         f"- `{name}.h` is the whole interface, for C99 and C++.",
         f"- `{name}.c` has one function for each of its {len(plan.program.steps)} steps; "
@@ -176,7 +177,7 @@ def _host_note(plan: TreePlan) -> Iterator[str]:
 def _flags_note(plan: TreePlan) -> Iterator[str]:
     if plan.origin.flags:
         yield ""
-        yield f"For {plan.origin.cpu}, the board's compiler is told"
+        yield f"For {markdown_text(plan.origin.cpu)}, the board's compiler is told"
         yield ""
         yield f"    {' '.join(plan.origin.flags)}"
 
@@ -209,8 +210,8 @@ def _rows(plan: TreePlan, members: tuple[Port, ...], word: str) -> Iterator[str]
             kind += f", real = {scale!r} * (stored - {zero})"
         shape = " x ".join(str(extent) for extent in spec.shape) or "one number"
         offset = plan.arena.buffers[port.buffer]
-        field = port.field.replace("|", "")
-        yield f"| {word} | `{field}` | {kind} | {shape} | {buffer.bytes} | {offset} |"
+        field = markdown_code(port.field)
+        yield f"| {word} | {field} | {kind} | {shape} | {buffer.bytes} | {offset} |"
 
 
 def _licences(libraries: tuple[Library, ...]) -> Iterator[str]:

@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from edgekit.aot.c_text import C_TYPES, comment_text, string_text, values_text
+from edgekit.aot.c_text import C_TYPES, values_text
 from edgekit.aot.kernel import Kernel
 from edgekit.aot.program import Buffer
 from edgekit.aot.tree import Port, TreePlan, ports
 from edgekit.aot.write_header import banner
+from edgekit.quoting import c_comment, c_string
 
 _ALIGNED = """\
 #ifndef EDGEKIT_ALIGNED
@@ -80,8 +81,8 @@ def source_text(plan: TreePlan) -> str:
     ]
     lines += needed_helpers(kernels)
     for step, kernel in zip(program.steps, kernels, strict=True):
-        layers = comment_text(", ".join(layer for layer in step.layers if layer) or step.name)
-        note = comment_text(f" ({kernel.note})" if kernel.note else "")
+        layers = c_comment(", ".join(layer for layer in step.layers if layer) or step.name)
+        note = c_comment(f" ({kernel.note})" if kernel.note else "")
         head = f"static void {step.name}("
         source = kernel.source.replace(head, f"EDGEKIT_STEP void {step.name}(", 1).rstrip("\n")
         lines += [f"/* {layers}: by {kernel.maker}{note} */", source, ""]
@@ -103,7 +104,7 @@ def source_text(plan: TreePlan) -> str:
         "    switch (step) {",
     ]
     for index, step in enumerate(program.steps):
-        lines.append(f"    case {index}: return {string_text(step.name)};")
+        lines.append(f"    case {index}: return {c_string(step.name)};")
     lines += ["    default: return NULL;", "    }", "}", ""]
     return "\n".join(lines)
 
@@ -143,7 +144,7 @@ def _demanded(plan: TreePlan, headers: set[str]) -> Iterator[str]:
     if demanded:
         message = f"this is for {plan.origin.cpu}: compile it with the flags in README.md"
         yield "#if " + " || ".join(f"!defined({feature})" for feature in demanded)
-        yield f"#error {string_text(message)}"
+        yield f"#error {c_string(message)}"
         yield "#endif"
         yield ""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
 from itertools import pairwise
 
 from edgekit.backends.layout import Layout, Point, Size, lay_out
 from edgekit.backends.picture import Box, Group, group_chains
 from edgekit.backends.report import PartitionReport, share
+from edgekit.quoting import html_text
 from edgekit.wording import amount, printable, size
 
 MOST_APART = 60
@@ -57,18 +57,18 @@ def draw_html(report: PartitionReport, svg: str) -> str:
         f"{size(coverage.crossing_bytes)} in {coverage.crossings} tensors cross their boundaries",
     ]
     legend = "".join(
-        f'<span class="key"><i style="background:{colour}"></i>{escape(name)}</span>'
+        f'<span class="key"><i style="background:{colour}"></i>{html_text(name)}</span>'
         for name, colour in (*zip(report.backends, _COLOURS, strict=False), ("TVM", _TVM_COLOUR))
     )
     rows = "\n".join(
-        f"<tr><td>{_html(d.operator)}</td><td>{_html(d.node)}</td>"
-        f"<td>{amount(d.macs) if d.macs else ''}</td><td>{_html(d.backend or 'TVM')}</td>"
-        f"<td>{_html(d.reason)}</td></tr>"
+        f"<tr><td>{html_text(d.operator)}</td><td>{html_text(d.node)}</td>"
+        f"<td>{amount(d.macs) if d.macs else ''}</td><td>{html_text(d.backend or 'TVM')}</td>"
+        f"<td>{html_text(d.reason)}</td></tr>"
         for d in report.decisions
     )
     return _PAGE.format(
-        title=_html(f"{report.model} on {report.board}"),
-        facts=_html(" · ".join(facts)),
+        title=html_text(f"{report.model} on {report.board}"),
+        facts=html_text(" · ".join(facts)),
         legend=legend,
         svg=svg,
         rows=rows,
@@ -100,11 +100,11 @@ def _drawn(
     ink = "#000" if first.kind != "operator" else "#fff"
     texts = "".join(
         f'<text x="{place.x + box.width / 2:.1f}" y="{place.y + 18 + row * _LINE:.1f}" '
-        f'text-anchor="middle" fill="{ink}"{_weight(row)}>{_html(line)}</text>'
+        f'text-anchor="middle" fill="{ink}"{_weight(row)}>{html_text(line)}</text>'
         for row, line in enumerate(lines)
     )
     return (
-        f"<g><title>{_html(_told(group))}</title>"
+        f"<g><title>{html_text(_told(group))}</title>"
         f'<rect x="{place.x:.1f}" y="{place.y:.1f}" width="{box.width:.1f}" '
         f'height="{box.height:.1f}" rx="5" fill="{colour}" stroke="#444"/>{texts}</g>'
     )
@@ -169,10 +169,6 @@ def _short(operator: str) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 1]}…"
-
-
-def _html(text: str) -> str:
-    return escape(printable(text))
 
 
 _PAGE = """\

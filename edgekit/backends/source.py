@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from edgekit.backends.base import Region, Tensor
+from edgekit.quoting import c_string
 
 INCLUDE = Path(__file__).parent / "include"
 """Where edgekit_region.h is."""
@@ -49,19 +50,6 @@ def blob_symbol(symbol: str, blob: str) -> str:
     return f"{symbol}_{blob}"
 
 
-def text_literal(text: str) -> str:
-    """A C++ string; text from a model file can't end it early."""
-    escaped = "".join(
-        character
-        if character.isascii() and character.isprintable() and character not in '"\\?'
-        else f"\\{ord(character):03o}"
-        if ord(character) < 128
-        else "_"
-        for character in text
-    )
-    return f'"{escaped}"'
-
-
 def floats(values: Iterable[float]) -> str:
     """Literals that mean exactly these single-precision values."""
     return ", ".join(float_literal(value) for value in values)
@@ -92,9 +80,7 @@ def _tensors(name: str, tensors: tuple[Tensor, ...]) -> str:
 
 def _tensor(tensor: Tensor) -> str:
     shape = ", ".join(str(extent) for extent in tensor.shape) or "0"
-    return (
-        f"{{{text_literal(tensor.name)}, {len(tensor.shape)}, {{{shape}}}, {_dtype(tensor.dtype)}}}"
-    )
+    return f"{{{c_string(tensor.name)}, {len(tensor.shape)}, {{{shape}}}, {_dtype(tensor.dtype)}}}"
 
 
 def _dtype(dtype: str) -> str:

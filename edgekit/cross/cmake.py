@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from edgekit.cpu import architecture
 from edgekit.cross.toolchain import Toolchain, which
+from edgekit.quoting import cmake_string, one_line
 
 _NEVER_FROM_HERE = (
     "# Programs come from this machine; libraries and headers never do.\n"
@@ -23,25 +24,25 @@ def toolchain_file(toolchain: Toolchain, cpu_flags: Sequence[str], *, here: bool
     their paths on this machine; otherwise they are named as the profile does, for another's PATH.
     """
     tools = toolchain.tools
-    flags = _quoted(" ".join((*toolchain.compile_flags, *cpu_flags)))
+    flags = cmake_string(" ".join((*toolchain.compile_flags, *cpu_flags)))
     lines = [
-        f"# {toolchain.title}, for {toolchain.triple}.",
+        f"# {one_line(toolchain.title)}, for {one_line(toolchain.triple)}.",
         "set(CMAKE_SYSTEM_NAME Linux)",
-        f"set(CMAKE_SYSTEM_PROCESSOR {_quoted(architecture(toolchain.triple))})",
+        f"set(CMAKE_SYSTEM_PROCESSOR {cmake_string(architecture(toolchain.triple))})",
         f"set(CMAKE_C_COMPILER {_words(tools.cc, here)})",
         f"set(CMAKE_CXX_COMPILER {_words(tools.cxx, here)})",
         f"set(CMAKE_C_FLAGS_INIT {flags})",
         f"set(CMAKE_CXX_FLAGS_INIT {flags})",
     ]
     if toolchain.link_flags:
-        link_flags = _quoted(" ".join(toolchain.link_flags))
+        link_flags = cmake_string(" ".join(toolchain.link_flags))
         lines += [f"set(CMAKE_{kind}_LINKER_FLAGS_INIT {link_flags})" for kind in ("EXE", "SHARED")]
     if tools.ar is not None:
         lines += _archiver(tools.ar, here)
     if tools.strip is not None and " " not in tools.strip:
         lines.append(f"set(CMAKE_STRIP {_words(tools.strip, here)})")
     if toolchain.sysroot is not None:
-        lines.append(f"set(CMAKE_SYSROOT {_quoted(toolchain.sysroot)})")
+        lines.append(f"set(CMAKE_SYSROOT {cmake_string(toolchain.sysroot)})")
     return "\n".join(lines) + "\n" + _NEVER_FROM_HERE
 
 
@@ -61,9 +62,4 @@ def _archiver(ar: str, here: bool) -> list[str]:
 def _words(tool: str, here: bool) -> str:
     program, *arguments = tool.split()
     found = which(tool) if here else None
-    return " ".join(_quoted(word) for word in (str(found or program), *arguments))
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
-    return f'"{escaped}"'
+    return " ".join(cmake_string(word) for word in (str(found or program), *arguments))

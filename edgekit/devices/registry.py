@@ -5,7 +5,6 @@ Of two with one name the project's counts. `edgekit device add` and `remove` cha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from edgekit.files import exclusive_lock, storage_errors, write_atomically
 from edgekit.paths import config_dir
 from edgekit.profiles import Problem, TableReader, syntax_problem
 from edgekit.project import Project, parse_devices
+from edgekit.quoting import toml_value
 from edgekit.toml_source import TomlError, parse_toml
 from edgekit.wording import did_you_mean
 
@@ -139,7 +139,7 @@ def _without(file: Path, text: str, name: str) -> str:
 
 
 def _table(entry: DeviceEntry) -> str:
-    values: dict[str, object] = {
+    values: dict[str, str | int | None] = {
         "board": entry.board,
         "host": entry.host,
         "user": entry.user,
@@ -153,11 +153,7 @@ def _table(entry: DeviceEntry) -> str:
         "probe": entry.probe,
         "labgrid": entry.labgrid,
     }
-    lines = [
-        f"{key} = {json.dumps(value, ensure_ascii=False)}\n"
-        for key, value in values.items()
-        if value is not None
-    ]
+    lines = [f"{key} = {toml_value(value)}\n" for key, value in values.items() if value is not None]
     return f"[devices.{entry.name}]\n{''.join(lines)}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from edgekit.manifest import Manifest
+from edgekit.quoting import c_string
 from edgekit.tensors import TensorSpec
 from edgekit.version import __version__
 
@@ -23,7 +24,6 @@ _DTYPES: Mapping[str, str] = {
     "uint64": "kDLUInt, 64, 1",
     "bool": "kDLBool, 8, 1",
 }
-_PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\?')  # "??/" is a backslash to old compilers
 
 _HEADER = """\
 // Written by edgekit {version} out of the bundle's manifest.
@@ -70,12 +70,6 @@ def model_header(manifest: Manifest, program: str) -> str:
         inputs=_lines(entry.spec for entry in manifest.inputs),
         outputs=_lines(entry.spec for entry in manifest.outputs),
     )
-
-
-def c_string(text: str) -> str:
-    """A string literal with the text's UTF-8, whatever is in it."""
-    encoded = text.encode("utf-8", "replace")
-    return '"' + "".join(chr(c) if c in _PLAIN else f"\\{c:03o}" for c in encoded) + '"'
 
 
 def _lines(specs: Iterable[TensorSpec]) -> str:

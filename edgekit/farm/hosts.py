@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from edgekit.profiles import (
     show,
     syntax_problem,
 )
+from edgekit.quoting import toml_value
 from edgekit.toml_source import TomlError, parse_toml
 from edgekit.wording import did_you_mean
 
@@ -139,11 +139,7 @@ def _table(host: FarmHost) -> str:
         "proxy": host.proxy,
         "program": host.program,
     }
-    lines = [
-        f"{key} = {json.dumps(value, ensure_ascii=False)}\n"
-        for key, value in values.items()
-        if value is not None
-    ]
+    lines = [f"{key} = {toml_value(value)}\n" for key, value in values.items() if value is not None]
     return f"\n[hosts.{host.name}]\n{''.join(lines)}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from edgekit.farm.plan import plan_farm
 from edgekit.files import storage_errors, write_atomically
 from edgekit.paths import config_dir
 from edgekit.project import Project
+from edgekit.quoting import systemd_command, systemd_path, systemd_word
 from edgekit.rpc.protocol import DEFAULT_PORT
 
 _FARM = """\
@@ -74,7 +74,7 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
     if any(character in str(folder) for character in "\n\r"):
         raise UsageError("the project's folder has a line break in its name", hint="rename it")
     environment = "".join(
-        f"Environment={_quoted(f'{name}={value}')}\n"
+        f"Environment={systemd_word(f'{name}={value}')}\n"
         for name in _PASSED_ON
         if (value := os.environ.get(name)) and value.isprintable()
     )
@@ -91,7 +91,9 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
             write_atomically(
                 path,
                 text.format(
-                    command=_command(words), folder=_escaped(folder), environment=environment
+                    command=systemd_command(words),
+                    folder=systemd_path(folder),
+                    environment=environment,
                 ),
             )
             written.append(path)
@@ -127,17 +129,3 @@ def install_on(name: str, devices: Sequence[str], *, web: bool) -> Installed:
             hint="edgekit farm install over there says more",
             details=done.errors[-12:],
         ) from error
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return f'"{escaped}"'
-
-
-def _command(words: Sequence[str]) -> str:
-    """systemd's own quoting: near enough to a shell's, with % and $ doubled."""
-    return " ".join(shlex.quote(word) for word in words).replace("%", "%%").replace("$", "$$")
-
-
-def _escaped(folder: Path) -> str:
-    return str(folder).replace("%", "%%")

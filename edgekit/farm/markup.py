@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
+
+from edgekit.quoting import html_text
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #2a7d3b; --bad: #b3261e; --mute: #777 }
@@ -38,10 +39,10 @@ def whole_page(title: str, body: str, *, live: bool = False) -> str:
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>edgekit: {escaped(title)}</title><link rel='stylesheet' href='/style.css'>{tag}"
+        f"<title>edgekit: {html_text(title)}</title><link rel='stylesheet' href='/style.css'>{tag}"
         "</head><body><nav><a href='/'>Farm</a><a href='/tuning'>Tuning</a>"
         "<a href='/results'>Results</a></nav>"
-        f"<h1>{escaped(title)}</h1>{body}</body></html>"
+        f"<h1>{html_text(title)}</h1>{body}</body></html>"
     )
 
 
@@ -67,7 +68,3 @@ def table(
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return f"<table><thead><tr>{cells('th', heads)}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def escaped(text: str) -> str:
-    return html.escape(text, quote=True)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edgekit.farm.markup import LIVE_WORD, escaped, live_part, table, whole_page
+from edgekit.farm.markup import LIVE_WORD, live_part, table, whole_page
 from edgekit.farm.status import DeviceStatus, FarmStatus
+from edgekit.quoting import html_text
 from edgekit.wording import duration, milliseconds
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class History:
 def farm_page(status: FarmStatus) -> str:
     body = (
         f"<p>Up for {duration(status.now - status.started)}, tracker at "
-        f"<code>{escaped(status.tracker)}</code>. {LIVE_WORD}</p>"
+        f"<code>{html_text(status.tracker)}</code>. {LIVE_WORD}</p>"
         + live_part("/devices", devices_table(status))
     )
     return whole_page("Farm", body, live=True)
@@ -43,8 +44,9 @@ def devices_table(status: FarmStatus) -> str:
     numbers = (len(first), len(first) + 1, len(first) + 2)
     devices = table((*first, "load", "°C", "sessions", "why"), rows, numbers=numbers)
     return devices + "".join(
-        f"<p>{escaped(host.name)} ({escaped(host.address)}) is "
-        f"<span class='{host.state}'>{host.state}</span>: {escaped(host.reason)}</p>"
+        f"<p>{html_text(host.name)} ({html_text(host.address)}) is "
+        f"<span class='{html_text(host.state)}'>{html_text(host.state)}</span>: "
+        f"{html_text(host.reason)}</p>"
         for host in status.hosts
         if host.state != "up"
     )
@@ -59,16 +61,16 @@ def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
     if device.again_at is not None:
         why = f"{why}; tried again in {duration(max(device.again_at - now, 0))}"
     return (
-        escaped(device.name),
-        *((escaped(device.host or "here"),) * hosts),
-        escaped(device.board),
-        f"<span class='{device.state}'>{device.state}</span>",
-        escaped(duration(max(now - device.since, 0))),
-        escaped(who),
+        html_text(device.name),
+        *((html_text(device.host or "here"),) * hosts),
+        html_text(device.board),
+        f"<span class='{html_text(device.state)}'>{html_text(device.state)}</span>",
+        html_text(duration(max(now - device.since, 0))),
+        html_text(who),
         "" if device.load is None else f"{device.load:.2f}",
         "" if device.temperature is None else f"{device.temperature:.0f}",
         str(device.sessions),
-        escaped(why),
+        html_text(why),
     )
 
 
@@ -78,21 +80,21 @@ def results_page(histories: Sequence[History]) -> str:
         title = f"{history.model} on {history.device} ({history.board})"
         rows = [
             (
-                f"<a href='/compare?before={escaped(before.id)}&amp;after={escaped(run.id)}'>"
-                f"{escaped(run.id[:_SHORT])}</a>"
+                f"<a href='/compare?before={html_text(before.id)}&amp;after={html_text(run.id)}'>"
+                f"{html_text(run.id[:_SHORT])}</a>"
                 if before is not None
-                else escaped(run.id[:_SHORT]),
-                escaped(run.measured_at[:16].replace("T", " ")),
-                escaped(", ".join(run.build.offload) or "none"),
+                else html_text(run.id[:_SHORT]),
+                html_text(run.measured_at[:16].replace("T", " ")),
+                html_text(", ".join(run.build.offload) or "none"),
                 _amount(run, run.median),
                 _amount(run, run.p90),
                 str(run.conditions.threads),
-                escaped(run.purpose),
+                html_text(run.purpose),
             )
             for before, run in zip((None, *history.runs), history.runs, strict=False)
         ]
         parts.append(
-            f"<h2>{escaped(title)}</h2>{_curve(history.runs)}"
+            f"<h2>{html_text(title)}</h2>{_curve(history.runs)}"
             + table(
                 ("run", "when", "offload", "median", "p90", "threads", "for"),
                 list(reversed(rows)),
@@ -107,27 +109,28 @@ def comparison_page(comparison: Comparison) -> str:
     rows = [
         (
             title,
-            escaped(run.id[:_SHORT]),
-            escaped(run.measured_at[:16].replace("T", " ")),
+            html_text(run.id[:_SHORT]),
+            html_text(run.measured_at[:16].replace("T", " ")),
             _amount(run, run.median),
             _amount(run, run.p90),
-            escaped(", ".join(run.build.offload) or "none"),
+            html_text(", ".join(run.build.offload) or "none"),
         )
         for title, run in (("before", before), ("after", after))
     ]
     notes = [f"not comparable: {text}" for text in comparison.obstacles] + list(comparison.remarks)
     body = (
-        f"<h2>{escaped(after.build.model)} on {escaped(after.device)}: {comparison.verdict}</h2>"
+        f"<h2>{html_text(after.build.model)} on {html_text(after.device)}: "
+        f"{comparison.verdict}</h2>"
         + table(("", "run", "when", "median", "p90", "offload"), rows, numbers=(3, 4))
         + f"<p>after / before: {comparison.ratio:.3f}, between {comparison.low:.3f} and "
         f"{comparison.high:.3f} in 95 of 100 cases</p>"
-        + "".join(f"<p>{escaped(note)}</p>" for note in notes)
+        + "".join(f"<p>{html_text(note)}</p>" for note in notes)
     )
     return whole_page("Comparison", body)
 
 
 def error_page(message: str) -> str:
-    return whole_page("edgekit", f"<p>{escaped(message)}</p>")
+    return whole_page("edgekit", f"<p>{html_text(message)}</p>")
 
 
 def _curve(runs: Sequence[BenchRun]) -> str:
@@ -147,4 +150,4 @@ def _curve(runs: Sequence[BenchRun]) -> str:
 
 
 def _amount(run: BenchRun, value: float) -> str:
-    return milliseconds(value) if run.unit == "seconds" else f"{value:.0f} {escaped(run.unit)}"
+    return milliseconds(value) if run.unit == "seconds" else f"{value:.0f} {html_text(run.unit)}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from edgekit.farm.health import State
 from edgekit.farm.status import DeviceStatus, FarmStatus
+from edgekit.quoting import prometheus_label
 from edgekit.tuning_results import SessionSummary
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -100,16 +101,12 @@ def tuning_metrics(running: Sequence[SessionSummary] | None) -> str:
     ):
         lines += [f"# HELP edgekit_tuning_{name} {text}", f"# TYPE edgekit_tuning_{name} {kind}"]
         lines += [
-            f'edgekit_tuning_{name}{{session="{session.id}",model="{_escaped(session.model)}",'
-            f'board="{_escaped(session.board)}"}} {value}'
+            f'edgekit_tuning_{name}{{session="{session.id}",model={prometheus_label(session.model)},'
+            f"board={prometheus_label(session.board)}}} {value}"
             for (session, _), value in zip(points, values, strict=True)
         ]
     return "\n".join(lines) + "\n"
 
 
 def _labels(device: DeviceStatus) -> str:
-    return f'device="{_escaped(device.name)}",board="{_escaped(device.board)}"'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f"device={prometheus_label(device.name)},board={prometheus_label(device.board)}"

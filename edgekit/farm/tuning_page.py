@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgekit.farm.markup import LIVE_WORD, escaped, live_part, table, whole_page
+from edgekit.farm.markup import LIVE_WORD, live_part, table, whole_page
+from edgekit.quoting import html_text
 from edgekit.store.moments import seconds_at, seconds_since
 from edgekit.store.tuning_runs import TuningProgress, TuningSession
 from edgekit.tuning_results import SessionCurve
@@ -34,14 +35,14 @@ def sessions_part(curves: Sequence[SessionCurve]) -> str:
 
 def _row(session: TuningSession, point: TuningProgress | None) -> Sequence[str]:
     return (
-        escaped(session.id[:_SHORT]),
-        escaped(session.model),
-        escaped(session.board),
-        escaped(", ".join(session.devices)),
-        f"<span class='{escaped(session.state)}'>{escaped(session.state)}</span>",
-        escaped(session.started_at[:16].replace("T", " ")),
+        html_text(session.id[:_SHORT]),
+        html_text(session.model),
+        html_text(session.board),
+        html_text(", ".join(session.devices)),
+        f"<span class='{html_text(session.state)}'>{html_text(session.state)}</span>",
+        html_text(session.started_at[:16].replace("T", " ")),
         *(("", "", "", "", "") if point is None else _figures(session, point)),
-        escaped(_left(session, point)),
+        html_text(_left(session, point)),
     )
 
 
@@ -88,7 +89,7 @@ def _drawn(one: SessionCurve) -> str:
     best = line([min(point.best_us, top) for point in curve])
     title = f"{one.session.model} on {', '.join(one.session.devices)}"
     return (
-        f"<h2>{escaped(title)}</h2>"
+        f"<h2>{html_text(title)}</h2>"
         f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' width='{_WIDTH}' height='{_HEIGHT}' role='img' "
         f"aria-label='the best of {one.curve[-1].trials} trials so far'>"
         f"<path class='own' d='{own}'/><path d='{best}'/></svg>"

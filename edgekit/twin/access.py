@@ -8,6 +8,7 @@ from pathlib import Path
 
 from edgekit.errors import DeviceError
 from edgekit.files import storage_errors, write_atomically
+from edgekit.quoting import ssh_config_word
 from edgekit.twin import cpio
 from edgekit.twin.recipe import USER
 from edgekit.twin.tools import find_tool
@@ -116,11 +117,11 @@ def _configuration(access: Access) -> str:
         "HostName": access.host,
         "Port": access.port,
         "User": access.user,
-        "IdentityFile": _quoted(access.key),
+        "IdentityFile": ssh_config_word(access.key),
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",
         "PreferredAuthentications": "publickey",
-        "UserKnownHostsFile": _quoted(access.known_hosts),
+        "UserKnownHostsFile": ssh_config_word(access.known_hosts),
         "GlobalKnownHostsFile": "/dev/null",
         "StrictHostKeyChecking": "yes",
         "UpdateHostKeys": "no",
@@ -131,7 +132,3 @@ def _configuration(access: Access) -> str:
     }
     lines = [f"  {key} {value}" for key, value in options.items()]
     return "\n".join([f"Host {access.name}", *lines, ""])
-
-
-def _quoted(path: Path) -> str:
-    return '"' + str(path).replace("%", "%%") + '"'

@@ -16,6 +16,7 @@ from pathlib import Path
 from edgekit.errors import DeviceError, StorageError
 from edgekit.files import storage_errors
 from edgekit.interrupts import interrupts_deferred
+from edgekit.quoting import qemu_value
 from edgekit.twin.access import HOST
 from edgekit.twin.image import Image
 from edgekit.twin.state import TwinState
@@ -104,14 +105,14 @@ def command_line(state: TwinState, image: Image, folder: Path) -> list[str]:
         *("-m", f"{hardware.memory >> 20}M"),
         *("-kernel", str(image.kernel), "-initrd", str(folder / _INITRAMFS)),
         *("-append", _KERNEL_OPTIONS),
-        *("-drive", f"file={_escaped(disk_of(folder))},if=none,id=disk,cache=unsafe"),
+        *("-drive", f"file={qemu_value(disk_of(folder))},if=none,id=disk,cache=unsafe"),
         *("-device", "virtio-blk-pci,drive=disk,romfile="),
         *("-netdev", f"user,id=network,restrict=on,{forward}"),
         *("-device", "virtio-net-pci,netdev=network,romfile="),
         *("-rtc", "base=utc", "-display", "none", "-monitor", "none", "-nodefaults"),
         *(
             "-chardev",
-            f"file,id=console,path={_escaped(folder / CONSOLE)}",
+            f"file,id=console,path={qemu_value(folder / CONSOLE)}",
             "-serial",
             "chardev:console",
         ),
@@ -218,10 +219,6 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
         if first == option:
             return second
     return None
-
-
-def _escaped(path: Path) -> str:
-    return str(path).replace(",", ",,")
 
 
 def _tool(name: str) -> str:

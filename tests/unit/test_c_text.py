@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.aot.c_text import (
-    comment_text,
     float_text,
     integer_text,
-    string_text,
     values_text,
 )
 from edgekit.aot.names import Unique, identifier, is_identifier, layer_identifier
@@ -47,26 +45,6 @@ def test_the_least_integers_are_no_overflow_of_a_literal() -> None:
     assert integer_text(-(1 << 63), "int64") == "INT64_MIN"
     assert integer_text(-128, "int8") == "-128"
     assert integer_text((1 << 32) - 1, "uint32") == "4294967295u"
-
-
-@given(st.text())
-def test_a_comment_can_not_be_ended_or_continued_from_inside(text: str) -> None:
-    made = comment_text(text)
-    assert "*/" not in made
-    assert "/*" not in made
-    assert "\n" not in made
-    assert "\\" not in made
-    assert made.isascii()
-
-
-@given(st.text())
-def test_a_string_literal_holds_the_bytes_of_the_text(text: str) -> None:
-    made = string_text(text)
-    assert made.isascii()
-    inside = made[1:-1]
-    read = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), inside)
-    assert read.encode("latin-1") == text.encode()
-    assert '"' not in inside
 
 
 def test_an_array_is_written_whole_in_lines_that_can_be_read() -> None:

@@ -18,7 +18,10 @@ from support.source import PACKAGE, ROOT, Import, Module, is_third_party, module
 MODULES = modules()
 
 ROOMS: tuple[tuple[str, str], ...] = (
-    ("words", "errors events version tensors sizes wording json_text interrupts node_names"),
+    (
+        "words",
+        "errors events version tensors sizes wording quoting json_text interrupts node_names",
+    ),
     ("ground", "arrays files paths toml_source cache metrics tvm_compat python_child"),
     (
         "profiles",

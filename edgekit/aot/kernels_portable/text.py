@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from edgekit.aot.operators import Image
 from edgekit.aot.program import Step
+from edgekit.quoting import c_comment
 
 Lines = Iterable[str]
 MAKER = "edgekit"
@@ -48,7 +49,7 @@ def function(
     if scratch:
         parameters.append("void *scratch")
     head = f"static void {step.name}({', '.join(parameters)})"
-    lines = [f"/* {comment} */", *_wrapped(head), "{", *indented(body), "}"]
+    lines = [f"/* {c_comment(comment)} */", *_wrapped(head), "{", *indented(body), "}"]
     return "\n".join(lines) + "\n"
 
 

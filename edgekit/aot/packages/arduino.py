@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from edgekit.aot.c_text import C_TYPES, comment_text
+from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.packages.compiled import CompiledTree, copy_into, write_text
 from edgekit.aot.packages.formats import PACKAGE_VERSION
 from edgekit.aot.write_test import allowed_difference
 from edgekit.archive import write_zip
+from edgekit.quoting import c_comment, one_line
 from edgekit.tensors import TensorSpec
 
 ARDUINO_FOLDER = "arduino"
@@ -79,8 +80,8 @@ name={name}
 version={PACKAGE_VERSION}
 author=edgekit
 maintainer=edgekit
-sentence=The model {comment_text(origin.model)} as C, made by edgekit.
-paragraph=For boards with a {comment_text(origin.cpu)}. Model of SHA-256 {compiled.model_sha256}.
+sentence=The model {one_line(origin.model)} as C, made by edgekit.
+paragraph=For boards with a {one_line(origin.cpu)}. Model of SHA-256 {compiled.model_sha256}.
 category=Data Processing
 url=
 architectures=*
@@ -95,7 +96,7 @@ def _sketch(compiled: CompiledTree) -> str:
     inputs = ", ".join(f"input_{k}" for k in range(len(tree.inputs))) or "NULL"
     outputs = ", ".join("NULL" for _ in tree.outputs) or "NULL"
     lines = [
-        f"// {comment_text(tree.origin.model)}: the reference inputs through the model, and",
+        f"// {c_comment(tree.origin.model)}: the reference inputs through the model, and",
         "// whether what comes out is what another runtime computed from them.",
         "#include <Arduino.h>",
         "#include <math.h>",

@@ -10,7 +10,7 @@ from edgekit.aot.packages.compiled import CompiledTree, copy_into
 from edgekit.aot.packages.formats import PACKAGE_VERSION
 from edgekit.aot.write_project import HOST_FOLDER
 from edgekit.archive import write_zip
-from edgekit.wording import printable
+from edgekit.quoting import one_line
 
 VENDOR = "edgekit"
 _SCHEMA_VERSION = "1.7.36"
@@ -50,7 +50,7 @@ def _contents(compiled: CompiledTree) -> tuple[str, ...]:
 
 def _description(compiled: CompiledTree) -> bytes:
     name, origin = compiled.name, compiled.tree.origin
-    model = printable(origin.model)[:_LONGEST_MODEL]
+    model, cpu = one_line(origin.model)[:_LONGEST_MODEL], one_line(origin.cpu)
     package = ElementTree.Element(
         "package",
         {
@@ -61,7 +61,11 @@ def _description(compiled: CompiledTree) -> bytes:
     )
     _add(package, "vendor", VENDOR)
     _add(package, "name", name)
-    _add(package, "description", f"The model {model} as C for {origin.cpu}, made by edgekit")
+    _add(
+        package,
+        "description",
+        f"The model {model} as C for {cpu}, made by edgekit",
+    )
     # Where newer versions would come from: nowhere.
     _add(package, "url", "")
     if compiled.licenses:

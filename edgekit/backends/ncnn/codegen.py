@@ -13,7 +13,8 @@ from edgekit.backends.ncnn.layout import (
 )
 from edgekit.backends.ncnn.net import Net, net_of
 from edgekit.backends.ncnn.params import Precision
-from edgekit.backends.source import region_source, text_literal
+from edgekit.backends.source import region_source
+from edgekit.quoting import c_string
 
 _NUMBERS_A_LINE = 12
 _SWITCHES = (
@@ -55,7 +56,7 @@ def _class(region: Region, net: Net, options: Options) -> str:
     settings = ", ".join([str(threads), *("true" if on else "false" for on in switches)])
     blobs = net.blobs
     names = "\n".join(
-        f"    {{{text_literal(layer.name)}, {blobs[layer.makes[0]]}}},"
+        f"    {{{c_string(layer.name)}, {blobs[layer.makes[0]]}}},"
         for layer in net.layers
         if layer.kind not in ("Input", "Split")
     )
@@ -110,7 +111,7 @@ def _held(region: Region, tensors: Sequence[Tensor], blobs: Sequence[str], net: 
         shape = held_tensor(tensor, is_turned)
         extents = ", ".join(str(extent) for extent in shape)
         rows.append(
-            f"    {{{text_literal(tensor.name)}, {numbers[blob]}, {len(shape)}, {{{extents}}}, "
+            f"    {{{c_string(tensor.name)}, {numbers[blob]}, {len(shape)}, {{{extents}}}, "
             f"edgekit::ncnn_net::{form(tensor, is_turned)}}},"
         )
     return "\n".join(rows)

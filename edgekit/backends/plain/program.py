@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Region, Setting, Step
-from edgekit.backends.source import text_literal
+from edgekit.quoting import c_string
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -25,7 +25,7 @@ class Program:
     @property
     def literals(self) -> str:
         """As the rows of a C++ array."""
-        return "\n".join(f"    {text_literal(line)}," for line in self.lines)
+        return "\n".join(f"    {c_string(line)}," for line in self.lines)
 
 
 def program_of(region: Region) -> Program:

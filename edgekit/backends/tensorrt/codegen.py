@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from edgekit.backends.base import GeneratedRegion, Options, Region
-from edgekit.backends.source import region_source, text_literal
+from edgekit.backends.source import region_source
 from edgekit.errors import ProfileError
+from edgekit.quoting import c_string
 
 _MIB = 1 << 20
 
@@ -22,7 +23,7 @@ def generate_region(region: Region, options: Options) -> GeneratedRegion:
 class Region : public edgekit::tensorrt::Runner {{
  public:
   Region()
-      : Runner({text_literal(region.symbol)}, model, {{{settings}}}, {len(region.inputs)},
+      : Runner({c_string(region.symbol)}, model, {{{settings}}}, {len(region.inputs)},
                {{{sizes}}}, {{{longer}}}) {{}}
 }};
 """
@@ -46,4 +47,4 @@ def settings_of(options: Options) -> tuple[str, ...]:
             hint='set precision = "fp16" in [offload.tensorrt], or dla_core = -1 for the GPU',
         )
     level = int(options["builder_level"])
-    return (text_literal(precision), f"{workspace * _MIB}ll", str(core), str(level))
+    return (c_string(precision), f"{workspace * _MIB}ll", str(core), str(level))
