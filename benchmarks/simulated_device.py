@@ -22,11 +22,16 @@ BLOCK = 1 << 16
 
 def main() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != int(os.environ.get("EDGEKIT_PARENT", os.getppid())):
+        return  # the keeper ended before it could be watched
     agent, workspace, _, _, key, tracker_port, port = sys.argv[1:]
     words = [agent, "serve", "--key", key, "--tracker", f"127.0.0.1:{tracker_port}"]
     words += ["--port", port, "--workspace", workspace, "--end-with-parent"]
     reading, writing = os.pipe()
-    pid = os.posix_spawn(agent, words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)])
+    environment = {**os.environ, "EDGEKIT_PARENT": str(os.getpid())}
+    pid = os.posix_spawn(
+        agent, words, environment, file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)]
+    )
     os.close(writing)
     try:
         relay(reading)

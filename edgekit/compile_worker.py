@@ -5,22 +5,19 @@ Messages are pickles: both ends are this very edgekit, and nobody else has the p
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
-import signal
 import sys
 import traceback
 
 from edgekit.compilation import CompilationHere, Failure
 from edgekit.errors import EdgekitError
 from edgekit.events import Events
-
-_PR_SET_PDEATHSIG = 1
+from edgekit.parent_process import end_with_parent
 
 
 def main() -> None:
-    _die_with_parent()
+    end_with_parent()
     # Whatever else writes to stdout must not end up between the messages.
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
@@ -43,11 +40,6 @@ def main() -> None:
     channel.close()
     sys.stderr.flush()
     os._exit(0)  # nothing of TVM's needs taking down piece by piece
-
-
-def _die_with_parent() -> None:
-    """A build that is killed leaves nobody compiling for it."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from edgekit.parent_process import parent_environment
+
 _LONGEST_LINE = 4096
 
 
@@ -25,7 +27,12 @@ def start_module(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd="/",  # -m puts the working directory on the path: not one that a user happens to be in
-        env={**os.environ, **(environment or {}), **_where_edgekit_is()},
+        env={
+            **os.environ,
+            **(environment or {}),
+            **_where_edgekit_is(),
+            **parent_environment(),
+        },
         start_new_session=True,  # a terminal's Ctrl-C is for us; we end the child
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -133,7 +132,7 @@ class LocalSession:
     def _loaded(self, threads: int | None) -> Iterator[tuple[WorkerProcess, int, int]]:
         from edgekit.devices.worker_process import started_worker
 
-        arguments = ["edgekit.devices.local_worker", str(os.getpid()), str(_runtime_library())]
+        arguments = ["edgekit.devices.local_worker", str(_runtime_library())]
         environment = {} if threads is None else {"TVM_NUM_THREADS": str(threads)}
         with started_worker(arguments, environment, self.name, self.device.timeout) as worker:
             load = {"do": "load", "library": str(self.bundle.library.resolve())}

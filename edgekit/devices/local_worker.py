@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import sys
 import threading
 import time
@@ -26,15 +25,15 @@ from edgekit.devices.dlpack import DlpackArray
 from edgekit.devices.frames import Frame, encode_frame, read_frame
 from edgekit.devices.kernel_stopwatch import KernelStopwatch
 from edgekit.devices.region_work import WORKING
+from edgekit.parent_process import end_with_parent
 
-_PR_SET_PDEATHSIG = 1
 _CPU = 1
 _POOLED_ALLOCATOR = 2
 _SECONDS_BETWEEN_PROGRESS = 0.2
 
 
-def main(parent: int, runtime_library: str) -> None:
-    _die_with(parent)
+def main(runtime_library: str) -> None:
+    end_with_parent()
     _let_idle_threads_sleep()
     requests, responses = _take_over_stdio()
     worker = _Worker(responses, _load_runtime(runtime_library))
@@ -224,11 +223,5 @@ def _let_idle_threads_sleep() -> None:
         os.environ.update(OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="1000")
 
 
-def _die_with(parent: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the line above
-        os._exit(1)
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1])

@@ -5,7 +5,6 @@ The keeper starts one for each device, and the next one when it ends. It dies wi
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -22,6 +21,7 @@ from edgekit.errors import EdgekitError
 from edgekit.events import SILENT
 from edgekit.farm.line_watch import watch_line
 from edgekit.farm.vitals import Vitals, watched
+from edgekit.parent_process import end_with_parent
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress
 from edgekit.rpc.server import Heard, ServePlan, serve_until_lost
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 Say = Callable[[dict[str, object]], None]
 
 SECONDS_BETWEEN_SIGNS = 5.0
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -51,7 +50,7 @@ def main() -> None:
 def reported() -> Iterator[Say]:
     """A worker's work: what it says is for the keeper, and what ends it too. It gives a sign of
     life now and then: one that hangs is killed."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     lock = threading.Lock()

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from edgekit.farm.control import LONGEST_LINE
 from edgekit.interrupts import interrupts_deferred
+from edgekit.parent_process import parent_environment
 
 _BLOCK = 1 << 16
 _SECONDS_TO_END = 5.0
@@ -40,6 +41,7 @@ class WorkerProcess:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     bufsize=0,
+                    env={**os.environ, **parent_environment()},
                     start_new_session=True,  # Ctrl-C is for the keeper, who ends its workers
                 )
             )

@@ -5,18 +5,14 @@ Messages are pickles: both ends are this very edgekit, and nobody else has the p
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import select
-import signal
 import sys
 from typing import Any
 
+from edgekit.parent_process import end_with_parent
 from edgekit.tuning.child import HEADER
-
-_PR_SET_PDEATHSIG = 1
-
 
 _POLITE = 19
 
@@ -30,7 +26,7 @@ class Channel:
     """To the search that started this process, and which it does not outlive."""
 
     def __init__(self) -> None:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         # Whatever else writes to stdout must not end up between the messages.
         self._answers = os.fdopen(os.dup(1), "wb", buffering=0)
         os.dup2(2, 1)

@@ -3,20 +3,17 @@ down, and nothing else. Messages are pickles: both ends are this very edgekit.""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
-import signal
 import sys
 
+from edgekit.parent_process import end_with_parent
 from edgekit.tuning.metaschedule_orders import ToExport, ToRead
 from edgekit.tvm_compat import load_tvm
 
-_PR_SET_PDEATHSIG = 1
-
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     # Whatever else writes to stdout must not end up in the answer.
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -18,6 +18,7 @@ from typing import IO
 from edgekit.compilation import Failure
 from edgekit.errors import EdgekitError
 from edgekit.events import Events, Warned
+from edgekit.parent_process import parent_environment
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.rpc.server import ServePlan, Serving, serve_device
 from edgekit.tuning.child_side import Channel
@@ -65,7 +66,7 @@ def _serve_here(plan: LocalPlan, channel: Channel) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **threads},
+            env={**os.environ, **threads, **parent_environment()},
         ) as agent:
             assert agent.stdout is not None
             _follow(agent.stdout, channel)

@@ -5,23 +5,20 @@ Messages are pickles: both ends are this very edgekit, and nobody else has the p
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
-import signal
 import sys
 import traceback
 
 from edgekit.compilation import Failure
 from edgekit.errors import EdgekitError
+from edgekit.parent_process import end_with_parent
 from edgekit.tuning.messages import Order, TrialOrder
 from edgekit.tvm_compat import load_tvm
 
-_PR_SET_PDEATHSIG = 1
-
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     # Whatever else writes to stdout must not end up between the messages.
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)

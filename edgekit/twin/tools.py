@@ -15,6 +15,7 @@ from typing import IO
 
 from edgekit.errors import BuildError, MissingToolError, StorageError
 from edgekit.interrupts import interrupts_deferred
+from edgekit.parent_process import ending_with_us
 from edgekit.wording import duration
 
 _LAST_LINES = 15
@@ -127,7 +128,7 @@ class BuildTools:
         with ExitStack() as ending:
             with interrupts_deferred():
                 process = subprocess.Popen(
-                    [_path("setpriv"), "--pdeathsig", "KILL", _path(command[0]), *command[1:]],
+                    ending_with_us([_path(command[0]), *command[1:]]),
                     cwd=folder,
                     stdin=stdin,
                     stdout=self._log if stdout is None else stdout,

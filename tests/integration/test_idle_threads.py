@@ -23,12 +23,11 @@ import os, sys
 from pathlib import Path
 from edgekit.devices import local_worker
 from edgekit.devices.local import _runtime_library
-local_worker._die_with = lambda parent: None
 def load_instead():
     local_worker._load_runtime(str(_runtime_library())).load_module(sys.argv[1])
     raise SystemExit
 local_worker._take_over_stdio = load_instead
-local_worker.main(os.getppid(), "")
+local_worker.main("")
 """
 
 

@@ -22,7 +22,10 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "words",
         "errors events version tensors sizes wording quoting json_text interrupts node_names",
     ),
-    ("ground", "arrays files paths toml_source cache metrics tvm_compat python_child"),
+    (
+        "ground",
+        "arrays files paths toml_source cache metrics tvm_compat python_child parent_process",
+    ),
     (
         "profiles",
         "instruction_sets cpu profiles new_profile offload hardware gpu board cross "

@@ -1,6 +1,5 @@
 // serve: TVM's RPC protocol, direct or through a tracker, one client at a time.
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "commands.h"
 #include "json.h"
+#include "parent.h"
 #include "session.h"
 #include "tracker.h"
 
@@ -109,7 +109,7 @@ void HandleSignals(bool end_with_parent) {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGHUP, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  if (end_with_parent) prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (end_with_parent) EndWithParent(StartedBy(), SIGTERM);
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ int Serve(Arguments arguments) {
       if (!client) continue;
       // The offer tells sessions apart that follow each other closely.
       Say(Object().Text("state", "in use").Text("offer", key));
-      std::string ending = ServeSession(*client, workspace);
+      std::string ending = ServeSession(*client, workspace, g_stop);
       Say(Object().Text("state", "free").Text("session", ending));
       offers.Renew();
     } catch (const std::runtime_error& error) {

@@ -1,7 +1,6 @@
 #include "session.h"
 
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
@@ -17,6 +16,7 @@
 #include "calls.h"
 #include "folders.h"
 #include "model.h"
+#include "parent.h"
 
 namespace edgekit {
 namespace {
@@ -44,8 +44,8 @@ void Offer(const char* name, Callable callable) {
   Function::SetGlobal(name, ForTvm(Function::FromTyped(std::move(callable))), true);
 }
 
-[[noreturn]] void ServeInChild(int fd, const std::string& folder) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void ServeInChild(int fd, const std::string& folder, pid_t parent) {
+  EndWithParent(parent, SIGKILL);
   setpgid(0, 0);
   signal(SIGTERM, SIG_DFL);
   signal(SIGINT, SIG_DFL);
@@ -111,13 +111,15 @@ std::optional<Client> Greet(Socket socket, const std::string& key, const std::st
   return Client{std::move(socket), timeout > 0 ? timeout : 0};
 }
 
-std::string ServeSession(const Client& client, const std::string& workspace) {
+std::string ServeSession(const Client& client, const std::string& workspace,
+                         const volatile sig_atomic_t& stop) {
   std::string folder = workspace + "/session-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) {
     throw std::runtime_error("cannot make a folder in " + workspace + ": " + std::strerror(errno));
   }
-  pid_t child = fork();
-  if (child == 0) ServeInChild(client.socket.fd(), folder);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) ServeInChild(client.socket.fd(), folder, parent);
   if (child < 0) {
     RemoveFolder(folder);
     throw std::runtime_error(std::string("cannot start a session: ") + std::strerror(errno));
@@ -131,6 +133,12 @@ std::string ServeSession(const Client& client, const std::string& workspace) {
       kill(child, SIGSTOP);
       TellTimeout(client.socket.fd(), client.timeout_seconds);
       ending = "out of time";
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      break;
+    }
+    if (stop != 0) {
+      ending = "stopped";
       kill(child, SIGKILL);
       waitpid(child, &status, 0);
       break;

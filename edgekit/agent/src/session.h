@@ -1,6 +1,8 @@
 // One RPC session in a process of its own, so that whatever happens in it ends with it.
 #pragma once
 
+#include <signal.h>
+
 #include <optional>
 #include <string>
 
@@ -16,7 +18,9 @@ struct Client {
 // Greets who just connected; nothing for anybody without the key.
 std::optional<Client> Greet(Socket socket, const std::string& key, const std::string& device_key);
 
-// Serves until the client leaves, its time is up, or its process dies; says how it ended.
-std::string ServeSession(const Client& client, const std::string& workspace);
+// Serves until the client leaves, its time is up, its process dies or `stop` is set; says how it
+// ended.
+std::string ServeSession(const Client& client, const std::string& workspace,
+                         const volatile sig_atomic_t& stop);
 
 }  // namespace edgekit

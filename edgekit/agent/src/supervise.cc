@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <stdexcept>
 
 #include "commands.h"
+#include "parent.h"
 
 namespace edgekit {
 namespace {
@@ -22,8 +22,8 @@ constexpr int kBetweenLooks = 200;  // milliseconds
 constexpr int kBetweenLooksAtTheEnd = 10;
 
 [[noreturn]] void BeCommand(const std::vector<std::string>& words, const std::string& folder,
-                            int errors) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+                            int errors, pid_t parent) {
+  EndWithParent(parent, SIGKILL);
   setpgid(0, 0);
   signal(SIGPIPE, SIG_DFL);
   const int nothing = open("/dev/null", O_RDONLY);
@@ -62,8 +62,9 @@ Ended Supervise(const std::vector<std::string>& words, const std::string& folder
     throw std::runtime_error(std::string("cannot make a pipe: ") + std::strerror(errno));
   }
   std::fflush(stdout);
+  const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) BeCommand(words, folder, errors[1]);
+  if (child == 0) BeCommand(words, folder, errors[1], parent);
   close(errors[1]);
   if (child < 0) {
     close(errors[0]);

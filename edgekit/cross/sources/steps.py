@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from edgekit.cross.toolchain import apt_command, pip_command, which
 from edgekit.cross.tools import disk_full, disk_full_error
 from edgekit.errors import BuildError, MissingToolError
 from edgekit.interrupts import interrupts_deferred
+from edgekit.parent_process import ending_with_us
 
 TOOLS: tuple[tuple[str, str], ...] = (("cmake", "cmake"), ("ninja", "ninja-build"))
 """What builds a library, and Debian's packages of it. Python packages of the same names have
@@ -93,10 +93,8 @@ class Steps:
             )
         # Ends it when we are killed, which no handler of ours could do. Asked, and not killed:
         # ninja's compilers have process groups of their own, and only ninja knows them.
-        leash = shutil.which("setpriv")
-        prefix = (leash, "--pdeathsig", "TERM") if leash else ()
         return subprocess.Popen(
-            [*prefix, str(program), *command[1:]],
+            ending_with_us([str(program), *command[1:]], "TERM"),
             cwd=self._folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
