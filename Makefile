@@ -1,50 +1,69 @@
-# Every target that needs the virtual environment sets it up first; the second time costs nothing.
+# Every target sets up what it needs first, by scripts/requirements.tsv; the second time costs nothing.
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # TVM takes half a gigabyte a process: more than four at once gains little.
 WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
+# Each process takes a half of the tests in their order, so that what a file builds is built once, and
+# in the end what the other one has left.
+PARALLEL := -n $(WORKERS) --dist worksteal
+STORY := tests/e2e/test_stories.py::test_from_a_model_file_to_a_deployed_verified_and_measured_bundle
+# Where one can't be built, its tests say so and wait.
+BUILD_LIBRARIES = @$(MAKE) --no-print-directory libraries || echo "make: tests of these libraries wait"
 export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup libraries demo demo-local test test-slow test-all lint format coverage bench operator-tests node-tests \
-        model-tests model-table faults test-pythons dist clean distclean
+.PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all campaigns \
+        lint format coverage bench operator-tests node-tests model-tests model-table faults test-pythons dist clean \
+        distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install everything needed into .venv (the other targets do this by themselves)
-	@scripts/setup
+setup: ## Install everything that the tests need (the other targets install what they need by themselves)
+	@scripts/setup test
 
-demo: setup ## Run a trained network on an emulated Raspberry Pi 4, proven and timed [FILES="a b"]
+setup-demo setup-dev:
+	@scripts/setup $(@:setup-%=%)
+
+demo: setup-demo ## Run a trained network on an emulated Raspberry Pi 4, proven and timed [FILES="a b"]
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/filetype/demo $(FILES)
 
-demo-local: setup ## Train a small model, build it, run it here, prove it and time it
+demo-local: setup-demo ## Train a small model, build it, run it here, prove it and time it
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/digits/demo
 
-test: setup ## Run the tests
-	$(PYTEST) -n $(WORKERS)
+test-fast: setup-dev ## Run the unit tests and one story, within a minute
+	$(PYTEST) $(PARALLEL) tests/unit $(STORY)
 
-test-slow: setup ## Run the tests that take more than half a minute each, a file at a time in each process
-	$(PYTEST) -m slow -n $(WORKERS) --dist loadfile
+test: setup ## Run the tests of everything that a change can break
+	$(BUILD_LIBRARIES)
+	$(PYTEST) $(PARALLEL)
 
-test-all: test test-slow operator-tests node-tests model-tests ## Run every test there is
+test-slow: setup ## Run the long tests that `make test` leaves out
+	$(BUILD_LIBRARIES)
+	$(PYTEST) $(PARALLEL) -m slow
 
-libraries: setup ## Build what boards offload to; without it, tests of that skip, and say so
+test-all: setup ## Run what CI runs: the tests and the long ones
+	$(BUILD_LIBRARIES)
+	$(PYTEST) $(PARALLEL) -m 'not nodes and not models and not operators'
+
+campaigns: operator-tests node-tests model-tests faults test-pythons ## Run the campaigns, which take hours
+
+libraries: setup ## Build what boards offload to, once for all checkouts (20 minutes; `make test` does it too)
 	$(BIN)/edgekit toolchains build local
 	$(BIN)/edgekit toolchains build rpi4
 
-lint: setup ## Check style and types
+lint: setup-dev ## Check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: setup ## Put the code into the project's style
+format: setup-dev ## Put the code into the project's style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 coverage: setup ## Run the tests and say which lines none of them reached
-	$(PYTEST) -n $(WORKERS) --cov --cov-report=term-missing:skip-covered
+	$(PYTEST) $(PARALLEL) --cov --cov-report=term-missing:skip-covered
 
 bench: setup ## Print the figures that the docs quote
 	$(BIN)/python benchmarks/startup.py
@@ -69,7 +88,7 @@ faults: setup ## Let everything about a farm fail, one thing after the other, an
 test-pythons: ## Run the unit tests under every supported Python found on this machine
 	@scripts/test-pythons
 
-dist: setup ## Build the wheel and the source distribution into dist/
+dist: setup-dev ## Build the wheel and the source distribution into dist/
 	$(BIN)/python -m build --installer pip --outdir dist
 
 clean: ## Delete what building and testing left behind

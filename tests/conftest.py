@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support import needs
 
 # Tests load onnxruntime themselves, not only through the oracle that asks for this.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -39,10 +40,23 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         _BEGINNINGS.setdefault(str(item.path), random.bit_generator.state)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What a test draws does not hang on which others ran before it in this process."""
+    """Skip a test before its fixtures are made if the machine lacks what it needs. Begin its random
+    numbers anew, so that they do not depend on which tests ran before in this process."""
+    needs.begin(item)
     if (random := _random_of(item)) is not None:
         random.bit_generator.state = _BEGINNINGS[str(item.path)]
+
+
+def pytest_runtest_logfinish() -> None:
+    needs.end()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say last how many tests waited for what."""
+    for line in needs.waiting(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(line, yellow=True)
 
 
 def _random_of(item: pytest.Item) -> Any:

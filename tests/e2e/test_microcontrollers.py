@@ -11,7 +11,8 @@ import numpy as np
 import onnx
 import pytest
 from support.c_networks import several_inputs
-from support.microcontrollers import BOARDS, require_microcontrollers
+from support.microcontrollers import BOARDS
+from support.needs import MICROCONTROLLERS, needs
 from support.ssh_server import ssh_server
 from support.twins import edgekit, edgekit_json, remove_all_twins, twins_in
 
@@ -22,10 +23,11 @@ from edgekit.devices.serial_device import SerialSession
 from edgekit.twin import qemu
 from edgekit.twin.processes import process_of, twin_folder
 
+pytestmark = needs("sshd", *MICROCONTROLLERS)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    require_microcontrollers()
     folder = tmp_path_factory.mktemp("mcu")
     with pytest.MonkeyPatch.context() as patch, twins_in(folder / "cache"):
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))

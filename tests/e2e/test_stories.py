@@ -22,6 +22,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 from PIL import Image
+from support.needs import needs
 from support.tflite_models import Op, T, constant, tflite_bytes
 
 EM_AARCH64 = 183
@@ -149,11 +150,10 @@ def test_a_quantised_tflite_model_is_compared_in_steps(edgekit: Edgekit, tmp_pat
     assert (output["unit"], output["max_error"]) == ("steps", 0)
 
 
+@needs("g++-aarch64")
 def test_a_bundle_for_a_raspberry_pi_is_made_here_and_is_code_for_it(
     edgekit: Edgekit, tmp_path: Path
 ) -> None:
-    if shutil.which("aarch64-linux-gnu-gcc") is None:
-        pytest.skip("needs aarch64-linux-gnu-gcc: edgekit doctor --board rpi4")
     photo_classifier(tmp_path / "photos.onnx")
     edgekit("doctor --board rpi4")
     edgekit("build photos.onnx --board rpi4 -o pi --zip")

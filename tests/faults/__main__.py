@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from support.needs import Lacking
 
 from edgekit.errors import EdgekitError
 from faults import device_faults, host_faults, keeper_faults, store_faults, tuning_faults
@@ -37,7 +37,7 @@ def tried(fault: Fault) -> tuple[str, str]:
         Path(folder).chmod(0o755)
         try:
             fault(Path(folder) / "w")
-        except (CannotBeTried, pytest.skip.Exception) as reason:
+        except (CannotBeTried, Lacking) as reason:
             return "not tried", str(reason)
         except (AssertionError, EdgekitError) as error:
             return "BROKEN", str(error) or traceback.format_exc(limit=-1)

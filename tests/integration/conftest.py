@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from support.libraries import share_libraries
-from support.stores import Postgres, needs_postgres, postgres_in
+from support.needs import needs
+from support.stores import Postgres, postgres_in
 from support.twins import share_images
 
 from edgekit.store.database import Store, close_store, open_store
@@ -34,7 +35,7 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs("postgresql"))])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of a store that is not there yet."""
     if request.param == "sqlite":

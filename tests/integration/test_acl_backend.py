@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 from support.acl_arm import AclRegion, arm_machine, offloaded
+from support.needs import ARM_PROGRAMS, TWIN, needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.region_lab import selection_for
 from support.twins import edgekit, edgekit_json, twins_in
@@ -20,7 +21,6 @@ from edgekit.backends.base import Region
 from edgekit.backends.plain.program import program_of
 from edgekit.model import Model, import_model, open_model
 from edgekit.pipeline import partition_model
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 
 def imported(model: onnx.ModelProto, folder: Path) -> Model:
@@ -66,6 +66,7 @@ def only_region(model: Model) -> Region:
     return region
 
 
+@needs("acl-rpi4", *ARM_PROGRAMS)
 @pytest.mark.parametrize("size", [8, 9, 16])
 def test_a_small_network_is_one_region_that_computes_what_onnxruntime_computes(
     size: int, tmp_path: Path
@@ -81,6 +82,7 @@ def test_a_small_network_is_one_region_that_computes_what_onnxruntime_computes(
         np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
+@needs("acl-rpi4", *ARM_PROGRAMS)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["MobileNetV2", "SqueezeNet"])
 def test_a_network_is_one_region_that_computes_what_onnxruntime_computes(
@@ -98,6 +100,7 @@ def test_a_network_is_one_region_that_computes_what_onnxruntime_computes(
     np.testing.assert_allclose(actual, expected, rtol=0, atol=5e-5 * np.abs(expected).max())
 
 
+@needs("acl-rpi4", *ARM_PROGRAMS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_nan_and_infinity_are_an_error_that_names_the_tensor(value: float, tmp_path: Path) -> None:
     arm_machine()
@@ -109,6 +112,7 @@ def test_nan_and_infinity_are_an_error_that_names_the_tensor(value: float, tmp_p
         run(given)
 
 
+@needs("acl-rpi4", *ARM_PROGRAMS)
 @pytest.mark.parametrize("change", [lambda blob: blob[:-4], lambda blob: b""])
 def test_weights_that_are_cut_off_are_an_error(
     change: Callable[[bytes], bytes], tmp_path: Path
@@ -136,14 +140,12 @@ def test_what_is_refused_has_a_reason(tmp_path: Path) -> None:
     assert "it is dilated" in refusal(onnx_model([dilated], shape, ["y"], weights), tmp_path)
 
 
+@needs(*TWIN, "acl-rpi4")
 @pytest.mark.slow
 def test_a_model_with_acl_inside_is_proven_on_an_emulated_board(
     tmp_path: Path, twin_cache: Path
 ) -> None:
     """The generated C++ itself, through a whole build: large enough that a region pays."""
-    lacking = [tool.name for tool in (*TO_RUN, *TO_BUILD) if find_tool(tool.name) is None]
-    if lacking:
-        pytest.skip(f"this machine lacks {', '.join(lacking)}")
     onnx.save(network(channels=64, size=33), tmp_path / "model.onnx")
     with twins_in(twin_cache), pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)

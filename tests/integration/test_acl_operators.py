@@ -11,9 +11,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.acl_arm import arm_machine, offloaded
 from support.ncnn_cases import FAMILIES, Case
+from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import judged_by_onnxruntime
 
 from edgekit.model import import_model, open_model
+
+pytestmark = needs("acl-rpi4", *ARM_PROGRAMS)
 
 CLOSE = 2e-5
 """Of the largest expected value: ACL adds in another order, and approximates exponentials."""

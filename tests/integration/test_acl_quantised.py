@@ -10,6 +10,7 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.acl_arm import arm_machine, offloaded
+from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import judged_by_onnxruntime
 from support.quantised_cases import Quantised, layers
 from support.quantised_onnx import (
@@ -22,6 +23,8 @@ from support.tflite_models import write_model
 
 from edgekit.model import import_model, open_model
 from edgekit.oracle import oracle_for
+
+pytestmark = needs("acl-rpi4", *ARM_PROGRAMS)
 
 
 def judge(count: int, folder: Path, **options: object) -> int:

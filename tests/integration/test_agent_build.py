@@ -9,10 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.needs import needs
 
 from edgekit.agent.build import AGENT, Agent, build_agent
 from edgekit.agent.runtime import runtime_libraries
-from edgekit.cross.toolchain import load_toolchain, which
+from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.elf import read_elf
 from edgekit.errors import BuildError
 from edgekit.events import Event, Events, StageStarted
@@ -82,12 +83,9 @@ def test_an_architecture_that_tvm_has_no_runtime_for_is_refused() -> None:
         runtime_libraries("riscv64")
 
 
+@needs("g++-aarch64")
 @pytest.mark.slow
 def test_the_agent_for_aarch64_is_made_of_the_pinned_packages() -> None:
-    toolchain = load_toolchain("aarch64-linux-gnu")
-    if which(toolchain.tools.cxx) is None:
-        pytest.skip(f"needs {toolchain.tools.cxx}: {toolchain.install.command()}")
-
     agent, _ = built("aarch64-linux-gnu", "aarch64")
 
     assert agent.size < 8_000_000

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from support.needs import needs
 
 from edgekit.cross.blob import blob_assembly
 
-COMPILERS = ("gcc", "aarch64-linux-gnu-gcc", "arm-none-eabi-gcc", "clang")
+COMPILERS = (
+    "gcc",
+    pytest.param("aarch64-linux-gnu-gcc", marks=needs("g++-aarch64")),
+    pytest.param("arm-none-eabi-gcc", marks=needs("gcc-arm")),
+    pytest.param("clang", marks=needs("clang")),
+)
 CONTENT = bytes(range(256)) * 5 + b"odd"
 
 
 def assembled(compiler: str, folder: Path, *, alignment: int) -> ELFFile:
     """An object file with a blob of an odd size before the one that is looked at."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
     (folder / "odd.bin").write_bytes(b"x")
     (folder / "content.bin").write_bytes(CONTENT)
     text = blob_assembly("before", "odd.bin") + blob_assembly(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from dataclasses import replace
 from itertools import combinations
@@ -16,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from support.building import request_for, run_edgekit
 from support.c_builds import SANITIZED, make
 from support.c_networks import Net, ds_cnn, several_inputs
+from support.needs import needs
 
 from edgekit.board import Memory, load_board
 from edgekit.build import BuildRequest, build
@@ -27,6 +27,8 @@ from edgekit.errors import (
     UnsupportedModelError,
     UsageError,
 )
+
+pytestmark = needs("gcc-arm")
 
 
 @pytest.fixture(scope="module")
@@ -274,7 +276,7 @@ def int8_model(model: Path) -> Path:
     return model.with_name(f"{model.stem}-int8.onnx")
 
 
-@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+@needs("clang")
 @pytest.mark.parametrize("board", ["mps2-an386", "mps3-an547"])
 def test_clang_compiles_the_integer_kernels_of_each_cpu(
     board: str, int8_model: Path, tmp_path: Path

@@ -16,6 +16,7 @@ from support.building import (
     tmpfs,
     write_model,
 )
+from support.needs import needs
 
 from edgekit.build import build
 from edgekit.bundle import open_bundle
@@ -41,6 +42,7 @@ def mount_point(tmp_path: Path) -> Path:
     return tmp_path / "mount"
 
 
+@needs("mounts")
 @pytest.mark.parametrize(
     ("options", "says"), [("ro", "read-only file system"), ("size=16k", "no space left on device")]
 )
@@ -61,6 +63,7 @@ def test_a_disk_that_takes_no_bundle_is_named(
     assert ran.out.split() == [], "something was left on the disk"
 
 
+@needs("mounts")
 def test_a_disk_too_full_for_intermediate_files_is_named(
     model: Path, mount_point: Path, tmp_path: Path
 ) -> None:
@@ -77,6 +80,7 @@ def test_a_disk_too_full_for_intermediate_files_is_named(
         assert ran.out.split() == [], "something was left on the disk"
 
 
+@needs("mounts")
 @pytest.mark.parametrize("options", ["ro", "size=4k", "size=32k"])
 def test_a_cache_that_takes_nothing_costs_a_warning_only(
     model: Path, tmp_path: Path, cache: Path, options: str
@@ -90,6 +94,7 @@ def test_a_cache_that_takes_nothing_costs_a_warning_only(
     assert names_in(tmp_path) == {"b", "cache", "tiny.onnx"}
 
 
+@needs("mounts")
 def test_a_read_only_cache_is_still_good_to_read_from(
     model: Path, tmp_path: Path, cache: Path
 ) -> None:
@@ -136,6 +141,7 @@ def test_a_destination_below_a_file_is_refused(model: Path, tmp_path: Path, cach
     assert (tmp_path / "file").read_text() == "precious"
 
 
+@needs("mounts")
 def test_outputs_that_find_no_room_leave_no_folder(
     model: Path, mount_point: Path, tmp_path: Path
 ) -> None:
@@ -149,6 +155,7 @@ def test_outputs_that_find_no_room_leave_no_folder(
         assert ran.out.splitlines()[-1].split() == [], "something was left on the disk"
 
 
+@needs("mounts")
 def test_a_profile_that_finds_no_room_leaves_no_folder(mount_point: Path, tmp_path: Path) -> None:
     out = mount_point / "boards/mine.toml"
     arguments = ["boards", "new", "mine", "--like", "rpi4", "-o", str(out)]

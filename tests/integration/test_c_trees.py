@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from support.c_builds import CORTEX_M4, CORTEX_M55, SANITIZED, STRICT, Built, built_tree, make, run
 from support.c_networks import SMALL, TINY, ds_cnn, resnet_8, several_inputs, two_outputs
 from support.cortex_m import run_on
+from support.needs import CORTEX_M, needs
 
 from edgekit.aot.arena import ALIGNMENT
 from edgekit.aot.generators import generators
@@ -55,6 +55,7 @@ def test_the_trees_own_test_notices_a_wrong_number(tmp_path: Path) -> None:
     assert "WRONG" in tested.stdout
 
 
+@needs("gcc-arm")
 @pytest.mark.parametrize("cpu", CPUS)
 def test_the_c_compiles_without_a_warning_for(cpu: str, net: Built, tmp_path: Path) -> None:
     common = (f"-mcpu={cpu}", "-mthumb", "-O2", *STRICT, "-c", f"{net.name}.c")
@@ -66,11 +67,11 @@ def test_the_c_compiles_without_a_warning_for(cpu: str, net: Built, tmp_path: Pa
         assert made.stderr == ""
 
 
-@pytest.mark.parametrize("compiler", ["cc", "clang", "c++ -x c++ -std=c++17"])
+@pytest.mark.parametrize(
+    "compiler", ["cc", pytest.param("clang", marks=needs("clang")), "c++ -x c++ -std=c++17"]
+)
 def test_the_c_compiles_without_a_warning_here(compiler: str, net: Built, tmp_path: Path) -> None:
     command = compiler.split()
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
     made = run(
         [*command, "-O3", *STRICT, "-c", f"{net.name}.c", "-o", str(tmp_path / "x.o")],
         net.folder,
@@ -79,6 +80,7 @@ def test_the_c_compiles_without_a_warning_here(compiler: str, net: Built, tmp_pa
     assert made.stderr == ""
 
 
+@needs("gcc-arm")
 def test_nothing_global_is_writable_and_little_is_asked_of_the_c_library(
     net: Built, tmp_path: Path
 ) -> None:
@@ -95,6 +97,7 @@ def test_nothing_global_is_writable_and_little_is_asked_of_the_c_library(
     assert sorted(public) == [f"net_{word}" for word in ("check", "run", "run_step", "step_name")]
 
 
+@needs(*CORTEX_M)
 @pytest.mark.parametrize(
     ("name", "processor", "most"),
     [
@@ -261,6 +264,7 @@ int main(void)
 """
 
 
+@needs("gcc-arm")
 def test_c_for_one_kind_of_cpu_says_so_to_a_compiler_for_another(tmp_path: Path) -> None:
     ends = [
         helper.make_tensor_value_info(name, kind, [1, 8])

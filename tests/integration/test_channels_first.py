@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.ncnn_lab import lab, ncnn_selection, offloaded
+from support.needs import needs
 from support.offloading import ToyBackend
 from support.relax_modules import operators_in, run_module
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
@@ -211,6 +212,7 @@ def test_a_turned_network_computes_what_litert_computes(name: str, tmp_path: Pat
     judged(source, run_module(module, {module["main"].params[0].name: x}), x)
 
 
+@needs("ncnn")
 @pytest.mark.parametrize("name", BUILDERS)
 def test_a_turned_network_in_ncnn_computes_what_litert_computes(name: str, tmp_path: Path) -> None:
     lab()
@@ -231,6 +233,7 @@ def block(folder: Path) -> ModelSource:
     return net.source(folder, total, net.convolution(total, 6, 3, VALID))
 
 
+@needs("ncnn")
 def test_a_network_of_branches_is_one_region(tmp_path: Path) -> None:
     lab()
     source, x = block(tmp_path), values(*IMAGE.shape)
@@ -278,6 +281,7 @@ def quantised(folder: Path) -> ModelSource:
     return write_model(folder, tflite_bytes(tensors, operators, ["x"], ["y", "probabilities"]))
 
 
+@needs("ncnn")
 def test_floats_that_stand_for_integers_are_refused_with_the_reason(tmp_path: Path) -> None:
     lab()
     source = quantised(tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import shlex
-import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,14 +12,12 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from support.needs import needs
 from support.profiles import machine_without_profiles
 
 SHELLS = [
-    pytest.param(
-        shell,
-        marks=pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} isn't installed"),
-    )
-    for shell in ("bash", "zsh", "fish")
+    pytest.param(shell, marks=needs(*required))
+    for shell, required in (("bash", ()), ("zsh", ("zsh",)), ("fish", ("fish",)))
 ]
 
 

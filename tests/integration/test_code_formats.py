@@ -14,7 +14,8 @@ import onnx
 import pytest
 from support.building import request_for, run_edgekit
 from support.c_networks import several_inputs
-from support.cortex_m import PROCESSORS, build_elf, require_cortex_m, run_elf, run_on
+from support.cortex_m import PROCESSORS, build_elf, run_elf, run_on
+from support.needs import CORTEX_M, needs
 
 from edgekit.aot.job import WrittenTree
 from edgekit.aot.packages.compiled import CompiledTree
@@ -28,6 +29,8 @@ from edgekit.cross.toolchain import find_compiler, load_toolchain
 from edgekit.errors import MissingToolError, UsageError
 from edgekit.manifest import BareMetal, LibraryEntry
 from edgekit.tensors import TensorSpec
+
+pytestmark = needs(*CORTEX_M)
 
 BOARD = "mps2-an386"
 PACK = "edgekit.small.1.0.0.pack"
@@ -68,7 +71,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundles(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Bundle]:
-    require_cortex_m()
     folder = tmp_path_factory.mktemp("bundles")
     return {name: _built(model, name, folder / name) for name in CODE_FORMATS}
 
@@ -185,7 +187,6 @@ def test_the_arduino_library_says_what_it_is(bundles: Mapping[str, Bundle]) -> N
 
 
 def test_a_librarys_files_are_found_in_every_package(tmp_path: Path) -> None:
-    require_cortex_m()
     compiled = _with_library(tmp_path)
     out = tmp_path / "out"
     out.mkdir()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from support.cortex_m import PROCESSORS, run_on
+from support.needs import CORTEX_M, needs
+
+pytestmark = needs(*CORTEX_M)
 
 _LOOP = r"""
 #include <stdio.h>

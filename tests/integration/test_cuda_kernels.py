@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import platform
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from onnx import helper
 from support.building import request_for, write_model
+from support.needs import needs
 from support.onnx_models import onnx_model
 from support.region_lab import EVERYTHING_PAYS
 
@@ -38,14 +38,6 @@ from edgekit.pipeline import compile_model
 BOARD = "jetson-orin-jp7"
 CUBIN = 190
 """EM_CUDA, of ELF files."""
-
-
-@pytest.fixture
-def toolkit() -> None:
-    try:
-        find_toolkit()
-    except MissingToolError as error:
-        pytest.skip(f"{error.message}: {error.hint}")
 
 
 def cubins_in(library: bytes) -> list[ELFFile]:
@@ -70,10 +62,8 @@ def kernels_of(cubin: ELFFile) -> set[str]:
     }
 
 
-@pytest.mark.usefixtures("toolkit")
+@needs("cuda", "g++-aarch64")
 def test_a_library_holds_machine_code_of_the_boards_gpu_and_no_source(tmp_path: Path) -> None:
-    if shutil.which("aarch64-linux-gnu-gcc") is None:
-        pytest.skip("needs aarch64-linux-gnu-gcc")
     bundle = build(request_for(write_model(tmp_path / "net.onnx"), BOARD), tmp_path / "b").bundle
     library = bundle.library.read_bytes()
 
@@ -92,7 +82,7 @@ def test_a_library_holds_machine_code_of_the_boards_gpu_and_no_source(tmp_path: 
         export(bundle, tmp_path / "app")
 
 
-@pytest.mark.usefixtures("toolkit")
+@needs("cuda")
 def test_a_region_of_tensorrt_and_kernels_of_the_gpu_are_one_library(tmp_path: Path) -> None:
     request = request_for(write_model(tmp_path / "net.onnx"), "local")
     gpu = load_board(BOARD)
@@ -136,7 +126,7 @@ OPERATORS = (
 )
 
 
-@pytest.mark.usefixtures("toolkit")
+@needs("cuda")
 def test_whatever_the_operator_its_kernel_runs_in_threads_of_the_gpu(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     constants = {
@@ -163,7 +153,7 @@ def test_whatever_the_operator_its_kernel_runs_in_threads_of_the_gpu(tmp_path: P
     assert compiled.weights == (), "TVM brings them to the GPU: a view of a file can't get there"
 
 
-@pytest.mark.usefixtures("toolkit")
+@needs("cuda")
 def test_names_that_are_no_words_of_c_are_none_there(tmp_path: Path) -> None:
     """Softmax keeps what it computes on the way, under the names of the model's tensors."""
     nodes = [
@@ -188,7 +178,7 @@ def test_without_nvidias_packages_the_error_says_what_to_install(tmp_path: Path)
     assert error.value.hint == "pip install 'edgekit[cuda]'"
 
 
-@pytest.mark.usefixtures("toolkit")
+@needs("cuda")
 def test_tvms_own_compiler_of_kernels_is_there_again_afterwards() -> None:
     import tvm_ffi
 
@@ -217,11 +207,9 @@ def test_a_stand_in_for_the_driver_has_all_that_tvms_runtime_wants_of_it(tmp_pat
     assert symbols(make_driver_stub(tmp_path), defined=True) >= of_driver
 
 
-@pytest.mark.usefixtures("toolkit")
+@needs("cuda", "x86-64")
 def test_the_agent_comes_as_far_as_the_gpu_that_is_missing(tmp_path: Path) -> None:
     """It loads the model, TVM's runtime for CUDA and the virtual machine, and asks for memory."""
-    if platform.machine() != "x86_64":
-        pytest.skip("the stand-in for a board with a GPU is x86-64")
     gpu = load_board(BOARD)
     here = load_board("local")
     request = request_for(write_model(tmp_path / "net.onnx"), "local")

@@ -9,18 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.building import write_model
+from support.needs import TWIN, needs
 from support.twins import edgekit, edgekit_json, twins_in
 
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
-
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs(*TWIN)]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterator[Path]:
-    lacking = [tool.name for tool in (*TO_RUN, *TO_BUILD) if find_tool(tool.name) is None]
-    if lacking:
-        pytest.skip(f"this machine lacks {', '.join(lacking)}")
     folder = tmp_path_factory.mktemp("pi")
     write_model(folder / "tiny.onnx")
     with twins_in(twin_cache), pytest.MonkeyPatch.context() as patch:

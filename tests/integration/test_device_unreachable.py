@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 from support.building import command_line, environment
+from support.needs import needs
 
 
+@needs("networks")
 def test_no_route_is_told_in_a_sentence(tmp_path: Path) -> None:
     alone = ["unshare", "-rn"]
-    if shutil.which("unshare") is None or subprocess.run([*alone, "true"]).returncode != 0:
-        pytest.skip("this machine lets nobody make a network namespace")
     (tmp_path / "edgekit.toml").write_text(
         'schema = 1\n[devices.far]\nboard = "rpi4"\nhost = "192.0.2.7"\nuser = "pi"\n'
     )

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.needs import needs
 from support.ssh_server import SshServer, ssh_server
 
 from edgekit.devices.connection import Connection
@@ -41,6 +42,8 @@ from edgekit.devices.versions import (
     record_version,
 )
 from edgekit.errors import DeviceError, UsageError
+
+pytestmark = needs("sshd")
 
 BODY = b"a library"
 

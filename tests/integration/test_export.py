@@ -25,6 +25,7 @@ from support.building import (
     write_model,
 )
 from support.exports import built, checked
+from support.needs import needs
 from support.onnx_models import onnx_model
 from support.rpc_lab import eventually
 
@@ -33,7 +34,7 @@ from edgekit.bundle import open_bundle, write_manifest
 from edgekit.errors import BundleError, UsageError
 from edgekit.export.application import default_destination, export
 
-pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="CMake is not installed")
+pytestmark = needs("cmake")
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +187,7 @@ def test_links_and_folders_are_no_requests(app: Path, tmp_path: Path) -> None:
     assert (tmp_path / "in" / "a-link.npy").is_symlink()
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@needs("systemd")
 def test_systemd_finds_nothing_wrong_with_the_unit_and_calls_it_safe(app: Path) -> None:
     unit = app.parent / "units" / "tiny-model.service"
     checked(("systemd-analyze", "verify", "--man=no", unit), app)
@@ -227,6 +228,7 @@ def test_exporting_again_replaces_what_nobody_changed(app: Path, tmp_path: Path)
     assert default_destination(bundle) == Path("build/tiny-model-local-app")
 
 
+@needs("mounts")
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(app: Path, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()

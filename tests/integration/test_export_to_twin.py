@@ -3,7 +3,6 @@ its README says, run once, run as a service, killed, run again."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from support.building import request_for, write_model
 from support.exports import built, checked
+from support.needs import TWIN, needs
 from support.rpc_lab import eventually
 from support.twins import COMMAND_SECONDS, edgekit_json, on_twin, share_images, twins_in
 
@@ -21,9 +21,8 @@ from edgekit.build import build
 from edgekit.twin.access import Access
 from edgekit.twin.machine import up
 from edgekit.twin.systemd import systemd_recipe
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs(*TWIN, "cmake")]
 
 NAME = "tiny-model"
 SHOW = f"systemctl show {NAME} -p MainPID --value"
@@ -64,10 +63,6 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    needed = [tool.name for tool in (*TO_RUN, *TO_BUILD) if find_tool(tool.name) is None]
-    needed += [tool for tool in ("cmake", "aarch64-linux-gnu-g++") if shutil.which(tool) is None]
-    if needed:
-        pytest.skip(f"this machine lacks {', '.join(needed)}")
     place = tmp_path_factory.mktemp("export")
     build(request_for(write_model(place / "tiny.onnx"), "rpi4"), place / "bundle")
     app = place / "app"

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from support.building import write_model
+from support.needs import needs
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.stores import a_point, a_run, a_session
 
@@ -31,6 +32,8 @@ from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.store.database import close_store, open_store
 from edgekit.store.tuning import add_records, begin_session, sessions
+
+pytestmark = needs("sshd")
 
 DEVICE = "desk"
 
@@ -350,8 +353,7 @@ def test_nobody_else_sees_anything(page: Page) -> None:
     assert page.get("/compare?before=zz&after=zz", {"Cookie": cookie})[0] == 503
 
 
-BROWSER = next((found for name in ("chromium", "google-chrome") if (found := which(name))), None)
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+BROWSER = which("chromium") or which("google-chrome")
 
 
 def in_browser(page: Page, folder: Path, path: str, *options: str) -> str:
@@ -376,7 +378,7 @@ def in_browser(page: Page, folder: Path, path: str, *options: str) -> str:
     return done.stdout
 
 
-@needs_browser
+@needs("chromium")
 def test_a_browser_shows_the_farm_and_keeps_it_up_to_date(page: Page, tmp_path: Path) -> None:
     seen = in_browser(page, tmp_path, f"/?token={page.token}")
     assert DEVICE in seen
@@ -403,7 +405,7 @@ def test_a_token_outlives_the_page_until_another_one_is_asked_for(free: Farm) ->
     assert first == again != new == after
 
 
-@needs_browser
+@needs("chromium")
 def test_a_browser_without_the_token_sees_nothing(page: Page, tmp_path: Path) -> None:
     assert DEVICE not in in_browser(page, tmp_path, "/")
 

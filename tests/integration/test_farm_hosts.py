@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.needs import needs
 from support.ports import CLOSED_PORT
 from support.rpc_lab import eventually
 from support.two_farms import FarmOn, farm_on
+
+pytestmark = needs("sshd")
 
 CLIENT = """
 import json, time

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.microcontrollers import emulated, require_microcontrollers, toy_firmware
+from support.microcontrollers import emulated, toy_firmware
+from support.needs import MICROCONTROLLERS, needs
 from support.ports import CLOSED_PORT, free_port
 from support.rpc_lab import Process, environment_in, eventually
 from support.ssh_server import ssh_server
@@ -21,6 +22,8 @@ from support.twins import twins_in
 
 from edgekit.devices.serial_device import SerialDevice
 from edgekit.devices.serial_port import held
+
+pytestmark = needs("sshd", *MICROCONTROLLERS)
 
 
 @dataclass
@@ -51,7 +54,6 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    require_microcontrollers()
     folder = tmp_path_factory.mktemp("farm")
     with twins_in(folder / "cache"), ssh_server(folder / "host") as server:
         running = Lab(

@@ -7,8 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.cortex_m import PROCESSORS, require_cortex_m, run_on
+from support.cortex_m import PROCESSORS, run_on
 from support.fast_kernels import CPUS, cases, layers, program
+from support.needs import CORTEX_M, needs
 
 from edgekit.aot.cmsis_nn import CmsisNnGenerator
 from edgekit.aot.kernel import Declined, Generator
@@ -17,6 +18,8 @@ from edgekit.aot.kernels_mve import MveGenerator
 from edgekit.aot.operators import Add, Conv2D, FullyConnected
 from edgekit.aot.program import Step
 from edgekit.cross.cmsis_nn import find_cmsis_nn
+
+pytestmark = needs(*CORTEX_M)
 
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 
@@ -65,7 +68,6 @@ def test_they_are_exact_however_they_are_compiled(
 
 @pytest.mark.parametrize("processor", ["m4", "m33", "m55"])
 def test_they_compile_as_cpp_without_a_warning(processor: str, tmp_path: Path) -> None:
-    require_cortex_m()
     generator = MveGenerator() if processor == "m55" else DspGenerator()
     batch = [*cases(layers(3, 16), generator, CPUS[processor], 3, tmp_path)]
     source = tmp_path / "batch.cc"

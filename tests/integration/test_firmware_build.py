@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.c_trees import write_c_tree
+from support.needs import needs
 
 from edgekit.aot.firmware.build import build_firmware
 from edgekit.aot.firmware.memory import layout_of
@@ -22,9 +22,7 @@ from edgekit.errors import BuildError, BundleError, MissingToolError, UsageError
 TOOLCHAIN = load_toolchain("arm-none-eabi")
 BOARDS = [name for name in board_names() if load_board(name).firmware is not None]
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed"
-)
+pytestmark = needs("gcc-arm")
 
 
 @pytest.mark.parametrize("name", BOARDS)

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 from support.building import environment, request_for, write_model
 from support.ncnn_lab import lab
+from support.needs import needs
 from support.region_lab import EVERYTHING_PAYS
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.backends.plan import OffloadPlan
 from edgekit.build import build
 from edgekit.cross.toolchain import load_toolchain
+
+pytestmark = needs("ncnn")
 
 LOAD_IN_WORKER = """
 import os, sys

@@ -15,6 +15,7 @@ from onnx import helper
 from support.building import script_on_threads
 from support.compiling import check_against_onnxruntime, compiled_from, random_array
 from support.emulated_arm import build_and_run
+from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import onnx_model
 from tvm import relax, runtime, s_tir, target, te, tirx, topi
 from tvm.ir.transform import Sequential
@@ -362,6 +363,7 @@ def test_the_numbers_are_right_on_any_number_of_threads(threads: int) -> None:
     assert said.endswith("right")
 
 
+@needs(*ARM_PROGRAMS)
 def test_on_arm_it_is_the_same(tmp_path: Path) -> None:
     file = tmp_path / "summed.onnx"
     onnx.save(summed(4, (16, 60)), file)

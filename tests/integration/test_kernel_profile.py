@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.local_bundles import built_bundle
+from support.needs import needs
 from support.on_device import bench_on
 from support.ssh_server import ssh_server
 
@@ -18,6 +19,8 @@ from edgekit.devices.base import BenchPlan
 from edgekit.devices.kernel_times import KernelTimes
 from edgekit.devices.local import LocalDevice
 from edgekit.devices.ssh import SshDevice
+
+pytestmark = needs("sshd")
 
 PLAN = BenchPlan(warmup=1, runs=3, seconds=0, profiled=4)
 

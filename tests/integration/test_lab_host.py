@@ -6,7 +6,6 @@ import hashlib
 import os
 import pty
 import random
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -18,10 +17,10 @@ from support.microcontrollers import (
     emulated,
     inference,
     port_of,
-    require_microcontrollers,
     toy_firmware,
     tripled,
 )
+from support.needs import MICROCONTROLLERS, needs
 from support.ports import CLOSED_PORT
 from support.pty_line import pty_line
 from support.rfc2217_server import rfc2217_server
@@ -35,6 +34,8 @@ from edgekit.devices.monitor import watch
 from edgekit.devices.serial_device import SerialDevice
 from edgekit.devices.serial_port import LineInUse
 from edgekit.errors import DeviceError, MissingToolError, UsageError
+
+pytestmark = needs("sshd", *MICROCONTROLLERS)
 
 DATA = random.Random(5).randbytes(600)
 NONE = f"/dev/ttyNONE{os.getpid()}"
@@ -51,7 +52,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 @pytest.fixture(scope="module")
 def m4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SerialDevice]:
     """A twin with the toy model on it."""
-    require_microcontrollers()
     with twins_in(tmp_path_factory.mktemp("chips")):
         device = emulated("mps2-an386")
         with device.prepared(toy_firmware("mps2-an386")):
@@ -180,10 +180,8 @@ def test_a_file_is_over_there_whole_while_it_is_needed(server: SshServer, tmp_pa
             line.tools.find("nothing-of-the-kind", "install it")
 
 
+@needs("openocd")
 def test_openocd_over_there_says_what_is_wrong(server: SshServer) -> None:
-    require_microcontrollers()
-    if shutil.which("openocd") is None:
-        pytest.skip("openocd is not installed")
     device = via(server, NONE, "stm32f746g-disco")
     with (
         device.held() as line,

@@ -1,13 +1,12 @@
 """Places of labgrid's as devices: its own coordinator, exporter and client, and a real SSH server.
 
-labgrid has an environment of its own (it brings a pyserial that overwrites ours): its programs are
-looked for on the PATH, or in the folder that EDGEKIT_LABGRID names.
+labgrid has an environment of its own (it brings a pyserial that overwrites ours), which
+scripts/setup makes; the folder that EDGEKIT_LABGRID names comes first.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from support.needs import labgrid_path, needs
 from support.ports import free_port
 from support.rpc_lab import environment_in, eventually
 from support.ssh_server import SshServer, ssh_server
@@ -24,11 +24,8 @@ from support.ssh_server import SshServer, ssh_server
 from edgekit.devices.labgrid import PlaceTaken, acquired
 from edgekit.errors import DeviceError
 
-PATH = f"{os.environ.get('EDGEKIT_LABGRID', '')}{os.pathsep}{os.environ['PATH']}"
-pytestmark = pytest.mark.skipif(
-    shutil.which("labgrid-coordinator", path=PATH) is None,
-    reason="labgrid is not installed: pipx install labgrid, or EDGEKIT_LABGRID=FOLDER",
-)
+PATH = labgrid_path()
+pytestmark = needs("labgrid", "sshd", "rsync")
 HOLDS = """
 import sys, time
 from edgekit.devices.labgrid import acquired

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from support.needs import needs
 from support.rpc_lab import eventually
 from support.toy_library import write_toy
 
@@ -34,10 +35,6 @@ from edgekit.events import Event, Events, StageProgress, StageStarted
 from edgekit.kept import kept_entries, prune_kept
 
 PATIENCE = 60.0
-
-pytestmark = pytest.mark.skipif(
-    which("cmake") is None or which("ninja") is None, reason="cmake or ninja is not installed"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -138,9 +135,8 @@ def test_options_reach_the_build(tmp_path: Path) -> None:
     assert run_with(built(write_toy(tmp_path / "toy", twice="ON"))[0], tmp_path) == "42"
 
 
+@needs("g++-aarch64")
 def test_a_board_of_another_architecture_gets_its_own(toy: Path) -> None:
-    if which("aarch64-linux-gnu-g++") is None:
-        pytest.skip("the cross compiler is not installed")
     library, _ = built(toy, "rpi4")
 
     listing = subprocess.run(

@@ -18,6 +18,8 @@ import onnx
 import pytest
 from onnx import helper
 from support.building import environment, request_for
+from support.emulated_arm import arm_emulator
+from support.needs import ARM_PROGRAMS, needs
 from support.on_device import run_on
 from support.onnx_models import onnx_model
 
@@ -27,7 +29,7 @@ from edgekit.build import BuildResult, build
 from edgekit.bundle import Bundle
 from edgekit.cpu import this_cpu
 from edgekit.cross.link import Linker, export_objects, link_shared_library
-from edgekit.cross.toolchain import find_compiler, load_toolchain, which
+from edgekit.cross.toolchain import find_compiler, load_toolchain
 from edgekit.cross.weights import LEAST_BYTES, Weight, write_weights
 from edgekit.devices.local import LocalDevice
 from edgekit.model import Model, ModelSource
@@ -166,10 +168,8 @@ def test_stock_clients_load_the_library_here_and_over_rpc(bundle: Bundle, tmp_pa
             server.kill()
 
 
+@needs(*ARM_PROGRAMS)
 def test_the_agent_computes_with_mapped_weights_on_another_architecture(tmp_path: Path) -> None:
-    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
-    if emulator is None or which("aarch64-linux-gnu-g++") is None:
-        pytest.skip("needs an aarch64 cross compiler and qemu's user-mode emulator")
     request = request_for(write_network(tmp_path / "model.onnx"), "rpi4")
     built = build(request, tmp_path / "bundle", use_cache=False).bundle
     agent = build_agent(load_toolchain("aarch64-linux-gnu"), "aarch64")
@@ -178,7 +178,7 @@ def test_the_agent_computes_with_mapped_weights_on_another_architecture(tmp_path
     sample.mkdir()
     shutil.copy(built.path / "reference" / "input-0.npy", sample)
 
-    command = [emulator, "-L", "/usr/aarch64-linux-gnu", str(folder / AGENT), "run"]
+    command = [arm_emulator(), "-L", "/usr/aarch64-linux-gnu", str(folder / AGENT), "run"]
     subprocess.run([*command, str(library_of(built)), str(sample)], check=True, capture_output=True)
 
     answer = np.load(sample / "output-0.npy")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.arm_machine import arm_library
+from support.needs import TWIN, needs
 from support.offloading import named_network
 from support.region_lab import library_here
 from support.ssh_server import SshServer, ssh_server
@@ -26,7 +27,6 @@ from edgekit.partition import partition
 from edgekit.request import make_request
 from edgekit.store.known import known_costs
 from edgekit.store.regions import RegionCost
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 BRIEF = BenchPlan(warmup=1, runs=3, seconds=0)
 
@@ -60,6 +60,7 @@ def check_decided_by(cost: RegionCost, request: BuildRequest, folder: Path) -> N
     assert all(f"measured on {cost.device}: " in region.reason for region in regions)
 
 
+@needs("ncnn", "onednn")
 @pytest.mark.parametrize("backend", ["ncnn", "onednn"])
 def test_a_library_is_timed_against_tvm_here_and_the_next_build_goes_by_that(
     backend: str, model: Path, tmp_path: Path
@@ -88,6 +89,7 @@ def device_on(server: SshServer, *, twin: bool = False) -> SshDevice:
     return SshDevice(entry, load_toolchain("host"), 120, server.known_hosts)
 
 
+@needs("sshd", "onednn")
 def test_regions_are_timed_behind_ssh(model: Path, tmp_path: Path, server: SshServer) -> None:
     library_here("onednn")
 
@@ -98,6 +100,7 @@ def test_regions_are_timed_behind_ssh(model: Path, tmp_path: Path, server: SshSe
     check_decided_by(cost, asked(model, "onednn"), tmp_path)
 
 
+@needs("sshd", "onednn")
 def test_what_an_emulated_board_measures_decides_for_no_real_one(
     model: Path, server: SshServer
 ) -> None:
@@ -114,11 +117,9 @@ def test_what_an_emulated_board_measures_decides_for_no_real_one(
     assert asked(model, "onednn", twin=True).offload.measured == {cost.region: cost}
 
 
+@needs(*TWIN, "ncnn-rpi4", "acl-rpi4")
 @pytest.mark.slow
 def test_both_libraries_of_an_emulated_pi_are_timed_there(model: Path, twin_cache: Path) -> None:
-    lacking = [tool.name for tool in (*TO_RUN, *TO_BUILD) if find_tool(tool.name) is None]
-    if lacking:
-        pytest.skip(f"this machine lacks {', '.join(lacking)}")
     for backend in ("ncnn", "acl"):
         arm_library(backend)
     ways = ("net.onnx", "--board", "rpi4", "--offload", "ncnn,acl", "--twin")

@@ -21,10 +21,10 @@ from support.microcontrollers import (
     firmware_for,
     inference,
     port_of,
-    require_microcontrollers,
     toy_firmware,
     tripled,
 )
+from support.needs import MICROCONTROLLERS, needs
 from support.noisy_line import Harm, noisy_line
 from support.processes import command_lines
 from support.pty_line import pty_line
@@ -43,12 +43,13 @@ from edgekit.twin import microcontroller, qemu
 from edgekit.twin.machine import down, status
 from edgekit.twin.processes import process_of, twin_folder
 
+pytestmark = needs(*MICROCONTROLLERS)
+
 DATA = random.Random(3).randbytes(600)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    require_microcontrollers()
     folder = tmp_path_factory.mktemp("chips")
     with twins_in(folder):
         yield folder

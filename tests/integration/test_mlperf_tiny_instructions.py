@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from support.cortex_m import require_cortex_m
+from support.needs import CORTEX_M, needs
 
 from benchmarks.mcu import FAMILY, PEER, measure
 from benchmarks.model_zoo import MODELS, fetch
 from edgekit.inputs import reference_inputs
 from edgekit.model import import_model, open_model
 from edgekit.oracle import oracle_for
+
+pytestmark = needs(*CORTEX_M)
 
 AIMS = {
     "keyword_spotting": {"M4": 5.5, "M55": 1.6},
@@ -26,7 +28,6 @@ MOST_BEYOND_CONSTANTS = 26_000
 @pytest.mark.parametrize("cpu", ["M4", "M55"])
 @pytest.mark.parametrize("name", AIMS)
 def test_a_tiny_model_is_exact_small_and_fast(name: str, cpu: str) -> None:
-    require_cortex_m()
     source = open_model(fetch(next(model for model in MODELS if model.name == FAMILY + name)))
     model = import_model(source)
     outputs = oracle_for(source).run(reference_inputs(model.inputs, 0))
@@ -41,7 +42,6 @@ def test_a_tiny_model_is_exact_small_and_fast(name: str, cpu: str) -> None:
 @pytest.mark.models
 @pytest.mark.parametrize("name", ["keyword_spotting", "image_classification"])
 def test_cmsis_nn_alone_is_exact_and_half_of_what_bakenn_takes(name: str) -> None:
-    require_cortex_m()
     source = open_model(fetch(next(model for model in MODELS if model.name == FAMILY + name)))
     model = import_model(source)
     outputs = oracle_for(source).run(reference_inputs(model.inputs, 0))

@@ -15,6 +15,7 @@ import pytest
 from onnx import helper
 from support.building import request_for
 from support.ncnn_lab import RegionRunner, lab, ncnn_selection, offloaded
+from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.region_lab import EVERYTHING_PAYS, aligned
 from support.source import ROOT
@@ -31,6 +32,8 @@ from edgekit.devices.local import LocalDevice
 from edgekit.model import Model, import_model, open_model
 from edgekit.pipeline import partition_model
 from edgekit.verify import verify
+
+pytestmark = needs("ncnn")
 
 PLAN = OffloadPlan(("ncnn",), rates=EVERYTHING_PAYS)
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import platform
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from support.emulated_arm import arm_emulator
+from support.needs import ARM_PROGRAMS, needs
 
 from edgekit.board import load_board
 from edgekit.cross.sources import BuiltLibrary, build_library, built_in_recipe
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain, which
+from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        which("cmake") is None or which("ninja") is None, reason="cmake or ninja is not installed"
-    ),
 ]
 
 CONVOLUTION = r"""
@@ -112,16 +109,12 @@ def test_ncnn_for_this_machine_convolves(tmp_path: Path) -> None:
     assert float(said(program("local", CONVOLUTION, tmp_path))) < 1e-4
 
 
+@needs(*ARM_PROGRAMS, "no-aarch64")
 def test_ncnn_for_a_raspberry_pi_convolves(tmp_path: Path) -> None:
-    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
-    if platform.machine() == "aarch64" or emulator is None:
-        pytest.skip("needs QEMU's user emulation of another machine")
-    if which("aarch64-linux-gnu-g++") is None:
-        pytest.skip("the cross compiler is not installed")
     built = program("rpi4", CONVOLUTION, tmp_path)
     root = Path(said("aarch64-linux-gnu-g++", "-print-file-name=libc.so.6").strip()).parents[1]
 
-    printed = said(emulator, "-cpu", "cortex-a72", "-L", root, built)
+    printed = said(arm_emulator(), "-cpu", "cortex-a72", "-L", root, built)
 
     assert float(printed) < 1e-4
 

@@ -15,12 +15,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from support.ncnn_arm import ArmRegion, arm_machine
 from support.ncnn_cases import FAMILIES, Case
 from support.ncnn_lab import RegionRunner, lab, offloaded
+from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import judged_by_onnxruntime
 from support.region_lab import Runs
 from support.source import ROOT
 
 from edgekit.backends.base import Options, Region
 from edgekit.model import import_model, open_model
+
+pytestmark = needs("ncnn")
 
 Start = Callable[[Region, Options], Runs]
 
@@ -73,6 +76,7 @@ def test_many_operators_in_ncnn_compute_what_onnxruntime_computes(
     judge(family, 80, tmp_path / "case.onnx")
 
 
+@needs("ncnn-rpi4", *ARM_PROGRAMS)
 @pytest.mark.operators
 @pytest.mark.parametrize("family", FAMILIES)
 def test_operators_in_ncnn_on_an_arm_cpu_compute_what_onnxruntime_computes(

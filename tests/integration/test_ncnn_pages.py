@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.needs import needs
 
 import edgekit.backends.ncnn
 
@@ -53,8 +53,6 @@ extern "C" int pages() {{
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("c++") is None:
-        pytest.skip("there is no C++ compiler")
     folder = tmp_path_factory.mktemp("pages")
     (folder / "pages.cc").write_text(PROGRAM, encoding="utf-8")
     command = ["c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
@@ -62,9 +60,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pages.so"
 
 
+@needs("large-pages")
 def test_large_allocations_ask_for_large_pages_and_small_ones_do_not(library: Path) -> None:
-    if not Path("/sys/kernel/mm/transparent_hugepage").is_dir():
-        pytest.skip("this kernel has no large pages")
     call = f"import ctypes; raise SystemExit(ctypes.CDLL({str(library)!r}).pages())"
     subprocess.run([sys.executable, "-c", call], check=True)
 

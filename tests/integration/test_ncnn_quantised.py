@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from support.building import request_for
 from support.ncnn_arm import ArmRegion, arm_machine
 from support.ncnn_lab import RegionRunner, lab, ncnn_selection, offloaded
+from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import judged_by_onnxruntime
 from support.quantised_cases import Quantised, layers
 from support.quantised_onnx import (
@@ -34,6 +35,8 @@ from edgekit.model import import_model, open_model
 from edgekit.oracle import oracle_for
 from edgekit.pipeline import partition_model
 from edgekit.verify import verify
+
+pytestmark = needs("ncnn")
 
 Start = Callable[[Region, Options], Runs]
 TOP = 127
@@ -132,6 +135,7 @@ def test_many_quantised_onnx_layers_in_ncnn_are_a_rare_step_from_onnxruntime(
     assert judge_onnx(200, tmp_path, RegionRunner) > 100
 
 
+@needs("ncnn-rpi4", *ARM_PROGRAMS)
 def test_quantised_onnx_layers_in_ncnn_on_an_arm_cpu_are_a_rare_step_from_onnxruntime(
     tmp_path: Path,
 ) -> None:
@@ -169,6 +173,7 @@ def test_what_is_quantised_otherwise_stays_in_tvm(
     assert why in decision.reason
 
 
+@needs("ncnn-rpi4", *ARM_PROGRAMS)
 def test_quantised_layers_in_ncnn_on_an_arm_cpu_are_a_rare_step_from_litert(
     tmp_path: Path,
 ) -> None:

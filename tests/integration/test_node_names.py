@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.needs import import_needed
 from support.offloading import named_network
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
 from edgekit.model import ModelSource, import_model, open_model
 from edgekit.tvm_compat import load_tvm
 
-pytest.importorskip("torch", reason="PyTorch is not installed")
-import torch
+torch = import_needed("torch")
 
 
 def nodes_of(source: ModelSource) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ import onnx
 import pytest
 from onnx import helper
 from support.building import request_for
+from support.needs import needs
 from support.onednn_lab import OneDnnRegion, offloaded
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.region_lab import EVERYTHING_PAYS, compile_lab, library_here, selection_for
@@ -33,6 +34,8 @@ from edgekit.errors import EdgekitError
 from edgekit.model import Model, import_model, open_model
 from edgekit.pipeline import partition_model
 from edgekit.verify import verify
+
+pytestmark = needs("onednn")
 
 
 def imported(model: onnx.ModelProto, folder: Path) -> Model:

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support.ncnn_cases import FAMILIES, Case
+from support.needs import needs
 from support.onednn_lab import offloaded
 from support.onnx_models import judged_by_onnxruntime
 
 from edgekit.model import import_model, open_model
+
+pytestmark = needs("onednn")
 
 CLOSE = 2e-5
 """Of the largest expected value: oneDNN adds in another order, and approximates exponentials."""

@@ -12,14 +12,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from support.needs import import_needed
 from support.tflite_models import Op, T, tflite_bytes, write_model
 
 from edgekit.errors import MissingToolError, ModelError
 from edgekit.model import ModelSource, open_model
 from edgekit.oracle import oracle_for
 
-pytest.importorskip("torch", reason="PyTorch is not installed")
-import torch
+torch = import_needed("torch")
 
 X = np.array([[-1.0, 0.0, 0.5, 3.0]], "float32")
 

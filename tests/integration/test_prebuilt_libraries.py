@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from support.emulated_arm import arm_emulator
+from support.needs import ARM_PROGRAMS, needs
 
 from edgekit.board import load_board
 from edgekit.cross.sources import BuiltLibrary, build_library, built_in_recipe
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain, which
+from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
 
 pytestmark = pytest.mark.slow
 
@@ -86,12 +87,8 @@ def shared_library_and_program(
     return library
 
 
+@needs(*ARM_PROGRAMS, "no-aarch64", "debian")
 def test_arm_compute_library_runs_inside_a_shared_library(tmp_path: Path) -> None:
-    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
-    if platform.machine() == "aarch64" or emulator is None:
-        pytest.skip("needs QEMU's user emulation of another machine")
-    if which("aarch64-linux-gnu-g++") is None or which("apt-get") is None:
-        pytest.skip("the cross compiler or apt is not installed")
     library = shared_library_and_program("acl", "rpi4", RELU_BY_ACL, tmp_path)
     found = subprocess.run(
         ["aarch64-linux-gnu-g++", "-print-file-name=libc.so.6"],
@@ -101,7 +98,7 @@ def test_arm_compute_library_runs_inside_a_shared_library(tmp_path: Path) -> Non
     ).stdout
 
     printed = subprocess.run(
-        [emulator, "-L", Path(found.strip()).parents[1], "./main"],
+        [arm_emulator(), "-L", Path(found.strip()).parents[1], "./main"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -113,7 +110,7 @@ def test_arm_compute_library_runs_inside_a_shared_library(tmp_path: Path) -> Non
     assert library.run_time == ()
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's package is for x86-64")
+@needs("x86-64")
 def test_onednn_is_found_beside_what_uses_it(tmp_path: Path) -> None:
     library = shared_library_and_program("onednn", "local", RELU_BY_ONEDNN, tmp_path)
 

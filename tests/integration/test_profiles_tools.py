@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from support.needs import needs
 
 from edgekit.board import board_names, load_board
-from edgekit.cross.toolchain import find_compiler, load_toolchain, which
+from edgekit.cross.toolchain import find_compiler, load_toolchain
 
 BOARDS = [name for name in board_names() if name != "local"]
 
@@ -25,14 +25,13 @@ PRECISIONS = {"fpu-single": 4, "fpu-double": 8}
 
 @lru_cache(maxsize=8)
 def _qemu(emulator: str, *question: str) -> set[str]:
-    if shutil.which(emulator) is None:
-        pytest.skip(f"{emulator} is not installed")
     answer = subprocess.run(
         [emulator, *question], capture_output=True, text=True, check=True, timeout=60
     )
     return {line.split()[0] for line in answer.stdout.splitlines() if line.strip()}
 
 
+@needs("qemu-system")
 @pytest.mark.parametrize("name", BOARDS)
 def test_qemu_has_the_twin(name: str) -> None:
     twin = load_board(name).twin
@@ -44,8 +43,6 @@ def test_qemu_has_the_twin(name: str) -> None:
 def _macros(name: str) -> str:
     board = load_board(name)
     toolchain = load_toolchain(board.toolchain)
-    if which(toolchain.tools.cc) is None:
-        pytest.skip(f"{toolchain.tools.cc} is not installed")
     flags = [*toolchain.compile_flags, *board.cpu.compile_flags]
     return subprocess.run(
         [*find_compiler(toolchain).command, *flags, "-dM", "-E", "-x", "c", "-"],
@@ -57,6 +54,7 @@ def _macros(name: str) -> str:
     ).stdout
 
 
+@needs("g++-aarch64", "gcc-arm")
 @pytest.mark.parametrize("name", BOARDS)
 def test_the_compiler_takes_a_boards_flags(name: str) -> None:
     macros = _macros(name)
@@ -72,11 +70,10 @@ def test_the_compiler_takes_a_boards_flags(name: str) -> None:
         assert bool(int(formats, 0) & size) is (feature in features), feature
 
 
+@needs("g++-aarch64", "gcc-arm")
 def test_toolchains_make_code_for_their_triples() -> None:
     for name in ("aarch64-linux-gnu", "arm-none-eabi"):
         toolchain = load_toolchain(name)
-        if which(toolchain.tools.cc) is None:
-            pytest.skip(f"{toolchain.tools.cc} is not installed")
         compiler = find_compiler(toolchain)
         answer = subprocess.run(
             [*compiler.command, "-dumpmachine"], capture_output=True, text=True, check=True

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.needs import needs
 
 from edgekit import quoting
 from edgekit.aot.names import Unique, identifier
@@ -34,7 +34,11 @@ def texts(count: int) -> list[str]:
 
 @pytest.mark.parametrize(
     ("compiler", "standard", "suffix"),
-    [("gcc", "c99", "c"), ("g++", "c++14", "cc"), ("clang", "c99", "c")],
+    [
+        ("gcc", "c99", "c"),
+        ("g++", "c++14", "cc"),
+        pytest.param("clang", "c99", "c", marks=needs("clang")),
+    ],
 )
 def test_a_compiler_reads_comments_strings_and_names(
     tmp_path: Path, compiler: str, standard: str, suffix: str
@@ -60,6 +64,7 @@ def test_a_compiler_reads_comments_strings_and_names(
     assert printed.stdout == b"".join(text.encode() + b"\0" for text in chosen)
 
 
+@needs("cmake")
 def test_cmake_reads_strings(tmp_path: Path) -> None:
     chosen = texts(100)
     lines = [f'file(WRITE "{tmp_path}/all" "")']
@@ -71,9 +76,8 @@ def test_cmake_reads_strings(tmp_path: Path) -> None:
     assert (tmp_path / "all").read_bytes().decode() == "".join(f"{text}\n--\n" for text in chosen)
 
 
+@needs("openocd")
 def test_openocd_reads_words_of_tcl(tmp_path: Path) -> None:
-    if shutil.which("openocd") is None:
-        pytest.skip("openocd is not installed")
     chosen = [text for text in texts(60) if "\x01" not in text]
     lines = ["set out [open all w]"]
     lines += [f"puts -nonewline $out {quoting.tcl_word(text)}\nputs $out --" for text in chosen]
@@ -83,11 +87,9 @@ def test_openocd_reads_words_of_tcl(tmp_path: Path) -> None:
     assert (tmp_path / "all").read_bytes().decode() == "".join(f"{t}--\n" for t in chosen), done
 
 
+@needs("systemd")
 def test_systemd_reads_words_of_a_unit(tmp_path: Path) -> None:
     """systemd names each program that a unit would start and that is not there."""
-    manager = shutil.which("systemd-analyze")
-    if manager is None:
-        pytest.skip("systemd is not installed")
     programs = [
         f"/missing/{text}"
         for text in (f"{number}{text}" for number, text in enumerate(texts(200)))
@@ -102,7 +104,7 @@ def test_systemd_reads_words_of_a_unit(tmp_path: Path) -> None:
             "",
         ]
         (tmp_path / f"edgekit-{number}.service").write_text("\n".join(lines), "utf-8", newline="")
-    words = [manager, "--user", "verify", *tmp_path.iterdir()]
+    words = ["systemd-analyze", "--user", "verify", *tmp_path.iterdir()]
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     told = subprocess.run(words, stderr=subprocess.PIPE, text=True, env=environment).stderr
     assert len(programs) > 20
@@ -111,6 +113,7 @@ def test_systemd_reads_words_of_a_unit(tmp_path: Path) -> None:
     assert len(told.splitlines()) == len(programs), told
 
 
+@needs("ssh")
 def test_ssh_reads_words_of_its_configuration(tmp_path: Path) -> None:
     for text in ('a b"c', "100%d", "back\\slash", "x # y", "layer = z", "\u00df"):
         file = tmp_path / "config"

@@ -9,10 +9,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.region_calls import WHERE, BuiltRegion, another_model, built_region, call_region
 
 from edgekit.devices.elf import read_elf
+
+pytestmark = needs("ncnn", "onednn", "acl-rpi4", *ARM_PROGRAMS)
 
 BACKENDS = tuple(WHERE)
 THREADS = 64

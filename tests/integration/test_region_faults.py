@@ -32,6 +32,7 @@ from onnx import helper
 from support.building import request_for, write_model
 from support.local_bundles import copied, resealed
 from support.ncnn_lab import lab
+from support.needs import needs
 from support.onnx_models import onnx_model
 from support.region_lab import EVERYTHING_PAYS, library_here, selection_for
 
@@ -48,6 +49,8 @@ from edgekit.errors import BuildError, BundleError, DeviceError
 from edgekit.model import import_model, open_model
 from edgekit.pipeline import partition_model
 from edgekit.verify import verify
+
+pytestmark = needs("ncnn")
 
 OFFLOADED = OffloadPlan(("ncnn",), rates=EVERYTHING_PAYS)
 

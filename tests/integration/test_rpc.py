@@ -19,6 +19,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from support.local_bundles import built_bundle, with_patched_kernels
+from support.needs import needs
 from support.ports import free_port
 from support.rpc_lab import Lab, eventually, rpc_lab
 
@@ -27,6 +28,8 @@ from edgekit.errors import DeviceError
 from edgekit.rpc.protocol import NoneFree
 from edgekit.rpc.session import SessionLost, SessionTimedOut, open_session
 from edgekit.rpc.versions import TvmMismatchError
+
+pytestmark = needs("sshd")
 
 KEY = "desk"
 

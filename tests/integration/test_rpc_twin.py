@@ -13,6 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from support.building import request_for, write_model
+from support.needs import TWIN, needs
 from support.ports import free_port
 from support.rpc_lab import Process, environment_in, eventually, free_devices
 from support.twins import edgekit_command, twins_in
@@ -22,14 +23,11 @@ from edgekit.build import build
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.session import SessionLost, open_session
 from edgekit.twin.machine import pause, resume, status, up
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 pytestmark = [
+    needs("sshd"),
     pytest.mark.slow,
-    pytest.mark.skipif(
-        any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)),
-        reason="QEMU or the tools that build its image are not installed",
-    ),
+    needs(*TWIN),
 ]
 
 KEY = "rpi4"

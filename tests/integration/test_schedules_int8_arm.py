@@ -9,12 +9,14 @@ import pytest
 from support.compiling import assembly_of
 from support.emulated_arm import CPUS, WITH_I8MM, build_and_run, write_board_with_i8mm
 from support.int8_layers import LAYERS, Case, layer
+from support.needs import ARM_PROGRAMS, needs
 from support.tflite_models import write_model
 
 from edgekit.board import load_board
 from edgekit.model import import_model
 
 
+@needs(*ARM_PROGRAMS)
 @pytest.mark.parametrize("board", CPUS)
 @pytest.mark.parametrize("case", LAYERS, ids=lambda case: f"{case.kind}-{case.channels}")
 def test_a_layer_on_an_arm_cpu_gives_the_numbers_of_litert(
@@ -43,6 +45,7 @@ ALONE = (
 )
 
 
+@needs(*ARM_PROGRAMS)
 @pytest.mark.parametrize("case", PAIRED, ids=lambda case: f"{case.kind}-{case.channels}")
 def test_two_pixels_at_once_give_the_numbers_of_litert(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ import pytest
 from onnx import helper
 from support.compiling import assembly_of, one_node_model, random_array
 from support.emulated_arm import build_and_run
+from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import onnx_model
 from support.relax_modules import relax_of
 
@@ -85,6 +86,7 @@ def network() -> onnx.ModelProto:
     return onnx_model(nodes, {"x": (2, 3, 37, 41)}, ["y"], weights)
 
 
+@needs(*ARM_PROGRAMS)
 def test_a_network_of_all_kinds_gives_what_onnxruntime_gives(tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
     model.write_bytes(network().SerializeToString())
@@ -97,6 +99,7 @@ def test_a_network_of_all_kinds_gives_what_onnxruntime_gives(tmp_path: Path) -> 
     assert {"product", "winograd", "depthwise"} <= rules
 
 
+@needs(*ARM_PROGRAMS)
 def test_products_of_computed_matrices_give_what_onnxruntime_gives(tmp_path: Path) -> None:
     """As they come, and turned round."""
     nodes = [
@@ -116,6 +119,7 @@ def test_products_of_computed_matrices_give_what_onnxruntime_gives(tmp_path: Pat
     assert "pair" in {kernel.rule for kernel in bundle.manifest.kernels}
 
 
+@needs(*ARM_PROGRAMS)
 def test_nan_gets_through_a_maximum(tmp_path: Path) -> None:
     holes = np.where(np.arange(40) % 7 == 3, np.nan, 0).astype("float32")
     nodes = [

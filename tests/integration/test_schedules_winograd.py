@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from onnx import helper
 from support.compiling import check_against_onnxruntime, compiled_from, random_array, results_of
 from support.emulated_arm import build_and_run
+from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import onnx_model
 
 from edgekit.cpu import Target, this_cpu
@@ -128,6 +129,7 @@ def test_nan_reaches_every_result_that_it_touches() -> None:
     assert np.isfinite(found[0, :, :, :4]).all()
 
 
+@needs(*ARM_PROGRAMS)
 def test_an_arm_cpu_gives_what_onnxruntime_gives(tmp_path: Path) -> None:
     case = Case(48, 64, (13, 31), pads=(1, 1, 2, 0), residual=True)
     model = tmp_path / "model.onnx"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import select
-import shutil
 import socket
 import struct
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 import pytest
 from support.c_trees import write_c_tree
 from support.microcontrollers import firmware_for
+from support.needs import needs
 
 from edgekit.board import load_board
 from edgekit.devices.firmware_file import FirmwareFile
@@ -219,14 +219,11 @@ def test_the_monitor_shows_text_frames_and_noise() -> None:
 
 @pytest.fixture
 def firmware(tmp_path: Path) -> FirmwareFile:
-    if shutil.which("arm-none-eabi-gcc") is None:
-        pytest.skip("arm-none-eabi-gcc is not installed")
     return firmware_for(BOARD, tmp_path / "out", write_c_tree(tmp_path / "c"))
 
 
+@needs("openocd", "gcc-arm")
 def test_openocd_without_a_probe_is_told(firmware: FirmwareFile) -> None:
-    if shutil.which("openocd") is None:
-        pytest.skip("openocd is not installed")
     with pytest.raises(DeviceError) as caught:
         on("/dev/ttyNONE").write(firmware)
     assert caught.value.message == (
@@ -235,6 +232,7 @@ def test_openocd_without_a_probe_is_told(firmware: FirmwareFile) -> None:
     assert any("Error: open failed" in line for line in caught.value.details)
 
 
+@needs("gcc-arm")
 def test_a_flash_tool_that_is_missing_is_told(
     firmware: FirmwareFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.building import Ran, command_line, environment, run_edgekit, write_model
 from support.local_bundles import built_bundle, with_patched_kernels
+from support.needs import needs
 from support.rpc_lab import eventually
 from support.ssh_server import SshServer, agents_of, ssh_server
 
@@ -25,6 +26,8 @@ from edgekit.devices.choice import Candidate
 from edgekit.devices.ssh import SshDevice
 from edgekit.events import Event, Events, StageEnded, StageStarted
 from edgekit.fleet import on_each
+
+pytestmark = needs("sshd")
 
 NAMES = ("attic", "barn", "cellar")
 

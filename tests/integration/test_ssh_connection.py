@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.needs import needs
 from support.ports import free_port
 from support.processes import command_lines
 from support.rpc_lab import eventually
@@ -29,6 +30,8 @@ from edgekit.devices.probe import ask_device
 from edgekit.devices.remote_command import CommandTimeout
 from edgekit.devices.ssh_config import Hop
 from edgekit.errors import DeviceError
+
+pytestmark = needs("sshd")
 
 
 @pytest.fixture(scope="module")

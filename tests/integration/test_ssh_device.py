@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from support.building import tmpfs
 from support.local_bundles import built_bundle, with_c_library, with_patched_kernels
+from support.needs import needs
 from support.on_device import bench_on, run_all_on, run_on
 from support.rpc_lab import eventually
 from support.ssh_server import SshServer, agents_of, ssh_server
@@ -39,6 +40,8 @@ from edgekit.errors import DeviceError, UsageError
 from edgekit.events import Event, Events, StageStarted, Warned
 from edgekit.sensors.discovery import Board, Sensor
 from edgekit.verify import verify
+
+pytestmark = needs("sshd")
 
 
 @pytest.fixture(scope="module")
@@ -429,6 +432,7 @@ def test_a_glibc_that_is_too_old_and_a_missing_library_are_told(
             check_libraries([program], facts, own, frozenset())
 
 
+@needs("mounts", "root")
 def test_outputs_that_do_not_fit_on_the_disk_are_told(bundle: Bundle, tmp_path: Path) -> None:
     with ssh_server(tmp_path / "ssh", mount=tmpfs("size=14m")) as small:
         small.connect().close()

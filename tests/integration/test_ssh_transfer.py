@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.building import READ_ONLY, tmpfs
+from support.needs import needs
 from support.ssh_server import SshServer, ssh_server
 
 from edgekit.devices import transfer
@@ -19,6 +20,8 @@ from edgekit.devices.transfer import Item, Sent, Store
 from edgekit.errors import DeviceError
 from edgekit.events import Event, Events, StageProgress
 from edgekit.files import sha256_file
+
+pytestmark = needs("sshd")
 
 
 @pytest.fixture
@@ -243,6 +246,7 @@ def test_progress_says_how_far_and_how_fast(
     assert seen[-1].detail.endswith("iB/s")
 
 
+@needs("mounts", "root")
 def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     with ssh_server(tmp_path / "ssh", mount=tmpfs("size=8m")) as server, server.connect() as own:
         with pytest.raises(
@@ -253,6 +257,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) ->
         store_on(server, own).push([item(tmp_path, 1_000_000)], "models/y")
 
 
+@needs("mounts", "root")
 def test_a_disk_that_fills_up_meanwhile_is_told_and_the_device_stays_usable(
     tmp_path: Path,
 ) -> None:
@@ -268,6 +273,7 @@ def test_a_disk_that_fills_up_meanwhile_is_told_and_the_device_stays_usable(
         store.push([item(tmp_path, 10_000_000)], "models/x")
 
 
+@needs("mounts", "root")
 @pytest.mark.parametrize(
     ("mount", "says"),
     [

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 from support.building import CHECKOUT, run_edgekit, run_with_mount, tmpfs
+from support.needs import needs
 from support.ports import CLOSED_PORT
-from support.stores import Postgres, a_run, needs_postgres
+from support.stores import Postgres, a_run
 
 from edgekit.errors import StoreError, UsageError
 from edgekit.store.address import waiting
@@ -122,7 +123,7 @@ def test_a_killed_session_loses_nothing_that_it_had_committed(store: Store, url:
     assert save_bench_runs(store, [a_run(999_999)]) == 1, "and the next one can write"
 
 
-@needs_postgres
+@needs("postgresql")
 def test_a_server_that_restarts_in_the_middle_costs_time_only(postgres: Postgres) -> None:
     # How long a server needs to start is this machine's doing.
     store = replace(open_store(postgres.url), attempts=10)
@@ -140,7 +141,7 @@ def test_a_server_that_restarts_in_the_middle_costs_time_only(postgres: Postgres
     close_store(store)
 
 
-@needs_postgres
+@needs("postgresql")
 def test_a_server_that_is_gone_is_told_without_the_password(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +236,7 @@ def test_what_is_no_store_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.hint
 
 
+@needs("mounts")
 def test_a_full_disk_is_told_and_what_waits_goes_on_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import helper
+from support.needs import needs
 from support.onnx_models import onnx_model
 from support.region_lab import EVERYTHING_PAYS
 from support.source import ROOT
@@ -36,6 +37,8 @@ from edgekit.events import Event, Events, StageEnded, StageProgress
 from edgekit.export.application import export
 from edgekit.model import open_model
 from edgekit.rollback import rollback
+
+pytestmark = needs("sshd")
 
 STUBS = ROOT / "tests" / "support" / "tensorrt_header_stubs"
 STAND_IN = ROOT / "tests" / "support" / "tensorrt_stand_in.cc"

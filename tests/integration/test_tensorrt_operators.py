@@ -4,6 +4,7 @@ ONNX in onnxruntime, and NVIDIA's parser and builder where TensorRT for RTX is i
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from support import c_networks
+from support.needs import import_needed, needs, require
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import run_module
 from support.tensorrt_regions import OnnxRegion, engine_of, offloaded
@@ -22,8 +24,7 @@ from edgekit.model import Model, ModelSource, import_model, open_model
 from edgekit.tensors import TensorSpec
 from edgekit.tvm_compat import load_tvm
 
-pytest.importorskip("torch", reason="PyTorch is not installed")
-import torch
+torch = import_needed("torch")
 
 X = {"x": [2, 3, 6, 8]}
 CLOSE = 2e-5
@@ -33,7 +34,8 @@ HALF = 4e-3
 
 @pytest.fixture(scope="module")
 def nvidia() -> Any:
-    return pytest.importorskip("tensorrt_rtx", reason="the package tensorrt-rtx-cu13 is not here")
+    require("tensorrt")
+    return importlib.import_module("tensorrt_rtx")
 
 
 class Net:
@@ -200,6 +202,7 @@ def test_what_half_precision_can_not_hold_stays_in_float(tmp_path: Path) -> None
     run(net.model(net.add("MatMul", made, weight)), tmp_path / "m.onnx", HALF, precision="fp16")
 
 
+@needs("tensorrt")
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_the_parser_and_the_builder_take_it(
@@ -210,6 +213,7 @@ def test_the_parser_and_the_builder_take_it(
         engine_of(nvidia, runner.model)
 
 
+@needs("tensorrt")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_in_half_precision_becomes_an_engine(
     name: str, nvidia: Any, tmp_path: Path

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from support import c_networks
 from support.building import Ran
 from support.ncnn_cases import FAMILIES, Case
+from support.needs import needs, require
 from support.region_lab import selection_for
 from support.tensorrt_regions import engine_of, parsed, quantised_network
 
@@ -35,7 +36,8 @@ from edgekit.pipeline import partition_model
 
 @pytest.fixture(scope="module")
 def nvidia() -> Any:
-    return pytest.importorskip("tensorrt_rtx", reason="the package tensorrt-rtx-cu13 is not here")
+    require("tensorrt")
+    return importlib.import_module("tensorrt_rtx")
 
 
 def regions_of(
@@ -47,17 +49,20 @@ def regions_of(
     return [onnx_of(region, half=precision == "fp16") for region in found.regions]
 
 
+@needs("tensorrt")
 @pytest.mark.parametrize("name", ["MobileNetV2", "YOLOv8n", "ResNet-18"])
 def test_a_network_becomes_an_engine(name: str, nvidia: Any, tmp_path: Path) -> None:
     (model,) = regions_of(build(name), tmp_path / "network.onnx")
     engine_of(nvidia, model)
 
 
+@needs("tensorrt")
 def test_a_quantised_network_becomes_an_engine(nvidia: Any, tmp_path: Path) -> None:
     (model,) = regions_of(quantised_network(), tmp_path / "network.onnx", "int8")
     engine_of(nvidia, model)
 
 
+@needs("tensorrt")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_parser_takes_every_operator(family: str, nvidia: Any, tmp_path: Path) -> None:
     @settings(
@@ -79,9 +84,8 @@ def test_the_parser_takes_every_operator(family: str, nvidia: Any, tmp_path: Pat
 def run_builder(nvidia: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
     """The runner's builder in a process of its own, with these libraries under the names that the
     headers' version has; they have to be those of TensorRT 11."""
-    said = os.environ.get("TENSORRT_INCLUDE")
-    if not said:
-        pytest.skip("TENSORRT_INCLUDE is not set: the runner's builder was not compiled")
+    require("tensorrt-headers")
+    said = os.environ["TENSORRT_INCLUDE"]
     folder = tmp_path_factory.mktemp("builder")
     libraries = Path(importlib.import_module("tensorrt_rtx_libs").__file__ or "").parent
     for name, theirs in (("nvinfer", "tensorrt_rtx"), ("nvonnxparser", "tensorrt_onnxparser_rtx")):
@@ -102,13 +106,13 @@ def run_builder(nvidia: Any, tmp_path_factory: pytest.TempPathFactory) -> Callab
         done = subprocess.run(
             (str(program), *words), env={**os.environ, **extra}, capture_output=True, text=True
         )
-        if "this device has no" in done.stdout:
-            pytest.skip(done.stdout.strip())
+        assert "this device has no" not in done.stdout, "the headers are not those of TensorRT 11"
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
 
 
+@needs("tensorrt", "tensorrt-headers")
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
 def test_the_runner_builds_an_engine_and_takes_it_from_its_cache(
     precision: str, run_builder: Callable[..., Ran], tmp_path: Path
@@ -127,6 +131,7 @@ def test_the_runner_builds_an_engine_and_takes_it_from_its_cache(
     assert second.out.split() == [size, "0"]
 
 
+@needs("tensorrt", "tensorrt-headers")
 def test_the_runner_says_what_the_parser_has_against_a_model(
     run_builder: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import os
 import re
 import subprocess
@@ -13,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from support import c_networks
+from support.needs import needs, require
 from support.region_lab import selection_for
 from support.source import ROOT
 
@@ -57,25 +57,24 @@ def test_the_runner_keeps_its_promises(promise: str, logic: Path, tmp_path: Path
 
 
 def compile_runner(folder: Path, *words: str) -> None:
-    """As bundles have it; skips where NVIDIA's headers are not here."""
-    said = os.environ.get("TENSORRT_INCLUDE")
-    if not said:
-        pytest.skip("TENSORRT_INCLUDE is not set: NVIDIA's part of the runner was not compiled")
+    """As bundles have it."""
+    require("tensorrt-headers")
+    said = os.environ["TENSORRT_INCLUDE"]
     (folder / "edgekit_tensorrt.cc").write_text(runner_source())
     theirs = (word for place in said.split(os.pathsep) for word in ("-isystem", place))
     command = (*compiler(), *STRICT, *theirs, *words, "edgekit_tensorrt.cc")
     subprocess.run(command, cwd=folder, check=True)
 
 
+@needs("tensorrt-headers")
 def test_the_runner_compiles_with_the_headers_that_are_here(tmp_path: Path) -> None:
     compile_runner(tmp_path, "-fsyntax-only")
 
 
+@needs("tensorrt-headers", "no-tensorrt")
 def test_where_there_is_no_tensorrt_the_runner_says_which_library_is_missing(
     tmp_path: Path,
 ) -> None:
-    if ctypes.util.find_library("nvinfer"):
-        pytest.skip("TensorRT is installed here")
     compile_runner(tmp_path, "-shared", "-fPIC", "-O1", "-o", "libedgekit_tensorrt.so")
     region = compiled_region(tmp_path)
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.needs import import_needed
 from support.relax_modules import operators_in
 from support.tflite_models import run_both
 
 from edgekit.errors import ModelError, UnsupportedModelError
 from edgekit.model import ModelSource, import_model, open_model, scan_model
 
-pytest.importorskip("torch", reason="PyTorch is not installed")
-import torch
+torch = import_needed("torch")
 
 
 class Network(torch.nn.Module):

@@ -17,6 +17,7 @@ from onnx import helper
 from support.building import CHECKOUT, command_line, environment, request_for, write_model
 from support.compiling import random_array, results_of
 from support.faulty_builder import FATAL, FAULT
+from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.processes import command_lines, descendants
 from support.relax_modules import relax_of
@@ -294,6 +295,7 @@ def test_a_trace_of_another_kernel_leaves_the_kernel_to_its_rule(tmp_path: Path)
     assert compiled.choices == ()
 
 
+@needs("sshd")
 def test_a_device_over_ssh_serves_for_the_time_of_the_search_only(
     tmp_path: Path, store: str
 ) -> None:

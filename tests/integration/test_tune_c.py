@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.int8_layers import Case, layer
-from support.microcontrollers import emulated, require_microcontrollers
+from support.microcontrollers import emulated
+from support.needs import MICROCONTROLLERS, needs
 from support.tflite_models import write_model
 from support.twins import edgekit_json, twins_in
 
@@ -30,12 +31,13 @@ from edgekit.tune_c import steps_of, tune_c
 from edgekit.tuning.ways import measured_ways
 from edgekit.verify import verify
 
+pytestmark = needs(*MICROCONTROLLERS)
+
 BOARD = "mps2-an386"
 
 
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
-    require_microcontrollers()
     with twins_in(tmp_path_factory.mktemp("chips")):
         yield emulated(BOARD)
 

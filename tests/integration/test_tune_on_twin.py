@@ -7,30 +7,23 @@ from pathlib import Path
 
 import pytest
 from support.building import request_for, write_model
+from support.needs import TWIN, needs
 from support.twins import twins_in
 
 from edgekit.build import BuildRequest
-from edgekit.cross.toolchain import which
 from edgekit.schedules.choices import EXACTLY
 from edgekit.store.database import close_store, open_store
 from edgekit.store.tuning import all_records
 from edgekit.tune import Effort, tune
 from edgekit.tune_devices import Wish, pool_for
 from edgekit.tuning.store import tuned_kernels
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 BOARD = "rpi4"
 FEW = 6
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)),
-        reason="QEMU or the tools that build its image are not installed",
-    ),
-    pytest.mark.skipif(
-        which("aarch64-linux-gnu-gcc") is None, reason="needs aarch64-linux-gnu-gcc"
-    ),
+    needs(*TWIN),
 ]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.building import CHECKOUT, run_edgekit
+from support.needs import needs
 from support.rpc_lab import eventually
 from support.stores import (
     A_TARGET,
@@ -21,7 +22,6 @@ from support.stores import (
     a_point,
     a_record,
     a_session,
-    needs_postgres,
 )
 
 from edgekit.cpu import Target
@@ -295,7 +295,7 @@ def test_a_session_tells_how_it_was_cut_off(
     assert sessions(store)[0].state == state
 
 
-@needs_postgres
+@needs("postgresql")
 def test_a_server_that_is_gone_costs_a_search_nothing_but_a_warning(postgres: Postgres) -> None:
     heard: list[Event] = []
     session = a_session(id="9" * 32)

@@ -3,7 +3,6 @@ and says which cure in edgekit/tvm_compat.py can go."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 import tomli
 from packaging.requirements import Requirement
 from support.building import command_line, environment, write_model
+from support.needs import needs
 
 from edgekit import tvm_compat
 from edgekit.errors import MissingToolError
@@ -63,7 +63,7 @@ def test_another_version_is_refused_with_the_command_that_cures_it(
     assert refused.value.hint == "pip install click==0.0.1 no-such-package==1.0"
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+@needs("torch")
 def test_tvm_still_drags_torch_in_and_load_tvm_does_not() -> None:
     plain = "import sys, tvm_ffi; print('torch' in sys.modules)"
     cured = """
@@ -76,7 +76,7 @@ def test_tvm_still_drags_torch_in_and_load_tvm_does_not() -> None:
     assert (in_fresh_python(plain), in_fresh_python(cured)) == ("True", "False")
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+@needs("torch")
 def test_torch_can_be_imported_before_and_after() -> None:
     script = """
         import sys
@@ -145,7 +145,7 @@ def test_what_is_no_constant_has_no_array() -> None:
     assert tvm_compat.constant_array(relax.Var("x", relax.TensorType((1,), "float32"))) is None
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+@needs("torch")
 @pytest.mark.parametrize(
     "words",
     [

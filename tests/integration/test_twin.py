@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.needs import TWIN, needs
 from support.rpc_lab import eventually
 from support.twins import (
     edgekit,
@@ -35,14 +36,10 @@ from edgekit.twin.machine import (
     up,
 )
 from edgekit.twin.qemu import running
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)),
-        reason="QEMU or the tools that build its image are not installed",
-    ),
+    needs(*TWIN),
 ]
 
 RPI4 = load_board("rpi4")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from support.building import request_for, write_model
 from support.local_bundles import copied, resealed, with_c_library, with_patched_kernels
+from support.needs import TWIN, needs
 from support.on_device import bench_on, run_on
 from support.rpc_lab import eventually
 from support.twins import COMMAND_SECONDS, edgekit_command, on_twin, twins_in
@@ -24,7 +25,7 @@ from support.twins import COMMAND_SECONDS, edgekit_command, on_twin, twins_in
 from edgekit.board import load_board
 from edgekit.build import build
 from edgekit.bundle import Bundle
-from edgekit.cross.toolchain import load_toolchain, which
+from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices import transfer
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.emulated import emulated_device
@@ -35,7 +36,6 @@ from edgekit.events import SILENT, Event, Events, StageEnded, StageProgress
 from edgekit.files import sha256_file
 from edgekit.twin.access import Access
 from edgekit.twin.machine import status, up
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 BOARD = load_board("rpi4")
 TOOLCHAIN = load_toolchain(BOARD.toolchain)
@@ -44,11 +44,7 @@ CROSS_COMPILER = "aarch64-linux-gnu-gcc"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)),
-        reason="QEMU or the tools that build its image are not installed",
-    ),
-    pytest.mark.skipif(which(CROSS_COMPILER) is None, reason=f"needs {CROSS_COMPILER}"),
+    needs(*TWIN),
 ]
 
 

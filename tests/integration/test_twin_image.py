@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.needs import TWIN, needs
 from support.rpc_lab import eventually
 from support.twins import COMMAND_SECONDS, edgekit, on_twin, processes_with, twins_in
 
@@ -19,14 +20,10 @@ from edgekit.board import load_board
 from edgekit.twin.image import Image, build_log, ensure_image, find_image
 from edgekit.twin.machine import up
 from edgekit.twin.recipe import RELEASES, default_recipe
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        any(find_tool(tool.name) is None for tool in TO_BUILD),
-        reason="the tools that build a twin's image are not installed",
-    ),
+    needs(*TWIN),
 ]
 
 BUILD = "from edgekit.twin import image, recipe; image.ensure_image(recipe.default_recipe())"
@@ -96,9 +93,6 @@ def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path) -> None
     assert not [path for path in (cache / "twins").iterdir() if path.name.endswith("edgekit-tmp")]
 
 
-@pytest.mark.skipif(
-    any(find_tool(tool.name) is None for tool in TO_RUN), reason="QEMU is not installed"
-)
 @pytest.mark.parametrize(
     "release", [name for name, _ in RELEASES if name != default_recipe().release]
 )

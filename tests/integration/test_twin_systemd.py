@@ -6,20 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.needs import TWIN, needs
 from support.twins import edgekit, edgekit_json, on_twin, share_images, twins_in
 
 from edgekit.board import load_board
 from edgekit.twin.machine import down, up
 from edgekit.twin.recipe import RELEASES
 from edgekit.twin.systemd import systemd_recipe
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)),
-        reason="QEMU or the tools that build its image are not installed",
-    ),
+    needs(*TWIN),
 ]
 
 RPI4 = load_board("rpi4")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support.building import Ran, command_line, environment, run_edgekit, write_model
 from support.local_bundles import copied, resealed, with_c_library, with_patched_kernels
+from support.needs import needs
 from support.rpc_lab import eventually
 from support.ssh_server import SshServer, ssh_server
 
@@ -19,6 +20,8 @@ from edgekit.cross.toolchain import load_toolchain
 from edgekit.deploy import DeployPlan, deploy_bundle
 from edgekit.devices.ssh import SshDevice
 from edgekit.errors import VerificationError
+
+pytestmark = needs("sshd")
 
 
 @pytest.fixture(scope="module")

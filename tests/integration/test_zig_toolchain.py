@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from support.building import write_model
+from support.needs import TWIN, needs
 from support.twins import edgekit_command, edgekit_json, twins_in
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.board import board_names, load_board
-from edgekit.cross.toolchain import load_toolchain, which
+from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.elf import read_elf
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 
 ZIG = "zig-aarch64-linux-gnu"
 TRAINING = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
@@ -39,14 +39,8 @@ def test_every_64_bit_arm_board_has_a_spelling_that_zig_knows() -> None:
     assert not [flag for flag in flags if flag not in zig.cpu_flags]
 
 
-needs_zig = pytest.mark.skipif(which("python-zig") is None, reason="ziglang is not installed")
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterator[Path]:
-    lacking = [tool.name for tool in (*TO_RUN, *TO_BUILD) if find_tool(tool.name) is None]
-    if lacking:
-        pytest.skip(f"this machine lacks {', '.join(lacking)}")
     folder = tmp_path_factory.mktemp("zig")
     with twins_in(twin_cache), pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -55,7 +49,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterato
         yield folder
 
 
-@needs_zig
+@needs("zig", *TWIN)
 @pytest.mark.slow
 def test_what_zig_builds_runs_on_older_systems_than_what_the_cross_compiler_builds(
     place: Path,
@@ -71,7 +65,7 @@ def test_what_zig_builds_runs_on_older_systems_than_what_the_cross_compiler_buil
     assert "GLIBCXX" not in newest[ZIG], "Zig's own C++ library is linked in"
 
 
-@needs_zig
+@needs("zig", *TWIN)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["tiny.onnx", "digits.onnx"])
 def test_a_model_and_an_agent_of_zigs_making_run_on_the_twin(place: Path, model: str) -> None:
@@ -90,7 +84,7 @@ def test_a_model_and_an_agent_of_zigs_making_run_on_the_twin(place: Path, model:
         assert read_elf(library).versions.get("GLIBC", ()) <= OLDEST
 
 
-@needs_zig
+@needs("zig", *TWIN)
 @pytest.mark.slow
 def test_an_error_in_tvm_is_a_sentence_and_no_crash(place: Path) -> None:
     """TVM's libraries are of another C++ library than a program of Zig's making."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -12,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.base import Tensor
@@ -22,7 +20,8 @@ from edgekit.board import load_board
 from edgekit.cross.sources import BuiltLibrary, built_in_recipe, find_library
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
 from edgekit.cross.tools import run_tool
-from edgekit.errors import EdgekitError
+from support.emulated_arm import arm_emulator
+from support.needs import ARM_PROGRAMS, require
 
 BOARD = "rpi4"
 
@@ -59,31 +58,30 @@ class ArmMachine:
         self._process.communicate()
 
 
-@lru_cache
 def arm_library(backend: str) -> BuiltLibrary:
-    """Skips the test where it is not there yet: to make it may take minutes."""
+    """The backend's library for the board, in the user's cache."""
+    require(f"{backend}-{BOARD}")
+    return _arm_library(backend)
+
+
+@lru_cache
+def _arm_library(backend: str) -> BuiltLibrary:
     board = load_board(BOARD)
-    try:
-        library = find_library(built_in_recipe(backend), board, load_toolchain(board.toolchain))
-    except EdgekitError as error:
-        pytest.skip(error.message)
-    if library is None:
-        pytest.skip(f"{backend} is not built for it: edgekit toolchains build {BOARD}")
+    library = find_library(built_in_recipe(backend), board, load_toolchain(board.toolchain))
+    assert library is not None
     return library
 
 
-@lru_cache
 def start_machine(backend: str) -> ArmMachine:
-    """With BACKEND_arm.cc, which stands beside this file. Skips the test where the emulator or the
-    compiler is missing."""
-    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
-    if emulator is None:
-        pytest.skip("needs qemu-user")
+    """The program BACKEND_arm.cc of this folder, started once for a process."""
+    require(f"{backend}-{BOARD}", *ARM_PROGRAMS)
+    return _start_machine(backend)
+
+
+@lru_cache
+def _start_machine(backend: str) -> ArmMachine:
     library = arm_library(backend)
-    try:
-        compiler = find_cxx_compiler(load_toolchain(load_board(BOARD).toolchain))
-    except EdgekitError as error:
-        pytest.skip(error.message)
+    compiler = find_cxx_compiler(load_toolchain(load_board(BOARD).toolchain))
     made = tempfile.TemporaryDirectory(prefix=f"edgekit-{backend}-arm-")
     atexit.register(made.cleanup)
     program = Path(made.name) / "arm"
@@ -97,4 +95,4 @@ def start_machine(backend: str) -> ArmMachine:
         *library.link,
     )
     run_tool(command, folder=program.parent, doing="compile for the emulated board")
-    return ArmMachine(program, emulator)
+    return ArmMachine(program, arm_emulator())

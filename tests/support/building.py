@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import pytest
 from onnx import helper
 
 from edgekit.board import load_board
 from edgekit.build import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.model import open_model
+from support.needs import require
 from support.onnx_models import onnx_model
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -112,15 +111,9 @@ READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
 
 def run_with_mount(mount: str, mount_point: Path, arguments: Sequence[str], *, folder: Path) -> Ran:
     """Run the command where `mount_point` is mounted as `mount` says, for it alone. What lies
-    there when the command ends is the last line on stdout. Skips where nobody may mount."""
-    if shutil.which("unshare") is None:
-        pytest.skip("needs unshare (util-linux) to mount a file system for the test alone")
+    there when the command ends is the last line on stdout."""
+    require("mounts")
     inside = ["unshare", "-rm", "sh", "-c"]
-    probe = subprocess.run(
-        [*inside, mount, "sh", str(mount_point)], capture_output=True, text=True, check=False
-    )
-    if probe.returncode != 0:
-        pytest.skip(f"this machine lets nobody mount in a namespace: {probe.stderr.strip()}")
     script = f'{mount}; point="$1"; shift; "$@"; code=$?; '
     script += 'echo; find "$point" -mindepth 1 | tr "\\n" " "; exit $code'
     done = subprocess.run(

@@ -10,15 +10,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
-import pytest
+from support.needs import CORTEX_M, require
 
 _HARNESS = Path(__file__).with_name("cortex_m_harness")
 _COUNT = re.compile(r"^##count (\S+) ([0-9]+)\n", re.MULTILINE)
@@ -89,20 +87,6 @@ class Ran:
     """What main() returned; 99 after a fault."""
 
 
-@lru_cache
-def _missing() -> str | None:
-    for program in ("arm-none-eabi-gcc", "qemu-system-arm"):
-        if shutil.which(program) is None:
-            return program
-    return None
-
-
-def require_cortex_m() -> None:
-    """Skip the test where the compiler or the emulator is not installed."""
-    if _missing():
-        pytest.skip(f"{_missing()} is not installed")
-
-
 def run_on(
     processor: str,
     sources: Mapping[str, str] | Sequence[Path],
@@ -113,7 +97,7 @@ def run_on(
     check: bool = True,
 ) -> Ran:
     """Compile all sources as C99, link and run them; fails with what the compiler or main said."""
-    require_cortex_m()
+    require(*CORTEX_M)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         return run_elf(

@@ -8,22 +8,29 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from edgekit.agent.build import build_agent
 from edgekit.board import load_board
 from edgekit.build import build
 from edgekit.bundle import Bundle
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.errors import EdgekitError
 from edgekit.paths import built_in_profiles
 from edgekit.request import make_request
+from support.needs import ARM_PROGRAMS, require
 
 CPUS = {"rpi4": "cortex-a72", "rpi5": "cortex-a76"}
 """Boards without dot products, and with them; and what QEMU is told to be."""
 WITH_I8MM = "board-with-i8mm"
 """One of nobody's, that has the features of `write_board_with_i8mm`."""
 _C_LIBRARY = Path("/usr/aarch64-linux-gnu")
+
+
+def arm_emulator() -> str:
+    """QEMU for single programs, which run with the cross compiler's C library."""
+    require(*ARM_PROGRAMS)
+    found = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+    assert found is not None
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -45,15 +52,8 @@ def write_board_with_i8mm(folder: Path) -> None:
 
 
 def build_and_run(model: Path, board: str, folder: Path) -> tuple[Bundle, np.ndarray]:
-    """The bundle, and its only output for the reference input; skips the test where a tool is
-    missing."""
-    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
-    if emulator is None or not _C_LIBRARY.is_dir():
-        pytest.skip("needs qemu-user and the C library of a cross compiler for aarch64")
-    try:
-        agent = _agent()
-    except EdgekitError as error:
-        pytest.skip(error.message)
+    """The bundle, and its only output for the reference input."""
+    emulator, agent = arm_emulator(), _agent()
     request = make_request(model, board, None, {}, {})
     bundle = build(request, folder / "bundle", use_cache=False).bundle
     sample = folder / "sample"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
-
-import pytest
 
 from edgekit.aot.firmware.build import build_firmware
 from edgekit.board import Board, load_board
@@ -17,19 +14,14 @@ from edgekit.devices.firmware_file import FirmwareFile, read_firmware
 from edgekit.devices.serial_client import Client
 from edgekit.devices.serial_device import SerialDevice
 from support.c_trees import write_c_tree
+from support.needs import MICROCONTROLLERS, require
 
 BOARDS = ("mps2-an386", "mps2-an500", "mps3-an547", "stm32f405")
-NEEDED = ("arm-none-eabi-gcc", "qemu-system-arm", "gdb-multiarch")
 LIMIT_S = 300.0
 
 
-def require_microcontrollers() -> None:
-    for program in NEEDED:
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
-
-
 def firmware_for(board: Board, folder: Path, *trees: Path) -> FirmwareFile:
+    require("gcc-arm")
     built = build_firmware(trees, board, load_toolchain(board.toolchain), folder)
     return read_firmware(built.elf)
 
@@ -45,6 +37,7 @@ def toy_firmware(board: str, count: int = 600, also: str = "") -> FirmwareFile:
 
 def emulated(board: str) -> SerialDevice:
     """The board's twin, running."""
+    require(*MICROCONTROLLERS)
     device = device_for(load_board(board), twin=True)
     assert isinstance(device, SerialDevice)
     return device

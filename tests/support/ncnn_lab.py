@@ -70,7 +70,7 @@ class Lab:
 
 @lru_cache(maxsize=1)
 def lab() -> Lab:
-    """Skips the test where ncnn is not built for this machine yet: that takes minutes."""
+    """The lab of ncnn, compiled once for a process."""
     loaded = compiled_lab("ncnn")
     loaded.lab_copied.restype = ctypes.c_uint64
     return Lab(loaded, layer_types(library_here("ncnn")))

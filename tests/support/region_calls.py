@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import pytest
 
 from edgekit.agent.runtime import ffi_headers, runtime_libraries
 from edgekit.backends.base import Region
@@ -24,11 +23,11 @@ from edgekit.board import Board, load_board
 from edgekit.build import build
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
 from edgekit.cross.tools import run_tool
-from edgekit.errors import EdgekitError
 from edgekit.model import import_model
 from edgekit.pipeline import partition_model
 from support.arm_machine import BOARD, arm_library
 from support.building import request_for
+from support.emulated_arm import arm_emulator
 from support.region_lab import EVERYTHING_PAYS, library_here
 
 ARM_LIBRARIES = Path("/usr/aarch64-linux-gnu")
@@ -48,11 +47,10 @@ class BuiltRegion:
 
 
 def built_region(backend: str, model: onnx.ModelProto, folder: Path) -> BuiltRegion:
-    """Skips the test where the backend's library is not built yet, or a tool is missing."""
     board = load_board(WHERE[backend])
     if board.name == BOARD:
         arm_library(backend)
-        _emulator(0)
+        arm_emulator()
     else:
         library_here(backend)
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,11 +118,8 @@ def _extents(shape: tuple[int, ...]) -> str:
 
 def _emulator(memory: int) -> tuple[str, ...]:
     """With an address space of so many MiB, as QEMU takes no other limit; 0 is none."""
-    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
-    if emulator is None or not ARM_LIBRARIES.is_dir():
-        pytest.skip("needs qemu-user and the C library of a cross compiler for aarch64")
     limit = ("-R", f"{memory}M") if memory else ()
-    return (emulator, "-cpu", _CPU, "-L", str(ARM_LIBRARIES), *limit)
+    return (arm_emulator(), "-cpu", _CPU, "-L", str(ARM_LIBRARIES), *limit)
 
 
 @lru_cache
@@ -134,11 +129,8 @@ def _program(board_name: str) -> Path:
     made = tempfile.TemporaryDirectory(prefix="edgekit-region-calls-")
     atexit.register(made.cleanup)
     folder = Path(made.name)
-    try:
-        compiler = find_cxx_compiler(toolchain)
-        runtime = runtime_libraries(board.cpu.arch)["libtvm_ffi.so"]
-    except EdgekitError as error:
-        pytest.skip(error.message)
+    compiler = find_cxx_compiler(toolchain)
+    runtime = runtime_libraries(board.cpu.arch)["libtvm_ffi.so"]
     shutil.copyfile(runtime, folder / "libtvm_ffi.so")
     command = (
         *compiler.command,

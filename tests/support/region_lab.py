@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import pytest
 
 from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.base import Options, Region
@@ -31,6 +30,7 @@ from edgekit.cross.tools import run_tool
 from edgekit.model import Model
 from edgekit.offload import Rates
 from edgekit.pipeline import compile_model
+from support.needs import require
 
 EVERYTHING_PAYS = Rates(call_us=-1e12)
 """A region is worth its boundary, whatever it saves."""
@@ -50,18 +50,28 @@ class _Tensor(ctypes.Structure):
     )
 
 
-@lru_cache
 def library_here(backend: str) -> BuiltLibrary:
-    """Skips the test where it is not there yet: to make it may take minutes."""
+    """The backend's library for this machine, in the user's cache."""
+    require(backend)
+    return _library_here(backend)
+
+
+@lru_cache
+def _library_here(backend: str) -> BuiltLibrary:
     board = load_board("local")
     library = find_library(built_in_recipe(backend), board, load_toolchain(board.toolchain))
-    if library is None:
-        pytest.skip(f"{backend} is not built for this machine: edgekit toolchains build local")
+    assert library is not None
     return library
 
 
-@lru_cache
 def compiled_lab(backend: str) -> ctypes.CDLL:
+    """The backend's lab, compiled once for a process."""
+    require(backend)
+    return _compiled_lab(backend)
+
+
+@lru_cache
+def _compiled_lab(backend: str) -> ctypes.CDLL:
     return compile_lab(backend, library_here(backend).include)
 
 

@@ -15,11 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 from edgekit.device_entry import DeviceEntry
 from edgekit.devices.connection import Connection, connect
 from edgekit.devices.hostkeys import KnownHosts
+from support.needs import require
 from support.ports import free_port
 
 _CONFIG = """\
@@ -116,12 +115,12 @@ class SshServer:
 def ssh_server(
     folder: Path, extra: str = "", mount: str | None = None, environment: str = ""
 ) -> Iterator[SshServer]:
-    """Skips, and says so, where there is no sshd. `mount` is a shell command that mounts what the
+    """`mount` is a shell command that mounts what the
     device is to have at "$1", its folder for edgekit; nobody else sees that. `environment` is what
     its sessions have besides, `NAME=VALUE` with spaces between."""
+    require("sshd")
     program = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
-    if program is None:
-        pytest.skip("needs sshd: apt-get install openssh-server")
+    assert program is not None
     home = folder / "home"
     home.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0:
@@ -157,12 +156,8 @@ def ssh_server(
 
 
 def _inside_mount(mount: str, directory: str, command: list[str]) -> list[str]:
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("needs root and unshare (util-linux) to mount a file system for one server")
+    require("mounts", "root")
     inside = ["unshare", "-m", "sh", "-c", f'{mount} || exit 99; shift; exec "$@"', "sh"]
-    probe = subprocess.run([*inside, directory, "true"], capture_output=True, text=True)
-    if probe.returncode != 0:
-        pytest.skip(f"this machine lets nobody mount in a namespace: {probe.stderr.strip()}")
     return [*inside, directory, *command]
 
 

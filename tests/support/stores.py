@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-import pytest
-
 from edgekit.store.moments import now, this_process
 from edgekit.store.regions import RegionCost
 from edgekit.store.runs import BenchRun, BuildFacts, Conditions
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
+from support.needs import require
 from support.ports import free_port
 
 _PLACES = ("/usr/lib/postgresql", "/usr/local/pgsql", "/usr/pgsql")
@@ -144,11 +143,6 @@ def postgres_programs() -> Path | None:
     return None
 
 
-needs_postgres = pytest.mark.skipif(
-    postgres_programs() is None, reason="PostgreSQL's server is not installed"
-)
-
-
 @dataclass(frozen=True)
 class Postgres:
     programs: Path
@@ -179,6 +173,7 @@ class Postgres:
 
 @contextmanager
 def postgres_in(folder: Path) -> Iterator[Postgres]:
+    require("postgresql")
     programs = postgres_programs()
     assert programs is not None
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Every error's sentence and hint stands after a mark of its own: no capital, no full stop."""
+"""Rules of style that the source can be asked about."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import edgekit
 from edgekit import errors
 
 PACKAGE = Path(edgekit.__file__).parent
+TESTS = Path(__file__).parents[1]
 ERRORS = {name for name in dir(errors) if name.endswith("Error")} | {"RefusedError"}
 NAMES = ("PyTorch", "Debian's", "ONNX", "TVM", "Scan", "Loop", "LiteRT", "TorchScript", "CUDA")
 """What is written with a capital wherever it stands."""
@@ -49,3 +50,19 @@ def test_messages_and_hints_begin_small_and_end_without_a_full_stop() -> None:
     assert len(found) > 200
     assert not capital
     assert not stopped
+
+
+def test_nothing_but_support_needs_skips_a_test() -> None:
+    """A skip raised by a helper may end up in a callback of TVM, where it is an error."""
+    skips = {"skip", "skipif", "importorskip"}
+    found = [
+        f"{path.relative_to(TESTS)}:{node.lineno}"
+        for path in sorted(TESTS.rglob("*.py"))
+        if path != TESTS / "support" / "needs.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr in skips
+        and ast.unparse(node.value) in ("pytest", "pytest.mark", "unittest")
+    ]
+
+    assert not found, "mark the test with needs(...) of tests/support/needs.py"

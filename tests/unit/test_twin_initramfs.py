@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import lzma
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from support.needs import needs
 
 from edgekit.errors import BuildError
 from edgekit.twin import cpio
@@ -74,7 +74,7 @@ def test_a_kernel_without_a_module_is_named(tmp_path: Path) -> None:
         make_initramfs(RECIPE, tmp_path / "busybox", tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed")
+@needs("cpio")
 def test_cpio_unpacks_what_was_packed(tmp_path: Path) -> None:
     entries = [
         cpio.Entry("etc/ssh/key", b"secret", 0o600),
