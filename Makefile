@@ -23,8 +23,11 @@ help: ## Show this list
 setup: ## Install everything that the tests need (the other targets install what they need by themselves)
 	@scripts/setup test
 
-setup-demo setup-dev:
-	@scripts/setup $(@:setup-%=%)
+setup-demo: ## Install what the demo needs
+	@scripts/setup demo
+
+setup-dev: ## Install what `make lint` and `make test-fast` need
+	@scripts/setup dev
 
 demo: setup-demo ## Run a trained network on an emulated Raspberry Pi 4, proven and timed [FILES="a b"]
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/filetype/demo $(FILES)
