@@ -27,6 +27,7 @@ from edgekit.files import (
     try_lock,
     write_atomically,
 )
+from edgekit.json_reader import read_json
 from edgekit.paths import cache_dir
 
 EntryKind = Literal["build", "unpacked", "library", "source"]
@@ -182,7 +183,7 @@ class BuildCache:
             OSError, ValueError, TypeError, LookupError
         ):  # a damaged entry is still listed, to be pruned
             file = folder / "entry.json"
-            record = json.loads(file.read_text(encoding="utf-8"))
+            record = read_json(file.read_text(encoding="utf-8"))
             used = file.stat().st_mtime
             kind, title = str(record["kind"]), str(record["title"])
             created = float(record["created"])

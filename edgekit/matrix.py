@@ -20,6 +20,7 @@ from edgekit.events import SILENT, Events
 from edgekit.farm.lending import opened_in_turn
 from edgekit.files import storage_errors, write_atomically
 from edgekit.fleet import on_each
+from edgekit.json_reader import read_json
 from edgekit.matrix_report import write_reports
 from edgekit.model import ModelSource
 from edgekit.request import make_request
@@ -265,7 +266,7 @@ def _read_state(path: Path, way: Mapping[str, object]) -> dict[tuple[str, str], 
     with storage_errors("read the measurements", path):
         data = path.read_bytes()
     try:
-        document = json.loads(data)
+        document = read_json(data)
         if document["format"] != _FORMAT or document["way"] != way:
             return {}
         cells = [Cell(**item) for item in document["cells"]]

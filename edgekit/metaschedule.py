@@ -17,6 +17,7 @@ from edgekit.errors import InputError
 from edgekit.events import SILENT, Events
 from edgekit.files import scratch_directory, storage_errors, write_atomically
 from edgekit.interrupts import interrupts_deferred
+from edgekit.json_reader import read_json
 from edgekit.paths import cache_dir
 from edgekit.python_child import start_module
 from edgekit.results import LARGEST_IMPORT, Carried, opened_store
@@ -133,7 +134,7 @@ def _missing(store: Store, records: Sequence[TuningRecord]) -> list[TuningRecord
 def _identity(record: TuningRecord) -> str:
     """The same schedule of the same kernel with the same time, to a tenth of a nanosecond."""
     workload, time = record.workload, round((record.best_us or 0.0) * 1e4)
-    trace = _numbers_only(json.loads(str(record.choice["trace"])))
+    trace = _numbers_only(read_json(str(record.choice["trace"])))
     parts = [workload.key, workload.target, workload.version, trace, time]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
@@ -199,7 +200,7 @@ def _lines(path: Path) -> Iterator[Any]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                yield json.loads(line)
+                yield read_json(line)
             except (ValueError, RecursionError) as error:
                 raise _wrong(path.name, number) from error
 

@@ -165,12 +165,11 @@ class TorchOracle:
 
     def __init__(self, source: ModelSource) -> None:
         from edgekit.frontends.torch import open_program
-        from edgekit.frontends.torch.archive import read_outline
 
         self._torch = _package("torch", "torch")
         self.version = _version("torch")
-        self._outline = read_outline(source.path)
-        self._program = open_program(source)
+        opened = open_program(source)
+        self._outline, self._program = opened.outline, opened.program
         with _blamed(self):
             self._module = self._program.module()
 

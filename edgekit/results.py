@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from edgekit.errors import InputError, RegressionError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, write_atomically
+from edgekit.json_reader import read_json
 from edgekit.quoting import csv_cell
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def import_results(path: Path, url: str | None = None, events: Events = SILENT) 
             raise InputError(f"{path} is larger than any file of results", hint="check the path")
         data = path.read_bytes()
     try:
-        runs = from_document(json.loads(data))
+        runs = from_document(read_json(data))
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path} is no JSON document", hint="`edgekit results export FILE.json` writes one"

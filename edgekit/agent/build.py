@@ -23,6 +23,7 @@ from edgekit.files import (
     sha256_file,
     storage_errors,
 )
+from edgekit.json_reader import read_json
 from edgekit.paths import cache_dir
 from edgekit.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 from edgekit.version import __version__
@@ -104,7 +105,7 @@ def _key(toolchain: Toolchain, compiler: Compiler, libraries: dict[str, Path]) -
 def _read(folder: Path) -> Agent | None:
     """A finished agent whose every file is as it was; None where there is none."""
     try:
-        sums = json.loads((folder / _SUMS).read_text(encoding="ascii"))
+        sums = read_json((folder / _SUMS).read_text(encoding="ascii"))
         whole = all(sha256_file(folder / name) == digest for name, digest in sums.items())
     except (OSError, ValueError):
         return None

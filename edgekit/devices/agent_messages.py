@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from edgekit.devices.base import BenchSamples, MemoryUse
 from edgekit.devices.kernel_times import parse_kernel_times
 from edgekit.devices.region_work import WORKING
 from edgekit.errors import DeviceError
+from edgekit.json_reader import read_json
 from edgekit.metrics import HostState
 
 STARTING = "starting"
@@ -54,7 +54,7 @@ class AgentMessages:
         if not line.startswith("{"):
             return None
         try:
-            message = json.loads(line)
+            message = read_json(line)
         except ValueError:
             return None
         if not isinstance(message, dict):
@@ -76,7 +76,7 @@ class AgentMessages:
 
 def parse_info(line: str, name: str) -> AgentInfo:
     try:
-        said = json.loads(line)
+        said = read_json(line)
         return AgentInfo(
             agent=str(said["agent"]),
             tvm=str(said["tvm"]),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.devices.probe import FOLDER
 from edgekit.errors import DeviceError, EdgekitError
+from edgekit.json_reader import read_json
 from edgekit.wording import printable
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def parse_line(line: str) -> LogEntry | None:
     if len(line) > _LONGEST_LINE:
         return None
     try:
-        said = json.loads(line)
+        said = read_json(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(said, dict) or not isinstance(said.get("event"), str):

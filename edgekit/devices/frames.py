@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.arrays import Array, numpy_dtype
+from edgekit.json_reader import read_json
 
 ALIGNMENT = 64
 """Bytes. Compiled code uses aligned vector loads on its inputs."""
@@ -53,7 +54,7 @@ def read_frame(read_into: Callable[[memoryview], None]) -> Frame:
         raise ValueError(f"a header of {header_length} bytes")
     header = bytearray(header_length)
     read_into(memoryview(header))
-    document = json.loads(header)
+    document = read_json(header)
     arrays = []
     for described in document["arrays"]:
         array = aligned_array(tuple(described["shape"]), numpy_dtype(described["dtype"]))

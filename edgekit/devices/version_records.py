@@ -20,6 +20,7 @@ from edgekit.devices.device_log import (
     now,
 )
 from edgekit.errors import UsageError
+from edgekit.json_reader import read_json
 from edgekit.version import __version__
 from edgekit.wording import did_you_mean
 
@@ -155,7 +156,7 @@ def parse_record(line: str) -> VersionRecord | None:
     if len(line) > LARGEST_RECORD:
         return None
     try:
-        said = json.loads(line)
+        said = read_json(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(said, dict) or said.get("schema") != _SCHEMA:

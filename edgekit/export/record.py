@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from edgekit.errors import UsageError
 from edgekit.files import sha256_file, storage_errors, write_atomically
+from edgekit.json_reader import read_json
 from edgekit.json_text import json_text
 
 RECORD = "edgekit-export.json"
@@ -79,7 +79,7 @@ def _read_sums(folder: Path) -> dict[str, str]:
     """Nothing where there is no record, or one that can't be read: then all of it is foreign."""
     try:
         with (folder / RECORD).open("rb") as stream:
-            document = json.loads(stream.read(_LARGEST).decode("utf-8"))
+            document = read_json(stream.read(_LARGEST).decode("utf-8"))
         files = document["files"]
         return {str(path): str(digest) for path, digest in files.items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):

@@ -11,6 +11,7 @@ from typing import Any
 
 from edgekit.errors import EdgekitError
 from edgekit.farm.control import LONGEST_LINE, refused
+from edgekit.json_reader import read_json
 
 _SECONDS_TO_SEND = 5.0
 
@@ -70,7 +71,7 @@ class Client:
 
     def _ask(self, line: bytes) -> None:
         try:
-            request = json.loads(line)
+            request = read_json(line)
             if not isinstance(request, dict):
                 raise TypeError("no object")
             answer = self._answer(self, request)

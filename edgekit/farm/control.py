@@ -16,6 +16,7 @@ from typing import Any
 from edgekit.errors import DeviceError, EdgekitError, UsageError
 from edgekit.farm.status import FarmStatus, status_from
 from edgekit.files import storage_errors
+from edgekit.json_reader import read_json
 from edgekit.paths import data_dir
 
 _SECONDS_TO_ANSWER = 20.0
@@ -129,7 +130,7 @@ class Conversation:
                 if len(self._rest) > LONGEST_LINE:
                     raise ValueError("it says too much")
             line, _, self._rest = self._rest.partition(b"\n")
-            answer = json.loads(line)
+            answer = read_json(line)
         except TimeoutError:
             raise
         except ConnectionError:

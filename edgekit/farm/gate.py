@@ -8,7 +8,6 @@ closes it from the other side, as the end of stdin does with all of them.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 from edgekit.errors import EdgekitError
 from edgekit.farm.control import LONGEST_LINE, Conversation, refused
 from edgekit.farm.lines import read_lines
+from edgekit.json_reader import read_json
 from edgekit.version import __version__
 
 SECONDS_OF_SILENCE = 30.0
@@ -44,7 +44,7 @@ class Gate:
 
     def _take(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
+            message = read_json(line)
             number = int(message["id"])
         except (ValueError, TypeError, KeyError, RecursionError):
             return  # no farm says that; whoever does is told nothing

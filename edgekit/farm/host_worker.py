@@ -21,6 +21,7 @@ from edgekit.farm.lines import read_lines
 from edgekit.farm.stand_in import StandIn
 from edgekit.farm.status import FarmStatus, status_from
 from edgekit.farm.worker import Say, end_with_keeper, reported
+from edgekit.json_reader import read_json
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, parse_tracker
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def news_of(answer: Mapping[str, Any], host: FarmHost) -> FarmStatus:
 
 def _understood(line: str, host: FarmHost) -> dict[str, Any]:
     try:
-        message = json.loads(line)
+        message = read_json(line)
         if not isinstance(message, dict):
             raise TypeError("no object")
     except (ValueError, TypeError, RecursionError) as error:
@@ -182,7 +183,7 @@ class _Joined:
 
     def _hear_keeper(self, over: threading.Event) -> None:
         for line in read_lines(0, None, LONGEST_LINE):
-            message = json.loads(line)
+            message = read_json(line)
             if message.get("request", {}).get("do") == "lease":
                 known = self._as_known_over_there(message)
                 if known is None:

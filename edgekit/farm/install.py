@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from edgekit.errors import DeviceError, UsageError
 from edgekit.farm.hosts import find_host, known_hosts_of_farm
 from edgekit.farm.plan import plan_farm
 from edgekit.files import storage_errors, write_atomically
+from edgekit.json_reader import read_json
 from edgekit.paths import config_dir
 from edgekit.project import Project
 from edgekit.quoting import systemd_command, systemd_path, systemd_word
@@ -118,7 +118,7 @@ def install_on(name: str, devices: Sequence[str], *, web: bool) -> Installed:
     with connect(host.entry) as connection:
         done = connection.run(("sh", "-c", _SCRIPT, "edgekit", *words), timeout=_SECONDS_OVER_THERE)
     try:
-        said = json.loads(done.output)
+        said = read_json(done.output)
         return Installed(
             tuple(Path(str(path)) for path in said["units"]),
             tuple(str(command) for command in said["commands"]),

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from edgekit.farm.control import LONGEST_LINE
 from edgekit.interrupts import interrupts_deferred
+from edgekit.json_reader import read_json
 from edgekit.parent_process import parent_environment
 
 _BLOCK = 1 << 16
@@ -76,7 +77,7 @@ class WorkerProcess:
         messages = []
         for line in lines:
             try:
-                message = json.loads(line)
+                message = read_json(line)
             except ValueError:
                 continue  # a library's chatter on stdout; ours is JSON
             if isinstance(message, dict):

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from edgekit.errors import DeviceError, UsageError
+from edgekit.json_reader import read_json
 from edgekit.profiles import show
 
 LOOPBACK = "127.0.0.1"
@@ -189,7 +190,7 @@ class TrackerClient:
         if not 0 < size <= _LONGEST_ANSWER:
             raise self._gone("its answer makes no sense")
         try:
-            return json.loads(self._receive(size))
+            return read_json(self._receive(size))
         except (ValueError, RecursionError) as error:
             raise self._gone("its answer makes no sense") from error
 

@@ -27,6 +27,7 @@ from edgekit.errors import DeviceError, MissingToolError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, try_lock, write_atomically
 from edgekit.interrupts import interrupts_deferred
+from edgekit.json_reader import read_json
 from edgekit.paths import data_dir
 from edgekit.rpc.protocol import DEFAULT_PORT, LOOPBACK, TrackerAddress, TrackerGone
 from edgekit.rpc.tracker_worker import READY
@@ -61,7 +62,7 @@ def running_tracker() -> RunningTracker | None:
             os.close(lock)
             return None  # a lock dies with its holder, whatever stands in the file
         try:
-            said = json.loads(_state_file().read_text(encoding="utf-8"))
+            said = read_json(_state_file().read_text(encoding="utf-8"))
             return RunningTracker(str(said["host"]), int(said["port"]), int(said["pid"]))
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return None  # about to start, or to end

@@ -7,7 +7,7 @@ loops, and only the annotations of MetaSchedule's own. Knows no TVM.
 
 from __future__ import annotations
 
-import json
+from edgekit.json_reader import read_json
 
 LONGEST_TRACE = 1 << 18
 _DEEPEST = 24
@@ -33,7 +33,7 @@ def check_trace(text: str) -> None:
     if len(text) > LONGEST_TRACE:
         raise ValueError("a trace that is longer than any that was written")
     try:
-        document = json.loads(text)
+        document = read_json(text)
     except (ValueError, RecursionError) as error:
         raise ValueError("a trace that is no JSON") from error
     if not isinstance(document, list) or len(document) != 2:

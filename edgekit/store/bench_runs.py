@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, Select, select
 
 from edgekit.errors import InputError, UsageError
+from edgekit.json_reader import read_json
 from edgekit.store.database import Store, read, written
 from edgekit.store.rows import id_of, insert_missing
 from edgekit.store.runs import MOST_SAMPLES, BenchRun, BuildFacts, Conditions
@@ -154,13 +155,13 @@ def _joined(*, samples: bool) -> Select[Any]:
 
 def _from_row(row: RowMapping) -> BenchRun:
     facts = {field.name: row[field.name] for field in fields(BuildFacts)}
-    facts["offload"] = tuple(json.loads(row["offload"]))
+    facts["offload"] = tuple(read_json(row["offload"]))
     return BenchRun(
         **{name: row[name] for name in _PLAIN},
         build=BuildFacts(**facts),
         device=row["device"],
         conditions=Conditions(**{name: row[name] for name in _CONDITIONS}),
-        notes=tuple(json.loads(row["notes"])),
+        notes=tuple(read_json(row["notes"])),
         samples=unpack(row["samples"]) if "samples" in row else (),
     )
 

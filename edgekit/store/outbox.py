@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from edgekit.errors import InputError
 from edgekit.files import storage_errors, sweep_leftovers, write_atomically
+from edgekit.json_reader import read_json
 from edgekit.store.address import outbox_folder, waiting
 from edgekit.store.documents import run_from_document
 from edgekit.store.findings import from_document, to_text
@@ -98,7 +99,7 @@ def _read(path: Path, understood: Callable[[object], T]) -> T | None:
     try:
         if path.stat().st_size > _LARGEST:
             raise ValueError("larger than any that was written")
-        return understood(json.loads(path.read_text("utf-8")))
+        return understood(read_json(path.read_text("utf-8")))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, RecursionError, InputError):

@@ -4,10 +4,10 @@ SQLite file without SQLAlchemy, whose import takes longer than a build that is i
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgekit.json_reader import read_json
 from edgekit.store.regions import RegionCost
 from edgekit.store.tuning_runs import BestRecord
 
@@ -63,7 +63,7 @@ def hash_of(text: str) -> str:
 def choice_in(text: str) -> Mapping[str, object]:
     """Empty, which is no choice, for what some other program wrote into the table."""
     try:
-        choice = json.loads(text)
+        choice = read_json(text)
     except (ValueError, RecursionError):
         return {}
     return choice if isinstance(choice, dict) else {}

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, Select, select, text, update
 
 from edgekit.errors import UsageError
+from edgekit.json_reader import read_json
 from edgekit.store.database import Store, read, written
 from edgekit.store.moments import is_known_gone, now, seconds_since
 from edgekit.store.queries import BEST_OF, best_from_row, choice_in, hash_of
@@ -243,7 +244,7 @@ def _sessions(store: Store, query: Select[Any]) -> tuple[TuningSession, ...]:
 
 def _session(row: RowMapping) -> TuningSession:
     values = {field.name: row[field.name] for field in fields(TuningSession)}
-    session = TuningSession(**{**values, "devices": tuple(json.loads(row["devices"]))})
+    session = TuningSession(**{**values, "devices": tuple(read_json(row["devices"]))})
     return replace(session, state="interrupted") if _is_gone(session) else session
 
 

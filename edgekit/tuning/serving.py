@@ -7,7 +7,6 @@ search, however that ends, and the agent with it.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from typing import IO
 from edgekit.compilation import Failure
 from edgekit.errors import EdgekitError
 from edgekit.events import Events, Warned
+from edgekit.json_reader import read_json
 from edgekit.parent_process import parent_environment
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.rpc.server import ServePlan, Serving, serve_device
@@ -79,7 +79,7 @@ def _follow(lines: IO[bytes], channel: Channel) -> None:
     port = 0
     for line in lines:
         try:
-            message = json.loads(line)
+            message = read_json(line)
         except ValueError:
             continue
         if message.get("state") == "listening":

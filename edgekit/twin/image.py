@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -18,6 +17,7 @@ from edgekit.files import (
     storage_errors,
     write_atomically,
 )
+from edgekit.json_reader import read_json
 from edgekit.json_text import json_text
 from edgekit.paths import cache_dir
 from edgekit.twin.debian import fetch
@@ -162,7 +162,7 @@ def _parts(folder: Path) -> tuple[Path, ...]:
 def _is_whole(folder: Path, recipe: Recipe) -> bool:
     """The folder appears in one step when it is finished; this is for what happened to it later."""
     try:
-        contents = json.loads((folder / IMAGE_MANIFEST).read_text(encoding="utf-8"))
+        contents = read_json((folder / IMAGE_MANIFEST).read_text(encoding="utf-8"))
         sizes = {path.name: path.stat().st_size for path in _parts(folder)}
     except (OSError, ValueError):
         return False

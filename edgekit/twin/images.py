@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 from edgekit.cache import CacheEntry
 from edgekit.errors import DeviceError
 from edgekit.files import storage_errors, sweep_leftovers, try_lock
+from edgekit.json_reader import read_json
 from edgekit.twin import qemu
 from edgekit.twin.image import (
     IMAGE_MANIFEST,
@@ -89,7 +89,7 @@ def _describe(folder: Path) -> CacheEntry:
     with suppress(OSError, ValueError, LookupError, TypeError):  # damaged, and still to be removed
         manifest = folder / IMAGE_MANIFEST
         used = manifest.stat().st_mtime
-        release = str(json.loads(manifest.read_text(encoding="utf-8"))["release"])[:40]
+        release = str(read_json(manifest.read_text(encoding="utf-8"))["release"])[:40]
     return CacheEntry(
         folder.name, KIND, f"Debian {release}", _size_on_disk(folder), folder.stat().st_mtime, used
     )

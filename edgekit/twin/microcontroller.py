@@ -6,7 +6,6 @@ through QEMU's debugger port.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import time
@@ -20,6 +19,7 @@ from edgekit.errors import DeviceError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, write_atomically
 from edgekit.interrupts import interrupts_deferred
+from edgekit.json_reader import read_json
 from edgekit.json_text import json_text
 from edgekit.profiles import NAME_PATTERN
 from edgekit.twin import qemu, qmp
@@ -142,7 +142,7 @@ def read(folder: Path) -> MicrocontrollerState:
     with storage_errors("read what the twin is", file), file.open("rb") as stream:
         data = stream.read(_LARGEST_FILE)
     try:
-        document = json.loads(data.decode("utf-8"))
+        document = read_json(data)
         hardware = document["hardware"]
         state = MicrocontrollerState(
             name=text_of(document, "name"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.errors import DeviceError
+from edgekit.json_reader import read_json
 
 _LONGEST_ANSWER = 1 << 20
 _RETRY_SECONDS = 0.05
@@ -61,7 +62,7 @@ class Qmp:
             self._unread += received
         line, _, self._unread = self._unread.partition(b"\n")
         try:
-            message = json.loads(line)
+            message = read_json(line)
         except (ValueError, RecursionError) as error:
             raise _silent(f"it does not speak QMP: {error}") from error
         if not isinstance(message, dict):

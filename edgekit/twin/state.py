@@ -5,7 +5,6 @@ Whether it runs is never written down. That is asked of the system, which can't 
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from edgekit.errors import DeviceError
 from edgekit.files import storage_errors, write_atomically
+from edgekit.json_reader import read_json
 from edgekit.json_text import json_text
 from edgekit.profiles import NAME_PATTERN
 from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
@@ -75,7 +75,7 @@ def parse_state(data: bytes, name: str) -> TwinState:
     try:
         if len(data) > _LARGEST_FILE:
             raise ValueError("it is too long")
-        document = json.loads(data.decode("utf-8"))
+        document = read_json(data)
         if not isinstance(document, dict):
             raise ValueError("it is no object")
         if document.get("schema") != SCHEMA_VERSION:

@@ -20,7 +20,8 @@ MODULES = modules()
 ROOMS: tuple[tuple[str, str], ...] = (
     (
         "words",
-        "errors events version tensors sizes wording quoting json_text interrupts node_names",
+        "errors events version tensors sizes wording quoting json_text json_reader zip_reader "
+        "interrupts node_names",
     ),
     (
         "ground",

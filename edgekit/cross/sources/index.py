@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
 import re
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from edgekit.cross.sources.web import Web, WebError
 from edgekit.errors import BuildError, MissingToolError
+from edgekit.json_reader import read_json
 
 _ASKING_SECONDS = 60
 _LARGEST_PAGE = 64 << 20
@@ -110,7 +110,7 @@ def read_links(base: str, content_type: str, page: bytes) -> Iterator[tuple[str,
     """File names and addresses on a project's page."""
     if "json" in content_type:
         try:
-            files = json.loads(page)["files"]
+            files = read_json(page)["files"]
             yield from (
                 (str(entry["filename"]), urljoin(base, str(entry["url"]))) for entry in files
             )

@@ -24,6 +24,7 @@ from edgekit.cross.tools import run_tool
 from edgekit.errors import BuildError, StorageError
 from edgekit.events import SILENT, Events
 from edgekit.files import sha256_bytes, sha256_file, storage_errors
+from edgekit.json_reader import read_json
 from edgekit.paths import cache_dir
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ def _read(plan: _Plan, cache: BuildCache) -> BuiltLibrary | None:
     if folder is None:
         return None
     try:
-        sums = json.loads((folder / _SUMS).read_text(encoding="ascii"))
+        sums = read_json((folder / _SUMS).read_text(encoding="ascii"))
         if not all(sha256_file(folder / name) == digest for name, digest in sums.items()):
             return None
     except (OSError, ValueError, AttributeError):

@@ -1,22 +1,25 @@
 """PyTorch programs saved by torch.export.save (.pt2): what is in them, and what they are in Relax.
 
-A .pt2 file can carry code. `archive.py` looks into it first and lets through only what cannot run
-any; torch loads the file after that.
+A .pt2 file can carry code. `archive.py` reads it and writes an archive anew of what cannot run any;
+torch loads that archive and never the file.
 """
 
 from __future__ import annotations
 
+import io
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from edgekit.errors import EdgekitError, MissingToolError, ModelError, UnsupportedModelError
 from edgekit.events import Events
-from edgekit.frontends.torch.archive import ProgramOutline, read_outline
+from edgekit.frontends.torch.archive import ProgramOutline, read_program
 from edgekit.model import Model, ModelScan, ModelSource, OperatorCount, UnsupportedOperator
 from edgekit.tensors import OpenTensorSpec, TensorSpec
 from edgekit.tvm_compat import load_tvm
@@ -37,7 +40,8 @@ def content_files(path: Path) -> tuple[Path, ...]:
 
 def scan(source: ModelSource) -> ModelScan:
     """What the file says about itself, and what of it TVM's importer does not know."""
-    outline = read_outline(source.path)
+    opened = open_program(source)
+    outline = opened.outline
     counts = Counter(outline.operators)
     return ModelScan(
         inputs=tuple(_closed_if_given(spec, source) for spec in outline.inputs),
@@ -45,16 +49,17 @@ def scan(source: ModelSource) -> ModelScan:
         operators=tuple(OperatorCount(name, count) for name, count in counts.most_common()),
         parameters=outline.parameters,
         parameter_bytes=outline.parameter_bytes,
-        unsupported=_unsupported(_decomposed(open_program(source))),
+        unsupported=_unsupported(_decomposed(opened.program)),
     )
 
 
 def load(source: ModelSource, events: Events) -> Model:
     """The program as a Relax module, every dimension closed. Batch norm stays one operator."""
-    outline = read_outline(source.path)
     _check_no_constants(source)
+    opened = open_program(source)
+    outline = opened.outline
     inputs = closed_inputs(outline, source)
-    program = _specialised(open_program(source), outline, inputs, events)
+    program = _specialised(opened.program, outline, inputs, events)
     decomposed = _decomposed(program)
     unsupported = _unsupported(decomposed)
     if unsupported:
@@ -85,19 +90,57 @@ def import_torch() -> ModuleType:
     return torch
 
 
-def open_program(source: ModelSource) -> ExportedProgram:
-    """Load a file that has been looked into, and found to be only data."""
-    read_outline(source.path)
+@dataclass(frozen=True)
+class OpenedProgram:
+    """A program that torch has loaded, and its outline, both of one reading of the file."""
+
+    program: ExportedProgram
+    outline: ProgramOutline
+
+
+def open_program(source: ModelSource) -> OpenedProgram:
+    """Load what was found to be only data, from an archive of nothing else."""
+    checked = read_program(source.path)
     torch = import_torch()
+    for target in sorted(checked.targets):
+        _check_operator(torch, target, source)
     try:
-        with quiet_torch():
-            program: ExportedProgram = torch.export.load(source.path)
+        with quiet_torch(), _no_pickles():
+            program: ExportedProgram = torch.export.load(io.BytesIO(checked.archive))
     except Exception as error:
         raise ModelError(
             f"PyTorch {torch.__version__} cannot load {source.path.name}: {_first_line(error)}",
-            hint="save it again with the PyTorch that is installed here",
+            hint="save it again with the PyTorch that is installed on this host",
         ) from error
-    return program
+    return OpenedProgram(program, checked.outline)
+
+
+def _check_operator(torch: ModuleType, target: str, source: ModelSource) -> None:
+    """Refuse a name below `torch.ops` that is no overload of an operator: torch calls it anyway."""
+    if not target.startswith("torch.ops.") or target.startswith("torch.ops.higher_order."):
+        return  # one of a short list of names
+    _, _, namespace, name, overload = target.split(".")
+    operator = getattr(getattr(torch.ops, namespace), name, None)
+    if not isinstance(operator, torch._ops.OpOverloadPacket) or (
+        overload not in operator.overloads()
+    ):
+        raise UnsupportedModelError(
+            f"{source.path.name} calls {target}, which PyTorch {torch.__version__} does not have",
+            hint="save it again with the PyTorch that is installed on this host",
+        )
+
+
+@contextmanager
+def _no_pickles() -> Iterator[None]:
+    """Have torch refuse pickles of anything but tensors, also where it asks for all of Python."""
+    names = ("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    before = {name: os.environ.pop(name, None) for name in names}
+    os.environ[names[0]] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[names[0]]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 def closed_inputs(outline: ProgramOutline, source: ModelSource) -> tuple[TensorSpec, ...]:

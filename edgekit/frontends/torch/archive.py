@@ -1,28 +1,48 @@
-"""Looks into a .pt2 file without torch, and refuses what would run code while it loads.
+"""Looks into a .pt2 file without torch, refuses what would run code, and writes it anew.
 
-`torch.export.load` unpickles without restraint, evaluates the file's shape expressions as Python
-and calls whatever attribute of `torch` a graph names. A program that `torch.export.save` writes
-needs none of that beyond tensors, symbols and registered operators; only such a file gets through.
-What is left is torch's own reading of a zip file, JSON and raw tensor bytes.
+`torch.export.load` unpickles without restraint, evaluates the file's shape expressions as Python,
+runs compiled code that the archive holds and calls whatever attribute of `torch` a graph names. A
+program that `torch.export.save` writes needs none of that beyond tensors, symbols and registered
+operators. The file is read once. What torch gets is an archive written here, of nothing but what
+was checked: it has no pickle in it, and torch never sees a byte that it could read differently.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import math
 import pickletools
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edgekit.errors import ModelError
+from edgekit.frontends.torch.rules import (
+    RunsCode,
+    canonical,
+    check_words,
+    cleaned,
+    targets,
+)
+from edgekit.json_reader import JsonError, read_json_object
 from edgekit.tensors import OpenTensorSpec
+from edgekit.zip_reader import ZipError, ZipMember, read_zip
 
 MAX_JSON_BYTES = 256 << 20
+_JSON_DEPTH = 200
+_PROGRAM = "models/model.json"
+_PAYLOADS: Mapping[str, re.Pattern[str]] = {
+    "weights": re.compile(r"weight_\d{1,9}", re.ASCII),
+    "constants": re.compile(r"tensor_\d{1,9}", re.ASCII),
+}
+_TENSOR_GLOBALS = re.compile(
+    r"torch\._utils _rebuild_(?:tensor_v2|parameter)|collections OrderedDict|torch \w+Storage"
+)
+_SAVE_AGAIN = "save it again with torch.export.save(program, 'model.pt2')"
+
 DTYPES = {
     1: "uint8",
     2: "int8",
@@ -49,23 +69,6 @@ BYTES_PER_ELEMENT = {
     "float64": 8,
     "int64": 8,
 }
-TARGETS = re.compile(
-    r"torch\.ops\.(aten|prims|higher_order|quantized_decomposed|torchvision)\.\w+(\.\w+)?"
-    r"|_operator\.\w+|math\.\w+|torch\.sym_\w+|torch\._check\w*"
-)
-EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*|\d+|'[a-z]+\d+'|[\s+\-*/(),=<>!&|])*")
-NAMES_IN_EXPRESSIONS = re.compile(
-    r"[a-z]{1,2}\d+|Symbol|Integer|Rational|Add|Mul|Pow|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv"
-    r"|ModularIndexing|Max|Min|Eq|Ne|Lt|Le|Gt|Ge|True|False"
-    r"|integer|positive|nonnegative|negative|nonzero|real"
-)
-TENSOR_PICKLE_GLOBALS = frozenset(
-    {
-        "torch._utils _rebuild_tensor_v2",
-        "torch._utils _rebuild_parameter",
-        "collections OrderedDict",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -80,115 +83,172 @@ class ProgramOutline:
     parameter_bytes: int
 
 
-def read_outline(path: Path) -> ProgramOutline:
-    """The program's outline; a ModelError if the file is damaged or would run code."""
+@dataclass(frozen=True)
+class CheckedProgram:
+    """A program that runs nothing when torch loads it."""
+
+    outline: ProgramOutline
+    targets: frozenset[str]
+    """Every operator that it calls, in torch's words."""
+    archive: bytes
+    """The program as `torch.export.load` reads it, without anything that was not checked."""
+
+
+def read_program(path: Path) -> CheckedProgram:
+    """Read a saved program once; a ModelError if the file is damaged or would run code."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            document = _safe_document(archive, path.name)
-        return _outline(document, path.name)
-    except zipfile.BadZipFile as error:
+        members = _members(io.BytesIO(path.read_bytes()), path.name)
+        document, payloads = _checked(members, path.name)
+        return CheckedProgram(
+            _outline(document, path.name), targets(document), _archive(document, payloads)
+        )
+    except RunsCode as found:
+        raise _refusal(path.name, str(found)) from found
+    except ZipError as error:
         raise ModelError(
-            f"{path.name} is not a saved PyTorch program: it is not a whole zip file",
-            hint="save it again with torch.export.save(program, 'model.pt2')",
+            f"{path.name} is not a saved PyTorch program: {error}",
+            hint=_SAVE_AGAIN,
         ) from error
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except OSError as error:
+        raise ModelError(
+            f"{path} cannot be read: {error.strerror or error}", hint="check its permissions"
+        ) from error
+    except JsonError as error:
+        raise ModelError(
+            f"{path.name} is not a program that torch.export.save wrote: in a description, {error}",
+            hint=_SAVE_AGAIN,
+        ) from error
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise ModelError(
             f"{path.name} is not a program that torch.export.save wrote: {type(error).__name__}, "
-            f"{error}",
-            hint="save it again with torch.export.save(program, 'model.pt2')",
+            f"{str(error)[:200]}",
+            hint=_SAVE_AGAIN,
         ) from error
 
 
-def _safe_document(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
-    members = {_inner(entry.filename): entry for entry in archive.infolist()}
+def read_outline(path: Path) -> ProgramOutline:
+    """The program's outline; a ModelError if the file is damaged or would run code."""
+    return read_program(path).outline
+
+
+def _members(stream: io.BytesIO, name: str) -> dict[str, ZipMember]:
+    """What is in the archive, by the path below its one top folder."""
+    members = read_zip(stream)
+    folders = {path.partition("/")[0] for path in members}
+    if len(folders) != 1:
+        raise ModelError(
+            f"{name} is not a saved PyTorch program: it has {len(folders)} top folders, not one",
+            hint=_SAVE_AGAIN,
+        )
+    return {path.partition("/")[2]: member for path, member in members.items()}
+
+
+def _checked(
+    members: Mapping[str, ZipMember], name: str
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The program's own document, and the files of its weights, all of them harmless."""
     programs = [member for member in members if re.fullmatch(r"models/\w+\.json", member)]
-    if programs != ["models/model.json"]:
+    if programs != [_PROGRAM]:
         raise ModelError(
             f"{name} holds {len(programs)} exported programs named 'model', not one",
             hint="save it with torch.export.save(program, 'model.pt2'); a state_dict or a "
             "TorchScript file has to be exported first",
         )
+    if _text(members, "byteorder", "little") != "little":
+        raise ModelError(f"{name} was saved on a big-endian machine", hint=_SAVE_AGAIN)
     for member, entry in members.items():
-        if member.startswith("data/"):
-            _check_data(archive, member, entry, name)
-    document = json.loads(_read(archive, members["models/model.json"], name))
-    for key, value in _walk(document):
-        _check_value(key, value, name)
+        _check_member(member)
+        if member.startswith("data/sample_inputs/") and entry.size:
+            _check_pickles(entry.read())
+    document = cleaned(_document(members[_PROGRAM], name))
     if document.get("guards_code"):
-        raise _refusal(name, "guards written as Python code")
-    if not isinstance(document, dict):
-        raise ValueError("its outline is not an object")
-    return document
+        raise RunsCode("guards written as Python code")
+    check_words(document)
+    payloads: dict[str, bytes] = {}
+    for kind in _PAYLOADS:
+        payloads.update(_payloads(members, kind, name))
+    return document, payloads
 
 
-def _inner(member: str) -> str:
-    """The path below the archive's own top folder."""
-    return member.partition("/")[2]
+def _text(members: Mapping[str, ZipMember], member: str, default: str) -> str:
+    return members[member].read().decode("ascii").strip() if member in members else default
 
 
-def _read(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> bytes:
-    if entry.file_size > MAX_JSON_BYTES:
+def _check_member(member: str) -> None:
+    """Refuse what torch would unpickle or run; other files that it does not need are left out."""
+    folder, _, file = member.removeprefix("data/").partition("/")
+    if member.startswith("data/aotinductor/"):
+        raise RunsCode("compiled code")
+    if folder in _PAYLOADS and (
+        file.endswith(".pt") or file.startswith(("custom_obj_", "opaque_obj_"))
+    ):
+        raise RunsCode("pickled Python objects")
+
+
+def _check_pickles(data: bytes) -> None:
+    """Refuse sample inputs that are more than tensors. They are left out in any case: a file that
+    carries code is told of, and not half used."""
+    for path, member in read_zip(io.BytesIO(data)).items():
+        if path.endswith(".pkl"):
+            for opcode, argument, _ in pickletools.genops(member.read()):
+                if opcode.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4"):
+                    raise RunsCode("sample inputs that are Python objects")
+                if opcode.name == "GLOBAL" and not _TENSOR_GLOBALS.fullmatch(str(argument)):
+                    raise RunsCode(f"sample inputs that call {argument}")
+
+
+def _document(member: ZipMember, name: str) -> dict[str, Any]:
+    if member.size > MAX_JSON_BYTES:
         raise ModelError(
-            f"{name} has an outline of {entry.file_size >> 20} MiB",
+            f"{name} has an outline of {member.size >> 20} MiB",
             hint="a real program's is far smaller; check where the file comes from",
         )
-    return archive.read(entry)
+    return read_json_object(member.read(), depth=_JSON_DEPTH)
 
 
-def _check_data(archive: zipfile.ZipFile, member: str, entry: zipfile.ZipInfo, name: str) -> None:
-    folder, _, file = member.removeprefix("data/").partition("/")
-    if folder == "sample_inputs":
-        _check_pickle(_read(archive, entry, name), name)
-    elif file.endswith(".json"):
-        for key, value in _walk(json.loads(_read(archive, entry, name))):
-            if key == "use_pickle" and value:
-                raise _refusal(name, "pickled weights")
-    elif file.endswith(".pt") or file.startswith(("custom_obj_", "opaque_obj_")):
-        raise _refusal(name, "pickled Python objects")
+def _payloads(members: Mapping[str, ZipMember], kind: str, name: str) -> dict[str, bytes]:
+    """The weights' bytes, and the file that says which is which."""
+    index = f"data/{kind}/model_{kind}_config.json"
+    document = _document(members[index], name)
+    check_words(document)
+    found = {index: canonical(document)}
+    for weight, entry in document["config"].items():
+        check_words({"fqn": weight})
+        if entry.get("use_pickle"):
+            raise RunsCode("pickled weights")
+        file = str(entry["path_name"])
+        if not _PAYLOADS[kind].fullmatch(file):
+            raise RunsCode(f"weights in {file[:80]!r}")
+        path = f"data/{kind}/{file}"
+        if path not in found:
+            found[path] = members[path].read()
+        if not found[path] and _elements(entry["tensor_meta"]):
+            raise ModelError(
+                f"{name} holds no values for {weight}", hint="save the program with its weights"
+            )
+    return found
 
 
-def _check_pickle(data: bytes, name: str) -> None:
-    """Sample inputs are a torch pickle; torch falls back to unpickling anything."""
-    with zipfile.ZipFile(io.BytesIO(data)) as inner:
-        pickles = [entry for entry in inner.infolist() if entry.filename.endswith("data.pkl")]
-        for entry in pickles:
-            _check_globals(_read(inner, entry, name), name)
+def _elements(tensor: dict[str, Any]) -> int:
+    return math.prod([int(size["as_int"]) for size in tensor["sizes"]])
 
 
-def _check_globals(data: bytes, name: str) -> None:
-    strings: list[str] = []
-    for opcode, argument, _ in pickletools.genops(data):
-        if opcode.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4"):
-            raise _refusal(name, "sample inputs that are Python objects")
-        if opcode.name == "GLOBAL":
-            strings.append(str(argument))
-    for found in strings:
-        if found not in TENSOR_PICKLE_GLOBALS and not re.fullmatch(r"torch \w+Storage", found):
-            raise _refusal(name, f"sample inputs that call {found}")
-
-
-def _walk(document: object) -> Iterator[tuple[str, object]]:
-    """Every key and value, however deep."""
-    if isinstance(document, dict):
-        for key, value in document.items():
-            yield str(key), value
-            yield from _walk(value)
-    elif isinstance(document, list):
-        for value in document:
-            yield from _walk(value)
-
-
-def _check_value(key: str, value: object, name: str) -> None:
-    if key == "target" and isinstance(value, str) and not TARGETS.fullmatch(value):
-        raise _refusal(name, f"a call of {value[:80]!r}")
-    if key == "expr_str" and not _is_plain_expression(value):
-        raise _refusal(name, f"a dimension written as {str(value)[:80]!r}")
-
-
-def _is_plain_expression(value: object) -> bool:
-    if not isinstance(value, str) or len(value) > 2000 or not EXPRESSION.fullmatch(value):
-        return False
-    return all(NAMES_IN_EXPRESSIONS.fullmatch(word) for word in re.findall(r"[A-Za-z_]\w*", value))
+def _archive(document: dict[str, Any], payloads: Mapping[str, bytes]) -> bytes:
+    """The file that torch reads, without sample inputs: those are pickles."""
+    files = {
+        "archive_format": b"pt2",
+        "archive_version": b"0",
+        "byteorder": b"little",
+        ".data/version": b"6\n",
+        _PROGRAM: canonical(document),
+        "data/sample_inputs/model.pt": b"",
+        **payloads,
+    }
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for path, content in files.items():
+            archive.writestr(f"model/{path}", content)
+    return stream.getvalue()
 
 
 def _refusal(name: str, what: str) -> ModelError:

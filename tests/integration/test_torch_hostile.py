@@ -1,0 +1,355 @@
+"""Saved PyTorch programs that were made to run code, or were damaged: refused in one sentence.
+
+Where a file would run code, the code touches a file: whether it ran is seen in the file system.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import random
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.errors import EdgekitError
+from edgekit.model import ModelSource, import_model, scan_model
+from edgekit.oracle import oracle_for
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch
+
+Graph = dict[str, Any]
+Change = Callable[[dict[str, Any], Path], None]
+
+
+class Small(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * self.weight)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "program.pt2"
+    torch.export.save(torch.export.export(Small().eval(), (torch.ones(2, 3),)), path)
+    return path
+
+
+@pytest.fixture
+def sprung(tmp_path: Path) -> Iterator[Path]:
+    """A file that hostile code makes."""
+    trap = tmp_path / "sprung"
+    yield trap
+    assert not trap.exists(), "the file ran code"
+
+
+def members(path: Path) -> list[tuple[str, bytes]]:
+    with zipfile.ZipFile(path) as archive:
+        return [(name, archive.read(name)) for name in archive.namelist()]
+
+
+def packed(path: Path, contents: list[tuple[str, bytes]]) -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of two members of one name
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in contents:
+                archive.writestr(name, content)
+    return path
+
+
+def refused(path: Path) -> EdgekitError:
+    """The error, the same from every command that reads a model."""
+    source = ModelSource(path, "torch", "")
+    told = []
+    for read in (scan_model, import_model, oracle_for):
+        with pytest.raises(EdgekitError) as caught:
+            read(source)
+        assert caught.value.hint
+        told.append(caught.value)
+    assert len({error.message for error in told}) == 1
+    return told[0]
+
+
+def trap_pickle(trap: Path) -> bytes:
+    class Trap:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (trap,))
+
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(Trap(), protocol=2))
+        archive.writestr("archive/version", "3\n")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("member", ["data/sample_inputs/model.pt", "models/model.json"])
+def test_two_members_of_one_name_are_refused(
+    member: str, first: bool, whole: Path, tmp_path: Path, sprung: Path
+) -> None:
+    contents = members(whole)
+    evil = ("program/" + member, trap_pickle(sprung))
+
+    error = refused(packed(tmp_path / "m.pt2", [evil, *contents] if first else [*contents, evil]))
+
+    assert "twice" in error.message
+
+
+@pytest.mark.parametrize("folder", ["other", "Program", "program "])
+def test_a_second_top_folder_is_refused(folder: str, whole: Path, tmp_path: Path) -> None:
+    model = next(content for name, content in members(whole) if name.endswith("model.json"))
+
+    error = refused(
+        packed(tmp_path / "m.pt2", [*members(whole), (f"{folder}/models/model.json", model)])
+    )
+
+    assert "top folders" in error.message or "twice" in error.message
+
+
+def test_a_program_behind_another_zip_file_is_refused(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.pt2"
+    path.write_bytes(
+        packed(tmp_path / "front.zip", [("a", b"b")]).read_bytes() + whole.read_bytes()
+    )
+
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["data/aotinductor/model/wrapper.so", "data/constants/custom_obj_0", "data/weights/model.pt"],
+)
+def test_what_torch_would_run_or_unpickle_is_refused(
+    name: str, whole: Path, tmp_path: Path, sprung: Path
+) -> None:
+    error = refused(
+        packed(tmp_path / "m.pt2", [*members(whole), (f"program/{name}", trap_pickle(sprung))])
+    )
+
+    assert "could run any code" in error.message
+
+
+def test_files_that_torch_does_not_need_are_left_out(whole: Path, tmp_path: Path) -> None:
+    path = packed(tmp_path / "m.pt2", [*members(whole), ("program/extra/notes", b"\xff")])
+
+    assert import_model(ModelSource(path, "torch", "")).inputs[0].shape == (2, 3)
+
+
+def nodes(document: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = document["graph_module"]["graph"]["nodes"]
+    return found
+
+
+def calls(target: str) -> Change:
+    def change(document: dict[str, Any], trap: Path) -> None:
+        nodes(document)[0]["target"] = target
+
+    return change
+
+
+def gadget(document: dict[str, Any], trap: Path) -> None:
+    """methodcaller("numpy")(x), then methodcaller("tofile", trap)(that)."""
+
+    def text(value: str) -> dict[str, Any]:
+        return {"name": "", "arg": {"as_string": value}, "kind": 1}
+
+    def node(name: str) -> dict[str, Any]:
+        return {"name": "", "arg": {"as_tensor": {"name": name}}, "kind": 1}
+
+    def call(target: str, name: str, *inputs: dict[str, Any]) -> dict[str, Any]:
+        document["graph_module"]["graph"]["tensor_values"][name] = document["graph_module"][
+            "graph"
+        ]["tensor_values"]["x"]
+        return {
+            "target": target,
+            "inputs": list(inputs),
+            "outputs": [{"as_tensor": {"name": name}}],
+            "metadata": {},
+            "is_hop_single_tensor_return": None,
+        }
+
+    nodes(document)[:0] = [
+        call("_operator.methodcaller", "a", text("numpy")),
+        call("_operator.call", "b", node("a"), node("x")),
+        call("_operator.methodcaller", "c", text("tofile"), text(str(trap))),
+        call("_operator.call", "d", node("c"), node("b")),
+    ]
+
+
+def from_file(document: dict[str, Any], trap: Path) -> None:
+    """A tensor that is a file: what is computed into it is written to it."""
+    nodes(document)[0] |= {
+        "target": "torch.ops.aten.from_file.default",
+        "inputs": [
+            {"name": "filename", "arg": {"as_string": str(trap)}, "kind": 1},
+            {"name": "shared", "arg": {"as_bool": True}, "kind": 2},
+            {"name": "size", "arg": {"as_int": 6}, "kind": 2},
+        ],
+    }
+
+
+def renamed(old: str, new: str) -> Change:
+    def change(document: dict[str, Any], trap: Path) -> None:
+        text = json.dumps(document).replace(json.dumps(old), json.dumps(new.format(trap=trap)))
+        document.clear()
+        document.update(json.loads(text))
+
+    return change
+
+
+def structure(kind: str, context: object) -> Change:
+    def change(document: dict[str, Any], trap: Path) -> None:
+        signature = document["graph_module"]["module_call_graph"][0]["signature"]
+        protocol, spec = json.loads(signature["in_spec"])
+        spec["children_spec"][1] |= {"type": kind, "context": json.dumps(context)}
+        signature["in_spec"] = json.dumps([protocol, spec])
+
+    return change
+
+
+def argument_name(document: dict[str, Any], trap: Path) -> None:
+    signature = document["graph_module"]["module_call_graph"][0]["signature"]
+    signature["forward_arg_names"] = [f"x=open({str(trap)!r}, 'w')"]
+
+
+CHANGES: dict[str, Change] = {
+    "a chain of method calls": gadget,
+    "a tensor in a file": from_file,
+    "operator.attrgetter": calls("_operator.attrgetter"),
+    "a private attribute": calls("torch.ops.aten.__class__.mro"),
+    "an attribute of the namespace": calls("torch.ops.aten.__getattribute__.x"),
+    "a method of an operator": calls("torch.ops.aten.add.overloads"),
+    "a private method": calls("torch.ops.aten.add.__call__"),
+    "an operator without its overload": calls("torch.ops.aten.relu"),
+    "an operator that calls": calls("torch.ops.higher_order.run_const_graph"),
+    "an operator that is none": calls("torch.ops.aten.no_such_thing.default"),
+    "another namespace": calls("torch.ops.image.write_file.default"),
+    "another module": calls("math.__loader__"),
+    "a torch function": calls("torch._check_with"),
+    "a line break": calls("torch.ops.aten.relu.default\n"),
+    "an input's name": renamed("x", "x=open('{trap}','w')"),
+    "a node's name": renamed("mul", "mul=open('{trap}','w');y"),
+    "a name on two lines": renamed("mul", "mul\nimport os"),
+    "a weight's name": renamed("weight", 'weight", open("{trap}","w"), "x'),
+    "a weight that is a class": renamed("weight", "__class__.forward"),
+    "an argument's name": argument_name,
+    "a class of its own": structure("collections.defaultdict", ["os.abort", []]),
+    "an enumeration": structure(
+        "builtins.dict", [{"__enum__": True, "fqn": "antigravity:x", "name": "y"}]
+    ),
+    "a key that is code": structure("builtins.dict", ["x=open('/','w')"]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_program_that_would_run_code_is_refused(
+    change: Change, whole: Path, tmp_path: Path, sprung: Path
+) -> None:
+    contents = []
+    for name, content in members(whole):
+        if name.endswith("models/model.json"):
+            document = json.loads(content)
+            change(document, sprung)
+            assert document != json.loads(content)
+            content = json.dumps(document).encode()
+        contents.append((name, content))
+
+    error = refused(packed(tmp_path / "m.pt2", contents))
+
+    assert "cannot load" not in error.message, "torch was asked"
+
+
+@pytest.mark.parametrize(
+    "entry", [{"path_name": "../../models/model.json"}, {"path_name": "weight_7"}, {"path_name": 3}]
+)
+def test_weights_in_another_file_are_refused(
+    entry: dict[str, Any], whole: Path, tmp_path: Path
+) -> None:
+    contents = []
+    for name, content in members(whole):
+        if name.endswith("weights_config.json"):
+            document = json.loads(content)
+            document["config"]["weight"] |= entry
+            content = json.dumps(document).encode()
+        contents.append((name, content))
+
+    refused(packed(tmp_path / "m.pt2", contents))
+
+
+def test_weights_without_values_are_refused(whole: Path, tmp_path: Path) -> None:
+    contents = [(n, b"" if n.endswith("weight_0") else content) for n, content in members(whole)]
+
+    assert "no values for weight" in refused(packed(tmp_path / "m.pt2", contents)).message
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_once(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sprung: Path
+) -> None:
+    path = tmp_path / "m.pt2"
+    path.write_bytes(whole.read_bytes())
+    load = torch.export.load
+
+    def replaced(*arguments: Any, **more: Any) -> Any:
+        path.write_bytes(b"something else")
+        return load(*arguments, **more)
+
+    monkeypatch.setattr(torch.export, "load", replaced)
+
+    assert import_model(ModelSource(path, "torch", "")).inputs[0].shape == (2, 3)
+
+
+def damaged(whole: bytes, number: int) -> bytes:
+    chance = random.Random(number)
+    data = bytearray(whole)
+    for _ in range(chance.choice((1, 1, 2, 8))):
+        start = chance.randrange(len(data) or 1)
+        if start == len(data):
+            break
+        change = chance.randrange(4)
+        if change == 0:
+            data[start] ^= 1 << chance.randrange(8)
+        elif change == 1:
+            data[start] = chance.randrange(256)
+        elif change == 2:
+            del data[start : start + chance.randrange(1, 40)]
+        else:
+            data[start:start] = data[start - 20 : start]
+    return bytes(data)
+
+
+def test_damaged_programs_are_refused_in_words(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.pt2"
+    for number in range(200):
+        path.write_bytes(damaged(whole.read_bytes(), number))
+        try:
+            scan_model(ModelSource(path, "torch", ""))
+        except EdgekitError as error:
+            assert error.hint
+
+
+def test_programs_with_damaged_descriptions_are_refused_in_words(
+    whole: Path, tmp_path: Path
+) -> None:
+    """The zip file is sound: what is damaged is what lies in it."""
+    path = tmp_path / "m.pt2"
+    contents = members(whole)
+    for number in range(120):
+        which = number % len(contents)
+        changed = [
+            (name, damaged(content, number) if place == which and content else content)
+            for place, (name, content) in enumerate(contents)
+        ]
+        packed(path, changed)
+        try:
+            import_model(ModelSource(path, "torch", ""))
+        except EdgekitError as error:
+            assert error.hint
