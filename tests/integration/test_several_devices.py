@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.building import Ran, command_line, environment, run_edgekit, write_model
+from support.libraries import share_agents
 from support.local_bundles import built_bundle, with_patched_kernels
 from support.needs import needs
 from support.rpc_lab import eventually
@@ -34,9 +35,11 @@ NAMES = ("attic", "barn", "cellar")
 
 @pytest.fixture(scope="module", autouse=True)
 def one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The agent is compiled once for all tests here."""
+    """Builds are those of this file."""
+    cache = tmp_path_factory.mktemp("cache")
+    share_agents(cache)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("EDGEKIT_CACHE_DIR", str(cache))
         yield
 
 

@@ -1,18 +1,34 @@
-"""Third-party libraries for tests whose cache is their own: built once, in the user's cache."""
+"""What takes long to compile, for tests whose cache is their own: built once, in the user's cache.
+
+Each entry is named after a hash of all that decides its bytes, so that sharing it changes nothing.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from edgekit.cross.sources.library import libraries_cache
+from edgekit.paths import cache_dir
 
 
 def share_libraries(cache: Path) -> None:
-    """Let a cache for tests have the libraries of the user's own, which take minutes to build.
+    """Let a cache for tests have the third-party libraries of the user's own.
 
     Call it before EDGEKIT_CACHE_DIR is set to `cache`.
     """
-    shared = libraries_cache().root
-    shared.mkdir(parents=True, exist_ok=True)
-    cache.mkdir(parents=True, exist_ok=True)
-    (cache / "libraries").symlink_to(shared)
+    _share(libraries_cache().root, cache / "libraries")
+
+
+def share_agents(cache: Path) -> None:
+    """Let a cache for tests have the agents of the user's own, and the runtimes that they need.
+
+    Call it before EDGEKIT_CACHE_DIR is set to `cache`.
+    """
+    for name in ("agents", "runtimes"):
+        _share(cache_dir() / name, cache / name)
+
+
+def _share(folder: Path, link: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(folder)

@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 
 from edgekit.errors import EdgekitError
-from edgekit.paths import cache_dir
 from edgekit.twin import qemu
 from edgekit.twin.access import Access
 from edgekit.twin.image import ensure_image
 from edgekit.twin.machine import all_twins, down, machines_dir
 from edgekit.twin.recipe import Recipe, default_recipe
 from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
+from support.libraries import share_agents
 
 COMMAND_SECONDS = 600
 
 
 def share_images(cache: Path, *recipes: Recipe) -> None:
     """Let a cache for tests have images of the user's own cache, which take a minute each to build,
-    and the runtime that agents need. The shared twin's where none is named.
+    and the agents. The shared twin's image where none is named.
 
     Call it before EDGEKIT_CACHE_DIR is set to `cache`.
     """
@@ -40,9 +40,7 @@ def share_images(cache: Path, *recipes: Recipe) -> None:
         log = shared.with_suffix(".log")
         if log.is_file():
             (cache / "twins" / log.name).symlink_to(log)
-    runtimes = cache_dir() / "runtimes"
-    runtimes.mkdir(parents=True, exist_ok=True)
-    (cache / "runtimes").symlink_to(runtimes)
+    share_agents(cache)
 
 
 @contextmanager
