@@ -78,7 +78,8 @@ def finish_tree(
     """The C with its reference vectors in the bundle's folder, and what the board's compiler makes
     of it."""
     ends = (tree.inputs, tree.outputs)
-    write_vectors(tree.folder, tree.origin, ends, expectation.inputs, expectation.outputs)
+    vectors = (expectation.inputs, expectation.outputs, expectation.leeways)
+    write_vectors(tree.folder, tree.origin, ends, *vectors)
     with events.stage("compile the C") as stage:
         compiled = _compiled(tree, request, compiler, scratch)
         report = compiled.report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,40 @@ ORACLE_NOISE_CAP = 0.02
 QUANTISED_STEPS = 1
 """Two right implementations may round a tie differently; whole int8 networks were measured at 0."""
 
+FEW_ELEMENTS = 2
+"""Elements of any tensor that may lie on a tie."""
+
+SHARE_ON_TIES = 0.01
+"""The share of a tensor's elements that may lie on a tie, where nothing shows that it is more."""
+
+
+@dataclass(frozen=True)
+class Leeway:
+    """What rounding inside a model lets a few elements of an output be off by."""
+
+    allowed: float
+    """Absolute; for a quantised output in its steps."""
+    share: float
+    """The share of the elements that may make use of it."""
+    reason: str
+
+    def elements(self, size: int) -> int:
+        """Return how many of `size` elements may make use of it."""
+        return max(FEW_ELEMENTS, math.ceil(self.share * size))
+
+    def __or__(self, other: Leeway | None) -> Leeway:
+        """Return what either allows."""
+        if other is None:
+            return self
+        return Leeway(
+            max(self.allowed, other.allowed),
+            max(self.share, other.share),
+            f"{self.reason} or {other.reason}",
+        )
+
+
+ON_TIES = Leeway(QUANTISED_STEPS, SHARE_ON_TIES, "rounding of ties")
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -36,7 +71,7 @@ class Tolerance:
     what the oracle itself is off by (`oracle_noise`, capped by ORACLE_NOISE_CAP).
 
     For a quantised tensor with `steps`, by that many steps and the rest does not count. All zero
-    means: exactly equal.
+    means: exactly equal. A few elements may use the `leeway` in addition.
     """
 
     rtol: float = 0.0
@@ -44,9 +79,16 @@ class Tolerance:
     atol: float = 0.0
     oracle_noise: float = 0.0
     steps: int | None = None
+    leeway: Leeway | None = None
 
     def __str__(self) -> str:
-        if self.steps is not None:
+        if self.leeway is not None:
+            unit = "" if self.steps is None else " steps"
+            return f"{self._rule()}; {self.leeway.allowed:.3g}{unit} on ties"
+        return self._rule()
+
+    def _rule(self) -> str:
+        if self.steps:
             return f"{self.steps} step" + ("" if self.steps == 1 else "s")
         parts = [f"{self.rtol:g}*expected"] if self.rtol else []
         parts += [f"{self.of_max:g}*largest"] if self.of_max else []
@@ -74,16 +116,20 @@ class Widening:
     steps: int | None = None
 
 
-def tolerance_for(spec: TensorSpec, widening: Widening | None = None) -> Tolerance:
-    """The default for the tensor's type, with what a user asked for instead."""
+def tolerance_for(
+    spec: TensorSpec, widening: Widening | None = None, leeway: Leeway | None = None
+) -> Tolerance:
+    """Return the default for the tensor's type, with what a user asked for instead."""
     if _is_quantised(spec):
-        tolerance = Tolerance(steps=QUANTISED_STEPS)
+        tolerance = Tolerance(steps=0, leeway=ON_TIES | leeway)
     else:
-        tolerance = _FLOATS.get(spec.dtype, EXACT)
+        tolerance = replace(_FLOATS.get(spec.dtype, EXACT), leeway=leeway)
     if widening is None:
         return tolerance
     if tolerance.steps is not None:
-        return tolerance if widening.steps is None else replace(tolerance, steps=widening.steps)
+        if widening.steps is None:
+            return tolerance
+        return replace(tolerance, steps=widening.steps, leeway=leeway)
     if spec.dtype == "bool":
         return tolerance
     return replace(
@@ -164,6 +210,9 @@ def compare_tensor(
     error, largest = _errors(expected, actual)
     allowed = _allowed(expected, largest, tolerance)
     outside = error > allowed
+    if tolerance.leeway is not None and outside.sum() <= tolerance.leeway.elements(expected.size):
+        allowed = allowed + tolerance.leeway.allowed
+        outside = error > allowed
     return TensorComparison(
         name=spec.name,
         dtype=spec.dtype,
@@ -179,6 +228,13 @@ def compare_tensor(
         mismatch=None,
         passed=not outside.any(),
     )
+
+
+def within(expected: Array, actual: Array, tolerance: Tolerance) -> Flags:
+    """Return for each element whether it keeps to the tolerance, any leeway left aside."""
+    error, largest = _errors(expected, actual)
+    close: Flags = error <= _allowed(expected, largest, tolerance)
+    return close
 
 
 def _incomparable(

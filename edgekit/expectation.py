@@ -23,6 +23,7 @@ from edgekit.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.comparison import Leeway
     from edgekit.oracle import Oracle
     from edgekit.tensors import TensorSpec
 
@@ -35,6 +36,8 @@ class Expectation:
     oracle: OracleEntry
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
+    leeways: Mapping[str, Leeway]
+    """Leeway by output, where rounding inside the model calls for one."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,11 @@ def expect(
     with events.stage("compute the expected outputs") as stage:
         oracle = oracle_for(source)
         outputs = oracle.run(inputs)
+        leeways = oracle.leeways(inputs, outputs)
         stage.result = f"by {oracle.name} {oracle.version}"
     for spec in results:
         _check_agreement(spec, outputs.get(spec.name), oracle)
-    return Expectation(OracleEntry(oracle.name, oracle.version), inputs, outputs)
+    return Expectation(OracleEntry(oracle.name, oracle.version), inputs, outputs, leeways)
 
 
 def write_reference(
@@ -96,7 +100,7 @@ def write_reference(
         name = f"reference/output-{i}.npy"
         write_tensor(folder / name, expectation.outputs[spec.name])
         files.append(describe_file(folder, name, "reference-output"))
-        outputs.append(OutputEntry(spec, name))
+        outputs.append(OutputEntry(spec, name, expectation.leeways.get(spec.name)))
     return Reference(tuple(inputs), tuple(outputs), tuple(files))
 
 

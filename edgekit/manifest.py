@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from edgekit.arrays import DTYPES
+from edgekit.comparison import Leeway
 from edgekit.errors import BundleError
 from edgekit.files import sha256_bytes
 from edgekit.manifest_reader import Reader, parse_json
@@ -20,8 +21,8 @@ from edgekit.manifest_runners import RunnerEntry, read_runner, runners_problem
 from edgekit.preprocess import Preprocess
 from edgekit.tensors import Quantization, TensorSpec
 
-SCHEMA_VERSION = 3
-"""3: parts that a device may compile itself."""
+SCHEMA_VERSION = 4
+"""4: what an output may be off by where a model rounds inside."""
 MANIFEST_NAME = "manifest.json"
 MANIFEST_LIMIT = 16 << 20
 """Bytes. No real manifest comes near; a hostile one may not fill the memory."""
@@ -37,19 +38,9 @@ FileRole = Literal[
     "reference-input",
     "reference-output",
 ]
-FILE_ROLES: tuple[FileRole, ...] = (
-    "library",
-    "shared-library",
-    "runner-source",
-    "c-tree",
-    "firmware",
-    "memory-map",
-    "package",
-    "reference-input",
-    "reference-output",
-)
+FILE_ROLES: tuple[FileRole, ...] = get_args(FileRole)
 BufferUse = Literal["tensor", "scratch"]
-BUFFER_USES: tuple[BufferUse, ...] = ("tensor", "scratch")
+BUFFER_USES: tuple[BufferUse, ...] = get_args(BufferUse)
 
 
 @dataclass(frozen=True)
@@ -102,6 +93,8 @@ class OutputEntry:
     spec: TensorSpec
     reference: str
     """The path of the oracle's output inside the bundle."""
+    leeway: Leeway | None = None
+    """What it may be off by beyond the rule of its type, measured when the bundle was built."""
 
 
 @dataclass(frozen=True)
@@ -347,7 +340,20 @@ def _read_input(reader: Reader) -> InputEntry:
 
 
 def _read_output(reader: Reader) -> OutputEntry:
-    entry = OutputEntry(_read_spec(reader.child("spec")), reader.text("reference"))
+    leeway = reader.optional_child("leeway")
+    entry = OutputEntry(
+        spec=_read_spec(reader.child("spec")),
+        reference=reader.text("reference"),
+        leeway=None if leeway is None else _read_leeway(leeway),
+    )
+    reader.close()
+    return entry
+
+
+def _read_leeway(reader: Reader) -> Leeway:
+    entry = Leeway(reader.number("allowed"), reader.number("share"), reader.text("reason"))
+    if entry.allowed < 0.0 or not 0.0 <= entry.share <= 1.0:
+        reader.refuse(f"a leeway of {entry.allowed:g} for a share of {entry.share:g}")
     reader.close()
     return entry
 

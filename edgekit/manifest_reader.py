@@ -91,6 +91,9 @@ class Reader:
     def numbers(self, key: str) -> tuple[float, ...]:
         return tuple(self._number(key, item) for item in self._items(key))
 
+    def number(self, key: str) -> float:
+        return self._number(key, self._take(key))
+
     def child(self, key: str) -> Reader:
         return Reader(self._take(key), f"{self._where}.{key}")
 

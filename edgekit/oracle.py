@@ -10,17 +10,22 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from edgekit.arrays import Array, numpy_dtype
+from edgekit.comparison import Leeway
 from edgekit.errors import EdgekitError, MissingToolError, ModelError
 from edgekit.interrupts import interrupts_deferred
 from edgekit.model import ModelSource
+
+if TYPE_CHECKING:
+    from edgekit.frontends.onnx.leeway import Roundings
 
 
 class Oracle(Protocol):
@@ -31,6 +36,14 @@ class Oracle(Protocol):
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The model's outputs by name."""
+
+    def leeways(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Leeway]:
+        """Return what each of the `outputs` of `run` may be off by where the model rounds inside.
+
+        An output that no rounding reaches has no leeway.
+        """
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
         """Seconds of each of `runs` runs, as fast as this runtime goes on `threads` threads.
@@ -48,6 +61,14 @@ def oracle_for(source: ModelSource) -> Oracle:
     return TorchOracle(source)
 
 
+@dataclass(frozen=True)
+class _OtherRuns:
+    """A quantised model in onnxruntime with other roundings than the oracle's."""
+
+    roundings: Roundings
+    sessions: tuple[Any, ...]
+
+
 class OnnxRuntimeOracle:
     """onnxruntime on one thread, with every graph optimisation off."""
 
@@ -61,6 +82,8 @@ class OnnxRuntimeOracle:
         self.version = _version("onnxruntime")
         self._source = source
         self._session = self._open(threads=1, optimised=False)
+        self._others: list[_OtherRuns | None] = []
+        """Empty until it is asked for."""
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         names = [output.name for output in self._session.get_outputs()]
@@ -68,14 +91,46 @@ class OnnxRuntimeOracle:
             values = self._session.run(names, self._feeds(self._session, inputs))
         return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
 
+    def leeways(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Leeway]:
+        from edgekit.frontends.onnx.leeway import leeways
+
+        others = self._other_runs()
+        if others is None:
+            return {}
+        names = list(outputs)
+        with _blamed(self):
+            found = [
+                dict(zip(names, session.run(names, self._feeds(session, inputs)), strict=True))
+                for session in others.sessions
+            ]
+        return leeways(outputs, found, others.roundings.steps)
+
+    def _other_runs(self) -> _OtherRuns | None:
+        """Return the model ready to run with other roundings; None if it rounds nothing."""
+        if not self._others:
+            from edgekit.frontends.onnx.leeway import roundings
+
+            found = roundings(self._source.path)
+            if found is None:
+                self._others = [None]
+            else:
+                sessions = [self._open(threads=1, optimised=True)]
+                sessions += [self._open(1, optimised=False, model=one) for one in found.nudged]
+                self._others = [_OtherRuns(found, tuple(sessions))]
+        return self._others[0]
+
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
         session = self._open(threads, optimised=True)
         feeds = self._feeds(session, inputs)
         with _blamed(self):
             return _seconds(lambda: session.run(None, feeds), runs)
 
-    def _open(self, threads: int, optimised: bool) -> Any:
+    def _open(self, threads: int, optimised: bool, model: bytes | None = None) -> Any:
         options = self._ort.SessionOptions()
+        # Its fast kernels for u8s8 saturate on CPUs without VNNI, unless told to be precise.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         levels = self._ort.GraphOptimizationLevel
         options.graph_optimization_level = (
             levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
@@ -85,7 +140,7 @@ class OnnxRuntimeOracle:
         options.log_severity_level = 3
         with _blamed(self):
             return self._ort.InferenceSession(
-                str(self._source.path), options, providers=["CPUExecutionProvider"]
+                model or str(self._source.path), options, providers=["CPUExecutionProvider"]
             )
 
     def _feeds(self, session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -122,6 +177,11 @@ class LiteRtOracle:
                 for detail in self._interpreter.get_output_details()
             ]
         return dict(zip(self._outputs, values, strict=True))
+
+    def leeways(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Leeway]:
+        return {}
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
         interpreter = self._open(threads, reference=False)
@@ -178,6 +238,11 @@ class TorchOracle:
             results = self._call(inputs)()
         names = [spec.name for spec in self._outline.outputs]
         return {name: self._array(value) for name, value in zip(names, results, strict=True)}
+
+    def leeways(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Leeway]:
+        return {}
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
         with _blamed(self), _threads(self._torch, threads), self._torch.no_grad():

@@ -40,6 +40,6 @@ def trial_bundle(
         compiled, request, compiler, folder / "objects", made / LIBRARY_NAME, SILENT
     )
     unknown = {o.name: np.zeros(o.shape, numpy_dtype(o.dtype)) for o in ends[1]}
-    expectation = Expectation(OracleEntry("nobody", "0"), inputs, unknown)
+    expectation = Expectation(OracleEntry("nobody", "0"), inputs, unknown, {})
     write_bundle(request, compiler, made, linked, ends, expectation, ((), ()), reproducible=False)
     return open_bundle(made)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.comparison import (
+    Leeway,
     TensorComparison,
     Tolerance,
     Unit,
@@ -97,7 +98,14 @@ class _Expected:
     """Samples, and what each must give."""
 
     oracle: str
-    samples: Iterator[tuple[Sample, Mapping[str, Array]]]
+    samples: Iterator[_Judged]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    sample: Sample
+    outputs: Mapping[str, Array]
+    leeways: Mapping[str, Leeway]
 
 
 def verify(
@@ -117,17 +125,21 @@ def verify(
     """
     expected = _from_bundle(bundle) if samples is None else _from_oracle(bundle, samples, source)
     specs = [entry.spec for entry in bundle.manifest.outputs]
-    tolerances = {spec.name: tolerance_for(spec, widening) for spec in specs}
     reports: list[SampleReport] = []
     title = f"compare {device.name} with {expected.oracle}"
     with (
         opened_in_turn(device, bundle, "verify", events) as session,
         events.stage(title, 1 if samples is None else total) as stage,
     ):
-        for sample, outputs, given, seconds in _run(session, expected):
-            compared = compare(outputs, given, specs, tolerances)
-            reports.append(SampleReport(sample.name, compared.passed, seconds, compared.tensors))
-            stage.advance(1, sample.name)
+        for wanted, given, seconds in _run(session, expected):
+            tolerances = {
+                spec.name: tolerance_for(spec, widening, wanted.leeways.get(spec.name))
+                for spec in specs
+            }
+            compared = compare(wanted.outputs, given, specs, tolerances)
+            name = wanted.sample.name
+            reports.append(SampleReport(name, compared.passed, seconds, compared.tensors))
+            stage.advance(1, name)
         if not reports:
             raise InputError("there are no samples to verify with", hint="name at least one file")
         passed = all(report.passed for report in reports)
@@ -164,7 +176,7 @@ def _sentence(output: OutputReport) -> str:
         return f"{output.name}: {output.mismatch}"
     counted = (
         f"{output.name}: {output.out_of_tolerance} of {output.elements} elements are off by more "
-        f"than {output.tolerance}"
+        f"than {output.tolerance}{_why(output.tolerance.leeway, output.elements)}"
     )
     if output.worst is None:
         return counted
@@ -175,14 +187,24 @@ def _sentence(output: OutputReport) -> str:
     )
 
 
+def _why(leeway: Leeway | None, elements: int) -> str:
+    if leeway is None:
+        return ""
+    return f" ({leeway.reason}; {leeway.elements(elements)} elements may use that)"
+
+
 def _from_bundle(bundle: Bundle) -> _Expected:
     from edgekit.samples import Sample
 
     oracle = bundle.manifest.oracle
     sample = Sample("the reference input", bundle.reference_inputs())
-    return _Expected(
-        f"{oracle.name} {oracle.version}", iter([(sample, bundle.reference_outputs())])
-    )
+    leeways = {
+        entry.spec.name: entry.leeway
+        for entry in bundle.manifest.outputs
+        if entry.leeway is not None
+    }
+    judged = _Judged(sample, bundle.reference_outputs(), leeways)
+    return _Expected(f"{oracle.name} {oracle.version}", iter([judged]))
 
 
 def _from_oracle(
@@ -202,28 +224,28 @@ def _from_oracle(
         )
     oracle = oracle_for(source)
 
-    def expect() -> Iterator[tuple[Sample, Mapping[str, Array]]]:
+    def expect() -> Iterator[_Judged]:
         for sample in samples:
-            yield sample, oracle.run(sample.inputs)
+            outputs = oracle.run(sample.inputs)
+            yield _Judged(sample, outputs, oracle.leeways(sample.inputs, outputs))
 
     return _Expected(f"{oracle.name} {oracle.version}", expect())
 
 
 def _run(
     session: Session, expected: _Expected
-) -> Iterator[tuple[Sample, Mapping[str, Array], Mapping[str, Array], float]]:
+) -> Iterator[tuple[_Judged, Mapping[str, Array], float]]:
     """One sample after another, so that no more than one is in memory."""
-    under_way: deque[tuple[Sample, Mapping[str, Array]]] = deque()
+    under_way: deque[_Judged] = deque()
 
     def inputs() -> Iterator[Mapping[str, Array]]:
-        for sample, outputs in expected.samples:
-            under_way.append((sample, outputs))
-            yield sample.inputs
+        for judged in expected.samples:
+            under_way.append(judged)
+            yield judged.sample.inputs
 
     with contextlib.closing(session.run_all(inputs())) as results:
         for result in results:
-            sample, outputs = under_way.popleft()
-            yield sample, outputs, result.outputs, result.seconds
+            yield under_way.popleft(), result.outputs, result.seconds
 
 
 def _warn_of_empty_proof(reports: list[SampleReport], events: Events) -> None:

@@ -15,6 +15,7 @@ from edgekit.files import safe_join, storage_errors
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.comparison import Leeway
     from edgekit.tensors import TensorSpec
 
 
@@ -60,9 +61,11 @@ def write_vectors(
     ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
     inputs: Mapping[str, Array],
     outputs: Mapping[str, Array],
+    leeways: Mapping[str, Leeway] | None = None,
 ) -> None:
     """The reference vectors of the tree's own test; `ends` are the model's inputs and outputs."""
-    _write(folder, {"test/vectors.h": vectors_text(origin, ends, inputs, outputs)})
+    text = vectors_text(origin, ends, inputs, outputs, leeways or {})
+    _write(folder, {"test/vectors.h": text})
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

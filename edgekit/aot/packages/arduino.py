@@ -141,4 +141,4 @@ def _comparisons(macros: str, outputs: Sequence[TensorSpec]) -> Iterator[str]:
         kind, macro = C_TYPES[spec.dtype], f"{macros}_OUTPUT_{k}"
         yield f"  right &= compare_{kind}({macro}_NAME, expected_{k},"
         yield f"      (const {kind} *)(const void *)(arena + {macro}_OFFSET), {macro}_ELEMENTS,"
-        yield f"      {allowed_difference(spec)});"
+        yield f"      {allowed_difference(spec, k)});"

@@ -1,0 +1,222 @@
+"""What quantised models are held to: ties may fall either way, and a wrong kernel is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
+from support.building import run_edgekit
+from support.onnx_models import onnx_model
+
+from edgekit.comparison import Leeway, Verification, compare, tolerance_for
+from edgekit.model import open_model
+from edgekit.oracle import oracle_for
+from edgekit.tensors import TensorSpec
+
+SIDE, CLASSES = 8, 24
+
+
+class Samples(CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        random = np.random.default_rng(5)
+        self._left = iter([random.uniform(-1, 1, shape).astype("float32") for _ in range(8)])
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        sample = next(self._left, None)
+        return None if sample is None else {"image": sample}
+
+
+def network() -> onnx.ModelProto:
+    """Four convolutions, so that one tie spreads, and a classifier."""
+    random = np.random.default_rng(3)
+    channels = [1, 8, 8, 8, 8]
+    nodes, constants, last = [], {}, "image"
+    for i in range(4):
+        shape = (channels[i + 1], channels[i], 3, 3)
+        scale = np.sqrt(2 / np.prod(shape[1:]))
+        constants[f"w{i}"] = (random.standard_normal(shape) * scale).astype("float32")
+        nodes.append(helper.make_node("Conv", [last, f"w{i}"], [f"c{i}"], pads=[1, 1, 1, 1]))
+        nodes.append(helper.make_node("Relu", [f"c{i}"], [f"r{i}"]))
+        last = f"r{i}"
+    nodes.append(helper.make_node("Flatten", [last], ["flat"]))
+    wide = random.standard_normal((8 * SIDE * SIDE, CLASSES)) / SIDE
+    constants["classes"] = wide.astype("float32")
+    nodes.append(helper.make_node("MatMul", ["flat", "classes"], ["scores"]))
+    return onnx_model(nodes, {"image": [1, 1, SIDE, SIDE]}, ["scores"], constants)
+
+
+def static(form: QuantFormat, activations: QuantType, per_channel: bool) -> Callable[..., None]:
+    def make(source: Path, target: Path) -> None:
+        quantize_static(
+            str(source),
+            str(target),
+            Samples((1, 1, SIDE, SIDE)),
+            quant_format=form,
+            activation_type=activations,
+            weight_type=QuantType.QInt8,
+            per_channel=per_channel,
+        )
+
+    return make
+
+
+def dynamic(source: Path, target: Path) -> None:
+    quantize_dynamic(str(source), str(target), op_types_to_quantize=["MatMul"])
+
+
+WAYS = {
+    "u8s8": static(QuantFormat.QDQ, QuantType.QUInt8, False),
+    "s8s8": static(QuantFormat.QDQ, QuantType.QInt8, True),
+    "operators": static(QuantFormat.QOperator, QuantType.QUInt8, False),
+    "dynamic": dynamic,
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("leeway")
+    onnx.save(network(), folder / "float.onnx")
+    paths = {name: folder / f"{name}.onnx" for name in WAYS}
+    for name, make in WAYS.items():
+        make(folder / "float.onnx", paths[name])
+    return paths
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "u8s8",
+        "dynamic",
+        pytest.param("s8s8", marks=pytest.mark.slow),
+        pytest.param("operators", marks=pytest.mark.slow),
+    ],
+)
+def test_what_onnxruntime_quantises_is_deployed(
+    made: dict[str, Path], name: str, tmp_path: Path
+) -> None:
+    ran = run_edgekit("deploy", str(made[name]), "--board", "local", "--no-bench", folder=tmp_path)
+    assert ran.code == 0, ran.err
+
+
+def image() -> dict[str, np.ndarray]:
+    return {"image": np.random.default_rng(9).uniform(-1, 1, (1, 1, SIDE, SIDE)).astype("float32")}
+
+
+def judged(right: Path, wrong: Path) -> tuple[Verification, dict[str, Leeway]]:
+    """What onnxruntime makes of a model that was spoilt, held to the leeway of the right one."""
+    oracle = oracle_for(open_model(right))
+    expected = oracle.run(image())
+    leeways = dict(oracle.leeways(image(), expected))
+    actual = oracle_for(open_model(wrong)).run(image())
+    specs = [TensorSpec(name, array.dtype.name, array.shape) for name, array in expected.items()]
+    tolerances = {spec.name: tolerance_for(spec, leeway=leeways.get(spec.name)) for spec in specs}
+    return compare(expected, actual, specs, tolerances), leeways
+
+
+def stored(model: onnx.ModelProto, name: str) -> np.ndarray:
+    tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+    return numpy_helper.to_array(tensor).copy()
+
+
+def store(model: onnx.ModelProto, name: str, value: np.ndarray) -> None:
+    tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+    tensor.CopyFrom(numpy_helper.from_array(value, name))
+
+
+def move_zero_point(model: onnx.ModelProto) -> None:
+    """One step too much behind the last layer: each element is off by just one step."""
+    last = [node for node in model.graph.node if node.op_type == "DequantizeLinear"][-1]
+    fresh = numpy_helper.from_array(stored(model, last.input[2]) + np.uint8(1), "spoilt")
+    model.graph.initializer.append(fresh)
+    last.input[2] = "spoilt"
+
+
+def stretch_scale(model: onnx.ModelProto) -> None:
+    """The third layer's weights are dequantised with a scale 3 % too large."""
+    scale = stored(model, "w2_scale")
+    store(model, "w2_scale", (scale * 1.03).astype(scale.dtype))
+
+
+def drop_a_tap(model: onnx.ModelProto) -> None:
+    """The fourth layer's kernel leaves out one tap of its nine."""
+    weights = stored(model, "w3_quantized")
+    weights[:, :, 2, 2] = 0
+    store(model, "w3_quantized", weights)
+
+
+@pytest.mark.parametrize("spoil", [move_zero_point, stretch_scale, drop_a_tap])
+def test_a_wrong_kernel_is_no_tie(
+    made: dict[str, Path], spoil: Callable[[onnx.ModelProto], None], tmp_path: Path
+) -> None:
+    model = onnx.load(made["u8s8"])
+    spoil(model)
+    onnx.save(model, tmp_path / "spoilt.onnx")
+
+    found, leeways = judged(made["u8s8"], tmp_path / "spoilt.onnx")
+
+    assert leeways["scores"].allowed > 0
+    assert not found.passed
+    assert judged(made["u8s8"], made["u8s8"])[0].passed
+
+
+def test_the_step_of_the_last_rounding_is_named_and_measured(made: dict[str, Path]) -> None:
+    model = onnx.load(made["u8s8"])
+    last = [node for node in model.graph.node if node.op_type == "DequantizeLinear"][-1]
+
+    _, leeways = judged(made["u8s8"], made["u8s8"])
+
+    assert leeways["scores"].allowed >= float(stored(model, last.input[1]))
+    assert f"one step of {last.name}" in leeways["scores"].reason
+
+
+def test_a_float_model_has_no_leeway(tmp_path: Path) -> None:
+    onnx.save(network(), tmp_path / "float.onnx")
+
+    _, leeways = judged(tmp_path / "float.onnx", tmp_path / "float.onnx")
+
+    assert leeways == {}
+
+
+def test_integer_inputs_are_drawn_for_a_calibration_with_noise(tmp_path: Path) -> None:
+    """Tokens choose rows of a table of five; a mask is boolean."""
+    random = np.random.default_rng(2)
+    constants = {
+        "table": random.standard_normal((5, 8)).astype("float32"),
+        "w": random.standard_normal((8, 6)).astype("float32"),
+        "none": np.zeros((), "float32"),
+    }
+    nodes = [
+        helper.make_node("Gather", ["table", "tokens"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "w"], ["y"]),
+        helper.make_node("Unsqueeze", ["mask", "last"], ["wide"]),
+        helper.make_node("Where", ["wide", "y", "none"], ["scores"]),
+    ]
+    constants["last"] = np.array([2], "int64")
+    inputs = [
+        helper.make_tensor_value_info("tokens", onnx.TensorProto.INT64, [1, 7]),
+        helper.make_tensor_value_info("mask", onnx.TensorProto.BOOL, [1, 7]),
+    ]
+    output = helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, [1, 7, 6])
+    tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "tokens", inputs, [output], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, tmp_path / "tokens.onnx")
+
+    ran = run_edgekit(
+        "quantize", "tokens.onnx", "--random", "4", "-o", "small.onnx", folder=tmp_path
+    )
+    assert ran.code == 0, ran.err
+    ran = run_edgekit("deploy", "small.onnx", "--board", "local", "--no-bench", folder=tmp_path)
+    assert ran.code == 0, ran.err
