@@ -344,16 +344,8 @@ def _read_output(reader: Reader) -> OutputEntry:
     entry = OutputEntry(
         spec=_read_spec(reader.child("spec")),
         reference=reader.text("reference"),
-        leeway=None if leeway is None else _read_leeway(leeway),
+        leeway=None if leeway is None else leeway.leeway(),
     )
-    reader.close()
-    return entry
-
-
-def _read_leeway(reader: Reader) -> Leeway:
-    entry = Leeway(reader.number("allowed"), reader.number("share"), reader.text("reason"))
-    if entry.allowed < 0.0 or not 0.0 <= entry.share <= 1.0:
-        reader.refuse(f"a leeway of {entry.allowed:g} for a share of {entry.share:g}")
     reader.close()
     return entry
 

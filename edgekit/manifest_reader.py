@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn, TypeVar
 
+from edgekit.comparison import Leeway
 from edgekit.errors import BundleError, EdgekitError
 from edgekit.preprocess import Preprocess, parse_preprocess
 
@@ -111,6 +112,13 @@ class Reader:
             return parse_preprocess(self.table, self._where)
         except EdgekitError as error:
             raise BundleError(error.message, hint=error.hint) from error
+
+    def leeway(self) -> Leeway:
+        found = Leeway(self.number("allowed"), self.number("share"), self.text("reason"))
+        if found.allowed < 0.0 or not 0.0 <= found.share <= 1.0:
+            self.refuse(f"a leeway of {found.allowed:g} for a share of {found.share:g}")
+        self.close()
+        return found
 
     def _take(self, key: str) -> object:
         self._asked.add(key)

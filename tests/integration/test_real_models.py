@@ -69,9 +69,7 @@ QUANTISED = [ORIENTATION, *(model for model in MODELS if model.file == "mobilene
 @pytest.mark.parametrize("model", QUANTISED, ids=lambda model: model.file)
 def test_what_quantize_makes_is_deployed(model: ZooModel, tmp_path: Path) -> None:
     """Calibrated with noise, so that ties cascade as far as they can."""
-    shapes = [
-        f"--shape={name}={','.join(map(str, shape))}" for name, shape in model.shapes.items()
-    ]
+    shapes = [f"--shape={name}={','.join(map(str, shape))}" for name, shape in model.shapes.items()]
     made = run_edgekit(
         *("quantize", str(fetch(model)), "--random", "8", "-o", "small.onnx", *shapes),
         folder=tmp_path,

@@ -191,7 +191,7 @@ def run_offloaded(
     runners = [make(region, options) for region in compiled.regions]
     for runner in runners:
         serve(runner)
-    arguments = [tvm.runtime.tensor(np.ascontiguousarray(value)) for value in inputs]
+    arguments = [tvm.runtime.tensor(np.require(value, requirements="C")) for value in inputs]
     results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*arguments)
     results = [results] if len(model.outputs) == 1 else list(results)
     return Offloaded(

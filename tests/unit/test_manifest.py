@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.bundles import make_bundle, sealed
 
+from edgekit.comparison import Leeway
 from edgekit.errors import BundleError
 from edgekit.manifest import Manifest, manifest_text, parse_manifest
 from edgekit.tensors import Quantization
@@ -53,6 +54,16 @@ def test_names_of_any_language_survive(manifest: Manifest) -> None:
     )
     changed = replace(manifest, outputs=(replace(entry, spec=spec),))
     assert parse_manifest(manifest_text(changed).encode()) == changed
+
+
+def test_what_an_output_may_be_off_by_is_kept_and_checked(manifest: Manifest) -> None:
+    entry = replace(manifest.outputs[0], leeway=Leeway(0.5, 0.25, "one step of a node"))
+    changed = replace(manifest, outputs=(entry,))
+    assert parse_manifest(manifest_text(changed).encode()) == changed
+    for wrong in (Leeway(-0.5, 0.25, ""), Leeway(0.5, 1.5, ""), Leeway(0.5, -1.0, "")):
+        text = manifest_text(replace(manifest, outputs=(replace(entry, leeway=wrong),)))
+        with pytest.raises(BundleError):
+            parse_manifest(text.encode())
 
 
 def test_a_number_that_json_cannot_hold_is_not_written(manifest: Manifest) -> None:
