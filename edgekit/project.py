@@ -7,7 +7,6 @@ belong to the file's model: with another model on the command line they don't ap
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from edgekit.profiles import (
     syntax_problem,
 )
 from edgekit.quoting import one_line, toml_string
+from edgekit.store.address import holds_password
 from edgekit.toml_source import TomlError, read_toml
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ MOST_KEPT = 100
 LOCAL = "local"
 """The name of this machine, as a board and as a device."""
 
-_PASSWORD = re.compile(r"[^/]*//[^/@:]*:[^/@]*@|.*[?&]password=")
 _SHAPE_EXPECTED = f"a list of 1 to {LARGEST_RANK} positive whole numbers"
 _CONSTANT_EXPECTED = "numbers, true or false, lists of them, or the name of a .npy file"
 
@@ -224,7 +223,7 @@ def _store(reader: TableReader) -> str | None:
     table = reader.table("store")
     url = table.text("url", limit=1000)
     table.finish()
-    if _PASSWORD.match(url):
+    if holds_password(url):
         expected = "a URL without a password (EDGEKIT_STORE or ~/.pgpass may hold it)"
         table.complain("url", "one with a password", expected)
     return url

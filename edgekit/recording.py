@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from edgekit.errors import EdgekitError
 from edgekit.events import SILENT, Events
 from edgekit.json_text import json_line
+from edgekit.project import store_in_use
 from edgekit.store.address import is_off as is_off
+from edgekit.store.address import runs_folder
 from edgekit.store.moments import now, this_process
 from edgekit.store.outbox import post
 from edgekit.store.runs import BenchRun, BuildFacts, Conditions
@@ -29,11 +31,12 @@ def keep_bench(
 
     Failing to keep a measurement does not undo it: that is a warning.
     """
-    if is_off():
+    store = store_in_use()
+    if is_off(store):
         return None
     run = run_of(bundle, report, purpose)
     try:
-        post(run)
+        post(run, runs_folder(store))
     except EdgekitError as error:
         events.warn(f"the measurement was not kept: {error.message}")
         return None

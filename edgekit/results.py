@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.errors import InputError, RegressionError, UsageError
-from edgekit.events import SILENT, Events
-from edgekit.files import storage_errors, write_atomically
+from edgekit.events import SILENT, Events, Stage
+from edgekit.files import replace_file, storage_errors
 from edgekit.json_reader import read_json
 from edgekit.quoting import csv_cell
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from edgekit.store.runs import BenchRun
 
 LARGEST_IMPORT = 1 << 30
+_RUNS_A_STEP = 1000
 PREVIOUS, BEST = "previous", "best"
 """What a run may be compared with, beside another's id: the one before, or the best before."""
 
@@ -48,13 +48,15 @@ class Carried:
 @contextmanager
 def opened_store(url: str | None = None, *, patient: bool = True) -> Iterator[Store]:
     """With everything in it that was measured so far."""
-    from edgekit.store.address import findings_folder
+    from edgekit.store.address import findings_folder, is_own, outbox_folder, runs_folder
     from edgekit.store.database import close_store, open_store
     from edgekit.store.outbox import deliver, deliver_findings
 
     store = open_store(url, patient=patient)
     try:
-        deliver(store)
+        deliver(store, runs_folder(url))
+        if is_own(url):
+            deliver(store, outbox_folder())
         deliver_findings(store, findings_folder(url))
         yield store
     finally:
@@ -112,23 +114,51 @@ def raise_if_regressed(comparison: Comparison, share: float) -> None:
 
 
 def export_results(path: Path, url: str | None = None, events: Events = SILENT) -> Carried:
-    """Everything, as JSON with samples or, by its suffix, CSV without."""
-    from edgekit.store.bench_runs import all_bench_runs
-    from edgekit.store.documents import to_document
+    """Write all runs, as JSON with samples or, by its suffix, CSV without."""
+    from edgekit.store.bench_runs import count_bench_runs, visit_bench_runs
+    from edgekit.store.documents import written_document
 
-    suffix = path.suffix.lower()
-    if suffix not in (".json", ".csv"):
+    writers = {".json": written_document, ".csv": _csv_lines}
+    lines = writers.get(path.suffix.lower())
+    if lines is None:
         raise UsageError(
             f"{path.name} has a suffix that names no format of results",
             hint="write .json for all of it, .csv for a table",
         )
-    with opened_store(url) as store, events.stage("export the results") as stage:
-        runs = all_bench_runs(store)
-        text = json.dumps(to_document(runs)) + "\n" if suffix == ".json" else _as_csv(runs)
-        with storage_errors("export the results", path):
-            write_atomically(path, text)
-        stage.result = f"{len(runs)} runs"
-        return Carried(path, str(store), len(runs), 0)
+    with (
+        opened_store(url) as store,
+        events.stage("export the results", total=count_bench_runs(store)) as stage,
+        storage_errors("export the results", path),
+        replace_file(path) as stream,
+    ):
+
+        def write(runs: Iterator[BenchRun]) -> int:
+            stream.seek(0)
+            stream.truncate()
+            written = _Counted(runs, stage)
+            for line in lines(written):
+                stream.write(line.encode())
+            return written.count
+
+        count = visit_bench_runs(store, write)
+        stage.result = f"{count} runs"
+        return Carried(path, str(store), count, 0)
+
+
+class _Counted:
+    """Runs on their way into a file, counted and shown."""
+
+    def __init__(self, runs: Iterator[BenchRun], stage: Stage) -> None:
+        self.count = 0
+        self._runs = runs
+        self._stage = stage
+
+    def __iter__(self) -> Iterator[BenchRun]:
+        for run in self._runs:
+            yield run
+            self.count += 1
+            if self.count % _RUNS_A_STEP == 0:
+                self._stage.advance(_RUNS_A_STEP)
 
 
 def import_results(path: Path, url: str | None = None, events: Events = SILENT) -> Carried:
@@ -152,18 +182,24 @@ def import_results(path: Path, url: str | None = None, events: Events = SILENT) 
         return Carried(path, str(store), len(runs), new)
 
 
-def _as_csv(runs: tuple[BenchRun, ...]) -> str:
-    rows = []
-    for run in runs:
-        document = asdict(run)
-        build, conditions = document.pop("build"), document.pop("conditions")
-        samples = document.pop("samples")
-        document["notes"] = "; ".join(run.notes)
-        build["offload"] = " ".join(run.build.offload)
-        rows.append({**document, "runs": len(samples), **build, **conditions})
+def _csv_lines(runs: Iterable[BenchRun]) -> Iterator[str]:
+    writer: csv.DictWriter[str] | None = None
     stream = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
-    return stream.getvalue()
+    for run in runs:
+        row = _csv_row(run)
+        if writer is None:
+            writer = csv.DictWriter(stream, list(row))
+            writer.writeheader()
+        writer.writerow({key: csv_cell(value) for key, value in row.items()})
+        yield stream.getvalue()
+        stream.seek(0)
+        stream.truncate()
+
+
+def _csv_row(run: BenchRun) -> dict[str, object]:
+    row = dict(vars(run))
+    for key in ("build", "conditions", "samples"):
+        del row[key]
+    row["notes"] = "; ".join(run.notes)
+    build = {**vars(run.build), "offload": " ".join(run.build.offload)}
+    return {**row, "runs": len(run.samples), **build, **vars(run.conditions)}

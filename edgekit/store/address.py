@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from edgekit.paths import data_dir
 
@@ -15,6 +16,17 @@ OFF = "off"
 """What the variable says where nothing is to be kept."""
 FILE_NAME = "measurements.db"
 _SQLITE = "sqlite:///"
+_URL = re.compile(
+    r"(?P<scheme>[\w+]+)://(?:(?P<user>[^:/@]*)(?::(?P<password>.*?))?@)?"
+    r"(?P<host>\[[^/?@]*\]|[^/:?@]*)(?::(?P<port>[^/?@]*))?(?P<database>/[^?@]*)?"
+    r"(?:\?(?P<query>.*))?",
+    re.DOTALL,
+)
+"""A store's URL. A password may hold any mark, also those that end a host: what may be part of
+one is taken for part of it."""
+_TOLD = ("dbname", "host", "hostaddr", "port", "service", "user")
+"""Parameters that say which store it is. No other one is ever shown: it may be a secret."""
+UNREADABLE = "a store whose URL can't be read"
 
 
 def default_url() -> str:
@@ -34,22 +46,59 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def name_of(url: str) -> str:
-    """The same for every spelling of a store that it can know about, and without a password."""
+    """Name a store without any secret: the same for every spelling that can be known for one."""
     file = sqlite_file(url)
     if file is not None:
         return str(file)
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "a store whose URL can't be read"
-    who, at, where = parts.netloc.rpartition("@")
-    netloc = f"{who.partition(':')[0]}{at}{where}"
-    return parts._replace(netloc=netloc, query="", fragment="").geturl()
+    parts = _URL.fullmatch(url)
+    if parts is None:
+        return UNREADABLE
+    user = f"{parts['user']}@" if parts["user"] else ""
+    port = f":{parts['port']}" if parts["port"] else ""
+    told = [f"{key}={value}" for key, value in _parameters(parts["query"]) if key in _TOLD]
+    query = f"?{'&'.join(sorted(told))}" if told else ""
+    scheme = parts["scheme"].partition("+")[0]
+    return f"{scheme}://{user}{parts['host']}{port}{parts['database'] or ''}{query}"
+
+
+def secrets_of(url: str) -> tuple[str, ...]:
+    """List every part of a URL that may be a secret, as it is written and as it is meant."""
+    parts = _URL.fullmatch(url)
+    if parts is None or sqlite_file(url) is not None:
+        return ()
+    hidden = [value for key, value in _parameters(parts["query"]) if key not in _TOLD]
+    written = [word for word in (parts["password"], *hidden) if word]
+    return tuple(dict.fromkeys((*written, *map(unquote, written))))
+
+
+def holds_password(url: str) -> bool:
+    """Say whether a URL has a password in it, wherever it stands."""
+    parts = _URL.fullmatch(url)
+    if parts is None:
+        return False
+    return parts["password"] is not None or any(
+        key.lower().endswith("password") for key, _ in _parameters(parts["query"])
+    )
+
+
+def _parameters(query: str | None) -> list[tuple[str, str]]:
+    return parse_qsl(query or "", keep_blank_values=True)
 
 
 def outbox_folder() -> Path:
-    """Where what was measured waits for the store: `outbox.py`."""
+    """Where measurements wait for their stores, a folder each: `outbox.py`. Runs that edgekit kept
+    before it knew for which store lie in the folder itself."""
     return data_dir() / "outbox"
+
+
+def runs_folder(url: str | None = None) -> Path:
+    """Where benchmark runs for that store wait."""
+    return findings_folder(url) / "runs"
+
+
+def is_own(url: str | None = None) -> bool:
+    """Say whether it is the store of the user's own configuration, whatever a project names."""
+    return name_of(url or default_url()) == name_of(default_url())
 
 
 def findings_folder(url: str | None = None) -> Path:
@@ -58,7 +107,6 @@ def findings_folder(url: str | None = None) -> Path:
     return outbox_folder() / f"for-{name[:16]}"
 
 
-def waiting(folder: Path | None = None) -> tuple[Path, ...]:
+def waiting(folder: Path) -> tuple[Path, ...]:
     """The oldest findings first."""
-    place = folder or outbox_folder()
-    return tuple(sorted(place.glob("*.json"))) if place.is_dir() else ()
+    return tuple(sorted(folder.glob("*.json"))) if folder.is_dir() else ()

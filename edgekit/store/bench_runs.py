@@ -6,11 +6,11 @@ import array
 import json
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, RowMapping, Select, select
+from sqlalchemy import Connection, RowMapping, Select, func, select
 
 from edgekit.errors import InputError, UsageError
 from edgekit.json_reader import read_json
@@ -19,8 +19,11 @@ from edgekit.store.rows import id_of, insert_missing
 from edgekit.store.runs import MOST_SAMPLES, BenchRun, BuildFacts, Conditions
 from edgekit.store.tables import bench_runs, builds, devices, models
 
+T = TypeVar("T")
+
 ID_LENGTH = 32
 _SHORTEST_PREFIX = 4
+_AT_A_TIME = 500
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,23 @@ def list_bench_runs(store: Store, wanted: Wanted) -> tuple[BenchRun, ...]:
     return _rows(store, query)
 
 
-def all_bench_runs(store: Store) -> tuple[BenchRun, ...]:
-    """With their samples, the oldest first."""
-    return _rows(store, _joined(samples=True).order_by(bench_runs.c.measured_at, bench_runs.c.id))
+def visit_bench_runs(store: Store, visit: Callable[[Iterator[BenchRun]], T]) -> T:
+    """Hand all runs with their samples to `visit`, the oldest first, a few in memory at a time.
+
+    `visit` is called anew where the connection broke.
+    """
+    query = _joined(samples=True).order_by(bench_runs.c.measured_at, bench_runs.c.id)
+
+    def attempt(connection: Connection) -> T:
+        streaming = connection.execution_options(yield_per=_AT_A_TIME)
+        return visit(_from_row(row) for row in streaming.execute(query).mappings())
+
+    return read(store, attempt)
+
+
+def count_bench_runs(store: Store) -> int:
+    query = select(func.count()).select_from(bench_runs)
+    return read(store, lambda connection: int(connection.execute(query).scalar_one()))
 
 
 def find_bench_run(store: Store, name: str) -> BenchRun:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.pool import NullPool
 
 from edgekit.errors import MissingToolError, StorageError, StoreError, UsageError
-from edgekit.store.address import OFF, VARIABLE, default_url
+from edgekit.store.address import OFF, VARIABLE, default_url, name_of, secrets_of
 from edgekit.store.migrations import NEWEST, migrate, refuse_strangers, version_of
 
 T = TypeVar("T")
@@ -50,10 +50,18 @@ class Store:
     """Of what a broken connection made fail."""
 
     def __str__(self) -> str:
-        """Without the password."""
-        if self.url.drivername.startswith("sqlite"):
-            return str(self.url.database)
-        return self.url.render_as_string(hide_password=True)
+        """Name the store without any secret."""
+        return name_of(self._plain_url)
+
+    def without_secrets(self, said: str) -> str:
+        """Text of the database's driver, which may quote what it was given."""
+        for secret in secrets_of(self._plain_url):
+            said = said.replace(secret, "***")
+        return said
+
+    @property
+    def _plain_url(self) -> str:
+        return self.url.render_as_string(hide_password=False)
 
     @property
     def is_sqlite(self) -> bool:
@@ -228,7 +236,7 @@ def _is_passing(store: Store, error: DBAPIError) -> bool:
 
 
 def _typed(store: Store, error: Any) -> StoreError | StorageError:
-    said = _first_line(error)
+    said = store.without_secrets(_first_line(error))
     if "disk is full" in said or "readonly database" in said or "disk I/O" in said:
         return StorageError(
             f"{store} can't be written: {said}",

@@ -3,8 +3,8 @@ was written elsewhere, and is checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from edgekit.errors import InputError
@@ -15,16 +15,21 @@ FORMAT = "edgekit-results"
 FORMAT_VERSION = 1
 
 
-def to_document(runs: tuple[BenchRun, ...]) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "bench_runs": [asdict(run) for run in runs],
-    }
+def run_document(run: BenchRun) -> dict[str, Any]:
+    """A run as JSON takes it. Nothing is copied: a run may hold a million samples."""
+    return {**vars(run), "build": vars(run.build), "conditions": vars(run.conditions)}
+
+
+def written_document(runs: Iterable[BenchRun]) -> Iterator[str]:
+    """A file of results in pieces: a line for each run."""
+    yield f'{{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "bench_runs": ['
+    for number, run in enumerate(runs):
+        yield f"{',' if number else ''}\n{json.dumps(run_document(run))}"
+    yield "]}\n"
 
 
 def from_document(document: object) -> tuple[BenchRun, ...]:
-    """InputError for anything but what `to_document` gives."""
+    """Read a file of results; InputError for anything else."""
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise InputError(
             "this is no file of results", hint="`edgekit results export` writes such files"

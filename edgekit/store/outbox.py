@@ -1,8 +1,8 @@
 """What was measured, on its way into the store: a file each, written before anything else is tried.
 
-What was measured is safe in milliseconds, without a database being opened; whoever opens the store
-next takes along what waits. A store that can't be reached costs nothing but patience. Benchmark
-runs wait for whichever store is opened next; findings for the one that they were meant for.
+A measurement is safe in milliseconds, without a database being opened. The next command that opens
+the store takes along what waits for it. A store that can't be reached costs nothing but patience.
+Each measurement waits for the store that it was meant for, and for no other.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from edgekit.errors import InputError
 from edgekit.files import storage_errors, sweep_leftovers, write_atomically
 from edgekit.json_reader import read_json
-from edgekit.store.address import outbox_folder, waiting
-from edgekit.store.documents import run_from_document
+from edgekit.store.address import waiting
+from edgekit.store.documents import run_document, run_from_document
 from edgekit.store.findings import from_document, to_text
 
 if TYPE_CHECKING:
@@ -34,9 +33,9 @@ _BATCH = 100
 DAMAGED = ".damaged"
 
 
-def post(run: BenchRun, folder: Path | None = None) -> Path:
-    """On the disk when this returns."""
-    return _post((folder or outbox_folder()) / f"{run.id}.json", json.dumps(asdict(run)))
+def post(run: BenchRun, folder: Path) -> Path:
+    """Write a run into the folder of its store, on the disk when this returns."""
+    return _post(folder / f"{run.id}.json", json.dumps(run_document(run)))
 
 
 def post_findings(findings: Findings, folder: Path) -> Path:
@@ -45,14 +44,12 @@ def post_findings(findings: Findings, folder: Path) -> Path:
     return _post(folder / name, to_text(findings))
 
 
-def deliver(store: Store, folder: Path | None = None) -> int:
-    """All runs that wait into the store; a file goes once the store has committed it. What can't
-    be read is put aside and kept."""
+def deliver(store: Store, folder: Path) -> int:
+    """Bring all runs that wait into the store; a file goes once the store has committed it. What
+    can't be read is put aside and kept."""
     from edgekit.store.bench_runs import save_bench_runs
 
-    return _delivered(
-        folder or outbox_folder(), run_from_document, lambda runs: save_bench_runs(store, runs)
-    )
+    return _delivered(folder, run_from_document, lambda runs: save_bench_runs(store, runs))
 
 
 def deliver_findings(store: Store, folder: Path) -> int:

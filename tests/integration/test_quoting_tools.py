@@ -65,6 +65,7 @@ def test_a_compiler_reads_comments_strings_and_names(
 
 
 @needs("cmake")
+@needs("cmake")
 def test_cmake_reads_strings(tmp_path: Path) -> None:
     chosen = texts(100)
     lines = [f'file(WRITE "{tmp_path}/all" "")']
@@ -77,6 +78,7 @@ def test_cmake_reads_strings(tmp_path: Path) -> None:
 
 
 @needs("openocd")
+@needs("openocd")
 def test_openocd_reads_words_of_tcl(tmp_path: Path) -> None:
     chosen = [text for text in texts(60) if "\x01" not in text]
     lines = ["set out [open all w]"]
@@ -87,6 +89,7 @@ def test_openocd_reads_words_of_tcl(tmp_path: Path) -> None:
     assert (tmp_path / "all").read_bytes().decode() == "".join(f"{t}--\n" for t in chosen), done
 
 
+@needs("systemd")
 @needs("systemd")
 def test_systemd_reads_words_of_a_unit(tmp_path: Path) -> None:
     """systemd names each program that a unit would start and that is not there."""
@@ -113,6 +116,7 @@ def test_systemd_reads_words_of_a_unit(tmp_path: Path) -> None:
     assert len(told.splitlines()) == len(programs), told
 
 
+@needs("ssh")
 @needs("ssh")
 def test_ssh_reads_words_of_its_configuration(tmp_path: Path) -> None:
     for text in ('a b"c', "100%d", "back\\slash", "x # y", "layer = z", "\u00df"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,19 +21,20 @@ from sqlalchemy import text
 from support.building import CHECKOUT, run_edgekit, run_with_mount, tmpfs
 from support.needs import needs
 from support.ports import CLOSED_PORT
-from support.stores import Postgres, a_run
+from support.stores import Postgres, a_run, all_bench_runs
 
 from edgekit.errors import StoreError, UsageError
-from edgekit.store.address import waiting
+from edgekit.results import export_results
+from edgekit.store.address import runs_folder, waiting
 from edgekit.store.bench_runs import (
     Wanted,
-    all_bench_runs,
     find_bench_run,
     list_bench_runs,
     runs_before,
     save_bench_runs,
 )
 from edgekit.store.database import Store, close_store, open_store, read, written
+from edgekit.store.documents import from_document
 from edgekit.store.migrations import NEWEST, STEPS, migrate, version_of
 from edgekit.store.outbox import DAMAGED, deliver, post
 from edgekit.store.queries import VERSION
@@ -39,7 +42,7 @@ from edgekit.store.tables import metadata
 
 WRITER = """
 import sys
-from support.stores import a_run
+from support.stores import all_bench_runs, a_run
 from edgekit.store.bench_runs import save_bench_runs
 from edgekit.store.database import open_store
 store = open_store(sys.argv[1])
@@ -240,11 +243,11 @@ def test_what_is_no_store_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) 
 def test_a_full_disk_is_told_and_what_waits_goes_on_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outbox = tmp_path / "data" / "edgekit" / "outbox"
-    post(a_run(1, samples=tuple(range(10**9, 10**9 + 60_000 * 7919, 7919))), outbox)
     disk = tmp_path / "disk"
     disk.mkdir()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    outbox = runs_folder(f"sqlite:///{disk / 'store.db'}")
+    post(a_run(1, samples=tuple(range(10**9, 10**9 + 60_000 * 7919, 7919))), outbox)
     ran = run_with_mount(
         tmpfs("size=120k"),
         disk,
@@ -350,3 +353,45 @@ def test_a_projects_store_holds_no_password(results: Results, tmp_path: Path) ->
     assert "secret" not in results("list", code=3)
     project.write_text(f'schema = 1\n[store]\nurl = "sqlite:///{tmp_path / "team.db"}"\n')
     assert "team.db" in results("list")
+
+
+def test_runs_wait_for_their_own_store_and_for_no_projects(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was measured in one folder does not go into a store that another folder names."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    mine, theirs = (f"sqlite:///{tmp_path / name}.db" for name in ("mine", "theirs"))
+    post(a_run(1), runs_folder(mine))
+    before = tmp_path / "data" / "edgekit" / "outbox"
+    post(a_run(2), before)  # from a version that did not know for which store
+    results.extra["EDGEKIT_STORE"] = mine
+
+    listed = json.loads(results("list", "--store", theirs, "--json"))
+    assert listed["runs"] == []
+    assert len(waiting(before)) == 1
+
+    listed = json.loads(results("list", "--json"))
+    assert {run["id"] for run in listed["runs"]} == {a_run(1).id, a_run(2).id}
+    assert waiting(before) == ()
+
+
+def test_an_export_holds_few_runs_in_memory(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    samples = tuple(range(10**9, 10**9 + 2000 * 997, 997))
+    store = open_store(url)
+    save_bench_runs(store, [a_run(number, samples=samples) for number in range(2000)])
+    close_store(store)
+    del store
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for name in ("all.json", "all.csv"):
+            assert export_results(tmp_path / name, url).runs == 2000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # All of them are four million numbers, of 40 bytes each.
+    assert peak < 80 << 20
+    exported = json.loads((tmp_path / "all.json").read_bytes())
+    assert from_document(exported)[7].samples == samples
+    assert len((tmp_path / "all.csv").read_text().splitlines()) == 2001

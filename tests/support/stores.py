@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from edgekit.store.bench_runs import visit_bench_runs
+from edgekit.store.database import Store
 from edgekit.store.moments import now, this_process
 from edgekit.store.regions import RegionCost
 from edgekit.store.runs import BenchRun, BuildFacts, Conditions
@@ -22,6 +24,10 @@ from support.needs import require
 from support.ports import free_port
 
 _PLACES = ("/usr/lib/postgresql", "/usr/local/pgsql", "/usr/pgsql")
+
+
+def all_bench_runs(store: Store) -> tuple[BenchRun, ...]:
+    return visit_bench_runs(store, tuple)
 
 
 def a_run(number: int = 0, median: float = 0.010, **changes: object) -> BenchRun:

@@ -1,0 +1,61 @@
+"""A store is named by what tells it from others, and never by a secret."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgekit.store.address import UNREADABLE, holds_password, name_of, secrets_of
+
+SECRET = "s3cr3t"
+WITH_SECRETS = (
+    f"postgresql://me:{SECRET}@db/x",
+    f"postgresql://me:{SECRET}/{SECRET}@db/x",
+    f"postgresql://me:{SECRET}@{SECRET}@db:5432/x",
+    f"postgresql://me:{SECRET}?{SECRET}#{SECRET}@db/x",
+    f"postgresql+psycopg://:{SECRET}@db/x",
+    f"postgresql://db/x?password={SECRET}",
+    f"postgresql://db/x?user=me&PASSWORD={SECRET}",
+    f"postgresql://db/x?sslpassword={SECRET}&sslmode=require",
+    f"postgresql://db/x?options={SECRET}",
+    f"postgresql://db/x?a={SECRET}&a={SECRET}",
+    f"postgresql://[::1]:7/x?passwd={SECRET}",
+)
+
+
+@pytest.mark.parametrize("url", WITH_SECRETS)
+def test_no_secret_is_in_a_stores_name(url: str) -> None:
+    assert SECRET not in name_of(url)
+    assert name_of(url) != UNREADABLE
+    assert SECRET in " ".join(secrets_of(url))
+
+
+@pytest.mark.parametrize("url", WITH_SECRETS)
+def test_a_url_that_holds_a_password_is_known_by_it(url: str) -> None:
+    if "options" not in url and "?a=" not in url and "passwd" not in url:
+        assert holds_password(url)
+
+
+def test_a_url_without_a_password_holds_none() -> None:
+    for url in (
+        "postgresql://me@db:5432/x?sslmode=require",
+        "postgresql://db/x?passfile=/home/me/.pgpass",
+        "sqlite:////tmp/a.db",
+    ):
+        assert not holds_password(url)
+
+
+def test_two_spellings_of_one_store_have_one_name_and_two_stores_have_two() -> None:
+    plain = "postgresql://me@db:5432/x"
+    assert name_of(plain) == plain
+    assert name_of(f"postgresql+psycopg://me:{SECRET}@db:5432/x?sslmode=require") == plain
+    sockets = {name_of(f"postgresql:///x?host=/run/{name}") for name in ("a", "b")}
+    assert len(sockets) == 2
+    assert name_of("postgresql://db/x?user=a&host=b") == name_of("postgresql://db/x?host=b&user=a")
+
+
+@given(st.text(alphabet="abs3/:?#@%&=[]+", min_size=4), st.sampled_from(["db", "db:1", "[::1]"]))
+def test_whatever_a_password_holds_the_name_does_not(password: str, host: str) -> None:
+    url = f"postgresql://me:QQ{password}QQ@{host}/x"
+    assert "QQ" not in name_of(url)
