@@ -21,6 +21,7 @@ from support.local_bundles import (
     with_patched_kernels,
 )
 from support.on_device import bench_on, run_all_on, run_on
+from support.patience import stopped_at
 from support.rpc_lab import eventually
 
 from edgekit.bundle import Bundle
@@ -196,10 +197,11 @@ def test_a_model_that_refuses_its_input_is_reported_with_its_words(bundle: Bundl
 
 
 def test_a_model_without_end_is_stopped(bundle: Bundle, tmp_path: Path) -> None:
-    # Long enough for a busy machine to start the process and load the model.
-    error = failure(with_patched_kernels(bundle, tmp_path / "loop", forever=True), timeout=8)
+    looping = with_patched_kernels(bundle, tmp_path / "loop", forever=True)
 
-    assert "gave no sign of life for 8 s while running" in error.message
+    error, limit = stopped_at("running", lambda seconds: failure(looping, timeout=seconds))
+
+    assert f"gave no sign of life for {limit} s while running" in error.message
     assert "--timeout" in str(error.hint)
 
 

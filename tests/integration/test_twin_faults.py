@@ -19,6 +19,7 @@ from support.building import request_for, write_model
 from support.local_bundles import copied, resealed, with_c_library, with_patched_kernels
 from support.needs import TWIN, needs
 from support.on_device import bench_on, run_on
+from support.patience import stopped_at
 from support.rpc_lab import eventually
 from support.twins import COMMAND_SECONDS, edgekit_command, on_twin, twins_in
 
@@ -306,10 +307,11 @@ def test_a_model_that_crashes_is_told_with_its_signal(lab: Lab) -> None:
 def test_a_model_that_never_ends_is_ended(lab: Lab) -> None:
     looping = with_patched_kernels(lab.bundle, lab.folder / "loop", forever=True)
 
-    # Long enough for a busy machine to come so far.
-    error = lab.failure(looping, lab.device(timeout=12))
+    error, limit = stopped_at(
+        "running", lambda seconds: lab.failure(looping, lab.device(timeout=seconds))
+    )
 
-    assert "the model on rpi4 gave no sign of life for 12 s while running" in error.message
+    assert f"the model on rpi4 gave no sign of life for {limit} s while running" in error.message
     assert "--timeout" in str(error.hint)
     lab.assert_usable()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import struct
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +18,7 @@ from edgekit.backends.source import INCLUDE
 from edgekit.board import load_board
 from edgekit.cross.sources import BuiltLibrary, built_in_recipe, find_library
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
-from edgekit.cross.tools import run_tool
+from support.compiled_once import compiled_once
 from support.emulated_arm import arm_emulator
 from support.needs import ARM_PROGRAMS, require
 
@@ -82,17 +81,13 @@ def start_machine(backend: str) -> ArmMachine:
 def _start_machine(backend: str) -> ArmMachine:
     library = arm_library(backend)
     compiler = find_cxx_compiler(load_toolchain(load_board(BOARD).toolchain))
-    made = tempfile.TemporaryDirectory(prefix=f"edgekit-{backend}-arm-")
-    atexit.register(made.cleanup)
-    program = Path(made.name) / "arm"
     own = load_backend(backend).include
-    includes = (INCLUDE, *([own] if own else ()), ffi_headers(), *library.include)
-    command = (
-        *compiler.command,
-        *("-std=c++17", "-O1", "-static", "-o", str(program)),
-        *(word for path in includes for word in ("-isystem", str(path))),
-        str(Path(__file__).with_name(f"{backend}_arm.cc")),
-        *library.link,
+    program = compiled_once(
+        "arm",
+        compiler,
+        ("-std=c++17", "-O1", "-static"),
+        Path(__file__).with_name(f"{backend}_arm.cc"),
+        (INCLUDE, *([Path(own)] if own else ()), ffi_headers(), *library.include),
+        library.link,
     )
-    run_tool(command, folder=program.parent, doing="compile for the emulated board")
     return ArmMachine(program, arm_emulator())

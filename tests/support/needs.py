@@ -33,7 +33,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 _SETUP = CHECKOUT / "scripts" / "setup"
 _TABLE = _SETUP.with_name("requirements.tsv")
-_PROGRAMS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgekit-tests"
+PROGRAMS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgekit-tests"
 """Where scripts/setup puts programs that want an environment of their own."""
 
 _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
@@ -45,7 +45,7 @@ _LICENSED = (
 
 CORTEX_M = ("gcc-arm", "qemu-system")
 MICROCONTROLLERS = (*CORTEX_M, "gdb")
-ARM_PROGRAMS = ("g++-aarch64", "qemu-user")
+ARMPROGRAMS = ("g++-aarch64", "qemu-user")
 TWIN = ("g++-aarch64", "qemu-system", "qemu-img", "ssh", "mke2fs", "debian-keyring", "debian")
 
 
@@ -89,7 +89,7 @@ def labgrid_path() -> str:
     """A PATH with labgrid's programs."""
     row = next(row for row in _rows() if row.name == "labgrid")
     named = os.environ.get("EDGEKIT_LABGRID", "")
-    return os.pathsep.join((named, os.environ["PATH"], str(_PROGRAMS / row.what / "bin")))
+    return os.pathsep.join((named, os.environ["PATH"], str(PROGRAMS / row.what / "bin")))
 
 
 def missing(names: Iterable[str]) -> list[str]:

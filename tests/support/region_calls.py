@@ -3,12 +3,10 @@ several libraries in one process. For ARM boards, the program runs on an emulate
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
 import os
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,11 +20,11 @@ from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.board import Board, load_board
 from edgekit.build import build
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
-from edgekit.cross.tools import run_tool
 from edgekit.model import import_model
 from edgekit.pipeline import partition_model
 from support.arm_machine import BOARD, arm_library
 from support.building import request_for
+from support.compiled_once import compiled_once
 from support.emulated_arm import arm_emulator
 from support.region_lab import EVERYTHING_PAYS, library_here
 
@@ -126,17 +124,12 @@ def _emulator(memory: int) -> tuple[str, ...]:
 def _program(board_name: str) -> Path:
     board = load_board(board_name)
     toolchain = load_toolchain(board.toolchain)
-    made = tempfile.TemporaryDirectory(prefix="edgekit-region-calls-")
-    atexit.register(made.cleanup)
-    folder = Path(made.name)
-    compiler = find_cxx_compiler(toolchain)
-    runtime = runtime_libraries(board.cpu.arch)["libtvm_ffi.so"]
-    shutil.copyfile(runtime, folder / "libtvm_ffi.so")
-    command = (
-        *compiler.command,
-        *("-std=c++17", "-O1", "-o", "calls", "-isystem", str(ffi_headers())),
-        str(Path(__file__).with_suffix(".cc")),
-        *("-L", ".", "-Wl,-rpath,$ORIGIN", "-ltvm_ffi", "-ldl", "-pthread"),
+    return compiled_once(
+        "calls",
+        find_cxx_compiler(toolchain),
+        ("-std=c++17", "-O1"),
+        Path(__file__).with_suffix(".cc"),
+        (ffi_headers(),),
+        ("-L", ".", "-Wl,-rpath,$ORIGIN", "-ltvm_ffi", "-ldl", "-pthread"),
+        {"libtvm_ffi.so": runtime_libraries(board.cpu.arch)["libtvm_ffi.so"]},
     )
-    run_tool(command, folder=folder, doing="compile what calls regions")
-    return folder / "calls"

@@ -8,7 +8,6 @@ make, differ only in where the numbers stand.
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,10 +25,10 @@ from edgekit.backends.source import INCLUDE
 from edgekit.board import load_board
 from edgekit.cross.sources import BuiltLibrary, built_in_recipe, find_library
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
-from edgekit.cross.tools import run_tool
 from edgekit.model import Model
 from edgekit.offload import Rates
 from edgekit.pipeline import compile_model
+from support.compiled_once import compiled_once
 from support.needs import require
 
 EVERYTHING_PAYS = Rates(call_us=-1e12)
@@ -79,19 +78,15 @@ def compile_lab(backend: str, include: Sequence[Path]) -> ctypes.CDLL:
     """BACKEND_lab.cc, which stands beside this file; `include` has the library's headers."""
     library = library_here(backend)
     compiler = find_cxx_compiler(load_toolchain(load_board("local").toolchain))
-    folder = Path(tempfile.mkdtemp(prefix=f"edgekit-{backend}-lab-"))
-    out = folder / "lab.so"
     own = load_backend(backend).include
-    includes = (INCLUDE, *([own] if own else ()), ffi_headers(), *include)
-    command = (
-        *compiler.command,
-        *("-std=c++17", "-O2", "-fPIC", "-shared", "-o", str(out)),
-        *(word for path in includes for word in ("-I", str(path))),
-        str(Path(__file__).with_name(f"{backend}_lab.cc")),
-        *library.link,
-        *(f"-Wl,-rpath,{file.parent}" for file in library.run_time),
+    out = compiled_once(
+        "lab.so",
+        compiler,
+        ("-std=c++17", "-O2", "-fPIC", "-shared"),
+        Path(__file__).with_name(f"{backend}_lab.cc"),
+        (INCLUDE, *([Path(own)] if own else ()), ffi_headers(), *include),
+        (*library.link, *(f"-Wl,-rpath,{file.parent}" for file in library.run_time)),
     )
-    run_tool(command, folder=folder, doing="compile the lab")
     loaded = ctypes.CDLL(str(out))
     loaded.lab_problem.restype = ctypes.c_char_p
     return loaded
