@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 
 def main() -> None:
@@ -17,5 +18,21 @@ def main() -> None:
     program.main()
 
 
+def _forget_current_folder() -> None:
+    """Take the current folder, where `python -m` looks first, off the path of modules. What is
+    imported from now on is no file of a project that somebody is in."""
+    first = sys.path.pop(0)
+    from pathlib import Path  # from now on: a file of this name may be in that folder
+
+    ours = Path(__file__).resolve().parent.parent
+    try:
+        is_current = Path(first).resolve() == Path.cwd() != ours
+    except FileNotFoundError:
+        is_current = True  # a folder that is gone has no modules
+    if not is_current:
+        sys.path.insert(0, first)
+
+
 if __name__ == "__main__":
+    _forget_current_folder()
     main()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any
 
 import edgekit.errors
 from edgekit.aot.job import WrittenTree
+from edgekit.children import LastLines, Process, start_module
 from edgekit.compilation import (
     Compilation,
     CompiledModel,
@@ -28,7 +28,6 @@ from edgekit.cross.tools import disk_full, disk_full_error
 from edgekit.errors import BuildError, EdgekitError
 from edgekit.events import Event, Events
 from edgekit.interrupts import interrupts_deferred
-from edgekit.python_child import LastLines, start_module
 
 _KEPT_LINES = 20
 _SECONDS_TO_DIE = 10
@@ -40,7 +39,7 @@ class _WorkerTraceback(Exception):
 
 
 class CompilationApart:
-    def __init__(self, process: subprocess.Popen[bytes], job: CompileJob, events: Events) -> None:
+    def __init__(self, process: Process, job: CompileJob, events: Events) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process

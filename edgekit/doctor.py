@@ -5,14 +5,14 @@ Nothing here imports TVM: whether it loads is found out in a process of its own.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.board import Board
+from edgekit.children import TimeoutExpired, run, statement_command
 from edgekit.cross.sources.steps import TOOLS as LIBRARY_TOOLS
 from edgekit.cross.toolchain import (
     Compiler,
@@ -161,31 +161,22 @@ def _tvm() -> Iterable[Check]:
 
 def _trouble_loading(statement: str) -> str | None:
     """What goes wrong when a fresh Python runs a statement; a crash is one of the answers."""
-    root = str(Path(__file__).resolve().parent.parent)
-    program = f"import sys; sys.path.insert(0, {root!r}); {statement}"
-    return _trouble_running([sys.executable, "-c", program])
+    return _trouble_running(statement_command(statement))
 
 
-def _trouble_running(command: list[str]) -> str | None:
+def _trouble_running(command: Sequence[str]) -> str | None:
     """The last thing that a failing command says; nothing where it works."""
     try:
-        child = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PROBE_SECONDS,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
+        child = run(command, limit_s=_PROBE_SECONDS)
+    except TimeoutExpired:
         return f"no end after {_PROBE_SECONDS} s"
-    if child.returncode == 0:
+    if child.status == 0:
         return None
-    if child.returncode < 0:
-        return f"it was ended by signal {-child.returncode}"
-    lines = child.stderr.strip().splitlines()
+    if child.status < 0:
+        return f"it was ended by signal {-child.status}"
+    lines = child.errors.strip().splitlines()
     said = next((line for line in lines if "error:" in line), lines[-1] if lines else "")
-    return said[:200] or f"exit code {child.returncode}"
+    return said[:200] or f"exit code {child.status}"
 
 
 def _compilers(board: Board, toolchain: Toolchain) -> Iterable[Check]:

@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from edgekit.children import start_module
 from edgekit.errors import InputError
 from edgekit.events import SILENT, Events
 from edgekit.files import scratch_directory, storage_errors, write_atomically
 from edgekit.interrupts import interrupts_deferred
 from edgekit.json_reader import read_json
 from edgekit.paths import cache_dir
-from edgekit.python_child import start_module
 from edgekit.results import LARGEST_IMPORT, Carried, opened_store
 from edgekit.schedules.choices import VERSION, TraceChoice, choice_as_json
 from edgekit.schedules.trace_text import check_trace

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import signal
 from collections.abc import Sequence
 from typing import Literal
+
+from edgekit.programs import find_program
 
 _PR_SET_PDEATHSIG = 1
 _PARENT = "EDGEKIT_PARENT"
@@ -40,7 +41,16 @@ def ending_with_us(command: Sequence[str], how: Literal["KILL", "TERM"] = "KILL"
 
     They are the command's own where `setpriv`, of util-linux, is not installed.
     """
-    setpriv = shutil.which("setpriv")
+    setpriv = find_program("setpriv")
     if setpriv is None:
         return list(command)
-    return [setpriv, "--pdeathsig", how, "/bin/sh", "-c", _SAME_PARENT, str(os.getpid()), *command]
+    return [
+        str(setpriv),
+        "--pdeathsig",
+        how,
+        "/bin/sh",
+        "-c",
+        _SAME_PARENT,
+        str(os.getpid()),
+        *command,
+    ]

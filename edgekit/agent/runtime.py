@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
-import sys
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.children import module_command, spoken_module
 from edgekit.cross.tools import run_tool
 from edgekit.errors import BuildError, MissingToolError
 from edgekit.events import SILENT, Events
@@ -168,7 +168,7 @@ def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) ->
     if importlib.util.find_spec("pip") is None:
         raise MissingToolError(
             f"fetching TVM's runtime for {arch} needs pip, which is not in this environment",
-            hint=f"{sys.executable} -m ensurepip",
+            hint=spoken_module("ensurepip"),
         )
     with (
         events.stage(f"fetch TVM's runtime for {arch} (once, 100 MB)"),
@@ -178,14 +178,7 @@ def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) ->
         (scratch / "requirements.txt").write_text(pins, encoding="ascii")
         run_tool(
             (
-                *(
-                    sys.executable,
-                    "-m",
-                    "pip",
-                    "download",
-                    "--quiet",
-                    "--disable-pip-version-check",
-                ),
+                *module_command("pip", "download", "--quiet", "--disable-pip-version-check"),
                 *("--no-deps", "--only-binary=:all:", "--platform", _PLATFORMS[arch]),
                 *("--python-version", "3.11", "--implementation", "cp", "--require-hashes"),
                 *("-r", "requirements.txt", "-d", "wheels"),

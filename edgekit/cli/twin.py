@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -232,9 +231,10 @@ def status_command(console: Console, word: str | None) -> None:
 @click.argument("remote", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 def ssh_command(word: str, remote: tuple[str, ...]) -> None:
     """OpenSSH with the twin's own keys. The command, if any, goes to the twin's shell."""
+    from edgekit.children import become
     from edgekit.errors import DeviceError
     from edgekit.twin.machine import find_twin
-    from edgekit.twin.tools import TO_RUN, find_tool, require_tools
+    from edgekit.twin.tools import TO_RUN, require_tools
 
     twin = find_twin(word)
     if twin.access is None or twin.condition != "running":
@@ -243,7 +243,7 @@ def ssh_command(word: str, remote: tuple[str, ...]) -> None:
             hint=f"edgekit twin up {twin.name}",
         )
     require_tools(TO_RUN, "a twin")
-    os.execv(str(find_tool("ssh")), twin.access.command(*remote))
+    become(twin.access.command(*remote))
 
 
 @command.command("logs", short_help="Show a twin's console, or how the image was built.")

@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from edgekit.children import TimeoutExpired, folder_of_python, run, spoken_module
 from edgekit.errors import MissingToolError
 from edgekit.profiles import (
     Problem,
@@ -26,6 +24,7 @@ from edgekit.profiles import (
     profile_names,
     show,
 )
+from edgekit.programs import find_program
 
 _TRIPLE = re.compile(r"native|[a-z0-9_]+(-[a-z0-9_.]+){1,3}")
 # A bare name to be found on PATH, or an absolute path; words after it choose a subcommand. No
@@ -226,11 +225,7 @@ def find_tool(toolchain: Toolchain, tool: str) -> Compiler:
 def which(tool: str) -> Path | None:
     """Where a tool is: on PATH, or beside the Python that runs edgekit (a virtual environment
     that nobody activated)."""
-    listed = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    # An empty entry would mean the folder that somebody happens to stand in.
-    folders = os.pathsep.join([*filter(None, listed), str(Path(sys.executable).parent)])
-    found = shutil.which(tool.split()[0], path=folders) if tool else None
-    return Path(found) if found else None
+    return find_program(tool.split()[0], [folder_of_python()]) if tool else None
 
 
 @lru_cache(maxsize=64)
@@ -238,22 +233,20 @@ def _banner(path: Path, arguments: tuple[str, ...], modified: int, size: int) ->
     """The first line of --version; asked once for each state of the file."""
     del modified, size
     try:
-        answer = subprocess.run(
+        answer = run(
             [str(path), *arguments, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_ASKING_SECONDS,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
-            check=True,
+            limit_s=_ASKING_SECONDS,
+            environment={**os.environ, "LC_ALL": "C"},
         )
-    except (OSError, subprocess.SubprocessError) as error:
+        trouble = answer.last_words if answer.status else ""
+    except (OSError, TimeoutExpired) as error:
+        trouble = str(error)
+    if trouble:
         raise MissingToolError(
-            f"{path} is there but does not run: {error}",
+            f"{path} is there but does not run: {trouble}",
             hint="install it again for this machine's architecture",
-        ) from error
-    lines = (answer.stdout or answer.stderr).splitlines()
+        )
+    lines = (answer.output or answer.errors).splitlines()
     return lines[0].strip() if lines else ""
 
 
@@ -285,4 +278,4 @@ def apt_command(packages: tuple[str, ...]) -> str:
 def pip_command(*packages: str) -> str:
     """How to install Python packages into the environment that runs edgekit."""
     words = [f"'{package}'" if re.search(r"[\[<>]", package) else package for package in packages]
-    return f"{sys.executable} -m pip install {' '.join(words)}"
+    return f"{spoken_module('pip')} install {' '.join(words)}"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
-import subprocess
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
+from edgekit.children import Process, end, start
 from edgekit.errors import BuildError, MissingToolError, StorageError
 from edgekit.files import known_path
 from edgekit.interrupts import interrupts_deferred
@@ -28,7 +27,7 @@ def run_tool(command: Sequence[str], *, folder: Path, doing: str) -> str:
     with ExitStack() as ending:
         with interrupts_deferred():
             process = _start(command, folder)
-            ending.callback(_end, process)
+            ending.callback(end, process)
         output = process.communicate()[0].decode(errors="replace")
     if process.returncode != 0:
         if disk_full(output):
@@ -37,32 +36,19 @@ def run_tool(command: Sequence[str], *, folder: Path, doing: str) -> str:
     return output
 
 
-def _start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], folder: Path) -> Process:
     try:
-        return subprocess.Popen(
+        return start(
             command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            folder=folder,
             # Compilers put objects, weights and all, where TMPDIR says: not into a small /tmp.
-            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder.resolve())},
-            start_new_session=True,
+            environment={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder.resolve())},
         )
     except OSError as error:
         raise MissingToolError(
             f"{command[0]} cannot be started: {error.strerror}",
             hint="edgekit doctor says what is missing and how to install it",
         ) from error
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def disk_full(output: str) -> bool:

@@ -86,7 +86,7 @@ rm -rf "$folder\""""
 
 _PATHS = "PATH=$PATH:$HOME/.local/bin:/usr/local/bin:/usr/sbin; export PATH\n"
 _FIND = f'{_PATHS}command -v "$1"'
-_RUN = f'{_PATHS}LC_ALL=C NO_COLOR=1; export LC_ALL NO_COLOR\nexec "$@" 2>&1'
+_RUN = f'{_PATHS}LC_ALL=C NO_COLOR=1; export LC_ALL NO_COLOR\ncd / && exec "$@" 2>&1'
 
 
 class ChannelPort:
@@ -307,7 +307,8 @@ class RemoteTools:
     def run(
         self, command: Sequence[str], *, folder: Path | None = None, limit_s: float = _FLASH_SECONDS
     ) -> Said:
-        """`folder` would be one of this machine."""
+        """Run a tool in a folder that its user cannot write to. `folder` would be one of this
+        machine's."""
         done = self.connection.run(("sh", "-c", _RUN, "edgekit", *command), timeout=limit_s)
         return Said(done.status, "\n".join((done.output, *done.errors)))
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from edgekit.children import Done, TimeoutExpired, run
 from edgekit.device_entry import DeviceEntry, is_host, is_user
 from edgekit.errors import DeviceError, MissingToolError
 from edgekit.files import storage_errors, try_lock
 from edgekit.paths import data_dir
+from edgekit.programs import find_program
 
 _CLIENT = "labgrid-client"
 _SECONDS = 60.0
@@ -134,9 +134,9 @@ def _acquired_alone(name: str) -> Iterator[Place]:
     try:
         is_left_over = note.read_bytes() == _OURS
         done = _client(name, "acquire")
-        if done.returncode != 0 and not _ALREADY_OURS.search(done.stderr):
+        if done.status != 0 and not _ALREADY_OURS.search(done.errors):
             raise _refused(name, done)
-        is_ours_to_release = done.returncode == 0 or is_left_over
+        is_ours_to_release = done.status == 0 or is_left_over
         if is_ours_to_release:
             _note(lock, _OURS)
         try:
@@ -149,31 +149,24 @@ def _acquired_alone(name: str) -> Iterator[Place]:
         os.close(lock)
 
 
-def _client(name: str, command: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which(_CLIENT)
+def _client(name: str, command: str) -> Done:
+    program = find_program(_CLIENT)
     if program is None:
         raise MissingToolError(
             f"{_CLIENT}, which knows labgrid's places, is not installed",
             hint="pipx install labgrid; LG_COORDINATOR=host:20408 says where its coordinator is",
         )
     try:
-        return subprocess.run(
-            [program, "-p", name, command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-        )
-    except subprocess.TimeoutExpired as error:
+        return run([str(program), "-p", name, command], limit_s=_SECONDS)
+    except TimeoutExpired as error:
         raise DeviceError(
             f"labgrid does not answer within {_SECONDS:g} s",
             hint="is its coordinator up, and LG_COORDINATOR right?",
         ) from error
 
 
-def _refused(name: str, done: subprocess.CompletedProcess[str]) -> DeviceError:
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+def _refused(name: str, done: Done) -> DeviceError:
+    lines = [line.strip() for line in done.errors.splitlines() if line.strip()]
     last = lines[-1].partition("Error: ")[2] or lines[-1] if lines else "it said nothing"
     kind = PlaceTaken if "already acquired" in last else DeviceError
     return kind(
@@ -182,11 +175,11 @@ def _refused(name: str, done: subprocess.CompletedProcess[str]) -> DeviceError:
     )
 
 
-def _resources(done: subprocess.CompletedProcess[str]) -> dict[str, Mapping[str, Any]]:
+def _resources(done: Done) -> dict[str, Mapping[str, Any]]:
     """What `show` says: a line for each resource, and its values as Python writes them."""
     found: dict[str, Mapping[str, Any]] = {}
     kind, block = "", ""
-    for line in [*done.stdout.splitlines(), "end"]:
+    for line in [*done.output.splitlines(), "end"]:
         if kind and line.startswith("  "):
             block += line[2:] + "\n"
             continue

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from edgekit.arrays import Array
+from edgekit.children import LastLines, Process, TimeoutExpired, start_module
 from edgekit.devices.crashes import signal_hint, signal_meaning
 from edgekit.devices.frames import Frame, encode_frame, read_frame
 from edgekit.errors import DeviceError
 from edgekit.interrupts import interrupts_deferred
-from edgekit.python_child import LastLines, start_module
 
 _KEPT_STDERR_LINES = 200
 _SHOWN_STDERR_LINES = 12
@@ -24,7 +23,7 @@ _SECONDS_TO_DIE = 10
 class WorkerProcess:
     """Speaks frames with one child. Use through `started_worker`, which always ends it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], place: str, timeout: float) -> None:
+    def __init__(self, process: Process, place: str, timeout: float) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -108,7 +107,7 @@ class WorkerProcess:
     def _died(self, doing: str) -> DeviceError:
         try:
             code = self._process.wait(timeout=_SECONDS_TO_DIE)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             return DeviceError(
                 f"the model's process on {self._place} closed its connection while {doing}",
                 hint="the model may have closed file descriptors that are not its own",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.children import module_command
 from edgekit.errors import DeviceError, UsageError
 from edgekit.farm.hosts import find_host, known_hosts_of_farm
 from edgekit.farm.plan import plan_farm
 from edgekit.files import storage_errors, write_atomically
 from edgekit.json_reader import read_json
 from edgekit.paths import config_dir
+from edgekit.programs import with_absolute_paths
 from edgekit.project import Project
 from edgekit.quoting import systemd_command, systemd_path, systemd_word
 from edgekit.rpc.protocol import DEFAULT_PORT
@@ -73,13 +74,14 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
     folder = project.path.parent if project is not None else Path.home()
     if any(character in str(folder) for character in "\n\r"):
         raise UsageError("the project's folder has a line break in its name", hint="rename it")
+    searched = with_absolute_paths(os.environ)
     environment = "".join(
         f"Environment={systemd_word(f'{name}={value}')}\n"
         for name in _PASSED_ON
-        if (value := os.environ.get(name)) and value.isprintable()
+        if (value := searched.get(name)) and value.isprintable()
     )
     place = config_dir().parent / "systemd" / "user"
-    edgekit = [sys.executable, "-m", "edgekit"]
+    edgekit = module_command("edgekit")
     units = [("edgekit-farm.service", _FARM, [*edgekit, "farm", "up", *names])]
     if web:
         units.append(("edgekit-farm-web.service", _WEB, [*edgekit, "farm", "web"]))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
+from edgekit.children import module_command
 from edgekit.errors import DeviceError
 from edgekit.farm import health
 from edgekit.farm.health import Health, Limits, State
@@ -48,8 +49,7 @@ class JoinedHost:
         return self.host.name
 
     def command(self, tracker_port: int) -> tuple[str, ...]:
-        words = (self.name, str(tracker_port))
-        return (sys.executable, "-m", "edgekit.farm.host_worker", *words)
+        return module_command("edgekit.farm.host_worker", self.name, str(tracker_port))
 
     def status(self) -> HostStatus:
         state = self.health

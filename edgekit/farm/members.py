@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edgekit.children import module_command
 from edgekit.farm.health import Limits
 from edgekit.rpc.protocol import DEFAULT_PORT
 
@@ -26,5 +26,5 @@ class FarmPlan:
     port: int = DEFAULT_PORT
     """Of the tracker, where none runs yet."""
     limits: Limits = field(default_factory=Limits)
-    worker: tuple[str, ...] = (sys.executable, "-m", "edgekit.farm.worker")
+    worker: tuple[str, ...] = field(default_factory=lambda: module_command("edgekit.farm.worker"))
     """What serves a device: a program, and the first of its words."""

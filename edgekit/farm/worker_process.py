@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
+from edgekit.children import NOTHING, PIPE, Process, TimeoutExpired, start
 from edgekit.farm.control import LONGEST_LINE
 from edgekit.interrupts import interrupts_deferred
 from edgekit.json_reader import read_json
@@ -21,7 +22,7 @@ _LONGEST_REASON = 300
 
 
 class WorkerProcess:
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Process) -> None:
         self._process = process
         self._rest = bytearray()
         self.last_sign = time.monotonic()
@@ -36,14 +37,13 @@ class WorkerProcess:
     def started(cls, command: Sequence[str]) -> WorkerProcess:
         with interrupts_deferred():
             return cls(
-                subprocess.Popen(
+                start(
                     command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    bufsize=0,
-                    env={**os.environ, **parent_environment()},
-                    start_new_session=True,  # Ctrl-C is for the keeper, who ends its workers
+                    folder=Path(),  # the project's: boards/ in it names boards
+                    stdin=PIPE,
+                    stderr=NOTHING,
+                    buffered=False,
+                    environment={**os.environ, **parent_environment()},
                 )
             )
 
@@ -104,7 +104,7 @@ class WorkerProcess:
         self.tell_to_end()
         try:
             self._process.wait(timeout=_SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self.output.close()

@@ -22,6 +22,8 @@ _NO_MEMORY = failure(
 _DIFFERS = failure(r"MIS-MATCHED", VERIFY_FAILED, VERIFY_HINT)
 # A gdb that has lost its target compares the file with itself: that comes first.
 FAILURES = (_GONE, _DIFFERS, _NO_MEMORY)
+_ALONE = ("-nx", "-iex", "set auto-load off")
+"""No .gdbinit, and no scripts that the firmware names."""
 _SECTIONS = re.compile(r"^Section (\S+), range .*: matched\.", re.MULTILINE)
 
 
@@ -44,7 +46,7 @@ def write(job: FlashJob) -> None:
     )
     words = [word for order in orders for word in ("-ex", order)]
     said = job.tools.run(
-        [gdb, "-nx", "-batch", *words, str(job.firmware.path.resolve())], folder=job.twin
+        [gdb, *_ALONE, "-batch", *words, str(job.firmware.path.resolve())], folder=job.twin
     )
     if not _is_written(said.output):
         raise explained(job, "gdb", said.output, FAILURES)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from edgekit.children import TimeoutExpired
+from edgekit.children import run as run_program
 from edgekit.cross.toolchain import which
 from edgekit.errors import DeviceError, MissingToolError
-from edgekit.interrupts import interrupts_deferred
 
 _LIMIT_SECONDS = 300.0
 
@@ -62,36 +61,24 @@ class ThisMachine:
     def run(
         self, command: Sequence[str], *, folder: Path | None = None, limit_s: float = _LIMIT_SECONDS
     ) -> Said:
-        with interrupts_deferred():
-            try:
-                process = subprocess.Popen(
-                    command,
-                    cwd=folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, "LC_ALL": "C", "NO_COLOR": "1"},
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise MissingToolError(
-                    f"{command[0]} cannot be started: {error.strerror}", hint="install it again"
-                ) from error
         try:
-            output, _ = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired as error:
+            done = run_program(
+                command,
+                folder=folder,
+                environment={**os.environ, "LC_ALL": "C", "NO_COLOR": "1"},
+                limit_s=limit_s,
+                together=True,
+            )
+        except TimeoutExpired as error:
             raise DeviceError(
                 f"{Path(command[0]).name} was not done after {limit_s:.0f} s, and was ended",
                 hint="unplug the board, plug it in and try again",
             ) from error
-        finally:
-            if process.poll() is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-        return Said(process.returncode, output.decode(errors="replace"))
+        except OSError as error:
+            raise MissingToolError(
+                f"{command[0]} cannot be started: {error.strerror}", hint="install it again"
+            ) from error
+        return Said(done.status, done.output)
 
 
 HERE = ThisMachine()

@@ -13,8 +13,6 @@ import os
 import selectors
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -23,6 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from edgekit.children import WITH_OUTPUT, Process, TimeoutExpired, start_module
 from edgekit.errors import DeviceError, MissingToolError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, try_lock, write_atomically
@@ -97,7 +96,7 @@ def run_tracker(
         try:
             started(state)
             while not over.is_set():
-                with suppress(subprocess.TimeoutExpired):
+                with suppress(TimeoutExpired):
                     child.wait(timeout=None if stop is None else _SECONDS_BETWEEN_LOOKS)
                 if child.returncode is None:
                     continue
@@ -187,16 +186,14 @@ def _state(listener: socket.socket) -> Iterator[RunningTracker]:
         _state_file().unlink(missing_ok=True)
 
 
-def _start(listener: socket.socket) -> subprocess.Popen[bytes]:
+def _start(listener: socket.socket) -> Process:
     """A child that serves on the socket."""
     descriptor = listener.fileno()
     with interrupts_deferred():
-        child = subprocess.Popen(
-            [sys.executable, "-m", "edgekit.rpc.tracker_worker", str(descriptor)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
+        child = start_module(
+            ["edgekit.rpc.tracker_worker", str(descriptor)],
+            stderr=WITH_OUTPUT,
+            buffered=False,
             pass_fds=(descriptor,),
         )
     try:
@@ -207,7 +204,7 @@ def _start(listener: socket.socket) -> subprocess.Popen[bytes]:
     return child
 
 
-def _wait_until_ready(child: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(child: Process) -> None:
     assert child.stdout is not None
     said: deque[str] = deque(maxlen=_KEPT_LINES)
     deadline = time.monotonic() + _SECONDS_TO_START
@@ -230,7 +227,7 @@ def _wait_until_ready(child: subprocess.Popen[bytes]) -> None:
     )
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: Process) -> None:
     child.kill()
     child.wait()
     for stream in (child.stdin, child.stdout):
@@ -238,7 +235,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         stream.close()
 
 
-def _ending(child: subprocess.Popen[bytes]) -> str:
+def _ending(child: Process) -> str:
     code = child.returncode
     return signal.strsignal(-code) or f"signal {-code}" if code < 0 else f"exit code {code}"
 

@@ -6,15 +6,14 @@ import os
 import pickle
 import select
 import struct
-import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from edgekit.children import LastLines, Process, TimeoutExpired, start_module
 from edgekit.devices.crashes import signal_meaning
 from edgekit.interrupts import interrupts_deferred
-from edgekit.python_child import LastLines, start_module
 
 HEADER = struct.Struct("<Q")
 _KEPT_LINES = 20
@@ -40,7 +39,7 @@ class Child:
         self._module = module
         self._setup = setup
         self._environment = environment
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._said: LastLines | None = None
         self._closed = False
 
@@ -130,10 +129,10 @@ class Child:
             data += block
         return bytes(data)
 
-    def _gone(self, process: subprocess.Popen[bytes]) -> ChildGone:
+    def _gone(self, process: Process) -> ChildGone:
         try:
             code = process.wait(timeout=_SECONDS_TO_DIE)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             code = None
         if self._said is not None:
             self._said.wait(_SECONDS_TO_DIE)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from edgekit.children import LastLines, Process, start_module
 from edgekit.compilation import Failure
 from edgekit.compile_process import error_of
 from edgekit.errors import BuildError
 from edgekit.interrupts import interrupts_deferred
-from edgekit.python_child import LastLines, start_module
 from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
 
 _KEPT_LINES = 20
@@ -22,7 +21,7 @@ _SECONDS_TO_DIE = 10
 class TuningProcess:
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._said: LastLines | None = None
 
     @property

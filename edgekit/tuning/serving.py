@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from typing import IO
 
+from edgekit.children import NEUTRAL_FOLDER, NOTHING, start
 from edgekit.compilation import Failure
 from edgekit.errors import EdgekitError
 from edgekit.events import Events, Warned
@@ -56,17 +56,16 @@ def _serve_there(plan: ServePlan, channel: Channel) -> None:
 def _serve_here(plan: LocalPlan, channel: Channel) -> None:
     threads = {} if plan.threads is None else {"TVM_NUM_THREADS": str(plan.threads)}
     while True:
-        with subprocess.Popen(
+        with start(
             [
                 *(str(plan.agent), "serve", "--key", plan.key, "--end-with-parent"),
                 *("--workspace", str(plan.workspace)),
                 *("--tracker", f"{plan.tracker.host}:{plan.tracker.port}"),
                 *("--custom-addr", LOOPBACK),
             ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **threads, **parent_environment()},
+            folder=NEUTRAL_FOLDER,
+            environment={**os.environ, **threads, **parent_environment()},
+            stderr=NOTHING,
         ) as agent:
             assert agent.stdout is not None
             _follow(agent.stdout, channel)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.children import run
 from edgekit.errors import DeviceError
 from edgekit.files import storage_errors, write_atomically
 from edgekit.quoting import ssh_config_word
@@ -88,15 +88,13 @@ def seed(folder: Path, name: str) -> bytes:
 def _make_key(path: Path, comment: str) -> None:
     tool = find_tool("ssh-keygen")
     assert tool is not None, "require_tools comes first"
-    made = subprocess.run(
+    made = run(
         [str(tool), "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_KEY_SECONDS,
+        limit_s=_KEY_SECONDS,
     )
-    if made.returncode != 0:
+    if made.status != 0:
         raise DeviceError(
-            f"ssh-keygen made no key for the twin: {made.stderr.decode(errors='replace').strip()}",
+            f"ssh-keygen made no key for the twin: {made.errors.strip()}",
             hint=f"check that {path.parent} can be written to and this user is in /etc/passwd",
         )
 

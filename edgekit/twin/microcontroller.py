@@ -7,7 +7,6 @@ through QEMU's debugger port.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 import uuid
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from edgekit.board import Board
+from edgekit.children import TimeoutExpired, run
 from edgekit.errors import DeviceError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, write_atomically
@@ -264,23 +264,20 @@ def _launch(folder: Path, state: MicrocontrollerState) -> str | None:
     assert program is not None, "require_tools comes first"
     with interrupts_deferred():
         try:
-            started = subprocess.run(
+            started = run(
                 [str(program), *command_line(folder, state)],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_START_SECONDS,
-                start_new_session=True,
+                folder=folder,
+                limit_s=_START_SECONDS,
             )
-        except subprocess.TimeoutExpired as error:
+        except TimeoutExpired as error:
             raise DeviceError(
                 "the emulator does not start",
                 hint=f"{qemu.MICROCONTROLLERS} --version should answer at once; is this machine "
                 "overloaded?",
             ) from error
-    if started.returncode == 0:
+    if started.status == 0:
         return None
-    return " ".join(started.stderr.decode(errors="replace").split())[:500]
+    return " ".join(started.errors.split())[:500]
 
 
 def _write(folder: Path, state: MicrocontrollerState) -> None:

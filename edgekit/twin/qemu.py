@@ -6,13 +6,13 @@ import os
 import re
 import select
 import signal
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from edgekit.children import TimeoutExpired, run
 from edgekit.errors import DeviceError, StorageError
 from edgekit.files import storage_errors
 from edgekit.interrupts import interrupts_deferred
@@ -67,7 +67,7 @@ def make_disk(folder: Path, image: Image) -> None:
     """An empty layer over the image's disk: what the twin writes, nobody else sees."""
     disk = disk_of(folder)
     disk.unlink(missing_ok=True)
-    made = subprocess.run(
+    made = run(
         [
             _tool("qemu-img"),
             "create",
@@ -78,16 +78,14 @@ def make_disk(folder: Path, image: Image) -> None:
             "raw",
             "-b",
             str(image.disk),
-            disk,
+            str(disk),
         ],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_TOOL_SECONDS,
+        limit_s=_TOOL_SECONDS,
     )
-    if made.returncode != 0:
+    if made.status != 0:
         disk.unlink(missing_ok=True)
         raise StorageError(
-            f"the twin's disk could not be made: {_words(made.stderr)}",
+            f"the twin's disk could not be made: {_words(made.errors)}",
             hint="check that there is room on the disk, or move the cache with EDGEKIT_CACHE_DIR",
         )
 
@@ -133,22 +131,19 @@ def start(state: TwinState, image: Image, folder: Path, seed: bytes) -> None:
         (folder / QMP_SOCKET).unlink(missing_ok=True)
     with interrupts_deferred():
         try:
-            started = subprocess.run(
+            started = run(
                 [_tool(EMULATOR), *command_line(state, image, folder)],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_START_SECONDS,
-                start_new_session=True,
+                folder=folder,
+                limit_s=_START_SECONDS,
             )
-        except subprocess.TimeoutExpired as error:
+        except TimeoutExpired as error:
             raise DeviceError(
                 "the emulator does not start",
                 hint=f"{EMULATOR} --version should answer at once; is this machine overloaded?",
             ) from error
-    if started.returncode == 0:
+    if started.status == 0:
         return
-    said = _words(started.stderr)
+    said = _words(started.errors)
     if _PORT_TAKEN.search(said):
         raise PortTakenError(
             f"port {state.port} on {HOST} is taken by another program",
@@ -227,5 +222,5 @@ def _tool(name: str) -> str:
     return str(tool)
 
 
-def _words(output: bytes) -> str:
-    return " ".join(output.decode(errors="replace").split())[:500]
+def _words(output: str) -> str:
+    return " ".join(output.split())[:500]

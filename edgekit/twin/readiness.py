@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import time
 from pathlib import Path
 
+from edgekit.children import TimeoutExpired, run
 from edgekit.errors import DeviceError
 from edgekit.events import Events
 from edgekit.twin import qemu
@@ -57,19 +57,16 @@ def run_over_ssh(access: Access, command: str, *, limit_s: float) -> None:
     ssh = find_tool("ssh")
     assert ssh is not None, "require_tools comes first"
     try:
-        ended = subprocess.run(
-            [str(ssh), "-o", "BatchMode=yes", *access.command(command)[1:]],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=limit_s,
+        ended = run(
+            [str(ssh), "-o", "BatchMode=yes", *access.command(command)[1:]], limit_s=limit_s
         )
-    except subprocess.TimeoutExpired as error:
+    except TimeoutExpired as error:
         raise DeviceError(
             f"the twin {access.name} does not answer over SSH for {duration(limit_s)}",
             hint=f"edgekit twin logs {access.name} shows its console",
         ) from error
-    if ended.returncode != 0:
-        said = ended.stderr.decode(errors="replace").strip()
+    if ended.status != 0:
+        said = ended.errors.strip()
         raise DeviceError(
             f"the twin {access.name} does not do what it is told over SSH",
             hint=f"edgekit twin up {access.name} --fresh starts it with a new disk",

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from edgekit.children import NOTHING, PIPE, Process, TimeoutExpired, end, start
 from edgekit.errors import BuildError, MissingToolError, StorageError
 from edgekit.interrupts import interrupts_deferred
 from edgekit.parent_process import ending_with_us
+from edgekit.programs import find_program
 from edgekit.wording import duration
 
 _LAST_LINES = 15
@@ -47,9 +46,7 @@ TO_BUILD = (
 
 
 def find_tool(name: str) -> Path | None:
-    listed = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    found = shutil.which(name, path=os.pathsep.join([*filter(None, listed), *_SYSTEM_FOLDERS]))
-    return Path(found) if found else None
+    return find_program(name, _SYSTEM_FOLDERS)
 
 
 def require_tools(tools: Sequence[HostTool], purpose: str) -> None:
@@ -88,10 +85,10 @@ class BuildTools:
 
     def answer(self, command: Sequence[str], *, doing: str, folder: Path, limit_s: float) -> str:
         """What the tool printed."""
-        with self.started(command, folder=folder, stdout=subprocess.PIPE) as process:
+        with self.started(command, folder=folder, stdout=PIPE) as process:
             try:
                 output = process.communicate(timeout=limit_s)[0]
-            except subprocess.TimeoutExpired as error:
+            except TimeoutExpired as error:
                 raise self.too_slow(command, doing, limit_s) from error
         self.check(process.returncode, command, doing)
         return output.decode(errors="replace")
@@ -106,7 +103,7 @@ class BuildTools:
         limit_s: float,
     ) -> None:
         """`source | sink`; fails when either does."""
-        with self.started(source, folder=folder, stdout=subprocess.PIPE) as first:
+        with self.started(source, folder=folder, stdout=PIPE) as first:
             assert first.stdout is not None
             with self.started(sink, folder=folder, stdin=first.stdout) as second:
                 first.stdout.close()  # the sink's alone, so that the source notices its end
@@ -119,24 +116,23 @@ class BuildTools:
         command: Sequence[str],
         *,
         folder: Path,
-        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stdin: int | IO[bytes] = NOTHING,
         stdout: int | IO[bytes] | None = None,
-    ) -> Iterator[subprocess.Popen[bytes]]:
+    ) -> Iterator[Process]:
         """The tool while the block runs; its output goes to the log unless `stdout` says where."""
         self._log.write(f"$ {' '.join(command)}\n".encode())
         self._log.flush()
         with ExitStack() as ending:
             with interrupts_deferred():
-                process = subprocess.Popen(
+                process = start(
                     ending_with_us([_path(command[0]), *command[1:]]),
-                    cwd=folder,
+                    folder=folder,
                     stdin=stdin,
                     stdout=self._log if stdout is None else stdout,
                     stderr=self._log,
-                    env=self._environment,
-                    start_new_session=True,
+                    environment=self._environment,
                 )
-                ending.callback(_end, process)
+                ending.callback(end, process)
             yield process
 
     def check(self, status: int, command: Sequence[str], doing: str) -> None:
@@ -164,12 +160,10 @@ class BuildTools:
             details=self._last_lines(),
         )
 
-    def _wait(
-        self, process: subprocess.Popen[bytes], command: Sequence[str], doing: str, limit_s: float
-    ) -> None:
+    def _wait(self, process: Process, command: Sequence[str], doing: str, limit_s: float) -> None:
         try:
             status = process.wait(limit_s)
-        except subprocess.TimeoutExpired as error:
+        except TimeoutExpired as error:
             raise self.too_slow(command, doing, limit_s) from error
         self.check(status, command, doing)
 
@@ -186,12 +180,3 @@ def _path(name: str) -> str:
             f"{name} is not here any more", hint="install it again, then try again"
         )
     return str(found)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()

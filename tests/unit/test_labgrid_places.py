@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgekit.children import Done
 from edgekit.device_entry import DeviceEntry
 from edgekit.devices.labgrid import Place, _resources
 from edgekit.errors import DeviceError
@@ -29,7 +28,7 @@ ENTRY = DeviceEntry("bench", "rpi4", labgrid="desk")
 
 
 def shown(text: str) -> Place:
-    return Place("desk", _resources(subprocess.CompletedProcess([], 0, text, "")))
+    return Place("desk", _resources(Done(0, text, "")))
 
 
 def test_an_address_comes_from_the_network_service() -> None:

@@ -25,7 +25,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "ground",
-        "arrays files paths toml_source cache metrics tvm_compat python_child parent_process",
+        "arrays files paths toml_source cache metrics tvm_compat programs parent_process children",
     ),
     (
         "profiles",
@@ -279,3 +279,34 @@ def test_help_loads_nothing_heavy_in_truth() -> None:
 
 def test_type_checkers_are_told_that_edgekit_is_typed() -> None:
     assert (PACKAGE / "py.typed").is_file()
+
+
+STARTERS = {
+    "os": ("exec", "spawn", "posix_spawn", "system", "popen", "fork", "startfile"),
+    "shutil": ("which",),
+    "sys": ("executable",),
+    "asyncio": ("create_subprocess",),
+    "runpy": ("run_",),
+}
+"""What starts a program or finds one: a module, and how the names of its functions begin."""
+_STARTING = ("children", "programs")
+
+
+def test_processes_are_started_in_one_module() -> None:
+    modules_of_processes = {"subprocess", "multiprocessing", "pty", "runpy"}
+    elsewhere = [
+        f"{where(module, found)} imports {found.module}"
+        for module, found in every_import()
+        if found.module in modules_of_processes and short(module.name) not in _STARTING
+    ]
+    elsewhere += [
+        f"{module.path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for module in MODULES.values()
+        if short(module.name) not in _STARTING
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.attr.startswith(STARTERS.get(node.value.id, ("\0",)))
+    ]
+
+    assert not elsewhere, "edgekit/children.py starts every process"

@@ -10,14 +10,13 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+from edgekit.children import TimeoutExpired, module_command, run, spoken_module
 from edgekit.cross.sources.web import Web, WebError
 from edgekit.errors import BuildError, MissingToolError
 from edgekit.json_reader import read_json
@@ -43,7 +42,7 @@ def pip_config() -> PipConfig:
         raise MissingToolError(
             "fetching a library's source needs pip's configuration, and pip is not in this"
             " environment",
-            hint=f"{sys.executable} -m ensurepip, or name folders that hold the files in"
+            hint=f"{spoken_module('ensurepip')}, or name folders that hold the files in"
             " EDGEKIT_SOURCES",
         )
     settings = parse_pip_settings(_pip("config", "list"))
@@ -163,20 +162,19 @@ def _default_index() -> str:
 
 def _pip(*arguments: str) -> str:
     try:
-        return subprocess.run(
-            [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_ASKING_SECONDS,
-            stdin=subprocess.DEVNULL,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError) as error:
+        done = run(
+            module_command("pip", "--disable-pip-version-check", *arguments),
+            limit_s=_ASKING_SECONDS,
+        )
+        trouble = done.last_words if done.status else ""
+    except (OSError, TimeoutExpired) as error:
+        trouble = str(error)
+    if trouble:
         raise MissingToolError(
-            f"pip does not run: {error}",
-            hint=f"{sys.executable} -m ensurepip --upgrade puts it right",
-        ) from error
+            f"pip does not run: {trouble}",
+            hint=f"{spoken_module('ensurepip')} --upgrade repairs it",
+        )
+    return done.output
 
 
 def _with_credentials_of(index: str, address: str) -> str:

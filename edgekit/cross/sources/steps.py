@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
+from edgekit.children import Process, TimeoutExpired, start
 from edgekit.cross.toolchain import apt_command, pip_command, which
 from edgekit.cross.tools import disk_full, disk_full_error
 from edgekit.errors import BuildError, MissingToolError
@@ -85,7 +85,7 @@ class Steps:
         if process.returncode != 0:
             self._fail(command[0], process.returncode, doing, start)
 
-    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _start(self, command: Sequence[str]) -> Process:
         program = which(command[0])
         if program is None:
             raise MissingToolError(
@@ -93,14 +93,10 @@ class Steps:
             )
         # Ends it when we are killed, which no handler of ours could do. Asked, and not killed:
         # ninja's compilers have process groups of their own, and only ninja knows them.
-        return subprocess.Popen(
+        return start(
             ending_with_us([str(program), *command[1:]], "TERM"),
-            cwd=self._folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=_environment(os.environ),
-            start_new_session=True,
+            folder=self._folder,
+            environment=_environment(os.environ),
         )
 
     def _fail(self, program: str, status: int, doing: str, start: int) -> None:
@@ -129,11 +125,11 @@ def _environment(outer: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "LC_ALL": "C"}
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Process) -> None:
     """Ask first: ninja ends its compilers, and is the only one who knows them."""
     if process.poll() is None:
         process.terminate()
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(TimeoutExpired):
             process.wait(_TIME_TO_END)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
