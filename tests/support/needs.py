@@ -45,7 +45,7 @@ _LICENSED = (
 
 CORTEX_M = ("gcc-arm", "qemu-system")
 MICROCONTROLLERS = (*CORTEX_M, "gdb")
-ARMPROGRAMS = ("g++-aarch64", "qemu-user")
+ARM_PROGRAMS = ("g++-aarch64", "qemu-user")
 TWIN = ("g++-aarch64", "qemu-system", "qemu-img", "ssh", "mke2fs", "debian-keyring", "debian")
 
 
