@@ -19,11 +19,7 @@ def write_mark(target: Target, folder: Path) -> tuple[str, ...]:
     """Write into `folder` what is to be linked into the library; gives the source's name."""
     if target.gpu is None:
         return ()
-    # Declared first: beside regions it is compiled as C++, where a constant is no symbol else.
-    code = (
-        f'extern __attribute__((visibility("default"))) const char {MARK}[];\n'
-        f'const char {MARK}[] = "{target.gpu}";\n'
-    )
+    code = f'__attribute__((visibility("default"))) const char {MARK}[] = "{target.gpu}";\n'
     with storage_errors("write the library's mark", folder):
         (folder / _CODE).write_text(code, encoding="ascii")
     return (_CODE,)

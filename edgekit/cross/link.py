@@ -43,7 +43,7 @@ class Linker:
             *self.compile_flags,
             *objects.options,
             *("-o", output),
-            *objects.names,
+            *(word for name in objects.names for word in _input(name)),
             *objects.libraries,
             *self.link_flags,
         )
@@ -103,6 +103,12 @@ def link_shared_library(objects: Objects, linker: Linker, scratch: Path, library
     run_tool(linker.command(linked.name, objects), folder=scratch, doing="link the library")
     with storage_errors("write the library", library):
         shutil.copyfile(linked, library)
+
+
+def _input(name: str) -> tuple[str, ...]:
+    """Name a source in C as one: beside regions a C++ compiler links, which would compile it as
+    C++ and mangle the names of its functions."""
+    return ("-x", "c", name, "-x", "none") if name.endswith(".c") else (name,)
 
 
 def _relative(name: str, folder: Path) -> str:

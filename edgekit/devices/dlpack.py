@@ -4,6 +4,7 @@ all of them. The layout is that of DLPack's C header."""
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 from edgekit.arrays import Array
@@ -47,8 +48,7 @@ class DlpackArray:
     def __init__(self, array: Array) -> None:
         self._array = array
         self._shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
-        strides = (step // array.dtype.itemsize for step in array.strides)
-        self._strides = (ctypes.c_int64 * max(array.ndim, 1))(*strides)
+        self._strides = (ctypes.c_int64 * max(array.ndim, 1))(*_strides(array.shape))
         code = _BFLOAT16_CODE if array.dtype.name == "bfloat16" else _CODES[array.dtype.kind]
         self._managed = _ManagedTensor()
         tensor = self._managed.tensor
@@ -68,3 +68,12 @@ class DlpackArray:
         new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         capsule: object = new_capsule(ctypes.addressof(self._managed), b"dltensor", None)
         return capsule
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    """Compact strides as TVM's kernels demand them. Those of numpy differ for an array without
+    elements."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        strides[axis - 1] = strides[axis] * shape[axis]
+    return strides

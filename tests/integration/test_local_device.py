@@ -11,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
-from support.building import CHECKOUT, environment, processes_with
+from onnx import helper
+from support.building import CHECKOUT, environment, processes_with, request_for
 from support.local_bundles import (
     built_bundle,
     copied,
@@ -21,9 +23,11 @@ from support.local_bundles import (
     with_patched_kernels,
 )
 from support.on_device import bench_on, run_all_on, run_on
+from support.onnx_models import onnx_model
 from support.patience import stopped_at
 from support.rpc_lab import eventually
 
+from edgekit.build import build
 from edgekit.bundle import Bundle
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local import LocalDevice
@@ -72,6 +76,24 @@ def test_one_loaded_model_runs_many_samples(bundle: Bundle) -> None:
 
     np.testing.assert_array_equal(first, again)
     assert (first != zero).any()
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (2, 0, 4)])
+def test_a_tensor_without_elements_goes_in_and_comes_out(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["same"]),
+        helper.make_node("ReduceSum", ["same"], ["sum"], keepdims=0),
+    ]
+    onnx.save(onnx_model(nodes, {"x": shape}, ["same", "sum"], {}), tmp_path / "model.onnx")
+    request = request_for(tmp_path / "model.onnx")
+    empty = build(request, tmp_path / "bundle", use_cache=False, isolated=False).bundle
+
+    outputs = run_on(LocalDevice(), empty).outputs
+
+    assert outputs["same"].shape == shape
+    assert outputs["sum"] == 0
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4, 60])

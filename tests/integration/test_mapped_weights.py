@@ -29,7 +29,13 @@ from edgekit.build import BuildResult, build
 from edgekit.bundle import Bundle
 from edgekit.cpu import this_cpu
 from edgekit.cross.link import Linker, export_objects, link_shared_library
-from edgekit.cross.toolchain import find_compiler, load_toolchain
+from edgekit.cross.toolchain import (
+    Compiler,
+    Toolchain,
+    find_compiler,
+    find_cxx_compiler,
+    load_toolchain,
+)
 from edgekit.cross.weights import LEAST_BYTES, Weight, write_weights
 from edgekit.devices.local import LocalDevice
 from edgekit.model import Model, ModelSource
@@ -191,8 +197,10 @@ class Linked:
     main: Callable[..., Any]
 
 
-def linked(module: Any, folder: Path) -> Linked:
-    """A Relax module through the compiler and the host's linker, and loaded."""
+def linked(
+    module: Any, folder: Path, driver: Callable[[Toolchain], Compiler] = find_compiler
+) -> Linked:
+    """A Relax module through the compiler and one of the host's linkers, and loaded."""
     tvm = load_tvm()
     from edgekit.board import load_board
 
@@ -202,7 +210,7 @@ def linked(module: Any, folder: Path) -> Linked:
     objects = export_objects(compiled.executable, target.triple, folder)
     objects = objects.with_sources(write_weights(compiled.weights, folder), ffi_headers())
     toolchain = load_toolchain("host")
-    linker = Linker.for_board(load_board("local"), toolchain, find_compiler(toolchain))
+    linker = Linker.for_board(load_board("local"), toolchain, driver(toolchain))
     link_shared_library(objects, linker, folder, folder / "linked.so")
     library = tvm.runtime.load_module(str(folder / "linked.so"))
     return Linked(compiled.weights, tvm.relax.VirtualMachine(library, tvm.cpu())["main"])
@@ -249,6 +257,18 @@ def test_weights_of_every_type_are_mapped(dtype: str, tmp_path: Path) -> None:
     rows = np.array([3, 63, 0, 3])
     answer = model.main(tvm.runtime.tensor(rows)).numpy()
     np.testing.assert_array_equal(answer, table[rows])
+
+
+def test_weights_are_found_where_a_cxx_compiler_links_as_it_does_beside_regions(
+    tmp_path: Path,
+) -> None:
+    tvm = load_tvm()
+    table = RANDOM.standard_normal((64, 50)).astype("float32")
+
+    model = linked(rows_of(table), tmp_path, find_cxx_compiler)
+
+    rows = np.array([3, 63, 0, 3])
+    np.testing.assert_array_equal(model.main(tvm.runtime.tensor(rows)).numpy(), table[rows])
 
 
 def test_a_small_constant_stays_with_the_program(tmp_path: Path) -> None:
