@@ -127,15 +127,9 @@ def _lay_out(target: Any, choices: Choices = NO_CHOICES) -> list[Any]:
 
 
 def _legalize(target: Any) -> list[Any]:
-    from tvm import relax
+    from edgekit.passes.legalize import legalizing
 
-    from edgekit.passes.keep_nan import nan_keeping
-
-    return [
-        relax.backend.DispatchSampling(),
-        relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps(dict(nan_keeping())),
-    ]
+    return legalizing(target)
 
 
 def _fuse(target: Any) -> list[Any]:

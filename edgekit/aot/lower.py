@@ -53,11 +53,9 @@ def _lay_out(target: Any) -> list[Any]:
 
 
 def _legalize(target: Any) -> list[Any]:
-    from tvm import relax
+    from edgekit.passes.legalize import legalizing
 
-    from edgekit.passes.keep_nan import nan_keeping
-
-    return [relax.transform.LegalizeOps(dict(nan_keeping()), ["relax.reshape"])]
+    return legalizing(target, ["relax.reshape"])
 
 
 def _group(target: Any) -> list[Any]:

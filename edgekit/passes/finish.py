@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 from tvm.tirx import compilation_pipeline
 
+from edgekit.passes.compare_booleans import CompareBooleans
 from edgekit.passes.keep_on_stack import KeepOnStack
 from edgekit.passes.take_maximum import TakeMaximum
 
@@ -29,6 +30,8 @@ def _pipeline() -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = compilation_pipeline.get_tir_pipeline("s_tir")
 
     def finish() -> Any:
-        return tvm.ir.transform.Sequential([KeepOnStack(), TakeMaximum(), finish_host()])
+        return tvm.ir.transform.Sequential(
+            [KeepOnStack(), TakeMaximum(), finish_host(), CompareBooleans()]
+        )
 
     return lower, finish, finish_device

@@ -51,6 +51,7 @@ EVALUATORS: dict[str, Evaluate] = {
     "relax.broadcast_to": lambda a, attrs, shape: np.broadcast_to(a[0], shape),
     "relax.astype": lambda a, attrs, shape: a[0].astype(str(attrs.dtype)),
     "relax.dequantize": _dequantize,
+    "relax.full": lambda a, attrs, shape: np.full(shape, a[0].reshape(())),
     "relax.add": lambda a, attrs, shape: a[0] + a[1],
     "relax.subtract": lambda a, attrs, shape: a[0] - a[1],
     "relax.multiply": lambda a, attrs, shape: a[0] * a[1],

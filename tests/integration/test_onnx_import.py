@@ -449,6 +449,39 @@ def test_a_loop_with_a_known_count_is_written_out(tmp_path: Path) -> None:
     agrees(sketch, tmp_path)
 
 
+def test_a_body_mapped_over_a_sequence_reads_the_graph_around_it(tmp_path: Path) -> None:
+    body = helper.make_graph(
+        [node("Add", "item w", "moved"), node("Mul", "moved beside", "scaled")],
+        "body",
+        [helper.make_tensor_value_info(name, FLOAT, [4]) for name in ("item", "beside")],
+        [helper.make_tensor_value_info("scaled", FLOAT, [4])],
+    )
+    sketch = Sketch(
+        [
+            node("SequenceConstruct", "x z", "s"),
+            node("SequenceMap", "s z", "t", body=body),
+            node("ConcatFromSequence", "t", "y", axis=0),
+        ],
+        {"x": [4], "z": [4]},
+        weights(w=(4,)),
+    )
+    agrees(sketch, tmp_path)
+
+
+def test_updates_larger_than_the_indices_that_use_them_are_cut(tmp_path: Path) -> None:
+    sketch = Sketch(
+        [node("ScatterElements", "x i u", "y", axis=0)],
+        {"x": [4, 4], "u": [3, 4]},
+        {"i": np.array([[0, 1], [2, 3]])},
+    )
+    model = imported(sketch, tmp_path)
+    feeds = fill(model)
+    expected = feeds["x"].copy()
+    for (row, column), place in np.ndenumerate(sketch.weights["i"]):
+        expected[place, column] = feeds["u"][row, column]
+    np.testing.assert_array_equal(computed(model, feeds)[0], expected)
+
+
 def test_functions_of_the_model_are_written_out(tmp_path: Path) -> None:
     scaled = helper.make_function(
         "own",

@@ -1,4 +1,4 @@
-"""If, Loop and Scan: decided, unrolled, or computed both ways.
+"""If, Loop, Scan and SequenceMap: decided, unrolled, or computed both ways.
 
 A device runs straight-line code here: a branch whose condition is known is taken at import, one
 whose condition is not is computed both ways and selected from; loops are written out.
@@ -128,6 +128,31 @@ def _scan(
     return [*states, *(importer.settle(value) for value in stacked)]
 
 
+def _sequence_map(
+    importer: Importer, node: onnx.NodeProto, inputs: Sequence[Value], scope: Scope, opsets: Opsets
+) -> list[Value]:
+    """Import the body once for each item. ONNX's own definition of this operator hides from the
+    body what it reads of the graph around it."""
+    body = _graph(node, "body")
+    items = inputs[0]
+    if not isinstance(items, tuple):
+        raise RefusedError("its input is not a sequence")
+    mapped: list[list[Value]] = [[] for _ in body.output]
+    for index, item in enumerate(items):
+        _check_length(index, body)
+        beside = [
+            value[index] if isinstance(value, tuple) and index < len(value) else value
+            for value in inputs[1:]
+        ]
+        if any(isinstance(value, tuple) for value in beside):
+            raise RefusedError("its sequences have different lengths")
+        results = importer.run_graph(body, [item, *beside], scope, opsets)
+        for values, result in zip(mapped, results, strict=True):
+            values.append(result)
+    importer.repaired("loops were written out, iteration by iteration")
+    return [tuple(values) for values in mapped]
+
+
 def _take(value: Value, index: int, axis: int) -> Value:
     if is_known(value):
         return np.take(value, index, axis=axis)
@@ -162,4 +187,9 @@ def _check_length(iteration: int, body: onnx.GraphProto) -> None:
         raise RefusedError(f"written out, it is longer than {LONGEST_LOOP} nodes")
 
 
-CONTROL: Mapping[str, ControlConverter] = {"If": _if, "Loop": _loop, "Scan": _scan}
+CONTROL: Mapping[str, ControlConverter] = {
+    "If": _if,
+    "Loop": _loop,
+    "Scan": _scan,
+    "SequenceMap": _sequence_map,
+}

@@ -67,6 +67,7 @@ def _divide(node: Node) -> Outputs:
 
 def integer_division(node: Node, first: Expr, second: Expr) -> Expr:
     """Division of whole numbers towards zero, which is what ONNX's runtimes do."""
+    _refuse_zero(node)
     return node.block.emit_te(
         lambda a, b: _elementwise(tirx.truncdiv, a, b), first, second, primfunc_name_hint="div"
     )
@@ -110,10 +111,18 @@ def _modulo(node: Node) -> Outputs:
             mismatch = op.less(op.multiply(result, wide_second), like(0, wide_first))
             result = op.where(mismatch, op.add(result, wide_second), result)
         return cast(node.emit(result), dtype_of(first))
+    _refuse_zero(node)
     function = tirx.truncmod if node.get("fmod", 0) else tirx.floormod
     return node.block.emit_te(
         lambda a, b: _elementwise(function, a, b), first, second, primfunc_name_hint="mod"
     )
+
+
+def _refuse_zero(node: Node) -> None:
+    """Refuse a constant zero among whole divisors: processors end a program for it."""
+    divisor = node.value(1) if len(node.inputs) > 1 else None
+    if is_known(divisor) and not np.all(divisor):
+        raise RefusedError("it divides whole numbers by zero")
 
 
 def _power(node: Node) -> Outputs:

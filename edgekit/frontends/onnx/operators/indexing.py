@@ -70,7 +70,11 @@ def _scatter_elements(node: Node) -> Outputs:
     axis = positive_axis(node.get("axis", 0), len(node.shape(0)))
     reduction = _REDUCTIONS[node.get("reduction", "none")]
     indices = wrapped(node, 1, node.shape(0)[axis])
-    return op.scatter_elements(node.expr(0), indices, node.expr(2), axis, reduction)
+    updates, read = node.expr(2), node.shape(1)
+    if node.shape(2) != read:  # an index picks the update at its own place; the others have none
+        axes = list(range(len(read)))
+        updates = node.emit(op.strided_slice(updates, axes, [0] * len(read), list(read)))
+    return op.scatter_elements(node.expr(0), indices, updates, axis, reduction)
 
 
 def _scatter_nd(node: Node) -> Outputs:

@@ -1,0 +1,40 @@
+"""Comparisons of booleans as comparisons of whole numbers.
+
+TVM's code generator for LLVM knows no comparison of booleans: it takes them for floats, and fails.
+Its own simplifier writes such comparisons, for a division that rounds down and for a search.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+_COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+_BOOL, _NUMBER = "bool", "uint8"
+
+
+@tvm.transform.module_pass(opt_level=0, name="edgekit.CompareBooleans")
+class CompareBooleans:
+    """Last before code generation: TVM's simplifier would undo it, or write more of them."""
+
+    def transform_module(self, module: Any, context: Any) -> Any:
+        del context
+        for variable, function in list(module.functions_items()):
+            if isinstance(function, tirx.PrimFunc):
+                module.update_func(variable, function.with_body(_in_numbers(function.body)))
+        return module
+
+
+def _in_numbers(body: Any) -> Any:
+    return tvm_ffi.structural_map(body, [(kind, _compared) for kind in _COMPARISONS])
+
+
+def _compared(node: Any) -> Any:
+    dtype = str(node.a.ty)
+    if not dtype.startswith(_BOOL):
+        return node
+    number = dtype.replace(_BOOL, _NUMBER, 1)
+    return type(node)(tirx.Cast(number, node.a), tirx.Cast(number, node.b))
