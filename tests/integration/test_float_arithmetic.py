@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
 from edgekit.cpu import this_cpu
@@ -113,8 +114,9 @@ def test_booleans_are_compared_in_vectors(extent: int, tmp_path: Path) -> None:
         np.testing.assert_array_equal(mine, judge)
 
 
+@needs("torch")
 def test_a_division_that_rounds_down_and_a_search_compile(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
 
     class Rounding(torch.nn.Module):  # type: ignore[misc,name-defined]
         def forward(self, x: object) -> tuple[object, ...]:

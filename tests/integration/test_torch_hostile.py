@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.needs import import_needed
 
 from edgekit.errors import EdgekitError
 from edgekit.model import ModelSource, import_model, scan_model
 from edgekit.oracle import oracle_for
 
-pytest.importorskip("torch", reason="PyTorch is not installed")
-import torch
+torch = import_needed("torch")
 
 Graph = dict[str, Any]
 Change = Callable[[dict[str, Any], Path], None]
