@@ -19,6 +19,7 @@ from edgekit.backends.codegen import RegionFiles, write_regions
 from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.cpu import Target
 from edgekit.cross.gpu_mark import write_mark
+from edgekit.cross.index_errors import write_index_error
 from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.weights import write_weights
 from edgekit.events import Events
@@ -145,6 +146,8 @@ def write_objects(
     """What TVM made, and its weights and regions, as files in the scratch folder."""
     objects = export_objects(compiled.executable, target.triple, scratch)
     sources = (*write_weights(compiled.weights, scratch), *write_mark(target, scratch))
+    if compiled.checks_indices:
+        sources = (*sources, *write_index_error(scratch))
     objects = objects.with_sources(sources, ffi_headers())
     regions = write_regions(compiled.regions, backends, scratch)
     return CompiledModel(objects, regions, compiled.decisions, compiled.rules, compiled.choices)

@@ -155,8 +155,11 @@ def _schedule(target: Any, choices: Choices = NO_CHOICES) -> list[Any]:
 def _lower(target: Any) -> list[Any]:
     from tvm import relax
 
+    from edgekit.passes.lower_index_checks import LowerIndexChecks
+
     return [
         relax.transform.RewriteDataflowReshape(),
+        LowerIndexChecks(),
         relax.transform.ToNonDataflow(),
         relax.transform.RemovePurityChecking(),
         relax.transform.CallTIRRewrite(),
@@ -223,8 +226,7 @@ class MemoryPlan:
 
     planned: int
     least: int | None
-    """Alive at the same time, inputs and outputs included: `liveness.py`. None where only running
-    the model tells."""
+    """Alive at once, inputs and outputs included; None where only running the model tells."""
 
     @property
     def words(self) -> str:
@@ -251,6 +253,8 @@ class Compiled:
     """What backends run: the library must have these too."""
     decisions: tuple[Decision, ...]
     """Who runs each operator; empty where no backend was asked."""
+    checks_indices: bool = False
+    """Whether the library must have the function of cross/index_errors.py."""
 
 
 def compile_model(
@@ -270,6 +274,8 @@ def compile_model(
     """
     tvm = load_tvm()
     from edgekit.passes.finish import executable_of
+    from edgekit.passes.lower_index_checks import link_index_errors
+    from edgekit.passes.map_weights import map_weights
     from edgekit.passes.plan_memory import planned_bytes
     from edgekit.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE
 
@@ -296,9 +302,10 @@ def compile_model(
             if phase is FUSE:
                 least = _least_memory(module)
             stage.advance(detail=phase.name)
-        weights: tuple[Weight, ...] = ()
+        weights, checks_indices = (), False
         if weights_apart and target.gpu is None:
-            module, weights = _take_weights(module)
+            module, weights = guarded("mapping the weights", partial(map_weights, module))
+            module, checks_indices = link_index_errors(module)
         functions = {
             variable.name_hint: function
             for variable, function in module.functions_items()
@@ -319,6 +326,7 @@ def compile_model(
         weights,
         regions,
         decisions,
+        checks_indices,
     )
 
 
@@ -453,12 +461,6 @@ def apply_phase(phase: Phase, module: Any, target: Any) -> Any:
     from tvm.ir.transform import Sequential
 
     return guarded(f"phase {phase.name}", lambda: Sequential(phase.passes(target))(module))
-
-
-def _take_weights(module: Any) -> tuple[Any, tuple[Weight, ...]]:
-    from edgekit.passes.map_weights import map_weights
-
-    return guarded("mapping the weights", lambda: map_weights(module))  # type: ignore[no-any-return]
 
 
 def guarded(what: str, work: Callable[[], Any]) -> Any:

@@ -54,6 +54,8 @@ class Kernel:
     """C expressions that must hold when the firmware starts, such as a library's scratch size."""
     in_place: tuple[tuple[int, int], ...] = ()
     """Pairs of input and output that may be the same memory."""
+    tells: bool = False
+    """It gives an int instead: 0, or what the step's caller is told."""
     library: LibrarySources | None = None
     instructions: int | None = None
     """An estimate of what one run costs on the CPU it was written for; None where nobody knows."""

@@ -226,6 +226,19 @@ class ResizeNearest:
     columns: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class CheckIndices:
+    """Indices held inside of what they address; tells whether one was outside."""
+
+    elements: int
+    source: str
+    """The type that they come in; they leave as `result`."""
+    result: str
+    extents: tuple[int, ...]
+    """One for all, or one for each entry of the last axis."""
+    counts_from_end: bool
+
+
 @dataclass(frozen=True, eq=False)
 class LoopNest:
     """A fused function of TVM's: whatever has no operator of its own above, floats first of all."""
@@ -251,5 +264,6 @@ Operator = (
     | Pad
     | Concatenate
     | ResizeNearest
+    | CheckIndices
     | LoopNest
 )

@@ -13,13 +13,14 @@ from tvm import relax, tirx
 from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.lower import Lowered
 from edgekit.aot.names import Unique, identifier, layer_identifier
-from edgekit.aot.operators import LoopNest, Operator
+from edgekit.aot.operators import CheckIndices, LoopNest, Operator
 from edgekit.aot.program import Buffer, Program, Step
 from edgekit.aot.quantised import STEP_PREFIX
 from edgekit.errors import BuildError, UnsupportedModelError
 from edgekit.macs import ShapeDependsOnDataError, shape_of_type
 from edgekit.model import Model
 from edgekit.node_names import named_after
+from edgekit.passes.indices import IndexRule, rule_of
 from edgekit.tvm_compat import constant_array
 
 _HINT = "docs/bare-metal.md says what a model for a microcontroller may use"
@@ -106,6 +107,9 @@ class _Reader:
         kinds = call.ty_args[0]
         fields = list(kinds.fields) if isinstance(kinds, relax.TupleType) else [kinds]
         if operator == "relax.call_dps_packed":
+            rule = rule_of(call)
+            if rule is not None:
+                return self._step(*_check(call, rule, arguments), fields, is_tuple=False)
             symbol = str(call.args[0].global_symbol)
             number = int(symbol.removeprefix(STEP_PREFIX))
             step = self._lowered.operators[number]
@@ -197,6 +201,25 @@ class _Reader:
             )
         self.buffers.append(Buffer(self._buffer_names.name(name), dtype, shape, size))
         return len(self.buffers) - 1
+
+
+def _check(
+    call: Any, rule: IndexRule, arguments: Sequence[Any]
+) -> tuple[Operator, tuple[int, ...], tuple[str, ...]]:
+    (given,) = arguments
+    if isinstance(given, _Constant):
+        raise BuildError(
+            f"the indices '{rule.tensor}' are known and were not checked when the model was read",
+            hint="this is a fault of edgekit: please report it with the model",
+        )
+    operator = CheckIndices(
+        math.prod(_shape(call.ty)),
+        str(call.args[1].fields[0].ty.dtype),
+        str(call.ty.dtype),
+        rule.extents,
+        rule.counts_from_end,
+    )
+    return operator, (given,), (rule.tensor,)
 
 
 def _shape(kind: Any) -> tuple[int, ...]:

@@ -83,20 +83,26 @@ def source_text(plan: TreePlan) -> str:
     for step, kernel in zip(program.steps, kernels, strict=True):
         layers = c_comment(", ".join(layer for layer in step.layers if layer) or step.name)
         note = c_comment(f" ({kernel.note})" if kernel.note else "")
-        head = f"static void {step.name}("
-        source = kernel.source.replace(head, f"EDGEKIT_STEP void {step.name}(", 1).rstrip("\n")
+        kind = "int" if kernel.tells else "void"
+        head, marked = (f"{mark} {kind} {step.name}(" for mark in ("static", "EDGEKIT_STEP"))
+        source = kernel.source.replace(head, marked, 1).rstrip("\n")
         lines += [f"/* {layers}: by {kernel.maker}{note} */", source, ""]
     lines += _checks(plan)
     lines += _arena_map(plan)
     lines += _run_step(plan)
     arguments = f"const {name}_inputs *inputs, const {name}_outputs *outputs, void *arena"
+    tells = any(kernel.tells for kernel in kernels)
+    each = f"{name}_run_step(step, inputs, outputs, arena)"
     lines += [
         f"int {name}_run({arguments})",
         "{",
+        *(["    int status = 0;"] if tells else []),
         f"    for (unsigned step = 0; step < {len(program.steps)}u; ++step) {{",
-        f"        (void){name}_run_step(step, inputs, outputs, arena);",
+        f"        if ({each} != 0 && status == 0) status = (int)step + 1;"
+        if tells
+        else f"        (void){each};",
         "    }",
-        "    return 0;",
+        f"    return {'status' if tells else '0'};",
         "}",
         "",
         f"const char *{name}_step_name(unsigned step)",
@@ -200,11 +206,12 @@ def _run_step(plan: TreePlan) -> Iterator[str]:
         if kernel.scratch:
             arguments.append(f"at + SCRATCH_{step.name}")
         yield f"    case {index}:"
-        yield f"        {step.name}("
+        yield f"        {'return ' if kernel.tells else ''}{step.name}("
         for argument in arguments[:-1]:
             yield f"            {argument},"
         yield f"            {arguments[-1]});"
-        yield "        return 0;"
+        if not kernel.tells:
+            yield "        return 0;"
     yield "    default:"
     yield "        return 1;"
     yield "    }"

@@ -18,6 +18,12 @@ def _quantize(target: Any) -> list[Any]:
     return [LiteRtArithmetic(rescaled)]
 
 
+def _clamp(target: Any) -> list[Any]:
+    from edgekit.passes.lower_index_checks import ClampIndices
+
+    return [ClampIndices()]
+
+
 def _name(target: Any) -> list[Any]:
     from edgekit.passes.plain_names import PlainNames
 
@@ -45,6 +51,7 @@ CUDA_PHASES: tuple[Phase, ...] = (
     Phase("quantize", "what is left of a quantised TFLite model computes in integers", _quantize),
     SIMPLIFY,
     Phase("name", "tensors are called what C takes", _name),
+    Phase("indices", "indices are held inside of what they address", _clamp),
     LEGALIZE,
     FUSE,
     Phase("schedule", "each kernel's loops are threads of the GPU", _schedule),

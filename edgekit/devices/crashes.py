@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
+from edgekit.cross.index_errors import OUTSIDE
+
 _MEANINGS: Mapping[int, str] = {
     signal.SIGSEGV: "it touched memory that is not its own",
     signal.SIGBUS: "it touched memory that is not there",
@@ -35,6 +37,13 @@ def signal_hint(number: int, board: str) -> str:
     if number == signal.SIGILL:
         return f"the bundle was built for another CPU; build it again with --board {board}"
     return _HINTS.get(number, _HINT_FOR_A_CRASH)
+
+
+def failure_hint(reason: str) -> str:
+    """What to do where a model ended with an error of its own."""
+    if OUTSIDE in reason:
+        return "feed indices that the tensor has: it may be shorter than what made them"
+    return "check that the bundle was built by this version of edgekit, for this board"
 
 
 def _description(number: int) -> str | None:

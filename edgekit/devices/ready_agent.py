@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.devices.agent_messages import STARTING, AgentInfo, AgentMessages, parse_info
-from edgekit.devices.crashes import signal_hint, signal_meaning
+from edgekit.devices.crashes import failure_hint, signal_hint, signal_meaning
 from edgekit.devices.preflight import lacks_libraries
 from edgekit.devices.remote_command import CommandEnded, CommandTimeout, Finished
 from edgekit.devices.tensors import array_from_npy, largest_npy, npy_bytes
@@ -150,7 +150,7 @@ class ReadyAgent:
             first, *rest = messages.error.strip().splitlines() or ["no reason given"]
             return DeviceError(
                 f"the model failed on {name} while {phase}: {first}",
-                hint="check that the bundle was built by this version of edgekit, for this board",
+                hint=failure_hint(first),
                 details=(*rest[:_SHOWN_LINES], *last),
             )
         if done.signal is not None:

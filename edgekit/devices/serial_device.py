@@ -298,9 +298,10 @@ class SerialSession:
         inference = self.client.run(self.model[0], self.device.timeout)
         took = time.monotonic() - began
         if inference.status != 0:
+            indices = self.client.step_name(self.model[0], inference.status - 1)
             raise DeviceError(
-                f"the model on {self.name} gave up with {inference.status}",
-                hint="report this: it is a bug",
+                f"an index in {indices} is outside of the tensor that it counts in",
+                hint="feed indices that the model has; those outside were held at its edges",
             )
         return inference, (inference.cycles / self.hello.clock if not self.device.chip else took)
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from edgekit.arrays import Array
 from edgekit.children import LastLines, Process, TimeoutExpired, start_module
-from edgekit.devices.crashes import signal_hint, signal_meaning
+from edgekit.devices.crashes import failure_hint, signal_hint, signal_meaning
 from edgekit.devices.frames import Frame, encode_frame, read_frame
 from edgekit.errors import DeviceError
 from edgekit.interrupts import interrupts_deferred
@@ -100,7 +100,7 @@ class WorkerProcess:
         first, *rest = reason.strip().splitlines() or ["no reason given"]
         return DeviceError(
             f"the model failed on {self._place} while {doing}: {first}",
-            hint="check that the bundle was built by this version of edgekit, for this board",
+            hint=failure_hint(first),
             details=(*rest[:_SHOWN_STDERR_LINES], *self._last_words()),
         )
 

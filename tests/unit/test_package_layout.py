@@ -30,8 +30,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
     (
         "profiles",
         "instruction_sets cpu profiles new_profile offload hardware gpu board cross "
-        "cross.toolchain cross.tools cross.blob cross.weights cross.gpu_mark cross.cmake "
-        "cross.cmsis_nn",
+        "cross.toolchain cross.tools cross.blob cross.index_errors cross.weights "
+        "cross.gpu_mark cross.cmake cross.cmsis_nn",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("sensors", "sensors sensors.*"),

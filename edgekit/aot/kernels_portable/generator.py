@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edgekit.aot.kernel import NO_SUCH_WAY, Declined, Kernel
-from edgekit.aot.kernels_portable import elementwise, layers, moving, pooling
+from edgekit.aot.kernels_portable import elementwise, indices, layers, moving, pooling
 from edgekit.aot.kernels_portable.softmax import softmax
 from edgekit.aot.operators import (
     Add,
     AveragePool,
+    CheckIndices,
     Concatenate,
     Conv2D,
     DepthwiseConv2D,
@@ -79,5 +80,7 @@ def kernel(step: Step) -> Kernel | Declined:
             return moving.concatenate(step, operator)
         case ResizeNearest() as operator:
             return moving.resize(step, operator)
+        case CheckIndices() as operator:
+            return indices.check(step, operator)
         case LoopNest():
             return Declined("it is a loop nest of TVM's")

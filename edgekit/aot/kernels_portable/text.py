@@ -41,14 +41,16 @@ def function(
     *,
     shared: bool = False,
     scratch: bool = False,
+    tells: bool = False,
 ) -> str:
-    """The step's function; `shared` where its output may be its first input's memory."""
+    """The step's function; `shared` where its output may be its first input's memory, `tells`
+    where it gives a status."""
     mark = "" if shared else "restrict "
     parameters = [f"const {kind} *{mark}{name}" for kind, name in inputs]
     parameters.append(f"{output[0]} *{mark}{output[1]}")
     if scratch:
         parameters.append("void *scratch")
-    head = f"static void {step.name}({', '.join(parameters)})"
+    head = f"static {'int' if tells else 'void'} {step.name}({', '.join(parameters)})"
     lines = [f"/* {c_comment(comment)} */", *_wrapped(head), "{", *indented(body), "}"]
     return "\n".join(lines) + "\n"
 

@@ -20,6 +20,7 @@ from edgekit.frontends.onnx.quantised_ends import inputs_with_steps, outputs_wit
 from edgekit.frontends.onnx.scanning import unsupported_operators
 from edgekit.frontends.onnx.values import Value, as_expr, dtype_of, shape_of
 from edgekit.model import Model, ModelSource
+from edgekit.passes.guard_indices import guard_indices
 from edgekit.tensors import TensorSpec
 
 
@@ -95,7 +96,7 @@ def _import_graph(
             result = block.emit_output(results[0] if len(results) == 1 else relax.Tuple(results))
         block.emit_func_output(result)
     module = relax.transform.DeadCodeElimination(["main"])(block.finalize())
-    return module, outputs
+    return guard_indices(module, [spec.name for spec in bound.inputs]), outputs
 
 
 @contextmanager

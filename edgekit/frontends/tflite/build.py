@@ -13,6 +13,7 @@ from edgekit.errors import EdgekitError
 from edgekit.frontends.naming import NamingBuilder
 from edgekit.frontends.tflite.converter import Converter, static_shape, variable_name
 from edgekit.frontends.tflite.file import TfliteFile
+from edgekit.passes.guard_indices import guard_indices
 from edgekit.passes.litert_arithmetic import ARITHMETIC, LITERT
 
 
@@ -53,6 +54,7 @@ def build_module(file: TfliteFile, shapes: Mapping[int, tuple[int, ...]]) -> Bui
     module = relax.transform.DeadCodeElimination()(
         relax.transform.CanonicalizeBindings()(builder.get())
     )
+    module = guard_indices(module, [graph.tensors[index].name for index in graph.inputs])
     return BuiltModule(
         module.with_attr(ARITHMETIC, LITERT),
         tuple(static_shape(output) for output in outputs),

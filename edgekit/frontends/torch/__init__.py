@@ -55,6 +55,8 @@ def scan(source: ModelSource) -> ModelScan:
 
 def load(source: ModelSource, events: Events) -> Model:
     """The program as a Relax module, every dimension closed. Batch norm stays one operator."""
+    from edgekit.passes.guard_indices import guard_indices
+
     _check_no_constants(source)
     opened = open_program(source)
     outline = opened.outline
@@ -64,7 +66,7 @@ def load(source: ModelSource, events: Events) -> Model:
     unsupported = _unsupported(decomposed)
     if unsupported:
         raise _unsupported_error(source, unsupported)
-    module = _import(source, decomposed)
+    module = guard_indices(_import(source, decomposed), [spec.name for spec in inputs])
     shapes = _output_shapes(module)
     return Model(
         source=source,

@@ -9,21 +9,21 @@ from tvm import relax
 
 from edgekit.frontends.onnx.node import Node, Outputs, RefusedError
 from edgekit.frontends.onnx.operators.common import Converters, cast, like, positive_axis, take_at
-from edgekit.frontends.onnx.values import Expr, as_expr, constant, dtype_of, is_known, shape_of
+from edgekit.frontends.onnx.values import Expr, as_expr, constant, dtype_of, is_known
+from edgekit.passes.indices import IndexRule, checked, counted_from_start
 
 op = relax.op
 
 
-def wrapped(node: Node, position: int, extent: int) -> Expr:
-    """Indices that count from the end, made to count from the start."""
+def wrapped(node: Node, position: int, *extents: int) -> Expr:
+    """Indices that may count from the end, made to count from the start and checked: all against
+    one extent, or each entry of the last axis against one of several."""
     value = node.value(position)
+    signed = is_known(value) or not dtype_of(value).startswith("uint")
     if is_known(value):
-        whole = value.astype(np.int64)
-        return as_expr(np.where(whole < 0, whole + extent, whole))
-    if dtype_of(value).startswith("uint"):
-        return node.emit(cast(value, "int64"))
-    wide = node.emit(cast(value, "int64"))
-    return node.emit(op.where(op.less(wide, like(0, wide)), op.add(wide, like(extent, wide)), wide))
+        rule = IndexRule(node.name or node.operator, extents, signed)
+        return as_expr(counted_from_start(value, rule))
+    return node.emit(cast(node.emit(checked(value, IndexRule("", extents, signed))), "int64"))
 
 
 def _gather(node: Node) -> Outputs:
@@ -38,12 +38,10 @@ def _gather_elements(node: Node) -> Outputs:
 
 def _flat_indices(node: Node, position: int, shape: tuple[int, ...], batch: int) -> Expr:
     """Index tuples (last axis) as positions in the array with the indexed axes flattened."""
-    indices = node.emit(cast(node.expr(position), "int64"))
-    depth = shape_of(indices)[-1]
-    extents = np.array(shape[batch : batch + depth], np.int64)
+    depth = node.shape(position)[-1]
+    extents = shape[batch : batch + depth]
     steps = np.array([math.prod(extents[i + 1 :]) for i in range(depth)], np.int64)
-    limits = as_expr(extents)
-    inside = op.where(op.less(indices, like(0, indices)), op.add(indices, limits), indices)
+    inside = wrapped(node, position, *extents)
     return node.emit(op.sum(op.multiply(inside, as_expr(steps)), [-1]))
 
 

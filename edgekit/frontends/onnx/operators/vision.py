@@ -12,6 +12,7 @@ from edgekit.frontends.onnx.operators.common import Converters, cast, like, take
 from edgekit.frontends.onnx.operators.convolution import spatial
 from edgekit.frontends.onnx.operators.layout import pad
 from edgekit.frontends.onnx.values import Expr, as_expr, dtype_of
+from edgekit.passes.indices import IndexRule, checked
 
 op = relax.op
 
@@ -43,7 +44,8 @@ def _roi_align(node: Node) -> Outputs:
     scaled = op.multiply(regions, like(node.get("spatial_scale", 1.0), regions))
     if half:
         scaled = op.subtract(scaled, like(0.5, regions))
-    batches = op.expand_dims(cast(node.expr(2), dtype_of(regions)), 1)
+    images = node.emit(checked(node.expr(2), IndexRule("", node.shape(0)[:1])))
+    batches = op.expand_dims(cast(images, dtype_of(regions)), 1)
     return op.vision.roi_align(
         node.expr(0),
         node.emit(op.concat([batches, scaled], axis=1)),
