@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,9 @@ class Module:
     imports: tuple[Import, ...]
 
 
+@lru_cache(maxsize=1)
 def modules() -> dict[str, Module]:
+    """Every module of edgekit by its name. Reading them takes seconds: call it in a test."""
     paths = {_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
     found = {}
     for name, path in paths.items():

@@ -15,8 +15,6 @@ import tomli
 from packaging.requirements import Requirement
 from support.source import PACKAGE, ROOT, Import, Module, is_third_party, modules
 
-MODULES = modules()
-
 ROOMS: tuple[tuple[str, str], ...] = (
     (
         "words",
@@ -144,7 +142,7 @@ def where(module: Module, found: Import) -> str:
 
 
 def every_import() -> list[tuple[Module, Import]]:
-    return [(module, found) for module in MODULES.values() for found in module.imports]
+    return [(module, found) for module in modules().values() for found in module.imports]
 
 
 def room_of(name: str) -> int | None:
@@ -152,7 +150,7 @@ def room_of(name: str) -> int | None:
 
 
 def test_every_module_lives_in_a_room() -> None:
-    homeless = [short(name) for name in MODULES if name != "edgekit" and room_of(name) is None]
+    homeless = [short(name) for name in modules() if name != "edgekit" and room_of(name) is None]
 
     assert not homeless, "say in ROOMS where they live"
 
@@ -200,8 +198,8 @@ def test_every_package_that_is_imported_is_declared() -> None:
 
 def test_no_two_modules_need_each_other_to_be_imported() -> None:
     graph = {
-        name: {found.module for found in module.imports if found.at_start} & MODULES.keys()
-        for name, module in MODULES.items()
+        name: {found.module for found in module.imports if found.at_start} & modules().keys()
+        for name, module in modules().items()
     }
     try:
         TopologicalSorter(graph).prepare()
@@ -212,7 +210,7 @@ def test_no_two_modules_need_each_other_to_be_imported() -> None:
 def test_the_library_never_prints() -> None:
     spoken = [
         f"{module.path.name}:{node.lineno}: {ast.unparse(node)}"
-        for module in MODULES.values()
+        for module in modules().values()
         if not matches(module.name, PRINTERS)
         for node in ast.walk(module.tree)
         if (isinstance(node, ast.Call) and ast.unparse(node.func) == "print")
@@ -225,7 +223,7 @@ def test_the_library_never_prints() -> None:
 def test_a_file_fits_in_a_head() -> None:
     long = {
         short(module.name): lines
-        for module in MODULES.values()
+        for module in modules().values()
         if (lines := len(module.path.read_text(encoding="utf-8").splitlines())) > LINES_LIMIT
     }
 
@@ -233,7 +231,7 @@ def test_a_file_fits_in_a_head() -> None:
 
 
 def test_parsing_a_command_line_imports_nothing_heavy() -> None:
-    entrances = [name for name in MODULES if matches(name, "cli cli.* __main__")]
+    entrances = [name for name in modules() if matches(name, "cli cli.* __main__")]
 
     ways = [" -> ".join(way) for name in entrances if (way := _way_to_something_heavy(name))]
     assert not ways
@@ -244,13 +242,13 @@ def _way_to_something_heavy(start: str) -> list[str] | None:
     queue = [start]
     while queue:
         name = queue.pop(0)
-        for found in MODULES[name].imports:
+        for found in modules()[name].imports:
             if not found.at_start:
                 continue
             if found.module in HEAVY:
                 return [*ways[name], found.module]
             for parent in _with_parents(found.module):
-                if parent in MODULES and parent not in ways:
+                if parent in modules() and parent not in ways:
                     ways[parent] = [*ways[name], parent]
                     queue.append(parent)
     return None
@@ -301,7 +299,7 @@ def test_processes_are_started_in_one_module() -> None:
     ]
     elsewhere += [
         f"{module.path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
-        for module in MODULES.values()
+        for module in modules().values()
         if short(module.name) not in _STARTING
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Attribute)
