@@ -78,6 +78,8 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
             array = counted_from_start(given, rule)
             return relax.const(array.astype(str(call.ty.dtype)), str(call.ty.dtype))
         operator = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
+        if operator in COORDINATES:
+            return self._bounded(call, *COORDINATES[operator])
         addressed = ADDRESSED.get(operator)
         if addressed is None:
             return call
@@ -95,6 +97,16 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
             return relax.op.take(*arguments, axis=call.attrs.axis, mode="clip")
         if all(new.same_as(old) for new, old in zip(arguments, call.args, strict=True)):
             return call
+        return relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
+
+    def _bounded(self, call: Any, place: int, limit: float) -> Any:
+        """Coordinates become whole numbers in the kernel: none may be NaN or beyond those."""
+        kind = str(call.args[place].ty.dtype)
+        given = call.args[place]
+        is_number = relax.op.logical_not(relax.op.isnan(given))
+        known = self.builder_.emit(relax.op.where(is_number, given, relax.const(-limit, kind)))
+        arguments = list(call.args)
+        arguments[place] = self.builder_.emit(relax.op.clip(known, -limit, limit))
         return relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
 
     def _fields(self, expression: Any) -> Sequence[Any]:
@@ -227,3 +239,9 @@ ADDRESSED: Mapping[str, Callable[[Any], list[_Place]]] = {
     "relax.take": _take,
 }
 """Every operator of Relax that reads or writes where a tensor's values say."""
+
+COORDINATES: Mapping[str, tuple[int, float]] = {
+    "relax.image.grid_sample": (1, 1e4),
+    "relax.vision.roi_align": (1, 1e6),
+}
+"""Operators that read where floats say: the argument, and a bound far outside of any image."""

@@ -280,6 +280,41 @@ def test_a_microcontroller_clamps_and_says_so(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.array(found, float), wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_coordinates_that_are_no_numbers_read_nothing_outside(padding: str, tmp_path: Path) -> None:
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 1, 3, 4))
+    grid = helper.make_tensor_value_info("grid", TensorProto.FLOAT, (1, 2, 2, 2))
+    node = helper.make_node("GridSample", ["x", "grid"], ["y"], padding_mode=padding)
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "test", [image, grid], [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    built_tree(model, tmp_path / "net", "net")
+    (tmp_path / "main.c").write_text(_SAMPLE, encoding="utf-8")
+    parts = ["main.c", "net/net.c", "-Inet", "-lm", "-o", "main"]
+    flags = [*SANITIZED, "-fsanitize=float-cast-overflow"]
+    run(["gcc", "-std=c99", *flags, *parts], tmp_path).check_returncode()
+    done = run(["./main"], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+_SAMPLE = """\
+#include <math.h>
+#include "net.h"
+static unsigned char arena[NET_ARENA_BYTES] __attribute__((aligned(16)));
+int main(void) {
+    static float x[12], grid[8], y[4];
+    const float values[] = {NAN, INFINITY, -INFINITY, 1e30f, -1e30f, 3e9f, -0.0f, 1.0f};
+    const net_inputs inputs = {x, grid};
+    const net_outputs outputs = {y};
+    for (int first = 0; first < 8; ++first) {
+        for (int i = 0; i < 8; ++i) grid[i] = values[(first + i * (1 + first % 3)) % 8];
+        if (net_run(&inputs, &outputs, arena) != 0) return 3;
+    }
+    return 0;
+}
+"""
+
+
 _MAIN = """\
 #include <stdio.h>
 #include "net.h"
