@@ -1,20 +1,15 @@
-"""numpy arrays for a `TensorSpec`: its dtype (bfloat16 too), and .npy data nobody vouches for."""
+"""numpy arrays for a `TensorSpec`: its dtype (bfloat16 too), and a user's .npy files."""
 
 from __future__ import annotations
 
-import math
-import tokenize
-import zipfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from edgekit.errors import InputError, UnsupportedModelError
-
-Array = npt.NDArray[Any]
+from edgekit.npy import Array as Array
+from edgekit.npy import read_npy, read_npy_header
 
 DTYPES = (
     *("float32", "float16", "bfloat16", "float64"),
@@ -38,26 +33,6 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-@dataclass(frozen=True)
-class NpyHeader:
-    """What .npy data says it holds."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
-def read_npy_header(stream: IO[bytes]) -> NpyHeader:
-    """Look at .npy data without reading its values; ValueError where it is none."""
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
-    else:
-        raise ValueError(f"its .npy version {version[0]}.{version[1]} is not 1.0 or 2.0")
-    return NpyHeader(tuple(int(extent) for extent in shape), dtype)
-
-
 def as_spec_dtype(array: Array, name: str) -> Array:
     """Data as .npy stores it to the dtype it stands for: native byte order, bfloat16 named."""
     if name == "bfloat16" and array.dtype == np.dtype("V2"):
@@ -69,18 +44,16 @@ def read_array(path: Path) -> Array:
     """The array in a user's .npy file, whatever its shape; InputError says why it can't be read."""
     try:
         with path.open("rb") as stream:
-            header = read_npy_header(stream)
-            refuse_objects(path.name, header.dtype)
-            _refuse_cut_off(path, stream, header)
+            refuse_objects(path.name, read_npy_header(stream).dtype)
             stream.seek(0)
-            array: Array = np.lib.format.read_array(stream, allow_pickle=False)
+            array = read_npy(stream)
     except NPY_ERRORS as error:
         raise unreadable(path, error) from error
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-NPY_ERRORS = (OSError, ValueError, EOFError, MemoryError, tokenize.TokenError, zipfile.BadZipFile)
-"""What numpy raises on .npy data that is none."""
+NPY_ERRORS = (OSError, ValueError, MemoryError)
+"""What reading a .npy or .npz file raises where it is none, or can't be read."""
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
@@ -99,10 +72,3 @@ def refuse_objects(name: str, dtype: np.dtype[Any]) -> None:
             f"{name} holds pickled Python objects, which edgekit does not load",
             hint='save numbers: numpy.save(path, array.astype("float32"))',
         )
-
-
-def _refuse_cut_off(path: Path, stream: IO[bytes], header: NpyHeader) -> None:
-    expected = math.prod(header.shape) * header.dtype.itemsize
-    found = path.stat().st_size - stream.tell()
-    if found < expected:
-        raise ValueError(f"it holds {found} bytes where its shape needs {expected}")

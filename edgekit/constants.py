@@ -8,6 +8,7 @@ import numpy as np
 
 from edgekit.arrays import Array
 from edgekit.errors import InputError
+from edgekit.npy import read_npy
 
 _DTYPES = {"i": "int64", "f": "float32", "b": "bool"}
 
@@ -29,13 +30,13 @@ def read_constant(path: Path, name: str) -> Array:
     """The value of input `name` out of a .npy file."""
     try:
         with path.open("rb") as stream:
-            array: Array = np.lib.format.read_array(stream, allow_pickle=False)
+            array = read_npy(stream)
     except OSError as error:
         raise InputError(
             f"{path}, meant for the input {name}, cannot be read: {error.strerror or error}",
             hint="check the path",
         ) from error
-    except (ValueError, EOFError, MemoryError) as error:
+    except (ValueError, MemoryError) as error:
         raise InputError(
             f"{path}, meant for the input {name}, is not a .npy file of numbers",
             hint="write it with numpy.save, without Python objects in it",

@@ -6,9 +6,7 @@ a decoder stumbles over becomes an InputError.
 
 from __future__ import annotations
 
-import struct
 import warnings
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +73,9 @@ def _decode(path: Path, preprocess: Preprocess, width: int, height: int) -> npt.
                 image = ImageOps.exif_transpose(opened)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(path) from error
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
+    except InputError:
+        raise
+    except Exception as error:  # a decoder's parts raise whatever they do on damaged data
         raise InputError(
             f"{path} is no image that can be read: {error}",
             hint="it may be cut off or damaged; open it in an image viewer to check",

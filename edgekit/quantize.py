@@ -142,14 +142,14 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
 def _labels(path: Path, samples: int) -> Array:
     import numpy as np
 
-    from edgekit.arrays import NPY_ERRORS, unreadable
+    from edgekit.arrays import NPY_ERRORS, read_array, unreadable
 
     try:
         if path.suffix.lower() == ".npy":
-            found = np.load(path, allow_pickle=False)
+            found = read_array(path)
         else:
             found = np.array([int(line) for line in path.read_text("utf-8").split()])
-    except (*NPY_ERRORS, UnicodeDecodeError) as error:
+    except NPY_ERRORS as error:
         raise unreadable(path, error) from error
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise InputError(

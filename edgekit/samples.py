@@ -3,11 +3,10 @@ against what the model takes before their data is read."""
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,12 +15,12 @@ from edgekit.arrays import (
     Array,
     as_spec_dtype,
     numpy_dtype,
-    read_npy_header,
     refuse_objects,
     unreadable,
 )
 from edgekit.errors import InputError
 from edgekit.images import IMAGE_SUFFIXES, load_image
+from edgekit.npy import NpyError, NpyHeader, open_npz, read_npy, read_npy_header
 from edgekit.preprocess import example_toml
 from edgekit.tensors import TensorSpec
 from edgekit.wording import did_you_mean
@@ -148,8 +147,8 @@ def _assign(
 def _keys(file: InputFile, entries: Mapping[str, InputEntry]) -> dict[str, str]:
     """Which array of an .npz goes into which input."""
     try:
-        with zipfile.ZipFile(file.path) as archive:
-            keys = [key.removesuffix(".npy") for key in archive.namelist()]
+        with open_npz(file.path) as entries_in_file:
+            keys = list(entries_in_file)
     except NPY_ERRORS as error:
         raise unreadable(file.path, error) from error
     if file.name is not None:
@@ -215,28 +214,22 @@ def _read_npy(part: _Part, spec: TensorSpec) -> Array:
     try:
         if part.key is None:
             with part.path.open("rb") as stream:
-                _check_header(stream, part, spec)
+                _check_header(read_npy_header(stream), part, spec)
                 stream.seek(0)
-                array = np.lib.format.read_array(stream, allow_pickle=False)
+                array = read_npy(stream)
         else:
-            with zipfile.ZipFile(part.path) as archive:
-                member = _member(archive, part.key)
-                with archive.open(member) as stream:
-                    _check_header(stream, part, spec)
-                with archive.open(member) as stream:
-                    array = np.lib.format.read_array(stream, allow_pickle=False)
+            with open_npz(part.path) as entries:
+                if part.key not in entries:
+                    raise NpyError(f"it no longer holds {part.key!r}")
+                _check_header(entries[part.key].header(), part, spec)
+                array = entries[part.key].read()
     except NPY_ERRORS as error:
         raise unreadable(part.path, error) from error
     return np.ascontiguousarray(as_spec_dtype(array, spec.dtype)).reshape(spec.shape)
 
 
-def _member(archive: zipfile.ZipFile, key: str) -> str:
-    return key if key in archive.namelist() else f"{key}.npy"
-
-
-def _check_header(stream: IO[bytes], part: _Part, spec: TensorSpec) -> None:
-    """Dtype and shape as the data itself declares them, before any memory is taken for it."""
-    header = read_npy_header(stream)
+def _check_header(header: NpyHeader, part: _Part, spec: TensorSpec) -> None:
+    """Refuse another dtype or shape than the input's, before any memory is taken for the data."""
     where = str(part.path) if part.key is None else f"{part.key} in {part.path}"
     refuse_objects(where, header.dtype)
     expected = numpy_dtype(spec.dtype)

@@ -30,7 +30,6 @@ _MOST_MEMBERS = 100_000
 _LARGEST_DIRECTORY = 64 << 20
 _SMALL = 64 << 20
 _MOST_EXPANSION = 100
-"""How many times its own size a file may unpack to, beyond `_SMALL`."""
 _BLOCK = 1 << 20
 
 
@@ -67,6 +66,15 @@ class ZipMember:
         """Read its whole content."""
         return b"".join(self.blocks())
 
+    def read_first(self, size: int) -> bytes:
+        """Read how its content begins, unchecked."""
+        found = b""
+        for block in self._unpacked():
+            found += block[: size - len(found)]
+            if len(found) == size:
+                break
+        return found
+
     def _unpacked(self) -> Iterator[bytes]:
         left = self._packed_size
         decoder = zlib.decompressobj(-zlib.MAX_WBITS) if self._method == _DEFLATED else None
@@ -92,8 +100,13 @@ class ZipMember:
             raise ZipError(f"{_shown(self.name)} is cut off")
 
 
-def read_zip(stream: BinaryIO) -> Mapping[str, ZipMember]:
-    """List the files in a zip file; ZipError for one that two readers may read differently."""
+def read_zip(
+    stream: BinaryIO, *, most_expansion: int | None = _MOST_EXPANSION
+) -> Mapping[str, ZipMember]:
+    """List the files in a zip file; ZipError for one that two readers may read differently.
+
+    Above 64 MiB it may unpack to at most `most_expansion` times its own size.
+    """
     size = stream.seek(0, 2)
     directory, entries = _directory(stream, size)
     members: dict[str, ZipMember] = {}
@@ -114,7 +127,7 @@ def read_zip(stream: BinaryIO) -> Mapping[str, ZipMember]:
         )
     if position != directory:
         raise ZipError("it holds data that belongs to no member")
-    if total > max(_SMALL, _MOST_EXPANSION * size):
+    if most_expansion is not None and total > max(_SMALL, most_expansion * size):
         raise ZipError(f"it would unpack to {total} bytes")
     files = {name: found for name, found in members.items() if not name.endswith("/")}
     _refuse_files_as_folders(files)

@@ -52,12 +52,11 @@ def largest_npy(spec: TensorSpec) -> int:
 
 def array_from_npy(data: bytes, spec: TensorSpec, device: str) -> Array:
     """An output as the agent wrote it. The data is not trusted."""
-    import numpy as np
-
     from edgekit.arrays import NPY_ERRORS, as_spec_dtype
+    from edgekit.npy import read_npy
 
     try:
-        array: Array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+        array = read_npy(io.BytesIO(data))
     except NPY_ERRORS as error:
         raise DeviceError(
             f"{device} gave an output that is not in .npy form: {error}",

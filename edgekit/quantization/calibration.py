@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.arrays import NPY_ERRORS, Array, numpy_dtype, read_npy_header, unreadable
+from edgekit.arrays import NPY_ERRORS, Array, numpy_dtype, read_array, unreadable
 from edgekit.bundle import InputEntry
 from edgekit.errors import InputError
 from edgekit.inputs import reference_inputs
+from edgekit.npy import NpyError, open_npz, read_npy_header
 from edgekit.samples import InputFile, count_samples, iterate_samples
 from edgekit.tensors import TensorSpec
 
@@ -116,14 +117,9 @@ def _stack(files: Sequence[InputFile], inputs: Sequence[InputEntry]) -> Mapping[
                 shape = read_npy_header(stream).shape
             if not _is_stacked(shape, inputs[0].spec):
                 return None
-            arrays = {inputs[0].spec.name: np.load(path, allow_pickle=False)}
+            arrays = {inputs[0].spec.name: read_array(path)}
         else:
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {
-                    entry.spec.name: archive[_key(archive.files, entry.spec.name, len(inputs))]
-                    for entry in inputs
-                    if _key(archive.files, entry.spec.name, len(inputs))
-                }
+            arrays = _arrays(path, inputs)
     except NPY_ERRORS as error:
         raise unreadable(path, error) from error
     if len(arrays) != len(inputs) or not all(
@@ -139,6 +135,19 @@ def _stack(files: Sequence[InputFile], inputs: Sequence[InputEntry]) -> Mapping[
     return {
         entry.spec.name: _as_input(arrays[entry.spec.name], entry.spec, path) for entry in inputs
     }
+
+
+def _arrays(path: Path, inputs: Sequence[InputEntry]) -> dict[str, Array]:
+    """The arrays of an .npz file that are inputs, by the inputs' names."""
+    found = {}
+    with open_npz(path) as entries:
+        for entry in inputs:
+            key = _key(list(entries), entry.spec.name, len(inputs))
+            if key and entries[key].file_bytes > LARGEST_STACK:
+                raise NpyError(f"{key} is too large to be read at once")
+            if key:
+                found[entry.spec.name] = entries[key].read()
+    return found
 
 
 def _key(keys: Sequence[str], name: str, inputs: int) -> str:

@@ -23,7 +23,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "ground",
-        "arrays files paths toml_source cache metrics tvm_compat programs parent_process children",
+        "arrays npy files paths toml_source cache metrics tvm_compat programs parent_process children",
     ),
     (
         "profiles",
