@@ -6,6 +6,7 @@ process of its own, which may be interrupted at any moment and may crash.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,9 @@ from edgekit.cross.gpu_mark import write_mark
 from edgekit.cross.index_errors import write_index_error
 from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.weights import write_weights
+from edgekit.errors import EdgekitError
 from edgekit.events import Events
+from edgekit.limits import explained_by_limits, reached_limit
 from edgekit.model import Model, ModelSource, import_model
 from edgekit.schedules.choices import NO_CHOICES, Choices
 from edgekit.tensors import TensorSpec
@@ -78,6 +81,20 @@ class Failure:
     hint: str | None
     details: tuple[str, ...]
     traceback: str
+
+
+def failure_of(error: Exception) -> Failure:
+    """The exception that is being handled, for another process."""
+    trace = traceback.format_exc()
+    if isinstance(error, EdgekitError):
+        known: EdgekitError | None = reached_limit(error) or error
+    else:
+        known = explained_by_limits(error)
+    if known is not None:
+        return Failure(type(known).__name__, known.message, known.hint, known.details, trace)
+    said = str(error).strip().splitlines()
+    what = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+    return Failure("", what, None, (), trace)
 
 
 class Compilation(Protocol):

@@ -28,6 +28,7 @@ from edgekit.cross.tools import disk_full, disk_full_error
 from edgekit.errors import BuildError, EdgekitError
 from edgekit.events import Event, Events
 from edgekit.interrupts import interrupts_deferred
+from edgekit.limits import limit_told_of
 
 _KEPT_LINES = 20
 _SECONDS_TO_DIE = 10
@@ -103,6 +104,9 @@ class CompilationApart:
         lines = list(self._said)
         if disk_full("\n".join(lines)):
             return disk_full_error("compile", self._job.scratch)
+        limit = limit_told_of("\n".join(lines))
+        if limit is not None:
+            return limit
         how = f"ended with status {code}" if code >= 0 else f"was killed by {_name_of(-code)}"
         killed = code == -signal.SIGKILL
         return BuildError(

@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-import traceback
 
-from edgekit.compilation import CompilationHere, Failure
-from edgekit.errors import EdgekitError
+from edgekit.compilation import CompilationHere, failure_of
 from edgekit.events import Events
 from edgekit.parent_process import end_with_parent
 
@@ -30,13 +28,8 @@ def main() -> None:
         compilation = CompilationHere(job, Events(send))
         send(compilation.imported())
         send(compilation.tree() if job.tree else compilation.compiled())
-    except EdgekitError as error:
-        trace = traceback.format_exc()
-        send(Failure(type(error).__name__, error.message, error.hint, error.details, trace))
-    except Exception as error:  # noqa: BLE001 - reported on the other side, as the bug it is
-        said = str(error).strip().splitlines()
-        what = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
-        send(Failure("", what, None, (), traceback.format_exc()))
+    except Exception as error:  # noqa: BLE001 - reported to the parent, as the bug it may be
+        send(failure_of(error))
     channel.close()
     sys.stderr.flush()
     os._exit(0)  # nothing of TVM's needs taking down piece by piece

@@ -129,6 +129,12 @@ class RegressionError(EdgekitError):
     exit_code = 12
 
 
+class ResourceError(EdgekitError):
+    """A limit of open files or of memory is too small for the work."""
+
+    exit_code = 13
+
+
 class InterruptedByUserError(EdgekitError):
     """Ctrl-C."""
 

@@ -20,6 +20,7 @@ from edgekit.cli import root
 from edgekit.cli.completion import COMPLETION_VARIABLE
 from edgekit.console import Console
 from edgekit.errors import EdgekitError, InterruptedByUserError, StorageError, UsageError
+from edgekit.limits import explained_by_limits, reached_limit, refuse_hopeless_limits
 from edgekit.wording import nearest
 
 PROGRAM = "edgekit"
@@ -72,13 +73,14 @@ def run_command_line(arguments: Sequence[str]) -> int:
     console = Console()
     try:
         with _signals_as_exceptions():
+            refuse_hopeless_limits()
             return _run_command(list(arguments), console)
     except click.ClickException as error:
         _flags_before_the_mistake(arguments, console)
         return _fail(console, _usage_error(error), error)
     except EdgekitError as error:
         _flags_before_the_mistake(arguments, console)
-        return _fail(console, error, error)
+        return _fail(console, reached_limit(error) or error, error)
     except EndedBySignal as error:
         ended = InterruptedByUserError(f"ended by {error}")
         return _fail(console, ended, error, 128 + error.number)
@@ -89,7 +91,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
             return OUTPUT_CLOSED
         return _fail(console, _bug(error), error)
     except Exception as error:  # noqa: BLE001 - the last resort, reported as the bug it is
-        return _fail(console, _folder_is_gone(error) or _bug(error), error)
+        known = explained_by_limits(error) or _folder_is_gone(error)
+        return _fail(console, known or _bug(error), error)
     finally:
         console.close()
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-import traceback
 
-from edgekit.compilation import Failure
-from edgekit.errors import EdgekitError
+from edgekit.compilation import failure_of
 from edgekit.parent_process import end_with_parent
 from edgekit.tuning.messages import Order, TrialOrder
 from edgekit.tvm_compat import load_tvm
@@ -40,14 +38,8 @@ def main() -> None:
                 assert isinstance(order, TrialOrder)
                 assert workshop is not None
                 answer = workshop.make(order)
-        except EdgekitError as error:
-            trace = traceback.format_exc()
-            kind = type(error).__name__
-            answer = Failure(kind, error.message, error.hint, error.details, trace)
-        except Exception as error:  # noqa: BLE001 - reported on the other side
-            said = str(error).strip().splitlines()
-            what = f"{type(error).__name__}: {said[-1]}" if said else type(error).__name__
-            answer = Failure("", what, None, (), traceback.format_exc())
+        except Exception as error:  # noqa: BLE001 - reported to the parent
+            answer = failure_of(error)
         channel.write(pickle.dumps(answer))
 
 

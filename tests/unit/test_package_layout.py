@@ -18,12 +18,13 @@ from support.source import PACKAGE, ROOT, Import, Module, is_third_party, module
 ROOMS: tuple[tuple[str, str], ...] = (
     (
         "words",
-        "errors events version tensors sizes wording quoting json_text json_reader zip_reader "
-        "interrupts node_names",
+        "errors events version tensors sizes wording quoting limits json_text json_reader "
+        "zip_reader interrupts node_names",
     ),
     (
         "ground",
-        "arrays npy files paths toml_source cache metrics tvm_compat programs parent_process children",
+        "arrays npy files paths toml_source cache metrics tvm_compat programs parent_process "
+        "children",
     ),
     (
         "profiles",
