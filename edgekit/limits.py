@@ -13,7 +13,7 @@ import re
 import resource
 from collections.abc import Iterator
 
-from edgekit.errors import EdgekitError, ResourceError
+from edgekit.errors import BuildError, EdgekitError, MissingToolError, ResourceError
 from edgekit.sizes import format_size
 
 _FILES_NEEDED = 64
@@ -28,11 +28,21 @@ _MEMORY_TEXT = re.compile(
     r"|out of memory|memory allocation",
     re.IGNORECASE,
 )
+_PROGRAMS_TEXT = re.compile(
+    r"cannot allocate memory|failed to map segment|std::bad_alloc|virtual memory exhausted"
+    r"|out of memory allocating",
+    re.IGNORECASE,
+)
+"""What programs of this host say of their own memory; a board's are told of otherwise."""
 
 
 def reached_limit(error: BaseException) -> ResourceError | None:
     """The limit that an error comes from; None where it comes from something else."""
     for cause in _causes(error):
+        if isinstance(cause, (MissingToolError, BuildError)):
+            told = limit_told_of("\n".join([cause.message, *cause.details]))
+            if told is not None:
+                return told
         number = cause.errno if isinstance(cause, OSError) else None
         if number in _FILES or (isinstance(cause, ImportError) and _says(cause, _FILES_TEXT)):
             return _too_many_files()
@@ -60,7 +70,7 @@ def limit_told_of(text: str) -> ResourceError | None:
     """The limit that a program ran into, going by its last words."""
     if _FILES_TEXT.search(text):
         return _too_many_files()
-    return _out_of_memory() if _MEMORY_TEXT.search(text) else None
+    return _out_of_memory() if _PROGRAMS_TEXT.search(text) else None
 
 
 def refuse_hopeless_limits() -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from edgekit.errors import DeviceError, MissingToolError, ResourceError
+from edgekit.errors import BuildError, DeviceError, MissingToolError, ResourceError
 from edgekit.limits import explained_by_limits, limit_told_of, reached_limit
 
 
@@ -51,6 +51,16 @@ def test_a_limit_is_found_below_an_error_that_says_something_else(
 
     assert isinstance(found, ResourceError)
     assert says in f"{found.message} {found.hint}"
+
+
+SENTENCES = ["cc does not run: [Errno 24] Too many open files", "cc: virtual memory exhausted"]
+
+
+@pytest.mark.parametrize("said", SENTENCES)
+def test_what_a_program_of_this_host_says_of_a_limit_is_understood(said: str) -> None:
+    assert isinstance(reached_limit(MissingToolError(said)), ResourceError)
+    assert isinstance(reached_limit(BuildError("it failed", details=(said,))), ResourceError)
+    assert reached_limit(DeviceError(said)) is None
 
 
 @pytest.mark.parametrize(
