@@ -2,8 +2,9 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# TVM takes half a gigabyte a process: more than four at once gains little.
-WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo 4 || echo $$n)
+# One more than there are cores, because many tests wait. TVM takes half a gigabyte a process: more than
+# four at once gains little.
+WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
 # Each process takes a half of the tests in their order, so that what a file builds is built once, and
 # in the end what the other one has left.
 PARALLEL := -n $(WORKERS) --dist worksteal
@@ -42,6 +43,7 @@ test: setup ## Run the tests of everything that a change can break
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL)
 
+test-slow test-all: export EDGEKIT_THOROUGH := 1
 test-slow: setup ## Run the long tests that `make test` leaves out
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL) -m slow

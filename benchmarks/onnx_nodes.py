@@ -49,7 +49,6 @@ RTOL, ATOL = 1e-3, 1e-5
 BFLOAT16_RTOL = 2**-6  # two units in the last place, as onnx's own runner allows
 ENOUGH_RIGHT = 1150
 SECONDS_A_CASE = 120
-SAMPLE_STEP = 12
 FORMERLY_WRONG = (
     r"isinf|_expand_|dropout|mod_(float|mixed)|roialign|bitshift|batchnorm|nonmaxsuppression|"
     r"layer_normalization(?!.*expanded)|tile|spacetodepth|cast_no_saturate|"
@@ -436,8 +435,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--filter", default="", help="a regular expression for case names")
     parser.add_argument(
         "--sample",
-        action="store_true",
-        help=f"every {SAMPLE_STEP}th case, and those that were wrong once",
+        type=int,
+        default=0,
+        metavar="N",
+        help="every Nth case, and those that were wrong once",
     )
     parser.add_argument("--taken", action="store_true", help="operators that backends take")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
@@ -467,7 +468,7 @@ def main() -> int:
         cases = [
             case
             for number, case in enumerate(cases)
-            if number % SAMPLE_STEP == 0 or re.search(FORMERLY_WRONG, case.name)
+            if number % options.sample == 0 or re.search(FORMERLY_WRONG, case.name)
         ]
     backends = tuple(name for name in options.offload.split(",") if name)
     if options.lab and len(backends) != 1:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from edgekit.aot.firmware import build
 from edgekit.devices.serial_frames import (
@@ -40,7 +41,9 @@ _FRAMES = st.builds(
     | st.integers(0, LARGEST_PAYLOAD).map(bytes)
     | st.integers(0, LARGEST_PAYLOAD).map(lambda count: b"\x01" * count),
 )
-_RUNS = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_RUNS = settings(
+    max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 class _Frame(ctypes.Structure):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper
+from support.examples import examples
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import operators_in, relax_of, run_module, without_dead_code
 
@@ -300,7 +301,7 @@ def test_a_normalisation_with_unknown_statistics_is_left_alone() -> None:
     assert "nn.batch_norm" in operators_in(folded(model))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_convolution_and_normalisation_keep_their_numbers(data: st.DataObject) -> None:
     dimensions = data.draw(st.integers(1, 3), label="dimensions")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from support.examples import examples
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import operators_in, relax_of, run_module, without_dead_code
 
@@ -185,7 +186,7 @@ UNARY = ("Neg", "Transpose", "Squeeze", "Unsqueeze", "Reshape", "Sqrt")
 BINARY = ("Add", "Sub", "Mul")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(st.sampled_from(UNARY + BINARY), min_size=1, max_size=6), data=st.data())
 def test_any_expression_of_constants_keeps_its_value(steps: list[str], data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3), label="shape")

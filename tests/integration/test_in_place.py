@@ -15,6 +15,7 @@ from onnx import helper
 from support.building import script_on_threads
 from support.compiling import check_against_onnxruntime, compiled_from, random_array
 from support.emulated_arm import build_and_run
+from support.examples import examples
 from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import onnx_model
 from tvm import relax, runtime, s_tir, target, te, tirx, topi
@@ -325,7 +326,7 @@ def steps_of(steps: list[tuple[str, int, int]]) -> list[onnx.NodeProto]:
     return nodes
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(STEPS, st.integers(1, 2))
 def test_whatever_is_written_over_the_numbers_are_right(
     steps: list[tuple[str, int, int]], outputs: int

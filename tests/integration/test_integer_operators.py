@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.integer_kernels import recognised_file, run_module
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
@@ -21,7 +22,7 @@ from edgekit.aot import operators
 from edgekit.oracle import oracle_for
 
 EXAMPLES = settings(
-    max_examples=10,
+    max_examples=examples(10),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # Shrinking compiles hundreds.
     suppress_health_check=[HealthCheck.function_scoped_fixture],

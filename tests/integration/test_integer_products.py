@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 from support.compiling import compiled_from, results_of
+from support.examples import examples
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
 STEP = 0.012
@@ -100,7 +101,7 @@ def judged(model: onnx.ModelProto, layer: Layer) -> set[str]:
 CHANNELS = st.sampled_from([1, 2, 3, 4, 5, 8, 13, 16, 32, 33])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     layer=st.builds(
         Layer,

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from support.examples import examples
 
 from edgekit.errors import EdgekitError, ModelError, UnsupportedModelError
 from edgekit.model import import_model, open_model, scan_model
@@ -97,7 +98,7 @@ def test_the_model_that_is_damaged_below_is_sound_before(tmp_path: Path) -> None
     assert [spec.shape for spec in import_model(open_model(path)).outputs] == [(1, 8)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     changes=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=8)
 )
@@ -109,7 +110,7 @@ def test_changed_bytes_are_refused_or_read(changes: list[tuple[float, int]]) -> 
     look_at(bytes(data))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(random=st.randoms(use_true_random=False))
 def test_changed_fields_are_refused_or_read(random: Random) -> None:
     model = varied_model()

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from support.examples import examples
 from support.onnx_models import judged_by_onnxruntime
 
 from edgekit.board import load_board
@@ -559,7 +560,7 @@ def test_a_quantised_convolution_lands_within_a_step_of_onnxruntime(tmp_path: Pa
     assert {"relax.quantize", "relax.dequantize"} <= set(operators(model))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(-9, 9), st.integers(-9, 9), st.sampled_from([-3, -2, -1, 1, 2, 3])),

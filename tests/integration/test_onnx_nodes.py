@@ -1,6 +1,7 @@
 """ONNX's own node cases: none wrong, none crashing, and what worked goes on working.
 
-The quick test runs every twelfth case and those that were wrong once; `-m nodes` runs them all.
+`make test` runs every 36th case and those that were wrong once, `make test-all` every twelfth,
+`make node-tests` all of them.
 `onnx_node_expectations.json` holds the verdict of every case. A case that is right where it was
 expected to be refused fails too: rewrite the file with
 
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.examples import THOROUGH
 from support.source import ROOT
 
 EXPECTATIONS = Path(__file__).with_name("onnx_node_expectations.json")
@@ -57,7 +59,7 @@ def different(found: dict[str, str]) -> dict[str, str]:
 
 
 def test_a_sample_of_the_node_cases_comes_out_as_expected(tmp_path: Path) -> None:
-    found = verdicts(tmp_path, "--sample")
+    found = verdicts(tmp_path, "--sample", "12" if THOROUGH else "36")
     assert len(found) > 150
     assert different(found) == {}
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 from support.compiling import check_against_onnxruntime, random_array
+from support.examples import examples
 from support.onnx_models import onnx_model
 from support.relax_modules import relax_of
 from tvm import relax, target
@@ -58,7 +59,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(STEPS, st.integers(1, 3))
 def test_whatever_shares_memory_the_numbers_are_right(
     steps: list[tuple[int, int, int]], outputs: int
@@ -72,7 +73,7 @@ def test_whatever_shares_memory_the_numbers_are_right(
     assert compiled.memory.planned >= compiled.memory.least - callers
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(STEPS)
 def test_the_plan_takes_no_more_than_tvms_own(steps: list[tuple[int, int, int]]) -> None:
     with target.Target(this_cpu()[1].as_json()):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.offloading import ToyBackend
 
 from edgekit.backends.base import Region
@@ -102,7 +103,7 @@ def can_run(found: Partition, unit: Mapping[int, int]) -> bool:
     return True
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
 def test_every_operator_has_one_owner_and_the_regions_can_run_in_some_order(drawn: Drawn) -> None:
     from tvm import relax
@@ -123,7 +124,7 @@ def test_every_operator_has_one_owner_and_the_regions_can_run_in_some_order(draw
     relax.analysis.well_formed(found.module)  # raises what is wrong
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
 def test_no_two_regions_that_touch_could_have_been_one(drawn: Drawn) -> None:
     found = partitioned(drawn)
@@ -163,7 +164,7 @@ def serve(region: Region) -> None:
 
 
 @pytest.mark.parametrize("one_layer_each", [False, True])
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=graphs())
 def test_what_a_partitioned_model_computes_is_what_numpy_computes(
     one_layer_each: bool, drawn: Drawn
@@ -184,7 +185,7 @@ def test_what_a_partitioned_model_computes_is_what_numpy_computes(
         np.testing.assert_array_equal(result.numpy(), values[index])
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=graphs())
 def test_a_region_taken_out_of_its_model_computes_the_same_both_ways(drawn: Drawn) -> None:
     """What `--measure` compares: the operators alone, and the call of the library."""
@@ -209,7 +210,7 @@ def test_a_region_taken_out_of_its_model_computes_the_same_both_ways(drawn: Draw
                 np.testing.assert_array_equal(ours.numpy(), theirs)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=graphs())
 def test_a_picture_shows_every_operator_once_and_every_arrow(drawn: Drawn) -> None:
     from edgekit.backends.picture import boxes_of, group_chains

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 from support.compiling import check_against_onnxruntime, compiled_from, random_array
+from support.examples import examples
 from support.onnx_models import onnx_model
 
 from edgekit.cpu import Target
@@ -172,7 +173,7 @@ def check(case: Case, target: Target | None = None) -> set[str]:
     return {rule for _, rule in compiled.rules}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(cases())
 def test_any_convolution_gives_onnxruntimes_numbers(case: Case) -> None:
     check(case)
@@ -274,7 +275,7 @@ def transposed_cases(draw: st.DrawFn) -> Transposed:
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(transposed_cases(), st.booleans())
 def test_any_transposed_convolution_gives_onnxruntimes_numbers(
     case: Transposed, network_input: bool

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from support.compiling import check_against_onnxruntime, one_node_model, random_array
+from support.examples import examples
 from support.onnx_models import onnx_model
 
 SHAPES = st.one_of(
@@ -57,7 +58,7 @@ def check(
     check_against_onnxruntime(model, {"x": random_array(shape)})
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.sampled_from(["MaxPool", "AveragePool"]),
     IMAGES,
@@ -101,7 +102,7 @@ def test_pools_over_a_whole_image(
     check(operator, shape, channels_last=channels_last)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(SHAPES, st.integers(-4, 3), st.sampled_from(["Softmax", "LogSoftmax"]), st.booleans())
 def test_softmax_over_any_axis(
     shape: tuple[int, ...], axis: int, operator: str, channels_last: bool
@@ -111,7 +112,7 @@ def test_softmax_over_any_axis(
     check(operator, shape, channels_last=channels_last and len(shape) == 4, axis=axis)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.sampled_from(["ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceProd"]),
     IMAGES,
@@ -135,7 +136,7 @@ def test_sums_over_every_set_of_axes(axes: tuple[int, ...], keeps: int) -> None:
     check("ReduceSum", shape, constants, channels_last=True, keepdims=keeps)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(SHAPES, st.integers(1, 4))
 def test_layer_norm_over_any_last_axes(shape: tuple[int, ...], count: int) -> None:
     axis = max(len(shape) - count, 0)
@@ -174,7 +175,7 @@ def test_resizes(
     )
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     st.integers(0, 3),
     st.lists(st.integers(1, 33), min_size=2, max_size=4),
@@ -201,7 +202,7 @@ def test_concatenations_of_values_in_either_layout(
 
 
 @AFTER_CONVOLUTION
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.permutations(range(4)), IMAGES)
 def test_transposes(channels_last: bool, order: list[int], shape: tuple[int, ...]) -> None:
     check("Transpose", shape, channels_last=channels_last, perm=order)
@@ -222,7 +223,7 @@ def test_padding(mode: str, channels_last: bool) -> None:
     check("Pad", (2, 7, 5, 6), widths, channels_last=channels_last, mode=mode)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.sampled_from(["Add", "Mul", "Sub", "Div", "Max", "Min", "Pow"]),
     st.lists(st.sampled_from([True, False]), min_size=4, max_size=4),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.int8_layers import LAYERS, Case, layer, numbers
 from support.tflite_models import write_model
 
@@ -85,7 +86,7 @@ def run(
     return machine["main"](tvm.runtime.tensor(x)).numpy(), compiled.rules
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(case=cases())
 def test_any_layer_gives_the_numbers_of_litert(
     case: Case, tmp_path_factory: pytest.TempPathFactory

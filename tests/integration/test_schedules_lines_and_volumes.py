@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 from support.compiling import check_against_onnxruntime, one_node_model, random_array
+from support.examples import examples
 from support.onnx_models import onnx_model
 
 from edgekit.pipeline import Compiled
@@ -17,7 +18,7 @@ def rules(compiled: Compiled) -> set[str]:
     return {rule for _, rule in compiled.rules}
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     batch=st.integers(1, 3),
     groups=st.sampled_from([1, 1, 2, 3]),
@@ -76,7 +77,7 @@ def test_a_network_over_lines_stays_in_the_packed_rules() -> None:
     assert made.count("generic") <= 3
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     channels=st.integers(1, 9),
     outputs=st.integers(1, 9),
@@ -110,7 +111,7 @@ def test_any_transposed_convolution_over_lines(
     check_against_onnxruntime(model, {"x": random_array(shape)}, near=NEAR)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     batch=st.integers(1, 2),
     groups=st.sampled_from([1, 1, 2]),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 from support.compiling import check_against_onnxruntime, one_node_model, random_array
+from support.examples import examples
 from support.onnx_models import onnx_model
 
 from edgekit.cpu import Target
@@ -21,7 +22,7 @@ DEAR = ("Sigmoid", "Tanh", "Erf", "Exp")
 CPUS = st.sampled_from([None, None, "haswell", "x86-64"])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.integers(1, 3), max_size=2),
     ROWS,
@@ -71,7 +72,7 @@ def test_any_gemm_gives_onnxruntimes_numbers(
     check_against_onnxruntime(model, {"x": random_array(shape)})
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=2),
     st.integers(1, 33),
@@ -131,7 +132,7 @@ def test_dense_layers_are_made_by_the_product_rule() -> None:
 HEADS = st.permutations([0, 1, 2, 3])
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     st.tuples(st.integers(1, 2), st.integers(1, 3)),
     st.integers(4, 50),

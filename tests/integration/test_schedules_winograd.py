@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from onnx import helper
 from support.compiling import check_against_onnxruntime, compiled_from, random_array, results_of
 from support.emulated_arm import build_and_run
+from support.examples import examples
 from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import onnx_model
 
@@ -68,7 +69,7 @@ def rules_of(case: Case) -> list[str]:
 CHANNELS = st.sampled_from([32, 48, 64, 96])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     case=st.builds(
         Case,

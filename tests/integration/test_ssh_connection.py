@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.needs import needs
 from support.ports import free_port
 from support.processes import command_lines
@@ -53,7 +54,7 @@ def runs(*words: str) -> bool:
 
 @given(st.lists(st.text(st.characters(blacklist_characters="\0", codec="utf-8")), max_size=6))
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

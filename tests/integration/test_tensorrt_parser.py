@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support import c_networks
 from support.building import Ran
+from support.examples import examples
 from support.ncnn_cases import FAMILIES, Case
 from support.needs import needs, require
 from support.region_lab import selection_for
@@ -66,7 +67,7 @@ def test_a_quantised_network_becomes_an_engine(nvidia: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_parser_takes_every_operator(family: str, nvidia: Any, tmp_path: Path) -> None:
     @settings(
-        max_examples=20,
+        max_examples=examples(20),
         derandomize=True,
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),

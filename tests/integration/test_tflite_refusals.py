@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
 from edgekit.errors import EdgekitError, ModelError, UnsupportedModelError
@@ -69,7 +70,9 @@ def test_a_root_far_outside_the_file_is_damaged(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     changes=st.lists(
