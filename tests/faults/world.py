@@ -169,7 +169,7 @@ class World:
             socket.socket(socket.AF_UNIX) as stream,
             reachable(self.data / "farm" / "control.sock") as name,
         ):
-            stream.settimeout(60)
+            stream.settimeout(240)
             stream.connect(name)
             stream.sendall(json.dumps(request).encode() + b"\n")
             with stream.makefile("rb") as answer:

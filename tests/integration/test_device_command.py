@@ -119,7 +119,7 @@ def test_a_person_is_asked_about_a_new_host_key(
     process.stdout.read()
     os.close(controller)
 
-    assert process.wait(timeout=60) == code, shown
+    assert process.wait(timeout=240) == code, shown
     assert server.fingerprint in shown.decode()
     assert (home / "config" / "edgekit" / "known_hosts").exists() == (code == 0)
 

@@ -132,7 +132,7 @@ def serving(app: Path, folder: Path, *options: str) -> Iterator[subprocess.Popen
             yield service
         finally:
             service.send_signal(signal.SIGTERM)
-            service.communicate(timeout=30)
+            service.communicate(timeout=240)
 
 
 def ask(folder: Path, source: Path, name: str) -> None:

@@ -251,7 +251,7 @@ def test_nonsense_on_the_socket_does_not_hurt(free: Farm) -> None:
     assert path.parent.stat().st_mode & 0o077 == 0
     for line in (b"\n", b"{\n", b"[1]\n", b'{"do": "eat"}\n', *ODD_LINES, b"\xff\n", b""):
         with socket.socket(socket.AF_UNIX) as stream, reachable(path) as name:
-            stream.settimeout(60)
+            stream.settimeout(240)
             stream.connect(name)
             stream.sendall(line)
             stream.shutdown(socket.SHUT_WR)
@@ -268,7 +268,7 @@ class Page:
     def get(
         self, path: str, headers: dict[str, str] | None = None
     ) -> tuple[int, str, http.client.HTTPMessage]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         try:
             connection.request("GET", path, headers=headers or {})
             answer = connection.getresponse()

@@ -34,7 +34,7 @@ from edgekit.errors import BuildError, MissingToolError
 from edgekit.events import Event, Events, StageProgress, StageStarted
 from edgekit.kept import kept_entries, prune_kept
 
-PATIENCE = 60.0
+PATIENCE = 600.0
 
 
 @pytest.fixture(autouse=True)

@@ -198,7 +198,7 @@ def test_the_monitor_shows_text_frames_and_noise() -> None:
             with server.accept()[0] as client:
                 assert client.recv(100)  # whoever opens a line throws away what came before
                 client.sendall(said)
-                looked.wait(60)  # a socket closed with unread bytes takes what it sent along
+                looked.wait(240)  # a socket closed with unread bytes takes what it sent along
 
         thread = threading.Thread(target=speak)
         thread.start()

@@ -25,7 +25,7 @@ def rfc2217_server(port: int) -> Iterator[str]:
     """Where to connect, as pyserial has it; for one client."""
     with socket.create_server((HOST, 0)) as server:
         ended = threading.Event()
-        server.settimeout(30)
+        server.settimeout(240)
 
         def serve() -> None:
             with suppress(OSError, serial.SerialException):

@@ -56,7 +56,7 @@ class FarmOn:
         """What the keeper says, without a process being started for the question."""
         path = Path(self.lab.environment["XDG_DATA_HOME"]) / "edgekit" / "farm" / "control.sock"
         with socket.socket(socket.AF_UNIX) as stream, reachable(path) as name:
-            stream.settimeout(60)
+            stream.settimeout(240)
             stream.connect(name)
             stream.sendall(json.dumps({"do": what, "device": device}).encode() + b"\n")
             with stream.makefile("rb") as answer:

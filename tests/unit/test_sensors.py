@@ -217,7 +217,7 @@ def test_watching_ends_with_its_block(tmp_path: Path) -> None:
     files = ("/sys/a", "/sys/not-there", *files_of(discover(nvml.snapshot_of(gpus))))
     with pytest.raises(KeyError), watching(files, tmp_path, gpus) as watch:
         for _ in range(3):
-            assert gpus.asked.acquire(timeout=60)
+            assert gpus.asked.acquire(timeout=240)
         raise KeyError
     readings = watch.end()
     assert len(readings.times) >= 3

@@ -121,14 +121,14 @@ def _speaker(folder: Path, said: bytes) -> Iterator[Path]:
         patch.chdir(folder)
         listener.bind("qmp")
         listener.listen()
-        listener.settimeout(60)
+        listener.settimeout(240)
 
         def speak() -> None:
             connection, _ = listener.accept()
             with connection, suppress(OSError):  # the client may hang up first
                 connection.sendall(said)
                 connection.shutdown(socket.SHUT_WR)
-                connection.settimeout(60)
+                connection.settimeout(240)
                 while connection.recv(4096):
                     pass
 
