@@ -282,7 +282,7 @@ def _make(work: _Work, scratch: Path) -> None:
             events.note(repair)
         check_preprocess(request.preprocess, model.inputs)
         ends = (model.inputs, model.outputs)
-        expectation = expect(request.source, request.seed, ends, events)
+        expectation = expect(request.source, request.seed, ends, events, model.index_ranges)
         compiled = None if job.tree else compilation.compiled()
         tree = compilation.tree() if job.tree else None
     if tree is not None:

@@ -7,7 +7,7 @@ process of its own, which may be interrupted at any moment and may crash.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +55,8 @@ class ImportedModel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     repairs: tuple[str, ...]
+    index_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of inputs that are indices: the least and the largest one allowed."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,12 @@ class CompilationHere:
     def imported(self) -> ImportedModel:
         with self._events.stage("load TVM"):
             load_tvm()
+        from edgekit.passes.indices import index_ranges
+
         model = import_model(self._job.source, self._events)
         self._model = model
-        return ImportedModel(model.inputs, model.outputs, model.repairs)
+        ranges = index_ranges(model.module, [spec.name for spec in model.inputs])
+        return ImportedModel(model.inputs, model.outputs, model.repairs, ranges)
 
     def compiled(self) -> CompiledModel:
         from edgekit.pipeline import compile_model

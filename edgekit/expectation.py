@@ -64,14 +64,16 @@ def expect(
     seed: int,
     ends: Ends,
     events: Events,
+    index_ranges: Mapping[str, tuple[int, int]],
 ) -> Expectation:
+    """`index_ranges` says which values inputs may have that are indices."""
     # numpy's modules in C may lose the exception that Ctrl-C is, while they are imported.
     with interrupts_deferred():
         from edgekit.inputs import reference_inputs
         from edgekit.oracle import oracle_for
 
     specs, results = ends
-    inputs = reference_inputs(specs, seed)
+    inputs = reference_inputs(specs, seed, index_ranges)
     with events.stage("compute the expected outputs") as stage:
         oracle = oracle_for(source)
         outputs = oracle.run(inputs)

@@ -8,6 +8,7 @@ with an error (lower_index_checks.py), and a program in C clamps it and returns 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,3 +90,25 @@ def counted_from_start(values: Array, rule: IndexRule) -> Array:
             hint="the model is broken: export it again with indices that its tensors have",
         )
     return np.where(whole < 0, whole + extents, whole)
+
+
+def index_ranges(module: Any, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The least and the largest value of each input of `main` that is checked as it comes in.
+
+    `names` are those of the inputs. What several operators check is what all of them allow.
+    """
+    main = module["main"]
+    inputs = dict(zip(main.params, names, strict=True))
+    ranges: dict[str, tuple[int, int]] = {}
+
+    def visit(expression: Any) -> None:
+        rule = rule_of(expression)
+        name = None if rule is None else inputs.get(expression.args[1].fields[0])
+        if rule is None or name is None:
+            return
+        extent = min(rule.extents)
+        low, high = ranges.get(name, (rule.lowest(extent), extent - 1))
+        ranges[name] = max(low, rule.lowest(extent)), min(high, extent - 1)
+
+    relax.analysis.post_order_visit(main.body, visit)
+    return {name: (low, high) for name, (low, high) in ranges.items() if low <= high}

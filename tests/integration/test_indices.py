@@ -341,6 +341,7 @@ def test_a_deployed_library_names_tensor_and_value(tmp_path: Path) -> None:
     node, shape = nodes()["Gather"]
     source = onnx_file(tmp_path, node, shape)
     bundle = build(request_for(source.path), tmp_path / "bundle", use_cache=False).bundle
+    assert bundle.reference_inputs()["i"].tolist()[:2] == [-4, 3]
     indices = np.array([-1, 3, -4])
     with LocalDevice().opened(bundle) as session:
         found = session.run({"data": DATA, "i": indices}).outputs["y"]

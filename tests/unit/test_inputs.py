@@ -47,6 +47,16 @@ def test_reference_inputs_do_not_change_between_machines_and_versions() -> None:
     assert found["n"].tolist() == [41, -60, 88]
 
 
+def test_reference_inputs_that_are_indices_reach_both_ends() -> None:
+    specs = [TensorSpec("ids", "int64", (5,)), TensorSpec("one", "uint8", ())]
+
+    found = reference_inputs(specs, 0, {"ids": (-7, 6), "one": (0, 3)})
+
+    assert found["ids"].tolist()[:2] == [-7, 6]
+    assert set(found["ids"].tolist()) <= set(range(-7, 7))
+    assert found["one"] == 0
+
+
 @given(
     st.sampled_from(DTYPES),
     st.lists(st.integers(0, 4), max_size=4),
