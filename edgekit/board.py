@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from edgekit.cpu import Cpu, Target, architecture, this_cpu
-from edgekit.cross.toolchain import load_toolchain
+from edgekit.cross.toolchain import read_toolchain
 from edgekit.errors import ProfileError
 from edgekit.gpu import Gpu, complain_of_libraries, parse_gpu, parse_rest
 from edgekit.hardware import Firmware, Flash, parse_firmware, parse_flash
@@ -160,7 +160,7 @@ def _parse_with_toolchain(reader: TableReader, path: Path) -> Board:
     if board.toolchain and board.target.triple:
         expected = f"a toolchain for {architecture(board.target.triple)}"
         try:
-            made = architecture(load_toolchain(board.toolchain).triple)
+            made = architecture(read_toolchain(board.toolchain).triple)
         except ProfileError as error:
             reader.complain("toolchain", f"{show(board.toolchain)} ({error.message})", expected)
         else:

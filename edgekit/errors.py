@@ -135,6 +135,12 @@ class ResourceError(EdgekitError):
     exit_code = 13
 
 
+class UntrustedProjectError(EdgekitError):
+    """A file of a project makes edgekit run or send something that its user has not agreed to."""
+
+    exit_code = 14
+
+
 class InterruptedByUserError(EdgekitError):
     """Ctrl-C."""
 

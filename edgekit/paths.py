@@ -9,6 +9,7 @@ from typing import Literal
 import platformdirs
 
 ProfileKind = Literal["boards", "toolchains"]
+PROJECT_FILE = "edgekit.toml"
 
 _SEARCH_PATH_VARIABLES: dict[ProfileKind, str] = {
     "boards": "EDGEKIT_BOARD_PATH",
@@ -36,11 +37,27 @@ def data_dir() -> Path:
 
 def profile_search_path(kind: ProfileKind) -> tuple[Path, ...]:
     """The folders that may hold profiles of this kind; the first that has a name wins."""
-    folders = [Path.cwd() / kind]
+    return tuple(dict.fromkeys((Path.cwd() / kind, *own_profile_folders(kind))))
+
+
+def own_profile_folders(kind: ProfileKind) -> tuple[Path, ...]:
+    """The same without the current folder's: the user's own, and those that come with edgekit."""
     listed = os.environ.get(_SEARCH_PATH_VARIABLES[kind], "")
-    folders += [Path(part).expanduser().absolute() for part in listed.split(os.pathsep) if part]
+    folders = [Path(part).expanduser().absolute() for part in listed.split(os.pathsep) if part]
     folders += [config_dir() / kind, built_in_profiles(kind)]
     return tuple(dict.fromkeys(folders))
+
+
+def nearest_project_file(start: Path) -> Path | None:
+    """The nearest edgekit.toml, from `start` upwards to the repository's or file system's root."""
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        file = folder / PROJECT_FILE
+        if file.is_file():
+            return file
+        if (folder / ".git").exists():
+            return None
+    return None
 
 
 def built_in_profiles(kind: ProfileKind) -> Path:

@@ -16,6 +16,7 @@ from edgekit.errors import ProfileError
 from edgekit.paths import ProfileKind, profile_search_path
 from edgekit.sizes import SIZE_EXPECTED, parse_size
 from edgekit.toml_source import KeyPath, TomlError, TomlSource, read_toml
+from edgekit.trust import effects_of, is_own_folder, require_trust, trust_effects
 from edgekit.wording import nearest
 
 SCHEMA_VERSION = 1
@@ -291,7 +292,7 @@ def list_profiles(
     for name in profile_names(kind):
         path = find_profile(kind, name)
         try:
-            entries.append(ProfileEntry(name, path, load_profile(path, kind, parse), None))
+            entries.append(ProfileEntry(name, path, read_profile(path, kind, parse), None))
         except ProfileError as error:
             entries.append(ProfileEntry(name, path, None, error.message))
     return tuple(entries)
@@ -302,13 +303,23 @@ def examine_profile(
 ) -> tuple[T | None, tuple[Problem, ...]]:
     """Read a profile and say everything that is wrong with it; ProfileError if it isn't there."""
     try:
-        source = read_toml(path)
+        return _examine(_source(path), path, parse)
+    except TomlError as error:
+        return None, (syntax_problem(path, error),)
+
+
+def _source(path: Path) -> TomlSource:
+    try:
+        return read_toml(path)
     except OSError as error:
         raise ProfileError(
             f"{path} cannot be read: {error.strerror}", hint="check the path and its permissions"
         ) from error
-    except TomlError as error:
-        return None, (syntax_problem(path, error),)
+
+
+def _examine(
+    source: TomlSource, path: Path, parse: Callable[[TableReader, Path], T]
+) -> tuple[T, tuple[Problem, ...]]:
     problems: list[Problem] = []
     reader = TableReader(source, source.table, (), problems)
     reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
@@ -321,12 +332,40 @@ def examine_profile(
     return parsed, tuple(problems)
 
 
+def read_profile(path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]) -> T:
+    """Read a profile to show it; ProfileError with every problem if there is one."""
+    return _load(path, kind, parse, only_to_show=True)
+
+
 def load_profile(path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]) -> T:
-    """Read a profile; ProfileError with every problem if there is one."""
-    parsed, problems = examine_profile(path, kind, parse)
-    if parsed is None or problems:
+    """Read a profile to use it; UntrustedProjectError where it is a project's and its user has not
+    agreed to what it makes edgekit run."""
+    return _load(path, kind, parse, only_to_show=False)
+
+
+def _load(
+    path: Path,
+    kind: ProfileKind,
+    parse: Callable[[TableReader, Path], T],
+    *,
+    only_to_show: bool,
+) -> T:
+    try:
+        source = _source(path)
+    except TomlError as error:
+        raise profile_error(path, kind, (syntax_problem(path, error),)) from error
+    parsed, problems = _examine(source, path, parse)
+    if problems:
         raise profile_error(path, kind, problems)
+    if not only_to_show and not is_own_folder(kind, path.parent):
+        require_trust(path, effects_of(kind, source.table))
     return parsed
+
+
+def trust_profile(path: Path, kind: ProfileKind) -> None:
+    """Remember that the user agrees to a profile: the user made it."""
+    if not is_own_folder(kind, path.parent):
+        trust_effects(path, effects_of(kind, read_toml(path).table))
 
 
 def profile_error(path: Path, kind: ProfileKind, problems: tuple[Problem, ...]) -> ProfileError:

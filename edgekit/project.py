@@ -17,6 +17,7 @@ from edgekit.errors import ProjectError, UsageError
 from edgekit.files import storage_errors, write_atomically
 from edgekit.model import MODEL_SUFFIXES, ModelSource, open_model, scan_model
 from edgekit.offload import ProjectOffload, parse_project_offload
+from edgekit.paths import PROJECT_FILE, nearest_project_file
 from edgekit.profiles import (
     NAME_EXPECTED,
     NAME_PATTERN,
@@ -29,12 +30,12 @@ from edgekit.profiles import (
 from edgekit.quoting import one_line, toml_string
 from edgekit.store.address import holds_password
 from edgekit.toml_source import TomlError, read_toml
+from edgekit.trust import effects_of, require_trust
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.preprocess import Preprocess
 
-PROJECT_FILE = "edgekit.toml"
 SCHEMA_VERSION = 1
 LARGEST_RANK = 16
 DEFAULT_KEEP = 3
@@ -66,20 +67,20 @@ class Project:
     """A folder or a .pack file with CMSIS-NN in it."""
 
 
-def find_project(start: Path) -> Project | None:
-    """The nearest edgekit.toml, from `start` upwards to the repository's or file system's root."""
-    start = start.absolute()
-    for folder in (start, *start.parents):
-        file = folder / PROJECT_FILE
-        if file.is_file():
-            return read_project(file)
-        if (folder / ".git").exists():
-            return None
-    return None
+def find_project(start: Path, *, only_to_show: bool = False) -> Project | None:
+    """Read the nearest edgekit.toml, from `start` upwards to the root of the repository or of the
+    file system.
+
+    UntrustedProjectError where its user has not agreed to what it makes edgekit run or send.
+    `only_to_show` is for callers that use nothing of that.
+    """
+    file = nearest_project_file(start)
+    return None if file is None else read_project(file, only_to_show=only_to_show)
 
 
-def read_project(path: Path) -> Project:
-    """Read a project file; ProjectError with every problem if there is one."""
+def read_project(path: Path, *, only_to_show: bool = False) -> Project:
+    """Read a project file on the terms of `find_project`; ProjectError with every problem if there
+    is one."""
     try:
         source = read_toml(path)
     except OSError as error:
@@ -94,6 +95,8 @@ def read_project(path: Path) -> Project:
     reader.finish()
     if problems:
         raise _project_error(path, sorted(problems, key=lambda problem: problem.line))
+    if not only_to_show:
+        require_trust(path, effects_of("project", source.table))
     return project
 
 

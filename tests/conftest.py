@@ -16,6 +16,9 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 # What tests measure is nothing that anybody wants to find among their own results.
 os.environ.setdefault("EDGEKIT_STORE", "off")
 
+# What tests write into folders of their own is theirs: tests of trust itself take this away.
+os.environ.setdefault("EDGEKIT_TRUSTED_PATH", "/")
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program
 # that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

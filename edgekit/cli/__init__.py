@@ -44,6 +44,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("logs", "edgekit.cli.logs", "Show what happened on a device."),
     Entry("rpc", "edgekit.cli.rpc", "Let devices serve TVM's RPC, with a tracker."),
     Entry("farm", "edgekit.cli.farm", "All devices as one pool, watched over."),
+    Entry("trust", "edgekit.cli.trust", "Agree to what a project's files run and send."),
     Entry("doctor", "edgekit.cli.doctor", "Show what a board needs here and how to get it."),
     Entry("twin", "edgekit.cli.twin", "Start and stop emulated boards."),
     Entry("cache", "edgekit.cli.cache", "Show and tidy what builds and twins' images take up."),

@@ -31,7 +31,7 @@ def run_matrix(
     from edgekit.matrix import measure_matrix
     from edgekit.project import choose_model, find_project
 
-    source = choose_model(find_project(Path.cwd()), model, {}, {})
+    source = choose_model(find_project(Path.cwd(), only_to_show=True), model, {}, {})
 
     def reach(board: Board, events: Events) -> Device:
         return device_for_board(console, board, None, twin and board.kind != "local", timeout)

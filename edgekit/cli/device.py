@@ -260,7 +260,7 @@ def list_command(console: Console) -> None:
             known.entry.twin,
             known.origin,
         )
-        for known in known_devices(find_project(Path.cwd())).values()
+        for known in known_devices(find_project(Path.cwd(), only_to_show=True)).values()
     ]
 
     def render() -> None:
@@ -342,7 +342,7 @@ def remove_command(console: Console, name: str) -> None:
     from edgekit.devices.registry import forget_device
     from edgekit.project import find_project
 
-    path = forget_device(name, find_project(Path.cwd()))
+    path = forget_device(name, find_project(Path.cwd(), only_to_show=True))
     removed = RemovedDevice(name, path)
     console.report(removed, lambda: console.print(f"{name} is not known any more"))
 

@@ -25,7 +25,7 @@ def command(console: Console, board_name: str | None) -> None:
     from edgekit.board import load_board
     from edgekit.project import find_project
 
-    project = find_project(Path.cwd())
+    project = find_project(Path.cwd(), only_to_show=True)
     name = board_name or (project.board if project else None) or "local"
     report = examine(load_board(name), console.events)
     console.report(report, lambda: _render(console, report))

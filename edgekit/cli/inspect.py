@@ -59,7 +59,8 @@ def command(
             )
         show_bundle(console, model)
         return
-    source = choose_model(find_project(Path.cwd()), model, shapes, constants)
+    project = find_project(Path.cwd(), only_to_show=True)
+    source = choose_model(project, model, shapes, constants)
     summary = summarise(source, console.events)
     console.report(summary, lambda: _render(console, summary))
 

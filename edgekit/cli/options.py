@@ -212,7 +212,7 @@ def _known_devices() -> Iterable[str]:
     from edgekit.devices.registry import known_devices
     from edgekit.project import find_project
 
-    return ("local", *known_devices(find_project(Path.cwd())))
+    return ("local", *known_devices(find_project(Path.cwd(), only_to_show=True)))
 
 
 def _known_remote_devices() -> Iterable[str]:

@@ -22,7 +22,9 @@ from edgekit.profiles import (
     list_profiles,
     load_profile,
     profile_error,
+    read_profile,
     shadowed_profiles,
+    trust_profile,
 )
 
 T = TypeVar("T")
@@ -86,7 +88,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @pass_console
     def show(console: Console, name: str) -> None:
         path = find_profile(view.kind, name)
-        profile = load_profile(path, view.kind, view.parse)
+        profile = read_profile(path, view.kind, view.parse)
         shown = ShownProfile(profile, shadowed_profiles(view.kind, path))
         console.report(shown, lambda: _render_profile(console, view, path, shown))
 
@@ -109,6 +111,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
         source = find_profile(view.kind, like)
         load_profile(source, view.kind, view.parse)
         path = copy_profile(view.kind, source, name, output, force=force)
+        trust_profile(path, view.kind)  # it says what the one before says, which was trusted
         made = NewProfile(name, source, path)
         console.report(made, lambda: console.print(f"wrote {path}; edit it, then check it"))
 

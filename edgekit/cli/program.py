@@ -10,18 +10,23 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from edgekit.cli import root
 from edgekit.cli.completion import COMPLETION_VARIABLE
+from edgekit.consent import asking
 from edgekit.console import Console
 from edgekit.errors import EdgekitError, InterruptedByUserError, StorageError, UsageError
 from edgekit.limits import explained_by_limits, reached_limit, refuse_hopeless_limits
 from edgekit.wording import nearest
+
+if TYPE_CHECKING:
+    from edgekit.trust import TrustedFile
 
 PROGRAM = "edgekit"
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
@@ -72,7 +77,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, instruction)
     console = Console()
     try:
-        with _signals_as_exceptions():
+        with _signals_as_exceptions(), asking(partial(_trusts, console)):
             refuse_hopeless_limits()
             return _run_command(list(arguments), console)
     except click.ClickException as error:
@@ -95,6 +100,12 @@ def run_command_line(arguments: Sequence[str]) -> int:
         return _fail(console, known or _bug(error), error)
     finally:
         console.close()
+
+
+def _trusts(console: Console, files: Sequence[TrustedFile]) -> bool:
+    from edgekit.cli.trust import ask_person
+
+    return ask_person(console, files)
 
 
 def _run_command(arguments: list[str], console: Console) -> int:

@@ -122,7 +122,7 @@ def command(
     from edgekit.quantize import QuantizeRequest, check_quantiser, quantize, wants_symmetric
     from edgekit.samples import parse_input_argument
 
-    project = find_project(Path.cwd())
+    project = find_project(Path.cwd(), only_to_show=True)
     source = choose_model(project, model, shapes, {})
     check_quantiser(source)
     if symmetric is None:

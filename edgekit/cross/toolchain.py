@@ -22,6 +22,7 @@ from edgekit.profiles import (
     find_profile,
     load_profile,
     profile_names,
+    read_profile,
     show,
 )
 from edgekit.programs import find_program
@@ -113,7 +114,13 @@ def toolchain_names() -> tuple[str, ...]:
     return profile_names("toolchains")
 
 
+def read_toolchain(name: str) -> Toolchain:
+    """Read the toolchain of that name to show it."""
+    return read_profile(find_profile("toolchains", name), "toolchains", parse_toolchain)
+
+
 def load_toolchain(name: str) -> Toolchain:
+    """Read the toolchain of that name to use it."""
     return load_profile(find_profile("toolchains", name), "toolchains", parse_toolchain)
 
 

@@ -24,7 +24,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     (
         "ground",
         "arrays npy files paths toml_source cache metrics tvm_compat programs parent_process "
-        "children",
+        "children consent trust",
     ),
     (
         "profiles",

@@ -1,0 +1,84 @@
+"""edgekit trust: agree to what the files of a project make edgekit run or send."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edgekit.cli.options import Command, json_option, pass_console
+from edgekit.console import Console
+from edgekit.errors import UsageError
+from edgekit.wording import printable
+
+if TYPE_CHECKING:
+    from edgekit.trust import TrustedFile
+
+
+@dataclass(frozen=True)
+class TrustDocument:
+    folder: Path
+    files: tuple[TrustedFile, ...]
+
+
+@click.command("trust", cls=Command)
+@click.argument(
+    "folder",
+    metavar="[DIR]",
+    required=False,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
+@click.option("--show", "only_show", is_flag=True, help="Show what the files do; change nothing.")
+@click.option("--revoke", is_flag=True, help="Trust the files no longer.")
+@json_option
+@pass_console
+def command(console: Console, folder: Path | None, only_show: bool, revoke: bool) -> None:
+    """Trust the project in DIR, or in this folder, as its files are now.
+
+    These are edgekit.toml and the profiles in boards/ and toolchains/. Their programs, flags, hosts
+    and URLs are used from then on. Once one of these changes, edgekit asks again.
+    """
+    from edgekit.trust import project_files, trust
+    from edgekit.trust import revoke as forget
+
+    if only_show and revoke:
+        raise UsageError("--show changes nothing, and --revoke does", hint="leave one of them out")
+    place = (folder or Path.cwd()).absolute()
+    files = project_files(place)
+    if revoke:
+        forget(files)
+    elif not only_show:
+        trust(files)
+    document = TrustDocument(place, project_files(place))
+    console.report(document, lambda: _render(console, document))
+
+
+def ask_person(console: Console, files: Sequence[TrustedFile]) -> bool:
+    """Show what the files of a project do and ask whether that is to be done. False where no person
+    can answer."""
+    if console.as_json or os.environ.get("CI"):
+        return False
+    if not (sys.stdin.isatty() and console.stderr.isatty()):
+        return False
+    console.close()
+    lines = ["This project is not trusted yet. Its files make edgekit do this:"]
+    for file in files:
+        lines += [f"  {file.path}", *(f"    {effect}" for effect in file.effects)]
+    for line in lines:
+        click.echo(printable(line), err=True)
+    return click.confirm("Trust these files, as they are now?", default=False, err=True)
+
+
+def _render(console: Console, document: TrustDocument) -> None:
+    files = [file for file in document.files if file.effects]
+    if not files:
+        console.print("nothing of this project makes edgekit run or send anything")
+    for file in files:
+        console.print(f"{'trusted' if file.trusted else 'not trusted'}: {file.path}")
+        for effect in file.effects:
+            console.print(f"  {effect}")
