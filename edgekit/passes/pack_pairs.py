@@ -36,8 +36,8 @@ class _Pairs(relax.PyExprMutator):  # type: ignore[misc]
             first, second, shape = (shape_of(e) for e in (*call.args, call))
         except ShapeDependsOnDataError:
             return call
-        if len(first) < 2 or first[:-2] != second[:-2] or 0 in shape:
-            return call
+        if min(len(first), len(second)) < 2 or first[:-2] != second[:-2] or 0 in shape:
+            return call  # a vector has no rows to pack
         if any(str(e.ty.dtype) != "float32" for e in (*call.args, call)):
             return call
         if not worth_packing(shape, first[-1]):

@@ -43,6 +43,11 @@ _BINARY: Mapping[type, tuple[str, int]] = {
     tirx.NE: ("!=", _EQUAL),
     tirx.And: ("&&", _AND),
     tirx.Or: ("||", _OR),
+    tirx.LShift: ("<<", _SHIFT),
+    tirx.RShift: (">>", _SHIFT),
+    tirx.BitwiseAnd: ("&", _BITS),
+    tirx.BitwiseOr: ("|", _BITS),
+    tirx.BitwiseXor: ("^", _BITS),
 }
 _BITWISE = {
     "shift_left": ("<<", _SHIFT),
@@ -117,6 +122,8 @@ class Expressions:
             return self._extreme(e)
         if isinstance(e, tirx.Select):
             return self._choice(e.condition, e.true_value, e.false_value)
+        if isinstance(e, tirx.BitwiseNot):
+            return f"({C_TYPES[_known(_dtype(e))]})~{self.text(e.a, _UNARY)}", _UNARY
         if isinstance(e, tirx.Not):
             return f"!{self.text(e.a, _ATOM)}", _UNARY
         if type(e) in _BINARY:

@@ -24,6 +24,7 @@ from edgekit.aot.loops.statements import (
     loop,
     written,
 )
+from edgekit.aot.loops.unread import with_unread_named
 
 _STACK_BYTES = 256
 """A larger array lies in the arena."""
@@ -90,7 +91,8 @@ def c_function(
         parameters.append(f"{kept}{C_TYPES[dtype]} *{only}{names[index]}")
     if writer.scratch:
         parameters.append("void *restrict scratch")
-    lines = [f"static void {name}({', '.join(parameters)})", "{", *written(body), "}", ""]
+    read = with_unread_named([names[index] for index in range(inputs)], written(body))
+    lines = [f"static void {name}({', '.join(parameters)})", "{", *read, "}", ""]
     return CFunction(
         source="\n".join(lines),
         helpers=tuple(HELPERS[helper] for helper in sorted(writer.expressions.helpers)),
@@ -204,8 +206,9 @@ class _Writer:
         lines: list[Statement] = []
         for buffer in self._buffers.values():
             if buffer.undeclared:
-                variables = ", ".join(_scalar(buffer, k) for k in sorted(buffer.undeclared))
-                lines.append(Line(f"{C_TYPES[buffer.dtype]} {variables};"))
+                # With a value: compilers can't see that the first round of a loop gives one.
+                names = [_scalar(buffer, k) for k in sorted(buffer.undeclared)]
+                lines += [Line(f"{C_TYPES[buffer.dtype]} {name} = 0;") for name in names]
                 buffer.undeclared = set()
         return lines
 

@@ -169,6 +169,8 @@ class _Tile:
 
 def _tile(schedule: s_tir.Schedule, block: Block, registers: int) -> _Tile:
     """Sums side by side: the most use of what is read, in as many registers as there are."""
+    if not block.spatial:
+        return _Tile(1, 1, 1)  # one sum alone
     joined = _axes_that_join(schedule, block)
     before = block.spatial[-1 - joined : -1] if joined else block.spatial[-2:-1]
     points = math.prod(before) if not _is_guarded(schedule, block) else 1

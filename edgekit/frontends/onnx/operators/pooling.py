@@ -79,7 +79,10 @@ def window_of(node: Node) -> Window:
     output = []
     for axis in range(rank):
         span = dilations[axis] * (kernel[axis] - 1) + 1
-        room = extents[axis] + before[axis] + after[axis] - span
+        padded = extents[axis] + before[axis] + after[axis]
+        room = padded - span
+        if room < 0:
+            raise RefusedError(f"its window of {span} is larger than the padded input of {padded}")
         if node.get("ceil_mode", 0):
             count = -(-room // strides[axis]) + 1
             if (count - 1) * strides[axis] >= extents[axis] + before[axis]:

@@ -1,0 +1,157 @@
+"""The ways of a random graph through edgekit: to this machine, to a library, to C."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from edgekit.comparison import Leeway, compare, tolerance_for
+from edgekit.errors import BuildError, EdgekitError, UnsupportedModelError
+from edgekit.model import Model, ModelSource
+from edgekit.tensors import TensorSpec
+
+REFUSALS = (UnsupportedModelError,)
+"""What edgekit says of a sound model that it can't compile. Any other error is a fault."""
+SECONDS = 120
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A random graph, inputs for it, and what onnxruntime computes from them."""
+
+    source: ModelSource
+    model: Model
+    inputs: Arrays
+    expected: Arrays
+    leeways: Mapping[str, Leeway]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    word: str
+    """right, refused, WRONG or FAILED."""
+    reason: str = ""
+
+
+Way = Callable[[Graph], Outcome]
+
+
+def judged(graph: Graph, actual: Arrays) -> Outcome:
+    """Hold what a way computed to what `edgekit verify` allows."""
+    specs: list[TensorSpec] = []
+    for spec in graph.model.outputs:
+        if spec.name not in {known.name for known in specs}:
+            specs.append(spec)
+    tolerances = {
+        spec.name: tolerance_for(spec, leeway=graph.leeways.get(spec.name)) for spec in specs
+    }
+    for found in compare(graph.expected, actual, specs, tolerances).tensors:
+        if found.passed:
+            continue
+        worst = found.worst
+        at = f" at {list(worst.index)}: {worst.actual} for {worst.expected}" if worst else ""
+        count = f"{found.out_of_tolerance} of {found.elements} elements"
+        return Outcome("WRONG", found.mismatch or f"{found.name} {found.dtype}: {count}{at}")
+    return Outcome("right")
+
+
+def local(graph: Graph) -> Outcome:
+    """Compile and link for this machine, and run it in the process that a deployment runs it in."""
+    from edgekit.compilation import write_objects
+    from edgekit.cross.link import Linker, link_shared_library
+    from edgekit.cross.toolchain import find_compiler
+    from edgekit.devices.local import _runtime_library
+    from edgekit.devices.worker_process import started_worker
+    from edgekit.pipeline import compile_model
+    from edgekit.request import make_request
+
+    request = make_request(graph.source.path, "local", None, {}, {})
+    board = request.board
+    with tempfile.TemporaryDirectory(prefix="graphs-") as place:
+        folder = Path(place)
+        compiled = compile_model(graph.model, board.target, weights_apart=True)
+        objects = write_objects(compiled, board.target, (), folder).objects
+        linker = Linker.for_board(board, request.toolchain, find_compiler(request.toolchain))
+        library = folder / "linked" / "model.so"
+        library.parent.mkdir()
+        link_shared_library(objects, linker, folder, library)
+        given = [graph.inputs[spec.name] for spec in graph.model.inputs]
+        arguments = ["edgekit.devices.local_worker", str(_runtime_library())]
+        with started_worker(arguments, {"TVM_NUM_THREADS": "2"}, "local", 60) as worker:
+            load = {"do": "load", "library": str(library)}
+            [*worker.ask("loading", load)]
+            (frame,) = worker.ask("running", {"do": "run"}, given)
+            arrays = [np.array(array) for array in frame.arrays]
+    names = [spec.name for spec in graph.model.outputs]
+    return judged(graph, dict(zip(names, arrays, strict=True)))
+
+
+def offloaded(backend: str) -> Way:
+    """All that a library takes goes to it, whether or not that pays."""
+
+    def way(graph: Graph) -> Outcome:
+        from support.ncnn_lab import RegionRunner
+        from support.onednn_lab import OneDnnRegion
+        from support.region_lab import run_offloaded, selection_for
+
+        make = {"ncnn": RegionRunner, "onednn": OneDnnRegion}[backend]
+        given = [graph.inputs[spec.name] for spec in graph.model.inputs]
+        found = run_offloaded(graph.model, given, selection_for(backend, threads=1), make)
+        if not found.regions:
+            return Outcome("right", "no region")
+        names = [spec.name for spec in graph.model.outputs]
+        outcome = judged(graph, dict(zip(names, found.outputs, strict=True)))
+        return outcome if outcome.word != "right" else replace(outcome, reason="with regions")
+
+    return way
+
+
+def in_c(graph: Graph) -> Outcome:
+    """Portable C, compiled by this machine's compiler, with undefined behaviour caught."""
+    from support.c_builds import CORTEX_M4
+
+    from edgekit.aot.compile import compile_tree
+    from edgekit.aot.generators import portable_generators
+    from edgekit.aot.tree import Origin
+    from edgekit.aot.write import write_tree
+    from graphs.c_library import run_tree
+
+    origin = Origin("net", "net.onnx", "0", "here", CORTEX_M4.name)
+    compiled = compile_tree(graph.model, "net", CORTEX_M4, origin, portable_generators())
+    with tempfile.TemporaryDirectory(prefix="graphs-") as place:
+        folder = Path(place)
+        write_tree(compiled.plan, folder)
+        outputs = run_tree(compiled.plan, folder, graph.inputs)
+    return judged(graph, outputs)
+
+
+WAYS: Mapping[str, Way] = {
+    "local": local,
+    "ncnn": offloaded("ncnn"),
+    "onednn": offloaded("onednn"),
+    "c": in_c,
+}
+
+
+def taken(way: Way, graph: Graph) -> Outcome:
+    """Take one way; whatever goes wrong is an outcome."""
+    try:
+        return way(graph)
+    except REFUSALS as error:
+        return Outcome("refused", error.message)
+    except BuildError as error:
+        return Outcome("FAILED", " | ".join((error.message, *error.details[-2:])))
+    except EdgekitError as error:
+        return Outcome("FAILED", f"{type(error).__name__}: {error.message}")
+    except subprocess.SubprocessError as error:
+        return Outcome("FAILED", str(error))
+    except Exception as error:  # noqa: BLE001 - any exception is the finding
+        lines = str(error).strip().splitlines() or [""]
+        return Outcome("FAILED", f"{type(error).__name__}: {lines[-1][:300]}")
