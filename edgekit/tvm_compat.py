@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgekit.errors import MissingToolError
 
@@ -122,6 +122,13 @@ def _without_gpu_intrinsics() -> Iterator[None]:
     finally:
         for name in added:
             del sys.modules[name]
+
+
+def as_constant(array: np.ndarray) -> Any:
+    """A Relax constant of the array's own type: `relax.const` makes 32 bits of 64 unless told."""
+    from tvm import relax
+
+    return relax.const(array, str(array.dtype))
 
 
 def constant_array(expression: object) -> np.ndarray | None:

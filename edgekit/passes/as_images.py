@@ -16,7 +16,7 @@ from tvm import relax
 
 from edgekit.macs import ShapeDependsOnDataError, shape_of
 from edgekit.passes.channels_last import BINARY, UNARY
-from edgekit.tvm_compat import constant_array
+from edgekit.tvm_compat import as_constant, constant_array
 
 _ROW = 2
 """The axis that an image has and a line has not."""
@@ -71,7 +71,7 @@ def _line(self: _AsImages, call: Any) -> Any | None:
     left, right = _integers(attrs.padding)
     convolution = relax.op.nn.conv2d(
         self.image(call.args[0]),
-        relax.const(np.ascontiguousarray(weight[:, :, None, :])),
+        as_constant(np.ascontiguousarray(weight[:, :, None, :])),
         strides=[1, *_integers(attrs.strides)],
         padding=[0, left, 0, right],
         dilation=[1, *_integers(attrs.dilation)],
@@ -91,7 +91,7 @@ def _transposed_line(self: _AsImages, call: Any) -> Any | None:
     left, right = _integers(attrs.padding)
     convolution = relax.op.nn.conv2d_transpose(
         self.image(call.args[0]),
-        relax.const(np.ascontiguousarray(weight[:, :, None, :])),
+        as_constant(np.ascontiguousarray(weight[:, :, None, :])),
         strides=[1, *_integers(attrs.strides)],
         padding=[0, left, 0, right],
         output_padding=[0, *_integers(attrs.output_padding)],
@@ -128,7 +128,7 @@ def _volume(self: _AsImages, call: Any) -> Any | None:
         convolution = self.builder_.emit(
             relax.op.nn.conv2d(
                 flat,
-                relax.const(np.ascontiguousarray(weight[:, :, step])),
+                as_constant(np.ascontiguousarray(weight[:, :, step])),
                 strides=strides,
                 padding=[top, left, bottom, right],
                 dilation=dilation,
@@ -160,7 +160,7 @@ def _binary(self: _AsImages, call: Any) -> Any | None:
         array = constant_array(argument)
         if array is not None and 0 < array.ndim <= 3:
             wide = array.reshape((1,) * (3 - array.ndim) + array.shape)
-            arguments.append(relax.const(np.ascontiguousarray(wide[:, :, None, :])))
+            arguments.append(as_constant(np.ascontiguousarray(wide[:, :, None, :])))
         elif array is not None and array.ndim == 0:
             arguments.append(argument)
         elif len(shape_of(argument)) == 3:

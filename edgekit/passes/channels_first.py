@@ -18,7 +18,7 @@ from tvm import relax
 from edgekit.arrays import Array
 from edgekit.macs import ShapeDependsOnDataError, shape_of
 from edgekit.node_names import named_after, numbered, numbering
-from edgekit.tvm_compat import constant_array
+from edgekit.tvm_compat import as_constant, constant_array
 
 TO_LAST = (0, 2, 3, 1)
 TO_FIRST = (0, 3, 1, 2)
@@ -163,7 +163,7 @@ def _convolution(self: _ChannelsFirst, call: Any) -> Any | None:
         return None
     convolution = relax.op.nn.conv2d(
         self.first(call.args[0]),
-        relax.const(np.transpose(weight, order).copy(order="C")),
+        as_constant(np.transpose(weight, order).copy(order="C")),
         strides=list(attrs.strides),
         padding=list(attrs.padding),
         dilation=list(attrs.dilation),
@@ -353,7 +353,7 @@ def _slopes(self: _ChannelsFirst, expression: Any, shape: tuple[int, ...]) -> An
         if values is None or values.size != shape[-1] or values.shape[-1:] != shape[-1:]:
             return None
     by_pixel = values.reshape(-1, shape[-1])
-    return None if (by_pixel != by_pixel[0]).any() else relax.const(by_pixel[0].copy())
+    return None if (by_pixel != by_pixel[0]).any() else as_constant(by_pixel[0].copy())
 
 
 def _named(names: Sequence[str], rule: Rule) -> dict[str, Rule]:
@@ -380,7 +380,7 @@ _RULES: dict[str, Rule] = {
 
 
 def _turned(array: Array) -> Any:
-    return relax.const(np.transpose(array, TO_FIRST).copy(order="C"))
+    return as_constant(np.transpose(array, TO_FIRST).copy(order="C"))
 
 
 def _operator(value: Any) -> str:

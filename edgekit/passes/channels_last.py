@@ -17,7 +17,7 @@ import tvm
 from tvm import relax
 
 from edgekit.macs import ShapeDependsOnDataError, shape_of
-from edgekit.tvm_compat import constant_array
+from edgekit.tvm_compat import as_constant, constant_array
 
 TO_LAST = (0, 2, 3, 1)
 TO_FIRST = (0, 3, 1, 2)
@@ -82,7 +82,7 @@ class _ChannelsLast(relax.PyExprMutator):  # type: ignore[misc]
             self._last[expression] = (
                 self.builder_.emit(relax.op.permute_dims(expression, list(TO_LAST)))
                 if array is None
-                else relax.const(np.ascontiguousarray(np.transpose(array, TO_LAST)))
+                else as_constant(np.ascontiguousarray(np.transpose(array, TO_LAST)))
             )
         return self._last[expression]
 
@@ -115,7 +115,7 @@ def _convolution(self: _ChannelsLast, call: Any) -> Any | None:
         return None
     convolution = relax.op.nn.conv2d(
         self.last(call.args[0]),
-        relax.const(np.ascontiguousarray(weight.transpose(2, 3, 1, 0))),
+        as_constant(np.ascontiguousarray(weight.transpose(2, 3, 1, 0))),
         strides=list(attrs.strides),
         padding=list(attrs.padding),
         dilation=list(attrs.dilation),
@@ -175,7 +175,7 @@ def _by_phases(self: _ChannelsLast, call: Any, weight: np.ndarray) -> Any:
     results = self.builder_.emit(
         relax.op.nn.conv2d(
             self.last(call.args[0]),
-            relax.const(np.ascontiguousarray(kernel)),
+            as_constant(np.ascontiguousarray(kernel)),
             padding=[taps_y - 1, taps_x - 1, bottom, end],
             data_layout="NHWC",
             kernel_layout="HWIO",
@@ -228,7 +228,7 @@ def _operand(self: _ChannelsLast, argument: Any) -> Any | None:
     if array is None or len(shape) > 4:
         return None
     wide = array.reshape((1,) * (4 - len(shape)) + shape)
-    return relax.const(np.ascontiguousarray(np.transpose(wide, TO_LAST)))
+    return as_constant(np.ascontiguousarray(np.transpose(wide, TO_LAST)))
 
 
 def _pool(self: _ChannelsLast, call: Any) -> Any | None:

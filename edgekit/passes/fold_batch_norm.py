@@ -16,7 +16,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from edgekit.tvm_compat import constant_array
+from edgekit.tvm_compat import as_constant, constant_array
 
 CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 BATCH_NORM = "relax.nn.batch_norm"
@@ -82,7 +82,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
         per_output[str(value.attrs.kernel_layout).index("O")] = -1
         scaled = (weight * affine.scale.reshape(per_output)).astype(weight.dtype)
         convolution = relax.Call(
-            value.op, [self.visit_expr(value.args[0]), relax.const(scaled)], value.attrs
+            value.op, [self.visit_expr(value.args[0]), as_constant(scaled)], value.attrs
         )
         shift = _along(bias * affine.scale + affine.shift, axis, rank, str(data.ty.dtype))
         # A partition names nodes as the model's variables do (node_names.py).

@@ -20,7 +20,7 @@ from edgekit.macs import shape_of
 from edgekit.passes.channels_last import TO_FIRST, TO_LAST
 from edgekit.passes.litert_arithmetic import ARITHMETIC, LITERT
 from edgekit.schedules.packed_int8 import MOST_EXACT_TAPS
-from edgekit.tvm_compat import constant_array
+from edgekit.tvm_compat import as_constant, constant_array
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             data = self._emit(padded)
         sums = relax.op.nn.conv2d(
             data,
-            relax.const(weights.values),
+            as_constant(weights.values),
             strides=list(attrs.strides),
             padding=[0, 0, 0, 0],
             dilation=list(attrs.dilation),
@@ -100,10 +100,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """The exact sums without the zero point's share, times what they stand for."""
         others = tuple(range(weights.values.ndim - 1))
         offset = -source.zero_point * weights.values.sum(axis=others, dtype="int32")
-        exact = self._emit(relax.op.add(self._emit(sums), relax.const(offset.astype("int32"))))
+        exact = self._emit(relax.op.add(self._emit(sums), as_constant(offset.astype("int32"))))
         scale = np.broadcast_to(source.scale * weights.scales, offset.shape).astype("float32")
         real = self._emit(relax.op.astype(exact, "float32"))
-        return self._emit(relax.op.multiply(real, relax.const(scale)))
+        return self._emit(relax.op.multiply(real, as_constant(scale)))
 
     def _emit(self, expression: Any) -> Any:
         return self.builder_.emit(expression)
@@ -130,7 +130,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if str(dtype) != "uint8":
             return None
         wide = self._emit(relax.op.astype(tensor, "int16"))
-        lower = self._emit(relax.op.subtract(wide, relax.const(np.int16(128))))
+        lower = self._emit(relax.op.subtract(wide, as_constant(np.int16(128))))
         return _Stored(self._emit(relax.op.astype(lower, "int8")), scale_is, zero_is - 128)
 
     def _weights(self, expression: Any, order: tuple[int, ...], outputs: int) -> _Weights | None:

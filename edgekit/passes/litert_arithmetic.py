@@ -32,7 +32,7 @@ from edgekit.passes.fixed_point import (
     round_half_away,
     saturate,
 )
-from edgekit.tvm_compat import constant_array
+from edgekit.tvm_compat import as_constant, constant_array
 
 ARITHMETIC = "edgekit.arithmetic"
 """The module attribute that says what quantised numbers mean."""
@@ -172,7 +172,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             top = left = bottom = right = 0
         return relax.op.nn.conv2d(
             data,
-            relax.const(kernel),
+            as_constant(kernel),
             strides=list(attributes.strides),
             padding=[top, left, bottom, right],
             dilation=list(attributes.dilation),
@@ -207,7 +207,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self.builder_.call_te(
             requantize,
             self.builder_.emit(sums),
-            *(relax.const(constant) for constant in (offset.astype("int32"), *constants)),
+            *(as_constant(constant) for constant in (offset.astype("int32"), *constants)),
             primfunc_name_hint="requantize",
         )
 

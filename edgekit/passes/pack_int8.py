@@ -27,7 +27,7 @@ from edgekit.schedules.packed_int8 import (
     words_of,
 )
 from edgekit.schedules.tiles import Tile, choose_pairs, choose_tile
-from edgekit.tvm_compat import constant_array
+from edgekit.tvm_compat import as_constant, constant_array
 
 _FUSES_WHAT_FOLLOWS = {"op_pattern": 4}
 """TVM's kOutEWiseFusable: element-wise operators after the kernel become part of it."""
@@ -148,7 +148,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         return self.builder_.call_te(
             compute,
             data,
-            *(relax.const(constant) for constant in constants if constant is not None),
+            *(as_constant(constant) for constant in constants if constant is not None),
             primfunc_name_hint=name,
             primfunc_attrs=_FUSES_WHAT_FOLLOWS,
         )

@@ -28,7 +28,7 @@ from edgekit.schedules.packed_winograd import pack_kernel, winograd
 from edgekit.schedules.problem import convolution_problem, dense_problem
 from edgekit.schedules.tiles import Tile, choose_tile
 from edgekit.schedules.winograd import panel_width, pays
-from edgekit.tvm_compat import constant_array
+from edgekit.tvm_compat import as_constant, constant_array
 
 _FUSES_WHAT_FOLLOWS = {"op_pattern": 4}
 """TVM's kOutEWiseFusable: element-wise operators after the kernel become part of it."""
@@ -72,7 +72,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         )
         groups, channels = int(attrs.groups), weight.shape[3]
         if groups == channels == shape_of(call.args[0])[3] and groups > 1:
-            kernel = relax.const(np.ascontiguousarray(weight[:, :, 0, :]))
+            kernel = as_constant(np.ascontiguousarray(weight[:, :, 0, :]))
             return self._kernel(
                 lambda d, w: depthwise(d, w, window), data, kernel, "depthwise_convolution"
             )
@@ -84,7 +84,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
             and pays(size, inputs, channels, window, self._machine)
         ):
             width = panel_width(size, inputs, channels, self._machine)
-            kernel = relax.const(pack_kernel(weight, width))
+            kernel = as_constant(pack_kernel(weight, width))
             return self._kernel(lambda d, w: winograd(d, w, window), data, kernel, "winograd")
         return self._product(data, weight, window, groups, shape_of(call))
 
@@ -124,7 +124,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         return self._kernel(
             lambda d, w: convolution(d, w, window, groups, channels, tile_of),
             data,
-            relax.const(pack_columns(weight, tile.channels)),
+            as_constant(pack_columns(weight, tile.channels)),
             "convolution",
         )
 
@@ -157,7 +157,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
             return choose_tile(lines, pixels, columns, len(weight), self._machine)
 
         *lines, pixels, _ = shape_of(data)
-        packed = relax.const(pack_columns(weight, tile_of(math.prod(lines), pixels).channels))
+        packed = as_constant(pack_columns(weight, tile_of(math.prod(lines), pixels).channels))
         return self._kernel(lambda d, w: dense(d, w, columns, tile_of), data, packed, "dense")
 
     def _kernel(self, compute: Any, data: Any, weight: Any, name: str) -> Any:

@@ -39,6 +39,7 @@ from edgekit.aot.quantised.stored import clipped, match_stored
 from edgekit.macs import shape_of
 from edgekit.node_names import named_after, numbered
 from edgekit.passes.litert_arithmetic import ARITHMETIC, LITERT
+from edgekit.tvm_compat import as_constant
 
 MATCHERS: tuple[Matcher, ...] = (
     match_layer,
@@ -343,7 +344,7 @@ class _Rewriter:
 
     def _argument(self, source: Source, last: bool) -> Any:
         if source.is_constant:
-            return relax.const(source.values())
+            return as_constant(source.values())
         held = self._moved_source(source)
         if not last:
             return self._mover.first(held)
