@@ -1,4 +1,5 @@
-"""Opening a serial line, of whatever kind: a tty, a pty, socket://host:port, rfc2217://host:port."""
+"""Opening a serial line of any kind: a tty, a pty, socket://host:port, rfc2217://host:port, and
+unix://path for emulated boards."""
 
 from __future__ import annotations
 
@@ -60,9 +61,7 @@ def opened_port(address: str, baud: int) -> Iterator[Any]:
     import serial
 
     try:
-        port = serial.serial_for_url(
-            address, baudrate=baud, timeout=SLICE_SECONDS, do_not_open=True
-        )
+        port = _port_at(address, baud)
         if "://" not in address:
             port.exclusive = True
             port.write_timeout = _WRITE_SECONDS  # others have none, or refuse it
@@ -73,6 +72,20 @@ def opened_port(address: str, baud: int) -> Iterator[Any]:
         yield port
     finally:
         port.close()
+
+
+def _port_at(address: str, baud: int) -> Any:
+    import serial
+
+    from edgekit.devices.serial_unix import SCHEME, UnixSerial
+
+    if not address.startswith(SCHEME):
+        return serial.serial_for_url(
+            address, baudrate=baud, timeout=SLICE_SECONDS, do_not_open=True
+        )
+    port = UnixSerial(baudrate=baud, timeout=SLICE_SECONDS)
+    port.port = address
+    return port
 
 
 @contextmanager

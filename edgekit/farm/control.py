@@ -18,14 +18,13 @@ from edgekit.farm.status import FarmStatus, status_from
 from edgekit.files import storage_errors
 from edgekit.json_reader import read_json
 from edgekit.paths import data_dir
+from edgekit.unix_sockets import reachable as reachable
 
 _SECONDS_TO_ANSWER = 20.0
 LONGEST_LINE = 4 << 20
 _MOST_WAITING = 1024
 """Clients that the keeper has not got round to; more of them try again."""
 _SECONDS_BETWEEN_TRIES = 0.05
-_LONGEST_SOCKET_PATH = 100
-"""Of the 108 bytes that Linux has for one."""
 
 
 class FarmDown(DeviceError):
@@ -196,24 +195,6 @@ def _connected() -> socket.socket:
             raise
         else:
             return stream
-
-
-class reachable:  # noqa: N801 - used like a function
-    """A name that fits into a socket's address, however deep the folder is."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._folder: int | None = None
-
-    def __enter__(self) -> str:
-        if len(os.fsencode(self._path)) < _LONGEST_SOCKET_PATH:
-            return str(self._path)
-        self._folder = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
-        return f"/proc/self/fd/{self._folder}/{self._path.name}"
-
-    def __exit__(self, *error: object) -> None:
-        if self._folder is not None:
-            os.close(self._folder)
 
 
 def refused(error: EdgekitError) -> dict[str, object]:

@@ -388,7 +388,7 @@ def _microcontroller(folder: Path, process: qemu.Process | None) -> TwinStatus:
         state.board,
         pid,
         state.hardware,
-        serial=state.address,
+        serial=microcontroller.address_of(folder),
         problem=problem,
     )
 

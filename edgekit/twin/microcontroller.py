@@ -23,14 +23,13 @@ from edgekit.json_reader import read_json
 from edgekit.json_text import json_text
 from edgekit.profiles import NAME_PATTERN
 from edgekit.twin import qemu, qmp
-from edgekit.twin.access import HOST
-from edgekit.twin.ports import choose_port, is_free
 from edgekit.twin.processes import QUIT_SECONDS, end, end_any, locked, process_of, twin_folder
 from edgekit.twin.state import Hardware, flag_of, number_of, text_of
 from edgekit.twin.tools import HostTool, find_tool, require_tools
 
 STATE_FILE = "microcontroller.json"
 GDB_SOCKET = "gdb"
+LINE_SOCKET = "line"
 COUNT_SHIFT = 6
 """Each instruction takes 2^6 ns of the twin's clock: its timer then counts every single one."""
 TO_RUN = (HostTool(qemu.MICROCONTROLLERS, "qemu-system-arm"),)
@@ -38,7 +37,6 @@ TO_RUN = (HostTool(qemu.MICROCONTROLLERS, "qemu-system-arm"),)
 _SCHEMA_VERSION = 1
 _LARGEST_FILE = 1 << 16
 _START_SECONDS = 60
-_PORT_TRIES = 5
 _LARGEST_MEMORY = 1 << 32
 _LARGEST_CLOCK = 1 << 32
 
@@ -49,17 +47,10 @@ class MicrocontrollerState:
     board: str
     uuid: str
     hardware: Hardware
-    port: int
-    """Of its serial line, on 127.0.0.1."""
     clock: int
     """In Hz, of the machine's timer."""
     wanted: bool
     schema: int = _SCHEMA_VERSION
-
-    @property
-    def address(self) -> str:
-        """As pyserial opens it."""
-        return f"socket://{HOST}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -91,11 +82,15 @@ def up(
             )
         process = process_of(folder)
         already = (
-            state is not None and process is not None and process.uuid == state.uuid and not fresh
+            state is not None
+            and process is not None
+            and process.uuid == state.uuid
+            and (folder / LINE_SOCKET).exists()  # an older edgekit gave it a port of loopback
+            and not fresh
         )
         if state is None or not already:
             end_any(folder)
-            state = _start(folder, board, hardware, clock, state)
+            state = _start(folder, board, hardware, clock)
         elif condition_of(folder) == "paused":
             with qmp.connected(folder / qemu.QMP_SOCKET) as control:
                 control.execute("cont")
@@ -105,7 +100,7 @@ def up(
         already,
         time.monotonic() - began,
         hardware,
-        state.address,
+        address_of(folder),
         folder,
         clock,
     )
@@ -132,6 +127,11 @@ def hardware_of(board: Board) -> tuple[Hardware, int]:
     return Hardware(twin.machine, twin.cpu, 1, board.memory.ram, icount=True), twin.clock
 
 
+def address_of(folder: Path) -> str:
+    """Return where its serial line is, in its folder, which other users may not enter."""
+    return f"unix://{folder / LINE_SOCKET}"
+
+
 def is_one(folder: Path) -> bool:
     return (folder / STATE_FILE).exists()
 
@@ -155,7 +155,6 @@ def read(folder: Path) -> MicrocontrollerState:
                 number_of(hardware, "memory", _LARGEST_MEMORY),
                 icount=True,
             ),
-            port=number_of(document, "port", 65535),
             clock=number_of(document, "clock", _LARGEST_CLOCK),
             wanted=flag_of(document, "wanted"),
         )
@@ -217,33 +216,28 @@ def _start(
     board: Board,
     hardware: Hardware,
     clock: int,
-    before: MicrocontrollerState | None,
 ) -> MicrocontrollerState:
     with storage_errors("make the twin's folder", folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    port = before.port if before is not None and is_free(before.port) else choose_port()
-    for remaining in reversed(range(_PORT_TRIES)):
-        name, marker = folder.name, str(uuid.uuid4())
-        state = MicrocontrollerState(name, board.name, marker, hardware, port, clock, wanted=True)
-        _write(folder, state)  # before QEMU runs: whoever finds it must know what it is
-        said = _launch(folder, state)
-        if said is None:
-            return state
-        if "address" not in said.lower() or not remaining:
-            _write(folder, replace(state, wanted=False))
-            raise DeviceError(
-                f"the emulator does not start: {said or 'it says nothing'}",
-                hint=f"the board's twin table must fit this QEMU ({qemu.MICROCONTROLLERS} -M help "
-                "lists its machines)",
-            )
-        port = choose_port()  # somebody was quicker
-    raise AssertionError("the last try returns or raises")
+        folder.chmod(0o700)  # its sockets have no passwords
+    name, marker = folder.name, str(uuid.uuid4())
+    state = MicrocontrollerState(name, board.name, marker, hardware, clock, wanted=True)
+    _write(folder, state)  # before QEMU runs: what is found running must be known
+    said = _launch(folder, state)
+    if said is not None:
+        _write(folder, replace(state, wanted=False))
+        raise DeviceError(
+            f"the emulator does not start: {said or 'it says nothing'}",
+            hint=f"the board's twin table must fit this QEMU ({qemu.MICROCONTROLLERS} -M help "
+            "lists its machines)",
+        )
+    return state
 
 
 def command_line(folder: Path, state: MicrocontrollerState) -> list[str]:
     """Everything that QEMU is told. Sockets are named relative to the twin's folder: such a name
     may not be long."""
-    line = f"socket,id=line,host={HOST},port={state.port},server=on,wait=off,nodelay=on"
+    line = f"socket,id=line,path={LINE_SOCKET},server=on,wait=off"
     return [
         *("-name", f"edgekit-twin-{state.name}", "-uuid", state.uuid),
         *("-machine", state.hardware.machine, "-accel", "tcg,thread=single"),
@@ -258,7 +252,7 @@ def command_line(folder: Path, state: MicrocontrollerState) -> list[str]:
 
 def _launch(folder: Path, state: MicrocontrollerState) -> str | None:
     """None where it runs, else what QEMU said."""
-    for name in (qemu.QMP_SOCKET, GDB_SOCKET):
+    for name in (qemu.QMP_SOCKET, GDB_SOCKET, LINE_SOCKET):
         (folder / name).unlink(missing_ok=True)
     program = find_tool(qemu.MICROCONTROLLERS)
     assert program is not None, "require_tools comes first"

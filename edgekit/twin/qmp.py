@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 from edgekit.errors import DeviceError
 from edgekit.json_reader import read_json
+from edgekit.unix_sockets import reachable
 
 _LONGEST_ANSWER = 1 << 20
 _RETRY_SECONDS = 0.05
@@ -87,12 +87,8 @@ def _connection(path: Path, ends_at: float) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(max(ends_at - time.monotonic(), 0.001))
-            # The name of a socket is short, that of a folder may be long.
-            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                connection.connect(f"/proc/self/fd/{folder}/{path.name}")
-            finally:
-                os.close(folder)
+            with reachable(path) as name:
+                connection.connect(name)
             return connection
         except OSError as error:
             connection.close()

@@ -16,11 +16,11 @@ import serial
 from support.microcontrollers import (
     emulated,
     inference,
-    port_of,
     toy_firmware,
     tripled,
 )
 from support.needs import MICROCONTROLLERS, needs
+from support.noisy_line import Harm, noisy_line
 from support.ports import CLOSED_PORT
 from support.pty_line import pty_line
 from support.rfc2217_server import rfc2217_server
@@ -74,7 +74,7 @@ def refused(device: SerialDevice, why: str) -> DeviceError:
 def test_a_terminal_of_another_machine_carries_an_inference(
     m4: SerialDevice, server: SshServer
 ) -> None:
-    with pty_line(port_of(m4)) as name:
+    with pty_line(m4.port) as name:
         device = via(server, name)
         with device.prepared(toy_firmware("mps2-an386")) as (client, _, written):
             assert written == 0
@@ -85,7 +85,10 @@ def test_a_terminal_of_another_machine_carries_an_inference(
 def test_a_socket_that_another_machine_sees_does_as_well(
     m4: SerialDevice, server: SshServer
 ) -> None:
-    with via(server, m4.port).prepared(toy_firmware("mps2-an386")) as (client, _, written):
+    with (
+        noisy_line(m4.port, Harm()) as address,
+        via(server, address).prepared(toy_firmware("mps2-an386")) as (client, _, written),
+    ):
         assert written == 0
         assert inference(client, DATA) == tripled(DATA)
 
@@ -93,7 +96,7 @@ def test_a_socket_that_another_machine_sees_does_as_well(
 def test_a_port_server_that_another_machine_sees_does_as_well(
     m4: SerialDevice, server: SshServer
 ) -> None:
-    with rfc2217_server(port_of(m4)) as address, via(server, address).connected() as client:
+    with rfc2217_server(m4.port) as address, via(server, address).connected() as client:
         client.hello()
         assert inference(client, DATA) == tripled(DATA)
 
@@ -101,7 +104,7 @@ def test_a_port_server_that_another_machine_sees_does_as_well(
 def test_a_connection_that_drops_in_the_middle_is_told_and_frees_the_port(
     m4: SerialDevice, server: SshServer
 ) -> None:
-    with pty_line(port_of(m4)) as name:
+    with pty_line(m4.port) as name:
         device = via(server, name)
         with (
             pytest.raises(DeviceError, match="the connection to the host of wing was lost"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -20,7 +19,6 @@ from support.microcontrollers import (
     emulated,
     firmware_for,
     inference,
-    port_of,
     toy_firmware,
     tripled,
 )
@@ -31,6 +29,7 @@ from support.pty_line import pty_line
 from support.rfc2217_server import rfc2217_server
 from support.rpc_lab import eventually
 from support.twins import edgekit_json, twins_in
+from support.unix_line import line_of
 
 from edgekit.board import load_board
 from edgekit.devices.faults import explain_fault
@@ -105,7 +104,7 @@ def test_a_line_that_harms_what_it_carries_harms_no_inference(m4: SerialDevice) 
         pass
     harm = Harm(changed=0.0004, lost=0.0004, repeated=0.05, invented=0.05, calm=1500)
     with (
-        noisy_line(port_of(m4), harm) as address,
+        noisy_line(m4.port, harm) as address,
         replace(m4, port=address).connected() as client,
     ):
         assert client.hello(LIMIT_S).build_id == firmware.build_id
@@ -120,12 +119,12 @@ def test_a_line_that_harms_what_it_carries_harms_no_inference(m4: SerialDevice) 
 
 @pytest.mark.parametrize("line", [rfc2217_server, pty_line])
 def test_a_terminal_and_a_port_of_another_host_work_as_well(
-    line: Callable[[int], AbstractContextManager[str]], m4: SerialDevice
+    line: Callable[[str], AbstractContextManager[str]], m4: SerialDevice
 ) -> None:
     with m4.prepared(toy_firmware("mps2-an386")):
         pass
     with (
-        line(port_of(m4)) as address,
+        line(m4.port) as address,
         replace(m4, port=address).connected() as client,
     ):
         client.hello(LIMIT_S)
@@ -140,7 +139,7 @@ def test_a_lost_answer_does_not_run_the_model_twice(m4: SerialDevice) -> None:
         assert client.read(0, 0, len(DATA)) == tripled(DATA)
     harm = Harm()
     with (
-        noisy_line(port_of(m4), harm) as address,
+        noisy_line(m4.port, harm) as address,
         replace(m4, port=address).connected() as client,
     ):
         client.hello(LIMIT_S)
@@ -195,7 +194,7 @@ def test_a_fault_answers_the_request_that_led_to_it() -> None:
     with device.prepared(bad):
         pass
     decoder, hello, run, later = FrameDecoder(), 0x12340001, 0x12340002, 0x12340003
-    with socket.create_connection(("127.0.0.1", port_of(device))) as line:
+    with line_of(device.port) as line:
         line.settimeout(LIMIT_S)
 
         def answer(kind: Request, sequence: int, payload: bytes = b"") -> SerialFrame:

@@ -43,10 +43,6 @@ def emulated(board: str) -> SerialDevice:
     return device
 
 
-def port_of(device: SerialDevice) -> int:
-    return int(device.port.rpartition(":")[2])
-
-
 def tripled(data: bytes) -> bytes:
     return bytes((3 * byte + 1) & 0xFF for byte in data)
 

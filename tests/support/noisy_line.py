@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from support.unix_line import line_of
+
 HOST = "127.0.0.1"
 
 
@@ -52,8 +54,8 @@ class Harm:
 
 
 @contextmanager
-def noisy_line(port: int, harm: Harm) -> Iterator[str]:
-    """Where to connect instead, as pyserial has it."""
+def noisy_line(board_at: str, harm: Harm) -> Iterator[str]:
+    """Return where to connect instead of `unix://...`, as pyserial has it."""
     with socket.create_server((HOST, 0)) as server:
         server.settimeout(0.2)
         ended = threading.Event()
@@ -62,7 +64,7 @@ def noisy_line(port: int, harm: Harm) -> Iterator[str]:
             while not ended.is_set():
                 with suppress(TimeoutError):
                     client, _ = server.accept()
-                    with client, socket.create_connection((HOST, port)) as board:
+                    with client, line_of(board_at) as board:
                         _carry(client, board, harm, ended)
 
         thread = threading.Thread(target=serve)
@@ -77,7 +79,7 @@ def noisy_line(port: int, harm: Harm) -> Iterator[str]:
 def _carry(client: socket.socket, board: socket.socket, harm: Harm, ended: threading.Event) -> None:
     for side in (client, board):
         side.settimeout(0.02)
-        side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     while not ended.is_set():
         for source, target in ((client, board), (board, client)):
             try:

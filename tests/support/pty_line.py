@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import pty
 import select
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from support.unix_line import line_of
+
 
 @contextmanager
-def pty_line(port: int) -> Iterator[str]:
+def pty_line(board_at: str) -> Iterator[str]:
     """The terminal's name."""
     ours, theirs = pty.openpty()
     ended = threading.Event()
-    with socket.create_connection(("127.0.0.1", port)) as board:
+    with line_of(board_at) as board:
 
         def carry() -> None:
             while not ended.is_set():

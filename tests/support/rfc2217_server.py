@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 import serial
 import serial.rfc2217
 
+from edgekit.devices.serial_port import DEFAULT_BAUD, opened_port
+
 HOST = "127.0.0.1"
 
 
@@ -21,7 +23,7 @@ class _Answers:
 
 
 @contextmanager
-def rfc2217_server(port: int) -> Iterator[str]:
+def rfc2217_server(address: str) -> Iterator[str]:
     """Where to connect, as pyserial has it; for one client."""
     with socket.create_server((HOST, 0)) as server:
         ended = threading.Event()
@@ -30,7 +32,8 @@ def rfc2217_server(port: int) -> Iterator[str]:
         def serve() -> None:
             with suppress(OSError, serial.SerialException):
                 client, _ = server.accept()
-                with client, serial.serial_for_url(f"socket://{HOST}:{port}", timeout=0.01) as line:
+                with client, opened_port(address, DEFAULT_BAUD) as line:
+                    line.timeout = 0.01
                     client.settimeout(0.01)
                     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     manager = serial.rfc2217.PortManager(line, _Answers(client))
