@@ -62,6 +62,13 @@ FAILURES = (
     ),
 )
 
+NO_PORTS = tuple(
+    word
+    for service in ("gdb_port", "tcl_port", "telnet_port")
+    for word in ("-c", f"{service} disabled")
+)
+"""OpenOCD takes orders from every user of the machine on ports of loopback, unless told not to."""
+
 
 def write(job: FlashJob) -> None:
     program = job.tools.find("openocd", "apt-get install openocd")
@@ -79,6 +86,6 @@ def _program(job: FlashJob, program: str, path: str) -> None:
     if job.probe is not None:
         words += ["-c", f"adapter serial {job.probe}"]
     words += ["-c", f"program {{{path}}} verify reset exit"]
-    said = job.tools.run([program, *words])
+    said = job.tools.run([program, *NO_PORTS, *words])
     if said.status != 0 or "** Verified OK **" not in said.output:
         raise explained(job, "OpenOCD", said.output, FAILURES)

@@ -19,6 +19,7 @@ import pytest
 from support.c_trees import write_c_tree
 from support.microcontrollers import firmware_for
 from support.needs import needs
+from support.ports import free_port
 
 from edgekit.board import load_board
 from edgekit.devices.firmware_file import FirmwareFile
@@ -29,6 +30,7 @@ from edgekit.devices.serial_link import FirmwareFault, NoAnswer
 from edgekit.devices.serial_messages import ANSWER, FAULT, Request
 from edgekit.devices.serial_port import held
 from edgekit.errors import DeviceError, MissingToolError
+from edgekit.flash import openocd
 
 BOARD = load_board("stm32f746g-disco")
 
@@ -230,6 +232,27 @@ def test_openocd_without_a_probe_is_told(firmware: FirmwareFile) -> None:
         "no debug probe is attached to this machine that could write to wing"
     )
     assert any("Error: open failed" in line for line in caught.value.details)
+
+
+@needs("openocd")
+def test_openocd_opens_no_port() -> None:
+    """It would, on loopback, and do what any user says there."""
+
+    def said(*words: str) -> str:
+        command = ["openocd", *words, "-c", "adapter driver dummy", "-c", "init", "-c", "echo up"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if line == "up\n":
+                    break
+            process.terminate()  # heard once its ports are open
+            return "".join((*lines, process.stderr.read()))
+
+    port = str(free_port())
+    assert f"Listening on port {port}" in said(*openocd.NO_PORTS, "-c", f"tcl_port {port}")
+    assert "Listening" not in said(*openocd.NO_PORTS)
 
 
 @needs("gcc-arm")
