@@ -62,6 +62,8 @@ def relay(agent: int) -> None:
             port = message.get("port", port)
             if message.get("state") == "registered":
                 message = {"state": "up", "port": port}
+            elif message.get("state") == "turned away":
+                message = {"state": "refused", "detail": message.get("reason", "")}
             say(message)
 
 

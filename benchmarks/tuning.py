@@ -48,7 +48,7 @@ from benchmarks.tuned_networks import NETWORKS, tuned_network, verdict
 from edgekit.build import BuildRequest
 from edgekit.events import Event, Events, StageProgress, Warned
 from edgekit.request import make_request
-from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, TrackerClient
+from edgekit.rpc.protocol import TrackerAddress, TrackerClient
 from edgekit.rpc.tracker import private_tracker
 from edgekit.store.database import close_store, open_store
 from edgekit.store.moments import seconds_at
@@ -248,9 +248,8 @@ def _whole_tvm_servers() -> Iterator[Pool]:
 def _whole_tvm_server(tracker: TrackerAddress) -> Iterator[None]:
     with subprocess.Popen(
         [
-            *(sys.executable, "-m", "tvm.exec.rpc_server", "--silent", "--key", KEY),
-            *("--host", LOOPBACK, "--custom-addr", LOOPBACK),
-            *("--tracker", f"{tracker.host}:{tracker.port}"),
+            *(sys.executable, "-m", "benchmarks.tvm_server"),
+            *(KEY, tracker.host, str(tracker.port)),
         ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

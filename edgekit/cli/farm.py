@@ -245,7 +245,7 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
         console.report(serving, lambda: _render_web(console, serving))
 
     store = choose_store(find_project(Path.cwd()), url)
-    serve_web(port, store, new_token=new_token, started=started)
+    serve_web(port, store, new_token=new_token, started=started, events=console.events)
 
 
 @command.command("install", short_help="Write systemd units.")

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from edgekit.device_entry import DeviceEntry
-from edgekit.devices.forwarding import LocalForward, ReverseForwards
+from edgekit.devices.forwarding import LocalForward
 from edgekit.devices.handshake import Trust, WatchedSocket, log_in
 from edgekit.devices.hostkeys import Ask, KnownHosts, fingerprint_of
 from edgekit.devices.labgrid import acquired
@@ -40,7 +40,6 @@ class Connection:
         self._hop = hop
         self._transport = transport
         self._heard = heard
-        self._reversed = ReverseForwards(self, transport)
         self._requests = threading.Lock()
         self._closing = threading.Event()
         self._went_silent = False
@@ -129,27 +128,17 @@ class Connection:
             "is kept over there",
         )
 
-    def forward(self, remote_port: int, remote_host: str = "127.0.0.1") -> int:
-        """Bring a port of the device here, to loopback; the port to connect to."""
-        forwarding = LocalForward(self, (remote_host, remote_port))
+    def forward(
+        self,
+        remote_port: int,
+        remote_host: str = "127.0.0.1",
+        refused: Callable[[str], None] = lambda reason: None,
+    ) -> int:
+        """Bring a port of the device to this machine's loopback; the port to connect to. `refused`
+        hears of connections of other users."""
+        forwarding = LocalForward(self, (remote_host, remote_port), refused=refused)
         self._behind.callback(forwarding.close)
         return forwarding.port
-
-    def reverse(self, local_port: int, remote_port: int = 0) -> int:
-        """Take a port of this machine's loopback to the device's; the port over there."""
-        with self._requests, self.lost_explained():
-            return self._reversed.open(local_port, remote_port)
-
-    @contextmanager
-    def reversed(self, local_port: int) -> Iterator[int]:
-        """The same for the time of the block."""
-        port = self.reverse(local_port)
-        try:
-            yield port
-        finally:
-            if self.is_alive():
-                with self._requests, self.lost_explained():
-                    self._reversed.close(port)
 
     def close(self) -> None:
         self._closing.set()

@@ -1,33 +1,42 @@
-"""Ports that lead through an SSH connection; on both ends they listen on loopback only."""
+"""Ports that lead through an SSH connection. They listen on loopback, for this user and root."""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from edgekit.errors import DeviceError
+from edgekit.own_listener import LOOPBACK, listen_on_loopback
 
 if TYPE_CHECKING:
-    from paramiko import Channel, Transport
+    from paramiko import Channel
 
     from edgekit.devices.connection import Connection
 
 _BLOCK = 1 << 16
-_LOOPBACK = "127.0.0.1"
+_SECONDS_TO_CONNECT = 10.0
 
 
 class LocalForward:
     """A port here that leads to a port as seen from the device.
 
     `port` is the one here, 0 for any. `lead_to` changes the destination: what listens over there
-    may want to be told beforehand how it is reached from here.
+    may want to be told beforehand how it is reached from here. `refused` hears of connections of
+    other users.
     """
 
-    def __init__(self, connection: Connection, destination: tuple[str, int], port: int = 0) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        destination: tuple[str, int],
+        port: int = 0,
+        refused: Callable[[str], None] = lambda reason: None,
+    ) -> None:
         self._connection = connection
         self._destination = destination
-        self._listener = socket.create_server((_LOOPBACK, port))
+        self._listener = listen_on_loopback(port, refused)
         self._clients: set[socket.socket] = set()
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -40,11 +49,7 @@ class LocalForward:
             _shut(open_socket)
 
     def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return  # closed
+        for client in self._listener.connections():
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
@@ -58,59 +63,23 @@ class LocalForward:
         self._clients.discard(client)
 
 
-class ReverseForwards:
-    """Ports of the device's loopback that lead to ports of ours, for as long as it is connected."""
+def bring(connection: Connection, local_port: int, destination: tuple[str, int]) -> None:
+    """Join a port of this machine's loopback and one as seen from the device, until either closes.
 
-    def __init__(self, connection: Connection, transport: Transport) -> None:
-        self._connection = connection
-        self._transport = transport
-        self._local_ports: dict[int, int] = {}
-        self._registering = threading.Lock()
-
-    def open(self, local_port: int, remote_port: int) -> int:
-        from paramiko import SSHException
-
-        with self._registering:
-            try:
-                port: int = self._transport.request_port_forward(
-                    _LOOPBACK, remote_port, self._accepted
-                )
-            except SSHException as error:
-                if not self._transport.is_active():
-                    raise
-                raise DeviceError(
-                    f"{self._connection.name} lends no port for connections back: {error}",
-                    hint="the port may be taken, or AllowTcpForwarding be off in its sshd_config",
-                ) from error
-            self._local_ports[port] = local_port
-            return port
-
-    def close(self, port: int) -> None:
-        """No new connections to a port over there; those that are open go on."""
-        with self._registering:
-            if self._local_ports.pop(port, None) is not None:
-                # Not cancel_port_forward: paramiko would forget about the other ports too. And
-                # without waiting: a device that hangs must keep nobody from leaving.
-                self._transport.global_request(
-                    "cancel-tcpip-forward", (_LOOPBACK, port), wait=False
-                )
-
-    def _accepted(self, channel: Channel, origin: object, server: tuple[str, int]) -> None:
-        # Called on the connection's own thread, which must go on.
-        threading.Thread(target=self._serve, args=(channel, server[1]), daemon=True).start()
-
-    def _serve(self, channel: Channel, remote_port: int) -> None:
-        with self._registering:
-            local_port = self._local_ports.get(remote_port)
-        try:
-            if local_port is None:
-                raise ConnectionRefusedError
-            client = socket.create_connection((_LOOPBACK, local_port), timeout=10)
-        except OSError:
-            channel.close()  # all that a client of a port can be told
-            return
-        client.settimeout(None)
-        join(client, channel)
+    It takes the place of a port of the device that leads to this machine, which every user of the
+    device would reach. Where this machine's port has no listener, the device's sees a connection
+    that ends at once."""
+    try:
+        channel = connection.open_channel("direct-tcpip", destination)
+    except DeviceError:
+        return  # what follows the agent tells that the connection is lost
+    try:
+        client = socket.create_connection((LOOPBACK, local_port), timeout=_SECONDS_TO_CONNECT)
+    except OSError:
+        channel.close()
+        return
+    client.settimeout(None)
+    join(client, channel)
 
 
 def join(client: socket.socket, channel: Channel) -> None:

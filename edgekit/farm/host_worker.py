@@ -156,7 +156,8 @@ class _Joined:
     def _news(self, status: FarmStatus, document: Mapping[str, Any]) -> None:
         if status.tracker != self._tracker_there[0]:
             port = parse_tracker(str(status.tracker)).port
-            self._tracker_there = (status.tracker, self._connection.forward(port))
+            forwarded = self._connection.forward(port, refused=self._refused)
+            self._tracker_there = (status.tracker, forwarded)
         # Its own devices alone: two hosts that join each other must not go round in circles.
         theirs = {d.name: d for d in status.devices[:_MOST_DEVICES] if not d.host}
         for name in set(self._stand_ins) - {n for n, d in theirs.items() if d.key}:
@@ -164,12 +165,15 @@ class _Joined:
         for name, device in theirs.items():
             if device.key and name not in self._stand_ins:
                 self._stand_ins[name] = StandIn(
-                    device.key, self._tracker, self._there, self._connection
+                    device.key, self._tracker, self._there, self._connection, self._refused
                 )
             if device.key:
                 self._stand_ins[name].device_is_free(device.state == "free")
         ports = {name: stand_in.port for name, stand_in in self._stand_ins.items()}
         self._say({"state": "news", "status": document, "ports": ports})
+
+    def _refused(self, reason: str) -> None:
+        self._say({"state": "refused", "detail": reason})
 
     def _there(self) -> TrackerAddress:
         return TrackerAddress(LOOPBACK, self._tracker_there[1])

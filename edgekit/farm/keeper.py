@@ -27,6 +27,7 @@ from edgekit.farm.members import FarmPlan, Member
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, as_document
 from edgekit.farm.turns import Turns, Wish
 from edgekit.farm.worker_process import WorkerProcess
+from edgekit.own_listener import Door
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.wording import did_you_mean
 
@@ -36,6 +37,7 @@ _SECONDS_ASLEEP = 2.0
 _SECONDS_STATUS_LASTS = 0.05
 _HIGHEST_PRIORITY = 1000
 _LONGEST_NAME = 100
+_LONGEST_EVENT = 400
 _MOST_LEASES = 50
 """Of one device, that are noted before their sessions are heard of."""
 
@@ -73,6 +75,7 @@ class Keeper:
         self._hosts: dict[str, JoinedHost] = {}
         self._selector = selectors.DefaultSelector()
         self._listener = bound()
+        self._door = Door(events.warn)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._over = False
@@ -243,12 +246,16 @@ class Keeper:
             device.leases.pop(device.offer, None)
             device.offer = ""
             device.health = health.was_given_back(device.health, now)
+        elif state == "refused":
+            self._events.warn(f"{device.member.name}: {message.get('detail', '')}"[:_LONGEST_EVENT])
         elif state == "vitals":
             device.load = message.get("load")
             device.temperature = message.get("temperature")
 
     def _take_from_host(self, host: JoinedHost, message: Mapping[str, Any]) -> None:
-        if host.take(message, self._now()):
+        if message.get("state") == "refused":
+            self._events.warn(f"{host.name}: {message.get('detail', '')}"[:_LONGEST_EVENT])
+        elif host.take(message, self._now()):
             self._events.note(f"{host.name} is up with {len(host.devices)} devices")
         if host.identity == (os.getpid(), self._started):
             raise DeviceError(
@@ -269,7 +276,10 @@ class Keeper:
         with suppress(OSError):  # until nobody is left
             while True:
                 stream, _ = self._listener.accept()
-                Client(stream, self._selector, self._done)
+                if self._door.admits(stream):
+                    Client(stream, self._selector, self._done)
+                else:
+                    stream.close()
 
     def _done(self, client: Client, request: Mapping[str, Any]) -> dict[str, object] | None:
         """The answer; None where it comes later."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from edgekit.devices.connection import Connection
 from edgekit.devices.forwarding import join
 from edgekit.errors import DeviceError
+from edgekit.own_listener import listen_on_loopback
 from edgekit.rpc.protocol import LOOPBACK, Assigned, TrackerAddress, TrackerClient
 
 # tvm/rpc/base.py
@@ -48,12 +49,13 @@ class StandIn:
         here: TrackerAddress,
         there: Callable[[], TrackerAddress],
         connection: Connection,
+        refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.key = key
         self._here = here
         self._there = there
         self._connection = connection
-        self._listener = socket.create_server((LOOPBACK, 0), backlog=16)
+        self._listener = listen_on_loopback(0, refused)
         self.port: int = self._listener.getsockname()[1]
         self._is_free = threading.Event()
         self._in_use = threading.Event()
@@ -119,11 +121,7 @@ class StandIn:
             self._offer = offer
 
     def _accept(self) -> None:
-        while not self._over.is_set():
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return  # closed
+        for client in self._listener.connections():
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:

@@ -1,9 +1,10 @@
-"""The farm's page and metrics, on loopback, for whoever has the token."""
+"""The farm's page and metrics, on loopback, for this user who has the token."""
 
 from __future__ import annotations
 
 import hmac
 import json
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from edgekit.errors import DeviceError, EdgekitError
+from edgekit.events import SILENT, Events
 from edgekit.farm import markup, page, tuning_page
 from edgekit.farm.control import farm_status
 from edgekit.farm.page import History
 from edgekit.farm.prometheus import CONTENT_TYPE, as_metrics, tuning_metrics
 from edgekit.farm.web_token import web_token
+from edgekit.own_listener import Door
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.store.address import is_off
 
@@ -50,6 +53,15 @@ class WebServing:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler], door: Door) -> None:
+        self._door = door
+        super().__init__((LOOPBACK, port), handler)
+
+    def verify_request(self, request: object, client_address: object) -> bool:
+        """Refuse other users before their request is read."""
+        assert isinstance(request, socket.socket)
+        return self._door.admits(request)
+
     def handle_error(self, request: object, client_address: object) -> None:
         """A browser that goes away in the middle is nothing to tell; bugs are."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
@@ -62,11 +74,12 @@ def serve_web(
     *,
     new_token: bool = False,
     started: Callable[[WebServing], None],
+    events: Events = SILENT,
 ) -> None:
     """Until interrupted."""
     token = web_token(new=new_token)
     try:
-        server = _Server((LOOPBACK, port), _handler(token, store))
+        server = _Server(port, _handler(token, store), Door(events.warn))
     except OSError as error:
         raise DeviceError(
             f"port {port} cannot be used: {(error.strerror or str(error)).lower()}",

@@ -81,7 +81,7 @@ def _serve(plan: ServePlan, say: Say) -> None:
     def heard(heard: Heard) -> None:
         if heard.state in ("up", "free"):
             idle.set()
-        else:
+        elif heard.state != "refused":
             idle.clear()
         say(asdict(heard))
 

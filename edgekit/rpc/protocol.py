@@ -17,9 +17,9 @@ from typing import Any
 
 from edgekit.errors import DeviceError, UsageError
 from edgekit.json_reader import read_json
+from edgekit.own_listener import LOOPBACK as LOOPBACK
 from edgekit.profiles import show
 
-LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 9190
 
 # tvm/rpc/base.py

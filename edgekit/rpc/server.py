@@ -1,13 +1,15 @@
 """A device that serves TVM's RPC: its agent, through one SSH connection, for as long as we run.
 
-    client here -> port here   -> SSH -> agent's port over there
-    agent       -> port there  -> SSH -> the tracker's port here
+    client  -> port of this machine   -> SSH -> the agent's port
+    tracker <- this process           -> SSH -> the agent's port for its tracker
 
-The tracker tells clients the port here, so that TVM's stock clients need to know nothing of SSH.
+The tracker tells clients the port of this machine, so that TVM's stock clients need to know nothing
+of SSH. Both of the agent's ports, and ours, admit their own user only.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from edgekit.devices.agent_messages import AgentMessages
 from edgekit.devices.crashes import signal_meaning
 from edgekit.devices.emulated import found_again
-from edgekit.devices.forwarding import LocalForward
+from edgekit.devices.forwarding import LocalForward, bring
 from edgekit.devices.hostkeys import UntrustedHostKey
 from edgekit.devices.remote_command import Finished, guarded
 from edgekit.errors import DeviceError, UsageError
@@ -67,9 +69,9 @@ class Serving:
 class Heard:
     """What became of a device that serves."""
 
-    state: Literal["up", "in use", "free", "no tracker"]
+    state: Literal["up", "in use", "free", "no tracker", "refused"]
     detail: str = ""
-    """How the session ended, or why there is no tracker."""
+    """How the session ended, why there is no tracker, or which other user was refused."""
     port: int = 0
     """Where clients here reach it, once it is up."""
     offer: str = ""
@@ -144,16 +146,14 @@ class _Server:
                 serving = Serving(
                     device.name, plan.key, plan.tracker, LOOPBACK, forward.port, info.tvm
                 )
-                follow = _Follow(self, forward, serving)
+                follow = _Follow(self, connection, forward, serving)
                 words = [
                     *(agent.program, "serve", "--key", plan.key, "--end-with-parent"),
                     *("--workspace", agent.scratch),
                 ]
                 if plan.tracker is not None:
-                    # Asked for first: what the agent registers is the port here.
-                    there = closing.enter_context(connection.reversed(plan.tracker.port))
-                    words += ["--tracker", f"{LOOPBACK}:{there}"]
-                    words += ["--custom-addr", LOOPBACK, "--custom-port", str(forward.port)]
+                    words += ["--tracker-dials", "--custom-addr", LOOPBACK]
+                    words += ["--custom-port", str(forward.port)]
                 closing.enter_context(self.beside(connection))
                 with connection.command(guarded(words)) as command:
                     done = command.finish(on_line=follow.take)
@@ -163,7 +163,7 @@ class _Server:
     def _forwarded(self, connection: Connection) -> Iterator[LocalForward]:
         """A port here; the same one after the connection was lost and is back."""
         try:
-            forward = LocalForward(connection, (LOOPBACK, 0), self._port)
+            forward = LocalForward(connection, (LOOPBACK, 0), self._port, self.refused)
         except OSError as error:
             raise DeviceError(
                 f"port {self._port} of this machine cannot be used for {connection.name}: "
@@ -175,6 +175,10 @@ class _Server:
             yield forward
         finally:
             forward.close()
+
+    def refused(self, reason: str) -> None:
+        self.events.warn(f"{self.plan.device.name}: {reason}")
+        self.heard(Heard("refused", reason))
 
     def _agent_ended(self, done: Finished, messages: AgentMessages) -> DeviceError:
         if messages.error is not None:
@@ -193,8 +197,11 @@ class _Server:
 class _Follow:
     """What the agent says while it serves, and what that means here."""
 
-    def __init__(self, server: _Server, forward: LocalForward, serving: Serving) -> None:
+    def __init__(
+        self, server: _Server, connection: Connection, forward: LocalForward, serving: Serving
+    ) -> None:
         self._server = server
+        self._connection = connection
         self._forward = forward
         self._serving = serving
         self.messages = AgentMessages()
@@ -213,6 +220,8 @@ class _Follow:
             self._forward.lead_to(port)
             if self._serving.tracker is None:
                 self._up()
+        elif state == "wants tracker" and isinstance(port, int) and 0 < port < 1 << 16:
+            self._bring_tracker(port)
         elif state == "registered":
             self._up()
         elif state == "no tracker":
@@ -228,8 +237,16 @@ class _Follow:
             tell = events.note if ending in _SESSIONS_THAT_END_WELL else events.warn
             tell(f"{name} is free again; its session: {ending}")
             self._server.heard(Heard("free", ending))
+        elif state == "turned away":
+            self._server.refused(reason)
         elif state == "refused":
             events.note(f"{name} refused a client: {reason}")
+
+    def _bring_tracker(self, port: int) -> None:
+        tracker = self._serving.tracker
+        if tracker is not None:
+            ends = (self._connection, tracker.port, (LOOPBACK, port))
+            threading.Thread(target=bring, args=ends, daemon=True).start()
 
     def _up(self) -> None:
         self._without_tracker = False

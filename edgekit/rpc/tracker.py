@@ -37,6 +37,7 @@ _SECONDS_BETWEEN_STARTS = 1.0
 _SECONDS_TO_LOCK = 2.0
 _SECONDS_BETWEEN_LOOKS = 0.2
 _KEPT_LINES = 12
+_LONGEST_LINE = 1000
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def run_tracker(
     _check_tornado()
     with _only_one(), _listening(port) as listener, _state(listener) as state:
         with events.stage("start the tracker"):
-            child = _start(listener)
+            child = _start(listener, events.warn)
         try:
             started(state)
             while not over.is_set():
@@ -102,17 +103,20 @@ def run_tracker(
                     continue
                 events.warn(f"the tracker ended ({_ending(child)}) and is started again")
                 time.sleep(_SECONDS_BETWEEN_STARTS)
-                child = _start(listener)
+                child = _start(listener, events.warn)
         finally:
             _end(child)
 
 
 @contextmanager
-def private_tracker() -> Iterator[TrackerAddress]:
-    """A tracker that nobody is told of, on a port of its own, until the block ends."""
+def private_tracker(
+    refused: Callable[[str], None] = lambda reason: None,
+) -> Iterator[TrackerAddress]:
+    """A tracker that nobody is told of, on a port of its own, until the block ends. `refused` hears
+    of connections of other users."""
     _check_tornado()
     with socket.create_server((LOOPBACK, 0), backlog=64) as listener:
-        child = _start(listener)
+        child = _start(listener, refused)
         try:
             yield TrackerAddress(LOOPBACK, int(listener.getsockname()[1]))
         finally:
@@ -186,8 +190,8 @@ def _state(listener: socket.socket) -> Iterator[RunningTracker]:
         _state_file().unlink(missing_ok=True)
 
 
-def _start(listener: socket.socket) -> Process:
-    """A child that serves on the socket."""
+def _start(listener: socket.socket, refused: Callable[[str], None]) -> Process:
+    """A child that serves on the socket; what it says afterwards is for `refused`."""
     descriptor = listener.fileno()
     with interrupts_deferred():
         child = start_module(
@@ -200,8 +204,18 @@ def _start(listener: socket.socket) -> Process:
         _wait_until_ready(child)
     except BaseException:
         _end(child)
+        assert child.stdout is not None
+        child.stdout.close()
         raise
+    threading.Thread(target=_pass_on, args=(child, refused), daemon=True).start()
     return child
+
+
+def _pass_on(child: Process, refused: Callable[[str], None]) -> None:
+    assert child.stdout is not None
+    with child.stdout as lines:
+        while line := lines.readline(_LONGEST_LINE):
+            refused(line.decode(errors="replace").strip())
 
 
 def _wait_until_ready(child: Process) -> None:
@@ -230,9 +244,8 @@ def _wait_until_ready(child: Process) -> None:
 def _end(child: Process) -> None:
     child.kill()
     child.wait()
-    for stream in (child.stdin, child.stdout):
-        assert stream is not None
-        stream.close()
+    assert child.stdin is not None
+    child.stdin.close()
 
 
 def _ending(child: Process) -> str:

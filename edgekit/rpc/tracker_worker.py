@@ -2,7 +2,8 @@
 
     python -m edgekit.rpc.tracker_worker DESCRIPTOR
 
-serves on a socket that the parent listens on, and tells the parent once it does.
+serves on a socket that the parent listens on, and tells the parent once it does, then in a line
+each which connections of other users it refused.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
+
+from edgekit.own_listener import OwnListener
 
 READY = b"ready\n"
 
@@ -28,10 +32,18 @@ def main() -> None:
     from tvm.rpc.tracker import TrackerServerHandler
 
     asyncio.set_event_loop(asyncio.new_event_loop())
+    told = os.dup(1)
+
+    def refused(reason: str) -> None:
+        with suppress(BlockingIOError):  # the tracker does not wait for who listens
+            os.write(told, reason.encode() + b"\n")
+
+    listener = OwnListener(socket.socket(fileno=int(sys.argv[1])), refused)
     # Nobody is told the word that would stop it.
-    handler = TrackerServerHandler(socket.socket(fileno=int(sys.argv[1])), secrets.token_hex(16))
-    os.write(1, READY)
-    # Its log is for nobody, and a pipe that nobody empties would stop it.
+    handler = TrackerServerHandler(listener, secrets.token_hex(16))
+    os.write(told, READY)
+    os.set_blocking(told, False)
+    # TVM's log is not shown.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)

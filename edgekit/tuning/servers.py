@@ -40,7 +40,11 @@ def served(
 ) -> Iterator[Servers]:
     """Names of devices and how they serve; `told` hears a device's name and what troubles it. A
     device that does not come up is told of too; DeviceError where none does."""
-    with private_tracker() as tracker, ExitStack() as closing:
+
+    def refused(reason: str) -> None:
+        told("the tracker", reason)
+
+    with private_tracker(refused) as tracker, ExitStack() as closing:
         servers = Servers(tracker)
         wanted = list(plans(tracker))
         children = [(name, Child("edgekit.tuning.serving", plan)) for name, plan in wanted]

@@ -85,6 +85,8 @@ def _follow(lines: IO[bytes], channel: Channel) -> None:
             port = int(message["port"])
         elif message.get("state") == "registered":
             channel.say(Up(port))
+        elif message.get("state") == "turned away":
+            channel.say(Trouble(str(message.get("reason", ""))))
 
 
 def _end_with_search(channel: Channel) -> None:

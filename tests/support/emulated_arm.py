@@ -63,3 +63,9 @@ def build_and_run(model: Path, board: str, folder: Path) -> tuple[Bundle, np.nda
     arguments = ["run", "--threads", "1", str(bundle.library), str(sample)]
     subprocess.run([*program, *arguments], check=True, capture_output=True)
     return bundle, np.load(sample / "output-0.npy")
+
+
+def arm_agent(*words: str) -> subprocess.Popen[str]:
+    """The agent for a 64-bit Arm board, with a command of its own, on this machine's kernel."""
+    command = [arm_emulator(), "-cpu", "max", "-L", str(_C_LIBRARY), str(_agent()), *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

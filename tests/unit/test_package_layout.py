@@ -24,7 +24,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     (
         "ground",
         "arrays npy files paths toml_source cache metrics tvm_compat programs parent_process "
-        "children consent trust",
+        "children consent trust peer_owner own_listener unix_sockets",
     ),
     (
         "profiles",
@@ -91,7 +91,7 @@ AT_HOME: dict[str, str] = {
     "elftools": "devices.elf devices.firmware_file",
     "sqlalchemy": "store.*",
     "pynvml": "sensors.nvml",
-    "serial": "devices.serial_port devices.serial_link devices.monitor",
+    "serial": "devices.serial_port devices.serial_unix devices.serial_link devices.monitor",
 }
 """Where a package may be imported; anything not listed, wherever it is useful."""
 

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -72,19 +71,6 @@ Socket Socket::Connect(const std::string& host, int port) {
     Throw("cannot connect to " + host + ":" + std::to_string(port));
   }
   return made;
-}
-
-Socket Socket::Accept() const {
-  Socket made(accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC));
-  if (!made.open()) Throw("cannot accept a connection");
-  return made;
-}
-
-bool Socket::Readable(int milliseconds) const {
-  pollfd watched = {fd_, POLLIN, 0};
-  int ready = poll(&watched, 1, milliseconds);
-  if (ready < 0 && errno != EINTR) Throw("cannot wait for a connection");
-  return ready > 0;
 }
 
 void Socket::SendAll(const std::string& data) const {

@@ -17,8 +17,6 @@ class Socket {
   static Socket Listen(const std::string& host, int port);
   static Socket Connect(const std::string& host, int port);
 
-  Socket Accept() const;
-  bool Readable(int milliseconds) const;
   void SendAll(const std::string& data) const;
   std::string ReceiveAll(size_t size) const;
   void SendInt(int32_t value) const;

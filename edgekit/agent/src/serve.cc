@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "commands.h"
+#include "door.h"
 #include "json.h"
 #include "parent.h"
 #include "session.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr int kMillisecondsBetweenPings = 1000;
 constexpr int kPingsUntilOfferIsRenewed = 6;
 constexpr int kLongestWaitForTracker = 5;
+constexpr int kMillisecondsToDial = 10'000;
 
 volatile sig_atomic_t g_stop = 0;
 
@@ -30,7 +32,7 @@ class Offers {
 
   // Whoever connects next has to present this; empty while there is no tracker to tell.
   const std::string& Key() {
-    if (address_.port == 0) return address_.key;
+    if (address_.is_none()) return address_.key;
     if (!tracker_) Register();
     return key_;
   }
@@ -49,7 +51,7 @@ class Offers {
   }
 
   void OfferIfNeeded() {
-    if (address_.port == 0 || !tracker_ || !key_.empty()) return;
+    if (address_.is_none() || !tracker_ || !key_.empty()) return;
     try {
       Offer();
     } catch (const std::runtime_error& error) {
@@ -60,13 +62,23 @@ class Offers {
  private:
   void Register() {
     try {
-      tracker_.emplace(address_, port_);
+      tracker_.emplace(address_.dials ? Dialled() : Socket::Connect(address_.host, address_.port), address_,
+                       port_);
       Offer();
       Say(Object().Text("state", "registered").Text("key", address_.key));
       wait_ = 0;
     } catch (const std::runtime_error& error) {
       Lost(error.what());
     }
+  }
+
+  // The tracker is on another machine, from which its connection is brought through SSH. So no port
+  // of this machine, which every user of it reaches, leads there. Ours is open for that moment only.
+  Socket Dialled() {
+    Door door(Socket::Listen("127.0.0.1", 0));
+    Say(Object().Text("state", "wants tracker").Int("port", door.port()));
+    if (!door.Wait(kMillisecondsToDial)) throw std::runtime_error("its connection did not come");
+    return door.Take();
   }
 
   void Offer() {
@@ -79,7 +91,7 @@ class Offers {
     key_.clear();
     Say(Object().Text("state", "no tracker").Text("reason", reason));
     wait_ = std::min(wait_ + 1, kLongestWaitForTracker);
-    sleep(static_cast<unsigned>(wait_));
+    if (!g_stop) sleep(static_cast<unsigned>(wait_));
   }
 
   TrackerAddress address_;
@@ -115,36 +127,38 @@ void HandleSignals(bool end_with_parent) {
 }  // namespace
 
 int Serve(Arguments arguments) {
-  // TVM's RPC has no authentication: nothing but loopback unless somebody insists.
+  // TVM's RPC has no authentication: whatever the address, a Door admits this user and root only.
   std::string host = arguments.Text("--host", "127.0.0.1");
   int port = static_cast<int>(arguments.Number("--port", 0));
   TrackerAddress tracker = ParseTracker(arguments.Text("--tracker", ""));
+  tracker.dials = arguments.Flag("--tracker-dials");
   tracker.key = arguments.Text("--key", "");
   tracker.reported_host = arguments.Text("--custom-addr", "");
   std::string workspace = arguments.Text("--workspace", "/tmp");
   int reported_port = static_cast<int>(arguments.Number("--custom-port", 0));
   bool end_with_parent = arguments.Flag("--end-with-parent");
   arguments.Rest(0,
-                 "serve [--host H] [--port P] [--key K] [--tracker HOST:PORT] [--custom-addr A] "
-                 "[--custom-port P] [--workspace DIR] [--end-with-parent]");
+                 "serve [--host H] [--port P] [--key K] [--tracker HOST:PORT | --tracker-dials] "
+                 "[--custom-addr A] [--custom-port P] [--workspace DIR] [--end-with-parent]");
   HandleSignals(end_with_parent);
-  Socket listener = Socket::Listen(host, port);
-  Say(Object().Text("state", "listening").Int("port", listener.port()));
-  Offers offers(tracker, reported_port ? reported_port : listener.port());
+  Door door(Socket::Listen(host, port));
+  Say(Object().Text("state", "listening").Int("port", door.port()));
+  Offers offers(tracker, reported_port ? reported_port : door.port());
   while (!g_stop) {
+    door.Wait(0);
     offers.OfferIfNeeded();
     const std::string key = offers.Key();
-    if (tracker.port != 0 && key.empty()) continue;
-    if (!listener.Readable(kMillisecondsBetweenPings)) {
+    if (!tracker.is_none() && key.empty()) continue;
+    if (!door.Wait(kMillisecondsBetweenPings)) {
       offers.Tick();
       continue;
     }
     try {
-      std::optional<Client> client = Greet(listener.Accept(), key, tracker.key);
+      std::optional<Client> client = Greet(door.Take(), key, tracker.key);
       if (!client) continue;
       // The offer tells sessions apart that follow each other closely.
       Say(Object().Text("state", "in use").Text("offer", key));
-      std::string ending = ServeSession(*client, workspace, g_stop);
+      std::string ending = ServeSession(*client, workspace, door, g_stop);
       Say(Object().Text("state", "free").Text("session", ending));
       offers.Renew();
     } catch (const std::runtime_error& error) {

@@ -111,7 +111,7 @@ std::optional<Client> Greet(Socket socket, const std::string& key, const std::st
   return Client{std::move(socket), timeout > 0 ? timeout : 0};
 }
 
-std::string ServeSession(const Client& client, const std::string& workspace,
+std::string ServeSession(const Client& client, const std::string& workspace, Door& door,
                          const volatile sig_atomic_t& stop) {
   std::string folder = workspace + "/session-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) {
@@ -119,7 +119,10 @@ std::string ServeSession(const Client& client, const std::string& workspace,
   }
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) ServeInChild(client.socket.fd(), folder, parent);
+  if (child == 0) {
+    door.Close();
+    ServeInChild(client.socket.fd(), folder, parent);
+  }
   if (child < 0) {
     RemoveFolder(folder);
     throw std::runtime_error(std::string("cannot start a session: ") + std::strerror(errno));
@@ -143,6 +146,7 @@ std::string ServeSession(const Client& client, const std::string& workspace,
       waitpid(child, &status, 0);
       break;
     }
+    door.Wait(0);
     usleep(kBetweenChecks);
   }
   kill(-child, SIGKILL);  // whatever the session started

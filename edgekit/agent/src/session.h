@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "door.h"
 #include "net.h"
 
 namespace edgekit {
@@ -19,8 +20,8 @@ struct Client {
 std::optional<Client> Greet(Socket socket, const std::string& key, const std::string& device_key);
 
 // Serves until the client leaves, its time is up, its process dies or `stop` is set; says how it
-// ended.
-std::string ServeSession(const Client& client, const std::string& workspace,
+// ended. Meanwhile the door goes on turning others away; the session's process has no part in it.
+std::string ServeSession(const Client& client, const std::string& workspace, Door& door,
                          const volatile sig_atomic_t& stop);
 
 }  // namespace edgekit

@@ -2,6 +2,7 @@
 
 #include <random>
 #include <stdexcept>
+#include <utility>
 
 #include "json.h"
 
@@ -21,10 +22,8 @@ std::string HostOrNull(const std::string& host) { return host.empty() ? "null" :
 
 }  // namespace
 
-Tracker::Tracker(const TrackerAddress& address, int device_port)
-    : address_(address),
-      device_port_(device_port),
-      socket_(Socket::Connect(address.host, address.port)) {
+Tracker::Tracker(Socket connection, const TrackerAddress& address, int device_port)
+    : address_(address), device_port_(device_port), socket_(std::move(connection)) {
   socket_.SetTimeout(kSecondsToAnswer);
   socket_.WatchPeer();
   socket_.SendInt(kTrackerMagic);

@@ -9,15 +9,18 @@ namespace edgekit {
 
 struct TrackerAddress {
   std::string host;
-  int port = 0;  // 0: no tracker
+  int port = 0;
+  bool dials = false;  // its connection is brought to a port of ours
   std::string key;
   std::string reported_host;  // what clients are told to connect to; empty: where we come from
+
+  bool is_none() const { return port == 0 && !dials; }
 };
 
 class Tracker {
  public:
-  // Throws where no tracker answers.
-  Tracker(const TrackerAddress& address, int device_port);
+  // Throws where no tracker answers on the connection.
+  Tracker(Socket connection, const TrackerAddress& address, int device_port);
 
   // Offers one session to whoever presents the returned key.
   std::string Offer();
