@@ -37,7 +37,7 @@ demo-local: setup-demo ## Train a small model, build it, run it here, prove it a
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/digits/demo
 
 test-fast: setup-dev ## Run the unit tests and one story, within a minute
-	$(PYTEST) $(PARALLEL) tests/unit $(STORY)
+	$(PYTEST) -n auto --maxprocesses 4 --dist worksteal tests/unit $(STORY)
 
 test: setup ## Run the tests of everything that a change can break
 	$(BUILD_LIBRARIES)

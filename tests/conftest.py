@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from support import needs
+from support.examples import examples
 
 # Tests load onnxruntime themselves, not only through the oracle that asks for this.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -30,7 +31,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # A busy machine is no failure: no example has a time limit. And no run draws what another did not,
 # so that a change is judged by its own doing: --hypothesis-profile=explore finds what is new.
 _PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("edgekit", derandomize=True, **_PATIENT)
+settings.register_profile("edgekit", derandomize=True, max_examples=examples(100), **_PATIENT)
 settings.register_profile("explore", derandomize=False, **_PATIENT)
 settings.load_profile("edgekit")
 

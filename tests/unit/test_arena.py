@@ -7,6 +7,7 @@ from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from edgekit.aot.arena import ALIGNMENT, ArenaPlan, Block, lower_bound, place, plan_arena
 from edgekit.aot.kernel import Kernel
@@ -32,7 +33,7 @@ def blocks(draw: st.DrawFn) -> list[Block]:
 
 
 @given(blocks())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_blocks_that_are_alive_together_never_overlap(made: list[Block]) -> None:
     offsets = place(made)
     for (a, at), (b, bt) in combinations(zip(made, offsets, strict=True), 2):
@@ -42,7 +43,7 @@ def test_blocks_that_are_alive_together_never_overlap(made: list[Block]) -> None
 
 
 @given(blocks())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_an_arena_is_never_smaller_than_what_is_alive_at_one_step(made: list[Block]) -> None:
     total = max(offset + block.size for offset, block in zip(place(made), made, strict=True))
     alive = [sum(block.at(step) for block in made) for step in range(12)]
@@ -51,7 +52,7 @@ def test_an_arena_is_never_smaller_than_what_is_alive_at_one_step(made: list[Blo
 
 
 @given(blocks())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_the_same_blocks_get_the_same_places(made: list[Block]) -> None:
     assert place(made) == place(list(made))
 

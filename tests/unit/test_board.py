@@ -7,6 +7,7 @@ import pytest
 import tomli
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.profiles import (
     BAREMETAL_BOARD,
     LINUX_BOARD,
@@ -256,7 +257,7 @@ def _problems_of(tmp_path: Path, data: bytes) -> tuple[Problem, ...]:
     return ()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_a_board_or_a_profile_error(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
@@ -270,7 +271,7 @@ _noise = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(lines=st.lists(_pieces | _noise, max_size=40))
 def test_any_shuffle_of_a_profile_is_a_board_or_a_profile_error(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]
@@ -278,7 +279,7 @@ def test_any_shuffle_of_a_profile_is_a_board_or_a_profile_error(
     _problems_of(tmp_path_factory.mktemp("any"), "\n".join(lines).encode())
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(where=st.integers(0, len(LINUX_BOARD) - 1), letter=st.characters())
 def test_any_changed_letter_is_a_board_or_a_profile_error(
     tmp_path_factory: pytest.TempPathFactory, where: int, letter: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from edgekit.backends.layout import Size, lay_out
 
@@ -18,7 +19,7 @@ def drawn_graphs(draw: st.DrawFn) -> tuple[list[Size], list[list[int]]]:
     return [Size(draw(extents), draw(extents)) for _ in reads], reads
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(drawn_graphs())
 def test_boxes_keep_apart_inside_the_picture_and_arrows_go_down(
     graph: tuple[list[Size], list[list[int]]],

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.bundles import make_bundle, sealed
+from support.examples import examples
 
 from edgekit.comparison import Leeway
 from edgekit.errors import BundleError
@@ -208,7 +209,7 @@ def _places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str |
     return inside
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_mutation_raises_anything_but_a_bundle_error(
     document: dict[str, Any], data: st.DataObject

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
+from support.examples import examples
 
 from edgekit.frontends.onnx.operators.sampling import Method, taps
 
@@ -44,7 +45,7 @@ def reference(method: Method, values: np.ndarray, output: int) -> np.ndarray:
     return result
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     extent=st.integers(2, 12),
     output=st.integers(2, 20),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from edgekit.board import load_board
 from edgekit.errors import UsageError
@@ -84,7 +85,7 @@ def test_a_chosen_port_can_be_listened_on_and_is_taken_then() -> None:
     assert is_free(port)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200))
 def test_whatever_answers_on_the_socket_it_is_an_answer_or_an_error(
     tmp_path: Path, said: bytes
