@@ -249,6 +249,7 @@ def test_a_bundle_of_another_tvm_is_refused(app: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "app").exists()
 
 
+@pytest.mark.slow
 def test_two_inputs_two_outputs_and_names_that_are_code(tmp_path: Path) -> None:
     names = ('a"; int x = 1; //', "b\\"), ("sum??/", "größe\n")
     (a, b), (total, product) = names

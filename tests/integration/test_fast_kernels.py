@@ -58,7 +58,7 @@ def test_they_are_exact_whichever_way_they_are_made(
     check(processor, generator, seed, ("-O3", *WARNINGS), tmp_path, any_way=True)
 
 
-@pytest.mark.parametrize("level", ["-O0", "-Os", "-O3"])
+@pytest.mark.parametrize("level", first_of("-O3", "-O0", "-Os"))
 @pytest.mark.parametrize("processor", ["m4", "m33", "m55"])
 def test_they_are_exact_however_they_are_compiled(
     processor: str, level: str, tmp_path: Path
