@@ -1,6 +1,6 @@
 """Runs one bundle's model in a process of its own, so that only this process dies with it.
 
-`python -m edgekit.devices.local_worker PARENT_PID TVM_RUNTIME` serves frames on stdin and stdout
+`edgekit.devices.local_worker TVM_RUNTIME`, run as a module, serves frames on stdin and stdout
 until stdin closes. It loads TVM's small runtime library and never the compiler.
 """
 

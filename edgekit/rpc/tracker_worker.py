@@ -1,6 +1,6 @@
 """TVM's tracker in a process of its own. It ends with its parent, however that ends.
 
-    python -m edgekit.rpc.tracker_worker DESCRIPTOR
+    edgekit.rpc.tracker_worker DESCRIPTOR
 
 serves on a socket that the parent listens on, and tells the parent once it does, then in a line
 each which connections of other users it refused.

@@ -416,7 +416,9 @@ def test_install_writes_units_that_systemd_takes(free: Farm, tmp_path: Path) -> 
     units = [Path(path) for path in json.loads(done.stdout)["units"]]
     assert [path.name for path in units] == ["edgekit-farm.service", "edgekit-farm-web.service"]
     for path in units:
-        assert "ExecStart=" in path.read_text()
+        (start,) = [line for line in path.read_text().splitlines() if line.startswith("ExecStart=")]
+        assert " -I " in start, "the folder of the project holds no modules of edgekit's"
+        assert " -m " not in start
         checked = subprocess.run(
             ["systemd-analyze", "--user", "verify", str(path)],
             capture_output=True,

@@ -22,6 +22,7 @@ from edgekit.errors import DeviceError
 from edgekit.farm.members import FarmPlan
 from edgekit.flash import openocd
 from edgekit.flash.job import FlashJob
+from edgekit.flash.tool import HERE
 from edgekit.hardware import Flash
 from edgekit.twin.tools import find_tool
 
@@ -151,6 +152,15 @@ def test_a_farms_worker_runs_nothing_of_the_folder(inside: HostileFolder) -> Non
     run(command, folder=inside.path, limit_s=_PATIENCE_SECONDS)
 
     assert inside.left == []
+
+
+def test_a_flash_tool_runs_in_an_empty_folder(inside: HostileFolder) -> None:
+    """pyOCD, stm32loader and OpenOCD find no settings of their own there."""
+    said = HERE.run([HERE.find("sh", ""), "-c", "pwd; ls -A"]).output.splitlines()
+
+    assert len(said) == 1
+    assert Path(said[0]) != inside.path
+    assert inside.path not in Path(said[0]).parents
 
 
 @needs("openocd")

@@ -308,4 +308,15 @@ def test_processes_are_started_in_one_module() -> None:
         and node.attr.startswith(STARTERS.get(node.value.id, ("\0",)))
     ]
 
+    elsewhere += [
+        f"{module.path.relative_to(ROOT)}:{node.lineno}: {alias.name} of {node.module}"
+        for module in modules().values()
+        if short(module.name) not in _STARTING
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name.startswith(STARTERS.get(node.module or "", ("\0",)))
+        or alias.name == "ProcessPoolExecutor"
+    ]
+
     assert not elsewhere, "edgekit/children.py starts every process"
