@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+PURPOSE = "EDGEKIT_PURPOSE"
+"""The variable that names the command of edgekit which a process works for."""
+
 
 def duration(seconds: float) -> str:
     """0.4 ms, 12 ms, 3.2 s, 2 min 5 s."""

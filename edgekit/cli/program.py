@@ -23,7 +23,7 @@ from edgekit.consent import asking
 from edgekit.console import Console
 from edgekit.errors import EdgekitError, InterruptedByUserError, StorageError, UsageError
 from edgekit.limits import explained_by_limits, reached_limit, refuse_hopeless_limits
-from edgekit.wording import nearest
+from edgekit.wording import PURPOSE, nearest
 
 if TYPE_CHECKING:
     from edgekit.trust import TrustedFile
@@ -112,6 +112,9 @@ def _run_command(arguments: list[str], console: Console) -> int:
     """click's own `main` would swallow Ctrl-C and broken pipes of any origin."""
     try:
         with root.make_context(PROGRAM, arguments, obj=console) as context:
+            commands = root.list_commands(context)
+            # Processes that this one starts work for the same command.
+            os.environ[PURPOSE] = next((word for word in arguments if word in commands), PROGRAM)
             root.invoke(context)
     except click.exceptions.Exit as ended:
         sys.stdout.flush()

@@ -29,7 +29,7 @@ LC_ALL=C; export LC_ALL
 {FIND_ROOT}
 program=$root/$2; shift 2
 [ -x "$program" ] || {{ echo "edgekit none"; exit 0; }}
-"$program" attend "$@" "$root"
+"$program" attend --silence "$silence" --connection "$mark" "$@" "$root"
 exit $?
 """
 
@@ -85,5 +85,5 @@ def attending(
     options = () if held is None else ("--held", held)
     program = f"agents/{digest}/{AGENT}"
     words = ("sh", "-c", _ATTEND, "edgekit", directory or FOLDER, program, *options)
-    with connection.command(words, title=AGENT) as command:
+    with connection.command(words, title=AGENT, listens=True) as command:
         yield Attendant(command, connection.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import threading
 import time
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from edgekit.device_entry import DeviceEntry
+from edgekit.devices import signs_of_life
 from edgekit.devices.forwarding import LocalForward
 from edgekit.devices.handshake import Trust, WatchedSocket, log_in
 from edgekit.devices.hostkeys import Ask, KnownHosts, fingerprint_of
@@ -43,6 +45,12 @@ class Connection:
         self._requests = threading.Lock()
         self._closing = threading.Event()
         self._went_silent = False
+        self._listening: set[RemoteCommand] = set()
+        self._heart: threading.Thread | None = None
+        self._beginning = threading.Lock()
+        self._silence = signs_of_life.SECONDS_WITHOUT_HOST
+        self.mark = secrets.token_hex(8)
+        """What the device knows commands of this connection by."""
         self._behind = ExitStack()
         """What the connection goes through; closed after it."""
         threading.Thread(target=self._watch, name=f"edgekit-watch-{name}", daemon=True).start()
@@ -70,22 +78,40 @@ class Connection:
         `timeout` is for all of it, `silence` for every moment without output. It ends with the
         block that it runs in: on Ctrl-C, a time-out or a lost connection it is killed over there.
         """
-        with self.command(guarded(words), title=words[0]) as command:
+        with self.command(guarded(words), title=words[0], listens=True) as command:
             return command.finish(timeout, silence, on_line, most_output)
 
     @contextmanager
-    def command(self, words: Sequence[str], *, title: str = "") -> Iterator[RemoteCommand]:
+    def command(
+        self, words: Sequence[str], *, title: str = "", listens: bool = False
+    ) -> Iterator[RemoteCommand]:
         """Start a command that is fed through its input; that input ends with the block.
 
-        `title` is what to call it in messages, where its first word says too little.
+        `title` is what to call it in messages, where its first word says too little. A command that
+        `listens` is given signs of life, and ends without them. Its shell finds in `silence` for
+        how many seconds it may hear none, and in `mark` what its connection is known by.
         """
+        if listens:
+            told = f"silence={self._silence} mark={self.mark}\n"
+            words = (*words[:2], told + words[2], *words[3:])
         channel = self.open_channel("session")
         try:
             with self.lost_explained():
                 channel.exec_command(" ".join(shlex.quote(word) for word in words))
-            yield RemoteCommand(self, channel, (title or words[0]).rpartition("/")[2][:60])
+            command = RemoteCommand(self, channel, (title or words[0]).rpartition("/")[2][:60])
+            if listens:
+                self._begin_beating(command)
+            try:
+                yield command
+            finally:
+                self._listening.discard(command)
         finally:
             channel.close()
+
+    @property
+    def stream_name(self) -> str:
+        """The `$0` of a shell whose input is a stream of data: what listens ends it too."""
+        return f"stream-{self.mark}"
 
     def open_channel(self, kind: str, destination: tuple[str, int] | None = None) -> Channel:
         from paramiko import ChannelException
@@ -159,6 +185,20 @@ class Connection:
     def close_with(self, closing: ExitStack) -> None:
         """Take over what this connection goes through."""
         self._behind.push(closing)
+
+    def _begin_beating(self, command: RemoteCommand) -> None:
+        self._listening.add(command)
+        with self._beginning:
+            if self._heart is None:
+                self._heart = threading.Thread(target=self._beat, daemon=True)
+                self._heart.start()
+
+    def _beat(self) -> None:
+        while not self._closing.wait(self._silence / signs_of_life.BEATS_IN_THAT_TIME):
+            if not self._transport.is_active():
+                return
+            for command in tuple(self._listening):
+                command.beat()
 
     def _watch(self) -> None:
         """Ask for a sign of life now and then; without one, end the connection.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import re
 import socket
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from edgekit.devices.probe import FOLDER
 from edgekit.errors import DeviceError, EdgekitError
 from edgekit.json_reader import read_json
-from edgekit.wording import printable
+from edgekit.wording import PURPOSE, printable
 
 if TYPE_CHECKING:
     from edgekit.devices.connection import Connection
@@ -116,6 +117,12 @@ def log_line(
 def who() -> str:
     """Who does something to a device, for whoever looks at it next."""
     return f"{getpass.getuser()} on {socket.gethostname()}"
+
+
+def holder() -> str:
+    """Name who holds a device, and for which command, to others that wait for it."""
+    purpose = os.environ.get(PURPOSE)
+    return who() + (f" for `{clean(purpose)}`" if purpose else "") + f" (process {os.getpid()})"
 
 
 def now() -> str:

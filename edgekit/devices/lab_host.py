@@ -15,6 +15,7 @@ from edgekit.devices.connection import Connection, connect
 from edgekit.devices.hostkeys import Ask, KnownHosts
 from edgekit.devices.remote_command import CommandEnded, RemoteCommand
 from edgekit.devices.serial_port import DEFAULT_BAUD, PATIENCE, LineInUse, opened_port
+from edgekit.devices.signs_of_life import END_STREAMS, LISTEN
 from edgekit.errors import DeviceError, MissingToolError
 from edgekit.files import storage_errors
 from edgekit.flash.tool import Said
@@ -36,9 +37,16 @@ _SOCKET = re.compile(
 
 # A file that anybody may lock and nobody needs to write, by the port's real name: two users of one
 # host keep apart as well. It is made without following whatever somebody put in its place.
-_HOLD = """\
+_HOLD = (
+    f"""\
 LC_ALL=C; export LC_ALL
-command -v flock >/dev/null 2>&1 || { echo edgekit held; cat >/dev/null; exit; }
+{LISTEN}
+{END_STREAMS}
+"""
+    + """\
+listener=$$
+ended() { end_streams; }
+command -v flock >/dev/null 2>&1 || { echo edgekit held; listen; exit; }
 port=$(readlink -f "$1" 2>/dev/null) || port=$1
 lock=/tmp/edgekit-serial-$(printf '%s' "$port" | tr -c 'A-Za-z0-9\\n' _).lock
 ( umask 0; set -C; : >"$lock" ) 2>/dev/null
@@ -50,8 +58,9 @@ until flock -n 9; do
   tries=$((tries - 1)); sleep 1
 done
 echo edgekit held
-cat >/dev/null
+listen
 """
+)
 
 # The keeper of the line waits for the end of its own input, which comes with the end of the
 # connection however that comes about, and then ends what reads the port. It has the port open, and
@@ -152,7 +161,7 @@ class RemoteHost:
     def held(self, address: str, patience: float = PATIENCE) -> Iterator[RemoteLine]:
         """The line is ours for the time of the block, among everybody's edgekit."""
         words = ("sh", "-c", _HOLD, "edgekit", address, str(round(patience)))
-        with self.connection.command(words) as holder:
+        with self.connection.command(words, listens=True) as holder:
             try:
                 answer = _answer(holder)
             except CommandEnded as error:
@@ -185,7 +194,7 @@ class RemoteHost:
 
     @contextmanager
     def _terminal(self, address: str, baud: int) -> Iterator[ChannelPort]:
-        words = ("sh", "-c", _PUMP, "edgekit", address, str(baud))
+        words = ("sh", "-c", _PUMP, self.connection.stream_name, address, str(baud))
         with self.connection.command(words) as pump:
             try:
                 answer = _answer(pump)
@@ -291,7 +300,7 @@ class RemoteTools:
             data = file.read_bytes()
         name = f"firmware{file.suffix}"
         with self.connection.command(
-            ("sh", "-c", _KEEP_FILE, "edgekit", name, str(len(data)))
+            ("sh", "-c", _KEEP_FILE, self.connection.stream_name, name, str(len(data)))
         ) as keeper:
             try:
                 keeper.send(data, _SECONDS_TO_SEND)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,13 +24,17 @@ from edgekit.devices.probe import (
     ask_device,
     check_place,
 )
-from edgekit.devices.remote_command import CommandEnded
+from edgekit.devices.remote_command import CommandEnded, CommandTimeout
+from edgekit.devices.signs_of_life import END_STREAMS, LISTEN
 from edgekit.errors import DeviceError
 from edgekit.events import SILENT, Events
+from edgekit.wording import duration
 
 if TYPE_CHECKING:
     from edgekit.devices.connection import Connection
     from edgekit.devices.remote_command import RemoteCommand
+
+_LONGEST_HOLDER = 160
 
 # Every program that is started over there costs tens of milliseconds on a slow board: whatever the
 # shell can do by itself it does. Without flock there is no telling who else is at work, and
@@ -39,20 +44,28 @@ _HOLD = f"""\
 LC_ALL=C; export LC_ALL
 {ADD_TO_LOG}
 say() {{ printf 'edgekit %s %s\\n' "$1" "$2"; }}
+{LISTEN}
+{END_STREAMS}
 {FIND_ROOT}
 cd "$root" 2>/dev/null && [ -d objects ] && [ -d runs ] || {{ say none; exit; }}
 umask 077
+read_uptime() {{ up=; IFS=' .' read -r up left </proc/uptime; }} 2>/dev/null
 if command -v flock >/dev/null 2>&1; then
   exec 9>>lock || exit 1
   if ! flock -n 9; then
-    say busy "$(cat holder 2>/dev/null | head -c 80)"
+    by= since=
+    {{ IFS= read -r by; read -r since; }} 2>/dev/null <holder
+    read_uptime
+    case "$since" in ''|*[!0-9]*) age=unknown;; *) age=$((${{up:-$since}} - since));; esac
+    say busy "$age $(printf %.{_LONGEST_HOLDER}s "$by")"
     [ "$3" = wait ] || exit 0
     flock 9
   fi
   for left in runs/* runs/.[!.]*; do
     [ -e "$left" ] && rm -rf runs/* runs/.[!.]* && break
   done
-  printf '%s\\n' "$4" >holder
+  read_uptime
+  printf '%s\\n%s\\n' "$4" "$up" >holder
 fi
 mine=runs/$2
 mkdir "$mine" || exit 1
@@ -67,12 +80,16 @@ cat /proc/cpuinfo
 say mine
 for last; do :; done
 [ $# -eq 0 ] || touch -c "${{1%/*}}" "${{last%/*}}"
-while IFS= read -r line; do add_to_log "$line"; done
-rm -rf "$mine"
+listener=$$
+heard() {{ [ -z "$line" ] || add_to_log "$line"; }}
+ended() {{ rm -rf "$mine"; end_streams; }}
+listen
 """
 
 SECONDS_TO_LOG = 5.0
 _LONGEST_ANSWER = 4 << 20
+_MOST_DIGITS = 9
+_DAY_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -141,7 +158,7 @@ def _hold(
     name = secrets.token_hex(8)
     how = "stay" if wait is None else "wait"
     words = ("sh", "-c", _HOLD, "edgekit", directory, name, how, user, *files)
-    with connection.command(words) as holder:
+    with connection.command(words, listens=True) as holder:
 
         def write(line: str) -> None:
             holder.send(line.encode() + b"\n", SECONDS_TO_LOG)
@@ -173,12 +190,17 @@ def read_lease(
     try:
         answer = _Answer.read(holder, 30)
         if answer.busy is not None:
-            by = answer.busy.strip()
-            busy = f"{device} is in use" + (f" by {by}" if by else "")
+            busy = _in_use(device, answer.busy)
             if wait is None:
                 raise DeviceBusy(busy, hint="wait, or name another device with --device")
             events.warn(f"{busy}: waiting")
-            answer = _Answer.read(holder, wait)
+            try:
+                answer = _Answer.read(holder, wait)
+            except CommandTimeout as error:
+                raise DeviceBusy(
+                    f"{busy}, and was not free after {wait:g} s",
+                    hint="wait longer with --timeout, or name another device with --device",
+                ) from error
     except CommandEnded:
         return None
     if not answer.root.startswith("/"):
@@ -186,6 +208,21 @@ def read_lease(
     cpu = Processor(answer.machine, answer.cpuinfo)
     scratch = f"{answer.root}/runs/{name}"
     return Lease(answer.root, scratch, cpu, answer.files(), facts, write)
+
+
+def _in_use(device: str, busy: str) -> str:
+    """Say who holds a device since when, from the seconds since then and the holder's name.
+
+    The seconds are counted on the device, whose clock may show any time.
+    """
+    since, _, by = busy.strip().partition(" ")
+    said = f"{device} is in use" + (f" by {by.strip()}" if by.strip() else "")
+    if not since.isdecimal() or len(since) > _MOST_DIGITS:
+        return said
+    age = int(since)
+    began = datetime.now() - timedelta(seconds=age)
+    at = f"{began:%H:%M}" if age < _DAY_SECONDS else f"{began:%Y-%m-%d %H:%M}"
+    return f"{said} since {at} ({duration(age)})"
 
 
 @dataclass

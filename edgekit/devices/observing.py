@@ -146,7 +146,7 @@ class _Listening:
     def __init__(
         self, connection: Connection, words: tuple[str, ...], files: tuple[str, ...]
     ) -> None:
-        self._command = connection.command(guarded(words))
+        self._command = connection.command(guarded(words), listens=True)
         self._files = files
         self._lock = threading.Lock()
         self._lines: list[str] = []

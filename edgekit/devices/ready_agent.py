@@ -30,6 +30,8 @@ _MOST_ERRORS = 10_000
 _MISSING_LIBRARY = re.compile(r"error while loading shared libraries: ([\w.+-]{1,80}): cannot open")
 """What glibc's loader says before the agent can say anything."""
 _BATCH_FOLDER = "sample"
+HEARD_NOTHING = "nothing was heard of the host"
+"""What the agent says when it ends because of that; `agent/src/requests.cc`."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class ReadyAgent:
         described = [word for name, data in files for word in (name, str(len(data)))]
         agent = (*words, *(f"{self.scratch}/{folder}" for folder in folders))
         command = self.attendant.command
-        with suppress(CommandEnded):  # what it said before it ended is read below
+        # What it said before it ended is read below.
+        with suppress(CommandEnded), command.one_message():
             self.attendant.ask(("call", mark, *sizes, *described, *agent), self.timeout)
             for _, data in files:
                 command.send(data, self.timeout)
@@ -143,6 +146,11 @@ class ReadyAgent:
         last = tuple(
             line for line in done.errors if not line.startswith(("edgekit-agent:", "edgekit:"))
         )[-_SHOWN_LINES:]
+        if any(HEARD_NOTHING in line for line in done.errors):
+            return DeviceError(
+                f"{name} heard nothing of this host for too long, and ended its work while {phase}",
+                hint="was this machine suspended, or edgekit stopped? start it again",
+            )
         if messages.error is not None:
             if "no space left" in messages.error.lower():
                 what = "the inputs" if phase == STARTING else "the outputs"

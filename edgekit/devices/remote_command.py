@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edgekit.devices.signs_of_life import BEAT, LISTEN
 from edgekit.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -23,14 +25,16 @@ _KEPT_STDERR_LINES = 100
 _LONGEST_STDERR_LINE = 2000
 
 # Without a terminal, an SSH server leaves a command running when its client is gone. So the
-# command's keeper waits for the end of its own input, which comes with the end of the connection
-# however that comes about, and then kills the command and whatever that started.
-GUARDED = """\
+# command's keeper listens for signs of life on its own input, and kills the command and whatever
+# that started when the input ends, or is silent.
+GUARDED = f"""\
+{LISTEN}
+ended() {{ kill -9 -$p || kill -9 $p; }}
 exec 3<&0
 if command -v setsid >/dev/null 2>&1; then setsid "$@" </dev/null 3<&- &
 else "$@" </dev/null 3<&- & fi
 p=$!
-{ cat <&3; kill -9 -$p || kill -9 $p; } >/dev/null 2>&1 &
+{{ exec <&3 3<&- >/dev/null 2>&1; listen; }} &
 w=$!
 exec 3<&-
 wait $p
@@ -55,7 +59,7 @@ class Finished:
 
 
 def guarded(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command that dies with its connection."""
+    """Return the words of a command that ends with its connection. Start it as one that listens."""
     return ("sh", "-c", f"{GUARDED}\nexit $s", "edgekit", *words)
 
 
@@ -68,12 +72,35 @@ class RemoteCommand:
         self._title = title
         self._buffer = bytearray()
         self._errors: deque[str] = deque(maxlen=_KEPT_STDERR_LINES)
+        self._sending = threading.RLock()
         channel.settimeout(_SECONDS_BETWEEN_LOOKS)
         self._error_reader = threading.Thread(target=self._keep_errors, daemon=True)
         self._error_reader.start()
 
+    @contextmanager
+    def one_message(self) -> Iterator[None]:
+        """Keep together what is sent in the block: no sign of life comes in between."""
+        with self._sending:
+            yield
+
+    def beat(self) -> None:
+        """Give a sign of life, unless a message is being sent, which is one."""
+        from paramiko import SSHException
+
+        if self._sending.acquire(blocking=False):
+            try:
+                self._channel.send(BEAT)
+            except (TimeoutError, SSHException, EOFError, OSError):
+                pass  # the user of the command is told when its connection is lost
+            finally:
+                self._sending.release()
+
     def send(self, data: memoryview | bytes, silence: float) -> None:
         """Feed the command; DeviceError where it takes nothing for `silence` seconds."""
+        with self._sending:
+            self._send(data, silence)
+
+    def _send(self, data: memoryview | bytes, silence: float) -> None:
         from paramiko import SSHException
 
         rest = memoryview(data)

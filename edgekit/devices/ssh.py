@@ -14,7 +14,7 @@ from edgekit.devices.arrival import Arrival, Arrived
 from edgekit.devices.attendant import Attendant, attending
 from edgekit.devices.base import Installed
 from edgekit.devices.connection import Connection, connect
-from edgekit.devices.device_log import who
+from edgekit.devices.device_log import holder
 from edgekit.devices.lease import Lease, lease
 from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.preflight import check_libraries, check_machine
@@ -100,7 +100,7 @@ class SshDevice:
             connection, leased = there.connection, None
             attendant: Attendant | None = there.attendant
             if there.attendant.is_here():
-                leased = there.attendant.take(self.timeout, who(), files, events)
+                leased = there.attendant.take(self.timeout, holder(), files, events)
             if leased is None:
                 attendant = None  # it is to be sent first, or the shell tells better what is wrong
                 leased = held.enter_context(
@@ -108,7 +108,7 @@ class SshDevice:
                         connection,
                         self.entry.directory,
                         wait=self.timeout,
-                        user=who(),
+                        user=holder(),
                         files=files,
                         events=events,
                     )

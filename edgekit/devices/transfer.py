@@ -175,7 +175,7 @@ class Store:
 
     def _send(self, items: Sequence[Item], progress: _Progress, events: Events) -> int:
         """Send files in one command; the bytes that were sent."""
-        words = ["sh", "-c", _RECEIVE, "edgekit", self.path("objects")]
+        words = ["sh", "-c", _RECEIVE, self._connection.stream_name, self.path("objects")]
         for item in items:
             words += [item.sha256, "700" if item.executable else "600", str(item.size)]
         sent = 0

@@ -14,9 +14,9 @@ from edgekit.devices.device_log import (
     LOG,
     OLDER_LOG,
     LogEntry,
+    holder,
     log_line,
     read_log,
-    who,
 )
 from edgekit.devices.lease import lease
 from edgekit.devices.probe import DeviceFacts, ask_device, check_place
@@ -93,7 +93,7 @@ def visit(
     with connect(entry, known_hosts=known_hosts) as connection:
         facts = ask_device(connection, entry.directory)
         check_place(facts, entry.name)
-        with lease(connection, facts.root, wait=wait, user=who()):
+        with lease(connection, facts.root, wait=wait, user=holder()):
             yield connection, facts
 
 

@@ -155,7 +155,7 @@ class _Server:
                     words += ["--tracker-dials", "--custom-addr", LOOPBACK]
                     words += ["--custom-port", str(forward.port)]
                 closing.enter_context(self.beside(connection))
-                with connection.command(guarded(words)) as command:
+                with connection.command(guarded(words), listens=True) as command:
                     done = command.finish(on_line=follow.take)
         raise self._agent_ended(done, follow.messages)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,9 +129,9 @@ def test_a_device_opened_once_verifies_and_measures_with_one_command_over_one_co
     before, commands = logins(server), []
     command = Connection.command
 
-    def counted(self: Connection, words: Sequence[str], *, title: str = "") -> object:
-        commands.append(title or words[0])
-        return command(self, words, title=title)
+    def counted(self: Connection, words: Sequence[str], **how: Any) -> object:
+        commands.append(how.get("title") or words[0])
+        return command(self, words, **how)
 
     monkeypatch.setattr(Connection, "command", counted)
     with device_on(server).opened(bundle) as session:

@@ -202,6 +202,7 @@ def _abilities() -> tuple[Requirement, ...]:
         Requirement("no-aarch64", lambda: platform.machine() != "aarch64", "this is an aarch64"),
         Requirement("mounts", _can_mount, "this machine allows no mounts in a namespace"),
         Requirement("networks", _can_network, "this machine allows no network namespace"),
+        Requirement("cables", _can_lay_cables, "this machine lets nobody lay a virtual cable"),
         Requirement("large-pages", _LARGE_PAGES.is_dir, "this kernel has no large pages"),
         Requirement("no-nvidia-driver", _has_no_driver, "this machine has NVIDIA's driver"),
         Requirement("no-tensorrt", _has_no_tensorrt, "this machine has TensorRT"),
@@ -222,6 +223,18 @@ def _is_debian() -> bool:
 
 def _can_mount() -> bool:
     return _unshared("-rm", "mount", "-t", "tmpfs", "none", "/mnt")
+
+
+@lru_cache(maxsize=1)
+def _can_lay_cables() -> bool:
+    name = f"probe{os.getpid() % 1_000_000}"
+    if shutil.which("ip") is None:
+        return False
+    laid = subprocess.run(
+        ["ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}x"], capture_output=True
+    )
+    subprocess.run(["ip", "link", "delete", name], capture_output=True)
+    return laid.returncode == 0
 
 
 def _can_network() -> bool:

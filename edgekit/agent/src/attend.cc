@@ -8,11 +8,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <sstream>
 #include <stdexcept>
 
 #include "commands.h"
@@ -28,7 +29,9 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr int kBetweenTries = 100;  // milliseconds
-constexpr size_t kLongestHolder = 80;
+constexpr size_t kLongestHolder = 160;
+constexpr size_t kLargestHolder = 4096;
+constexpr size_t kLargestCommandLine = 64 << 10;
 constexpr size_t kLargestCpuInfo = 4 << 20;
 
 void Tell(const char* word, const std::string& rest = "") {
@@ -64,12 +67,35 @@ void SendFile(const std::string& path) {
   if (fd >= 0) close(fd);
 }
 
+// Seconds since the start of the system: clocks of boards lie.
+long Uptime() { return std::atol(FirstBytes("/proc/uptime", 32).c_str()); }
+
+// Ends the commands of a connection whose input is a stream of data, with no room for signs of
+// life. edgekit/devices/signs_of_life.py has the same in shell.
+void EndStreams(const std::string& connection) {
+  for (const std::string& name : NamesIn("/proc")) {
+    const auto pid = static_cast<pid_t>(std::atol(name.c_str()));
+    if (pid <= 0) continue;
+    const std::string words = FirstBytes("/proc/" + name + "/cmdline", kLargestCommandLine);
+    if (words.find("stream-" + connection) == std::string::npos) continue;
+    if (kill(-pid, SIGKILL) != 0) kill(pid, SIGKILL);
+  }
+}
+
 class Attendant {
  public:
   explicit Attendant(std::string root) : root_(std::move(root)) {}
 
-  ~Attendant() {
-    if (ours_) RemoveFolder(scratch_);
+  ~Attendant() { Clean(); }
+
+  // Ends all that this process did for a host, and all that the host's connection does besides,
+  // once the host is silent for so many seconds.
+  void EndInSilence(int seconds, const std::string& connection) {
+    requests_.EndInSilence(seconds, [this, connection] {
+      EndRunning();
+      EndStreams(connection);
+      Clean();
+    });
   }
 
   // Somebody else holds the device for us, and this is their folder.
@@ -92,14 +118,23 @@ class Attendant {
   }
 
  private:
+  void Clean() {
+    const std::lock_guard<std::mutex> guard(cleaning_);
+    if (ours_) RemoveFolder(scratch_);
+    ours_ = false;
+  }
+
   // take stay|wait NAME USER FILE...: false where it did not come about.
   bool Take(const Words& words) {
     if (!Lock(At(words, 1) == "wait")) return false;
     for (const std::string& left : NamesIn("runs")) RemoveFolder("runs/" + left);
-    scratch_ = "runs/" + At(words, 2);
-    MakeFolder(scratch_);
-    ours_ = true;
-    WriteWhole("holder", At(words, 3) + "\n");
+    {
+      const std::lock_guard<std::mutex> guard(cleaning_);
+      scratch_ = "runs/" + At(words, 2);
+      MakeFolder(scratch_);
+      ours_ = true;
+    }
+    WriteWhole("holder", At(words, 3) + "\n" + std::to_string(Uptime()) + "\n");
     Tell("root", root_);
     utsname system;
     uname(&system);
@@ -122,9 +157,13 @@ class Attendant {
     lock_ = open("lock", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (lock_ < 0) throw std::runtime_error(std::string("cannot lock: ") + std::strerror(errno));
     if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return true;
-    std::string holder = FirstBytes("holder", kLongestHolder);
-    std::replace(holder.begin(), holder.end(), '\n', ' ');
-    Tell("busy", holder);
+    std::istringstream holder(FirstBytes("holder", kLargestHolder));
+    std::string by;
+    long since = -1;
+    std::getline(holder, by);
+    holder >> since;
+    const long age = since < 0 || holder.fail() ? -1 : Uptime() - since;
+    Tell("busy", std::to_string(age) + " " + by.substr(0, kLongestHolder));
     while (wait) {
       if (requests_.Ended(-1, kBetweenTries)) return false;
       if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return true;
@@ -204,6 +243,7 @@ class Attendant {
   std::string scratch_;
   bool ours_ = false;
   int lock_ = -1;
+  std::mutex cleaning_;
   Requests requests_;
 };
 
@@ -211,7 +251,10 @@ class Attendant {
 
 int Attend(Arguments arguments) {
   const std::string held = arguments.Text("--held", "");
-  const auto rest = arguments.Rest(1, "attend [--held FOLDER] ROOT");
+  const std::string connection = arguments.Text("--connection", "");
+  const auto silence = static_cast<int>(arguments.Number("--silence", 0));
+  const auto rest =
+      arguments.Rest(1, "attend [--held FOLDER] [--silence SECONDS --connection MARK] ROOT");
   signal(SIGPIPE, SIG_IGN);
   umask(077);
   if (chdir(rest[0].c_str()) != 0 || !IsFolder("objects") || !IsFolder("runs")) {
@@ -220,6 +263,7 @@ int Attend(Arguments arguments) {
   }
   Attendant attendant(rest[0]);
   if (!held.empty()) attendant.Use(held);
+  if (silence > 0) attendant.EndInSilence(silence, connection);
   Tell("here");
   attendant.Attend();
   return 0;

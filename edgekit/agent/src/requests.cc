@@ -2,13 +2,19 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "model.h"
 
 namespace edgekit {
 namespace {
@@ -16,6 +22,8 @@ namespace {
 constexpr size_t kBlock = 1 << 16;
 constexpr size_t kMostKept = 1 << 20;
 constexpr long kMostWords = 4096;
+constexpr int64_t kNanoseconds = 1'000'000'000;
+constexpr int kLooksInThatTime = 20;
 
 bool WriteAll(int fd, const char* data, size_t size) {
   while (size > 0) {
@@ -31,8 +39,11 @@ bool WriteAll(int fd, const char* data, size_t size) {
 }  // namespace
 
 std::vector<std::string> Requests::Next() {
-  if (start_ == buffer_.size() && !Fill()) return {};
-  const std::string number = Line();
+  std::string number;
+  while (number.empty()) {
+    if (start_ == buffer_.size() && !Fill()) return {};
+    number = Line();
+  }
   const long count = std::strtol(number.c_str(), nullptr, 10);
   if (count < 1 || count > kMostWords) throw std::runtime_error("no request: " + number);
   std::vector<std::string> words;
@@ -78,8 +89,34 @@ bool Requests::Fill() {
     ended_ = true;
     return false;
   }
+  heard_->last = Now();
   buffer_.append(block, static_cast<size_t>(count));
   return true;
+}
+
+void Requests::EndInSilence(int seconds, std::function<void()> clean) {
+  heard_->last = Now();
+  const auto watch = [heard = heard_, seconds, clean = std::move(clean)] {
+    int before = 0;
+    while (Now() - heard->last < seconds * kNanoseconds) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(seconds * 1000 / kLooksInThatTime));
+      int waiting = 0;  // bytes that came while the process was too busy to read them
+      if (ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > before) heard->last = Now();
+      before = waiting;
+    }
+    heard->silent = true;
+    clean();
+    const std::string why =
+        "edgekit-agent: nothing was heard of the host for " + std::to_string(seconds) + " s\n";
+    pollfd errors = {STDERR_FILENO, POLLOUT, 0};
+    if (poll(&errors, 1, 0) > 0) WriteAll(STDERR_FILENO, why.data(), why.size());
+    _exit(1);
+  };
+  std::thread(watch).detach();
+}
+
+void Requests::StopIfSilent() const {
+  while (heard_->silent) pause();
 }
 
 std::string Requests::Line() {

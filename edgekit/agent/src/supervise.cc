@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +21,8 @@ namespace {
 constexpr size_t kMostKept = 16 << 10;
 constexpr int kBetweenLooks = 200;  // milliseconds
 constexpr int kBetweenLooksAtTheEnd = 10;
+
+std::atomic<pid_t> g_running{0};
 
 [[noreturn]] void BeCommand(const std::vector<std::string>& words, const std::string& folder,
                             int errors, pid_t parent) {
@@ -71,6 +74,7 @@ Ended Supervise(const std::vector<std::string>& words, const std::string& folder
     throw std::runtime_error(std::string("cannot start a process: ") + std::strerror(errno));
   }
   setpgid(child, child);
+  g_running = child;
   std::string kept;
   bool open = true;
   int status = 0;
@@ -83,6 +87,8 @@ Ended Supervise(const std::vector<std::string>& words, const std::string& folder
     }
     if (open) open = KeepMore(errors[0], &kept);
   }
+  requests.StopIfSilent();
+  g_running = 0;
   kill(-child, SIGKILL);  // whatever it started
   while (open) {
     const size_t before = kept.size();
@@ -90,6 +96,14 @@ Ended Supervise(const std::vector<std::string>& words, const std::string& folder
   }
   close(errors[0]);
   return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), Lines(kept)};
+}
+
+void EndRunning() {
+  const pid_t child = g_running;
+  if (child <= 0) return;
+  kill(-child, SIGKILL);
+  kill(child, SIGKILL);  // it may have no group of its own yet
+  waitpid(child, nullptr, 0);
 }
 
 }  // namespace edgekit

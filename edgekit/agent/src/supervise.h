@@ -18,4 +18,7 @@ struct Ended {
 Ended Supervise(const std::vector<std::string>& words, const std::string& folder,
                 Requests& requests);
 
+// Kills the command that runs at the moment, and what that started. Safe from another thread.
+void EndRunning();
+
 }  // namespace edgekit
