@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -63,10 +63,12 @@ def oracle_for(source: ModelSource) -> Oracle:
 
 @dataclass(frozen=True)
 class _OtherRuns:
-    """A quantised model in onnxruntime with other roundings than the oracle's."""
+    """A model in onnxruntime with other roundings than the oracle's."""
 
     roundings: Roundings
     sessions: tuple[Any, ...]
+    wide: Any | None
+    """In float32, what the model has in half precision."""
 
 
 class OnnxRuntimeOracle:
@@ -94,17 +96,21 @@ class OnnxRuntimeOracle:
     def leeways(
         self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
     ) -> Mapping[str, Leeway]:
-        from edgekit.frontends.onnx.leeway import leeways
+        from edgekit.frontends.onnx.leeway import leeways, rounded_inputs
 
         others = self._other_runs()
         if others is None:
             return {}
         names = list(outputs)
-        with _blamed(self):
-            found = [
-                dict(zip(names, session.run(names, self._feeds(session, inputs)), strict=True))
-                for session in others.sessions
-            ]
+        runs = [(session, inputs) for session in others.sessions]
+        if others.wide is not None:
+            runs += [(others.wide, given) for given in rounded_inputs(inputs)]
+        found = []
+        for session, given in runs:
+            # One that onnxruntime can't run leaves less leeway, and no doubt.
+            with suppress(ModelError), _blamed(self):
+                values = session.run(names, self._feeds(session, given))
+                found.append(dict(zip(names, values, strict=True)))
         return leeways(outputs, found, others.roundings.steps)
 
     def _other_runs(self) -> _OtherRuns | None:
@@ -117,8 +123,11 @@ class OnnxRuntimeOracle:
                 self._others = [None]
             else:
                 sessions = [self._open(threads=1, optimised=True)]
-                sessions += [self._open(1, optimised=False, model=one) for one in found.nudged]
-                self._others = [_OtherRuns(found, tuple(sessions))]
+                sessions += [self._open(1, optimised=False, model=one) for one in found.variants]
+                wide = None
+                with suppress(ModelError):
+                    wide = self._open(1, optimised=False, model=found.wide) if found.wide else None
+                self._others = [_OtherRuns(found, tuple(sessions), wide)]
         return self._others[0]
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:

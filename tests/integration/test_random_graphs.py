@@ -123,6 +123,16 @@ def shifted_indices() -> onnx.ModelProto:
     return onnx_model([node], {"x": [8, 4, 1]}, ["y"], {"w": weights})
 
 
+def pooled_constant() -> onnx.ModelProto:
+    """onnx's reference implementation, which folds constants, gives the pool a sixth axis."""
+    nodes = [
+        helper.make_node("GlobalMaxPool", ["c"], ["pooled"]),
+        helper.make_node("Add", ["pooled", "x"], ["y"]),
+    ]
+    constant = np.arange(6, dtype="float32").reshape(1, 2, 1, 1, 3)
+    return onnx_model(nodes, {"x": [1]}, ["y"], {"c": constant})
+
+
 def ends_that_nothing_computes() -> onnx.ModelProto:
     """Outputs that are an input, a constant and the same tensor twice, and an input without use."""
     nodes = [
@@ -142,6 +152,7 @@ FOUND = [
     never_read,
     one_mean,
     shifted_indices,
+    pooled_constant,
     ends_that_nothing_computes,
 ]
 

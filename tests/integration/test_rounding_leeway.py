@@ -220,3 +220,37 @@ def test_integer_inputs_are_drawn_for_a_calibration_with_noise(tmp_path: Path) -
     assert ran.code == 0, ran.err
     ran = run_edgekit("deploy", "small.onnx", "--board", "local", "--no-bench", folder=tmp_path)
     assert ran.code == 0, ran.err
+
+
+def halves(offset: float) -> onnx.ModelProto:
+    """A tangent near its pole of a sum in float16, which onnxruntime does not round."""
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Tan", ["sum"], ["tan"]),
+        helper.make_node("Cast", ["tan"], ["y"], to=onnx.TensorProto.FLOAT),
+    ]
+    kind = onnx.TensorProto.FLOAT16
+    ends = [helper.make_tensor_value_info("a", kind, [64])]
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [64])
+    values = np.full(64, 1.0 + offset, "float16")
+    graph = helper.make_graph(
+        nodes, "halves", ends, [result], [numpy_helper.from_array(values, "b")]
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_half_precision_is_held_to_what_it_is_worth(tmp_path: Path) -> None:
+    onnx.save(halves(0.0), tmp_path / "net.onnx")
+    onnx.save(halves(0.05), tmp_path / "spoilt.onnx")
+    inputs = {"a": np.linspace(0.0, 0.55, 64).astype("float16")}
+    spec = TensorSpec("y", "float32", (64,))
+    oracle = oracle_for(open_model(tmp_path / "net.onnx"))
+    expected = oracle.run(inputs)
+    tolerance = {"y": tolerance_for(spec, leeway=oracle.leeways(inputs, expected).get("y"))}
+    total = inputs["a"] + np.float16(1.0)
+    rounded = {"y": np.tan(total).astype("float32")}
+    spoilt = oracle_for(open_model(tmp_path / "spoilt.onnx")).run(inputs)
+
+    assert not compare(expected, rounded, [spec]).passed
+    assert compare(expected, rounded, [spec], tolerance).passed
+    assert not compare(expected, spoilt, [spec], tolerance).passed

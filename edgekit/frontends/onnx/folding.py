@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 from onnx.reference import ReferenceEvaluator
 
 from edgekit.frontends.onnx.values import dtype_named
@@ -22,12 +23,22 @@ LARGEST_GROWTH = 1 << 20
 KEPT = frozenset({"QuantizeLinear", "DequantizeLinear", "Identity"})
 """Quantised weights stay quantised: what runs on int8 has to see the pair."""
 
+COMPUTED = frozenset(
+    (
+        *("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool", "GlobalAveragePool"),
+        *("GlobalMaxPool", "GlobalLpPool", "Resize", "Upsample", "GridSample", "RoiAlign"),
+        *("LSTM", "GRU", "RNN"),
+    )
+)
+"""Operators that move windows over data. They are the device's, whose kernels are compared with
+onnxruntime: onnx's reference implementation gives GlobalMaxPool of five axes a sixth."""
+
 
 def fold(
     node: onnx.NodeProto, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
 ) -> list[np.ndarray] | None:
     """The node's outputs, or None where it has to be computed on the device."""
-    if node.op_type in KEPT or not _is_deterministic(node, opsets):
+    if node.op_type in KEPT | COMPUTED or not _is_deterministic(node, opsets):
         return None
     given = sum(value.nbytes for value in inputs if value is not None)
     if announced_elements(node.op_type, inputs) > given + LARGEST_GROWTH:
@@ -76,7 +87,31 @@ def evaluate(
     named = dict(zip((name for name in node.output if name), results, strict=True))
     if not all(isinstance(value, np.ndarray | np.generic) for value in named.values()):
         return None
-    return [np.asarray(named[name]) if name else np.zeros(0) for name in node.output]
+    outputs = {name: np.asarray(value) for name, value in named.items()}
+    if not all(_is_declared(item, outputs[item.name]) for item in _inferred(model)):
+        return None
+    return [outputs[name] if name else np.zeros(0) for name in node.output]
+
+
+def _inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
+    """Return what the standard says of the outputs; empty where that does not follow."""
+    try:
+        return list(onnx.shape_inference.infer_shapes(model).graph.output)
+    except onnx.shape_inference.InferenceError:
+        return []
+
+
+def _is_declared(item: onnx.ValueInfoProto, value: np.ndarray) -> bool:
+    """Return whether a result has the type and the shape that the standard gives it."""
+    tensor = item.type.tensor_type
+    if tensor.elem_type and tensor.elem_type != element_type(str(value.dtype)):
+        return False
+    if not tensor.HasField("shape"):
+        return True
+    known = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
+    return len(known) == value.ndim and all(
+        extent in (-1, found) for extent, found in zip(known, value.shape, strict=True)
+    )
 
 
 def element_type(dtype: str) -> int:

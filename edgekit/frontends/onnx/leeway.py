@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +12,13 @@ from edgekit.arrays import Array
 from edgekit.comparison import SHARE_ON_TIES, Leeway, tolerance_for, within
 from edgekit.frontends.onnx.files import read_model, read_structure
 from edgekit.frontends.onnx.rounding import nudged, rounds, steps_of_outputs
+from edgekit.frontends.onnx.widening import holds_halves, widened
 from edgekit.tensors import TensorSpec
 
 _LARGEST_MODEL = (2 << 30) - (16 << 20)
 """Bytes of a model that can be handed over in one piece."""
+_HALF_STEP = 2.0**-11
+"""Relative. What float16 rounds."""
 _OTHER_RUNS = 2.0
 """Another right runtime differs by no more than this times what onnxruntime differs from itself
 in the few runs that are tried."""
@@ -27,20 +30,42 @@ class Roundings:
 
     steps: Mapping[str, tuple[float, str]]
     """The largest step of each output that is rounded last of all, and what rounds it."""
-    nudged: tuple[bytes, ...]
+    variants: tuple[bytes, ...]
     """The model with every rounding nudged; empty for one that is too large to be changed."""
+    wide: bytes | None
+    """A model that computes in half precision, in float32."""
 
 
 def roundings(path: Path) -> Roundings | None:
-    """Return what the model rounds; None for a model that rounds nothing."""
+    """Return what the model rounds; None for one that computes in float32 or float64 alone."""
     structure = read_structure(path)
-    if not rounds(structure.graph):
+    is_rounded, has_halves = rounds(structure.graph), holds_halves(structure)
+    if not (is_rounded or has_halves):
         return None
     steps = steps_of_outputs(structure.graph)
     model = read_model(path)
     if model.ByteSize() > _LARGEST_MODEL:
-        return Roundings(steps, ())
-    return Roundings(steps, tuple(changed.SerializeToString() for changed in nudged(model)))
+        return Roundings(steps, (), None)
+    changed = nudged(model) if is_rounded else ()
+    wide = widened(model) if has_halves else None
+    return Roundings(
+        steps,
+        tuple(one.SerializeToString() for one in changed),
+        wide.SerializeToString() if wide is not None else None,
+    )
+
+
+def rounded_inputs(inputs: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+    """Yield the float inputs in float32, as they are, and with every element moved by what half
+    precision rounds: one up and the next down, and the other way round."""
+    for size in (0.0, _HALF_STEP, -_HALF_STEP):
+        moved = dict(inputs)
+        for name, array in inputs.items():
+            if array.dtype.name.startswith(("float", "bfloat")):
+                signs = np.where(np.arange(array.size) % 2, -size, size).reshape(array.shape)
+                kept = "float64" if array.dtype.name == "float64" else "float32"
+                moved[name] = np.asarray(array.astype("float64") * (1.0 + signs), kept)
+        yield moved
 
 
 def leeways(
