@@ -417,8 +417,8 @@ def test_install_writes_units_that_systemd_takes(free: Farm, tmp_path: Path) -> 
     assert [path.name for path in units] == ["edgekit-farm.service", "edgekit-farm-web.service"]
     for path in units:
         (start,) = [line for line in path.read_text().splitlines() if line.startswith("ExecStart=")]
-        assert " -I " in start, "the folder of the project holds no modules of edgekit's"
-        assert " -m " not in start
+        assert '"-I"' in start, "the folder of the project holds no modules of edgekit's"
+        assert '"-m"' not in start
         checked = subprocess.run(
             ["systemd-analyze", "--user", "verify", str(path)],
             capture_output=True,
