@@ -18,7 +18,7 @@ from typing import Any
 from edgekit.peer_owner import OwnerUnknown, peer_uid
 
 LOOPBACK = "127.0.0.1"
-_ROOT = 0
+ROOT = 0
 _SECONDS_BETWEEN_TELLING = 30.0
 _SECONDS_AFTER_FAILURE = 0.1
 
@@ -42,9 +42,9 @@ class Door:
                 self._tell(f"a connection{_to_port(connection)} was refused: {unknown}")
             return False
         own = os.geteuid()
-        if uid in (_ROOT, own):
+        if uid in (ROOT, own):
             return True
-        users = "root only" if own == _ROOT else f"user {own} and root only"
+        users = "root only" if own == ROOT else f"user {own} and root only"
         self._tell(
             f"a connection of user {uid}{_to_port(connection)} was refused: it is for {users}"
         )

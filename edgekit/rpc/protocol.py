@@ -7,6 +7,7 @@ not trusted: something else may listen on its port.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import socket
 import struct
@@ -18,6 +19,8 @@ from typing import Any
 from edgekit.errors import DeviceError, UsageError
 from edgekit.json_reader import read_json
 from edgekit.own_listener import LOOPBACK as LOOPBACK
+from edgekit.own_listener import ROOT
+from edgekit.peer_owner import OwnerUnknown, peer_uid
 from edgekit.profiles import show
 
 DEFAULT_PORT = 9190
@@ -104,6 +107,7 @@ class TrackerClient:
             self._send(struct.pack("<i", _MAGIC))
             if self._receive(4) != struct.pack("<i", _MAGIC):
                 raise self._gone("what answers there is not TVM's RPC tracker")
+            self._check_owner()
         except BaseException:
             self._socket.close()
             raise
@@ -172,6 +176,16 @@ class TrackerClient:
         if not isinstance(answer, list):
             raise self._gone("its answer makes no sense")
         return tuple(str(item) for item in answer)
+
+    def _check_owner(self) -> None:
+        """Another user may have taken the port first; what their tracker hands out is theirs. The
+        kernel knows whose the other end is once it has been accepted."""
+        try:
+            owner = peer_uid(self._socket)
+        except OwnerUnknown as error:
+            raise self._gone(f"whose it is can't be told: {error}") from error
+        if owner not in (ROOT, os.geteuid()):
+            raise self._gone(f"what listens there belongs to user {owner}")
 
     def _expect_success(self, message: object) -> None:
         if self._ask(message) != _SUCCESS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import subprocess
@@ -26,6 +27,7 @@ from support.other_user import (
     held_by_another,
     listening,
 )
+from support.ports import CLOSED_PORT
 from support.processes import descendants
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.ssh_server import agents_of
@@ -33,6 +35,8 @@ from support.ssh_server import agents_of
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.board import load_board
 from edgekit.cross.toolchain import load_toolchain
+from edgekit.farm.stand_in import StandIn
+from edgekit.rpc.protocol import TrackerAddress, TrackerClient, TrackerGone
 
 pytestmark = needs("root", "sshd", "g++", "gcc")
 
@@ -40,6 +44,7 @@ KEY = "desk"
 SECONDS_BETWEEN_LOOKS = 0.2
 GREETING = b"q\xf2\x0f\x00\x08\x00\x00\x00client:k"
 """Of TVM's RPC clients."""
+MISMATCH = b"s\xf2\x0f\x00"
 STOCK_CLIENT = """
 import sys
 from tvm import rpc
@@ -114,6 +119,70 @@ def test_every_port_of_a_farm_and_its_socket_are_for_its_user(lab: Lab) -> None:
         assert lab.free("local") == 1
     finally:
         keeper.end()
+
+
+def test_the_page_of_a_farm_is_for_its_user(lab: Lab) -> None:
+    words = lab.command("farm", "web", "--port", "0", "--json")
+    web = Process(words, lab.environment, lab.folder / "web.log")
+    try:
+        (one,) = opened_by(lab, [web.pid])
+        assert_all_refused([one])
+        assert f"a connection of user {UID} to port {one.port} " in web.errors()
+        page = http.client.HTTPConnection("127.0.0.1", one.port, timeout=60)
+        page.request(
+            "GET", "/style.css", headers={"Authorization": f"Bearer {web.report['token']}"}
+        )
+        assert page.getresponse().status == 200
+    finally:
+        web.end()
+
+
+def test_what_stands_for_another_hosts_device_is_for_its_user() -> None:
+    told: list[str] = []
+    nowhere = TrackerAddress("127.0.0.1", CLOSED_PORT)
+    connection: Any = None  # asked for once a client has the offer
+    stand_in = StandIn("k", nowhere, lambda: nowhere, connection, told.append)
+    try:
+        assert answers_to_another([("127.0.0.1", stand_in.port)]) == {stand_in.port: {""}}
+        with socket.create_connection(("127.0.0.1", stand_in.port), timeout=60) as client:
+            client.sendall(GREETING)
+            assert client.recv(4) == MISMATCH
+    finally:
+        stand_in.close()
+    assert len(told) == 1
+    assert f"user {UID} to port {stand_in.port} " in told[0]
+
+
+TRACKER_OF_ANOTHER = """\
+import os, socket, sys
+os.setgroups([]), os.setgid(int(sys.argv[1])), os.setuid(int(sys.argv[1]))
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen()
+print(listener.getsockname()[1], flush=True)
+while True:
+    client, _ = listener.accept()
+    client.sendall(client.recv(4))
+"""
+
+
+@pytest.mark.parametrize("uid", [UID, 0])
+def test_a_tracker_of_another_user_is_not_asked(uid: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", TRACKER_OF_ANOTHER, str(uid)],
+        stdout=subprocess.PIPE,
+        cwd="/",
+    ) as process:
+        try:
+            assert process.stdout is not None
+            address = TrackerAddress("127.0.0.1", int(process.stdout.readline()))
+            if uid == 0:
+                with TrackerClient(address):
+                    return
+            with pytest.raises(TrackerGone, match=f"what listens there belongs to user {UID}"):
+                TrackerClient(address)
+        finally:
+            process.kill()
 
 
 def said_by_socket(path: Path, uid: int) -> str:
