@@ -32,6 +32,8 @@ from edgekit.passes.fixed_point import (
     round_half_away,
     saturate,
 )
+from edgekit.passes.litert_functions import function_of, single_ratio, squared_difference
+from edgekit.passes.litert_resize import resized, taps
 from edgekit.tvm_compat import as_constant, constant_array
 
 ARITHMETIC = "edgekit.arithmetic"
@@ -109,10 +111,16 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _quantized(self, value: Any, step: _Step, call: Any) -> Any:
         """The stored form of `value`: in integers where LiteRT does it so, else rounded its way."""
         inner, bounded = self._activation(value, step)
-        for attempt in (self._layer, self._sum, self._product, self._mean, self._rescaled):
+        for attempt in (
+            *(self._layer, self._sum, self._product),
+            *(self._mean, self._function, self._resized),
+        ):
             result = attempt(inner, bounded)
             if result is not None:
                 return result
+        rescaled = self._rescaled(inner, bounded, single=inner is not value)
+        if rescaled is not None:
+            return rescaled
         return self._rounded(self.visit_expr(call.args[0]), step)
 
     def _activation(self, value: Any, step: _Step) -> tuple[Any, _Step]:
@@ -228,10 +236,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         def add(one: te.Tensor, other: te.Tensor) -> te.Tensor:
             def element(a: Any, b: Any) -> Any:
                 x = multiply_by(
-                    (a.astype("int32") - left.zero_point) << ADD_LEFT_SHIFT, first, self._by
+                    (a.astype("int32") - left.zero_point) * (1 << ADD_LEFT_SHIFT), first, self._by
                 )
                 y = multiply_by(
-                    (b.astype("int32") - right.zero_point) << ADD_LEFT_SHIFT, second, self._by
+                    (b.astype("int32") - right.zero_point) * (1 << ADD_LEFT_SHIFT), second, self._by
                 )
                 scaled = multiply_by(x - y if negate else x + y, total, self._by)
                 return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
@@ -243,6 +251,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _product(self, value: Any, step: _Step) -> Any | None:
         if not _is_call(value, "relax.multiply"):
             return None
+        if value.args[0].same_as(value.args[1]) and _is_call(
+            difference := self._value(value.args[0]), "relax.subtract"
+        ):
+            return self._squared(difference, step)
         left, right = self._stored(value.args[0]), self._stored(value.args[1])
         if left is None or right is None:
             return None
@@ -259,6 +271,24 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return _broadcast(one, other, value, element)
 
         return self._of_two(multiply_stored, left, right, "quantized_multiply")
+
+    def _squared(self, difference: Any, step: _Step) -> Any | None:
+        left, right = self._stored(difference.args[0]), self._stored(difference.args[1])
+        if left is None or right is None:
+            return None
+        if not _is_int8(left.tensor) or not _is_int8(right.tensor):
+            return None
+        scales = left.scale, right.scale, step.scale
+
+        def square(one: te.Tensor, other: te.Tensor) -> te.Tensor:
+            def element(a: Any, b: Any) -> Any:
+                x, y = a.astype("int32") - left.zero_point, b.astype("int32") - right.zero_point
+                squared = squared_difference(x, y, scales, self._by)
+                return saturate(squared + step.zero_point, step.low, step.high, step.dtype)
+
+            return _broadcast(one, other, difference, element)
+
+        return self._of_two(square, left, right, "quantized_squared_difference")
 
     def _of_two(self, compute: Any, left: _Stored, right: _Stored, name: str) -> Any:
         return self.builder_.call_te(
@@ -291,12 +321,53 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             rescale, self.builder_.emit(total), primfunc_name_hint="quantized_mean"
         )
 
-    def _rescaled(self, value: Any, step: _Step) -> Any | None:
-        """From one quantisation to another."""
+    def _function(self, value: Any, step: _Step) -> Any | None:
+        """A function of each element by itself."""
+        function = function_of(value) if isinstance(value, relax.Call) else None
+        source = None if function is None else self._stored(value.args[0])
+        if function is None or source is None or not _is_int8(source.tensor):
+            return None
+
+        def apply(tensor: te.Tensor) -> te.Tensor:
+            def element(stored: Any, index: Any) -> Any:
+                real = stored.astype("int32") - source.zero_point
+                result = function(real, source.scale, step.scale, self._by)
+                return saturate(result + step.zero_point, step.low, step.high, step.dtype)
+
+            return elementwise(tensor, element)
+
+        return self.builder_.call_te(
+            apply, self.visit_expr(source.tensor), primfunc_name_hint="quantized_function"
+        )
+
+    def _resized(self, value: Any, step: _Step) -> Any | None:
+        """Between pixels, where both sides are quantised alike."""
+        if not _is_call(value, "relax.image.resize2d") or str(value.attrs.method) != "linear":
+            return None
+        source = self._stored(value.args[0])
+        if source is None or not _is_int8(source.tensor) or str(value.attrs.layout) != "NHWC":
+            return None
+        if (source.scale, source.zero_point) != (step.scale, step.zero_point):
+            return None
+        mode = str(value.attrs.coordinate_transformation_mode)
+        given, wanted = (list(map(int, each.ty.shape)) for each in (source.tensor, value))
+        rows, columns = (as_constant(taps(given[k], wanted[k], mode)) for k in (1, 2))
+        return self.builder_.call_te(
+            resized,
+            self.visit_expr(source.tensor),
+            rows,
+            columns,
+            primfunc_name_hint="quantized_resize",
+        )
+
+    def _rescaled(self, value: Any, step: _Step, *, single: bool) -> Any | None:
+        """From one quantisation to another; behind ReLU and its kin with a factor of `single`
+        precision."""
         source = self._stored(value)
         if source is None or not _is_int8(source.tensor):
             return None
-        factor = fixed_point(source.scale / step.scale)
+        ratio = single_ratio(source.scale, step.scale)
+        factor = ratio if single else fixed_point(source.scale / step.scale)
 
         def rescale(tensor: te.Tensor) -> te.Tensor:
             def element(stored: Any, index: Any) -> Any:

@@ -331,6 +331,7 @@ def test_softmax_is_at_most_one_step_away(
 
 
 FUNCTIONS: dict[str, dict[str, Any]] = {
+    "ABS": {},
     "HARD_SWISH": {},
     "LEAKY_RELU": {"table": "LeakyReluOptions", "alpha": 0.17},
     "LOGISTIC": {},

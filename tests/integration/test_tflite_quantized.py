@@ -179,12 +179,13 @@ CASES: tuple[Case, ...] = (
         for name in ("REDUCE_MAX", "REDUCE_MIN")
     ),
     Case("MINIMUM", others=(LIKE_X,), result=SAME_SCALE),
-    Case("SQUARED_DIFFERENCE", others=(LIKE_X,), steps=1),
+    Case("SQUARED_DIFFERENCE", others=(LIKE_X,)),
     *(
         Case(name, others=(LIKE_X,), result=T("r", (), "bool"))
         for name in ("EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL")
     ),
-    *(Case(name, steps=1) for name in ("ABS", "EXP", "RELU6", "RELU_N1_TO_1")),
+    *(Case(name, steps=1) for name in ("EXP",)),
+    *(Case(name) for name in ("ABS", "RELU", "RELU6", "RELU_N1_TO_1")),
     *(
         Case(
             name,
@@ -199,14 +200,12 @@ CASES: tuple[Case, ...] = (
     Case("LOGISTIC", result=PROBABILITY, steps=1),
     Case("TANH", result=T("r", (), "int8", scale=1 / 128, zero=0), steps=1),
     Case("HARD_SWISH", steps=1),
-    Case("LEAKY_RELU", options=options("LeakyReluOptions", alpha=0.3), steps=1),
-    Case("RELU", steps=1),
+    Case("LEAKY_RELU", options=options("LeakyReluOptions", alpha=0.3)),
     Case(
         "RESIZE_BILINEAR",
         (constant("s", np.array([9, 5], "int32")),),
         result=SAME_SCALE,
         options=options("ResizeBilinearOptions", halfPixelCenters=True),
-        steps=1,
     ),
 )
 

@@ -125,6 +125,8 @@ def _litert_table(
         return tables.cut_off(leaf, narrowed, elements, _name(graph, value))
     if is_call(value, "relax.nn.leakyrelu") and graph.source(value.args[0]) is not None:
         return tables.leaky_relu(leaf, target, elements, float(value.attrs.alpha))
+    if is_call(value, "relax.abs") and graph.source(value.args[0]) is not None:
+        return tables.absolute(leaf, target, elements)
     if _is_hard_swish(context, value):
         return tables.hard_swish(leaf, target, elements)
     return None

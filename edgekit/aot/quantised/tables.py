@@ -55,10 +55,19 @@ def leaky_relu(source: Source, target: Target, elements: int, alpha: float) -> L
     )
 
 
+def absolute(source: Source, target: Target, elements: int) -> Lookup:
+    factor = fixed_point(float(np.float32(source.scale) / np.float32(target.scale)))
+    return Lookup(elements, "abs", _by_integers(source, target, lambda _: factor, abs))
+
+
 def _by_integers(
-    source: Source, target: Target, factor_of: Callable[[int], FixedPoint]
+    source: Source,
+    target: Target,
+    factor_of: Callable[[int], FixedPoint],
+    seen: Callable[[int], int] = lambda value: value,
 ) -> tuple[int, ...]:
-    shifted = [stored - source.zero_point for stored in STORED]
+    """`seen` is what a value counts as, before it is multiplied."""
+    shifted = [seen(stored - source.zero_point) for stored in STORED]
     return tuple(
         saturated(multiply(value, factor_of(value)) + target.zero_point, target.low, target.high)
         for value in shifted
