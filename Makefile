@@ -15,8 +15,8 @@ export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all campaigns \
-        lint format coverage bench operator-tests node-tests model-tests model-table faults test-pythons dist clean \
-        distclean
+        lint format coverage bench operator-tests node-tests graph-tests model-tests model-table faults test-pythons \
+        dist clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ test-all: setup ## Run what CI runs: the tests and the long ones
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL) -m 'not nodes and not models and not operators'
 
-campaigns: operator-tests node-tests model-tests faults test-pythons ## Run the campaigns, which take hours
+campaigns: operator-tests node-tests graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
 
 libraries: setup ## Build what boards offload to, once for all checkouts (20 minutes; `make test` does it too)
 	$(BIN)/edgekit toolchains build local
@@ -80,6 +80,9 @@ operator-tests: setup ## Run hundreds of random cases of each backend's operator
 
 node-tests: setup ## Run every operator test that the onnx package ships; writes docs/onnx-operators.md
 	$(BIN)/python benchmarks/onnx_nodes.py
+
+graph-tests: setup ## Run random graphs by nnsmith here, in ncnn, in oneDNN and as C, against onnxruntime [SEEDS=A-B]
+	PYTHONPATH=.:tests $(BIN)/python -m graphs $(or $(SEEDS),0-1999)
 
 model-tests: setup ## Run real trained models, each fetched once, against their own runtimes
 	$(PYTEST) -m models
