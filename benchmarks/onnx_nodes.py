@@ -1,4 +1,4 @@
-"""The ONNX node conformance cases, run through edgekit on this machine.
+"""The ONNX node conformance cases, run on this machine as `edgekit deploy` runs a model.
 
     python benchmarks/onnx_nodes.py                     # all of them; writes docs/onnx-operators.md
     python benchmarks/onnx_nodes.py --filter '^test_lstm' --verbose
@@ -7,8 +7,9 @@
     python benchmarks/onnx_nodes.py --offload acl --lab --touched  # all in which ACL has a part
     python benchmarks/onnx_nodes.py --offload tensorrt --lab --taken   # its ONNX, in onnxruntime
 
-Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled, run
-and compared with the outputs that come with it. The verdicts: right; refused (edgekit said why it
+Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled,
+linked, run in the process that a deployment uses (TVM's small runtime, without its compiler) and
+compared with the outputs that come with it. The verdicts: right; refused (edgekit said why it
 can't, in a typed error); wrong; crash (anything else, a dying process or a time-out included).
 
 Inputs that only decide shapes (axes, shapes, pads, counts; edgekit/frontends/onnx/parameters.py
@@ -38,6 +39,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -132,8 +134,6 @@ def judge(case: Any, offload: Offload = NOTHING) -> tuple[str, str, int]:
 
 
 def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
-    import tvm
-
     from edgekit.events import SILENT
     from edgekit.frontends.onnx import load
     from edgekit.model import ModelSource
@@ -152,8 +152,7 @@ def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
     if offload.touched and not partition_model(model, selected(offload)).regions:
         return "untouched", ""
     arguments = [
-        tvm.runtime.tensor(np.ascontiguousarray(inputs[spec.name]).reshape(spec.shape))
-        for spec in model.inputs
+        np.ascontiguousarray(inputs[spec.name]).reshape(spec.shape) for spec in model.inputs
     ]
     results = compile_and_run(model, arguments, offload, regions)
     for spec, actual, wanted in zip(model.outputs, results, expected, strict=True):
@@ -193,28 +192,83 @@ def parameters(model: Any, inputs: dict[str, Any]) -> list[str]:
 
 
 def compile_and_run(
-    model: Any, arguments: Sequence[Any], offload: Offload, regions: list[str]
-) -> list[np.ndarray]:
+    model: Any, arguments: Sequence[np.ndarray], offload: Offload, regions: list[str]
+) -> Sequence[np.ndarray]:
     """`regions` gets the names of those that backends run."""
-    import tvm
-    from tvm import relax
-
     from edgekit.board import load_board
     from edgekit.pipeline import compile_model
 
     board = load_board("local")
     selection = selected(offload) if offload.backends else None
-    compiled = compile_model(model, board.target, offload=selection)
+    compiled = compile_model(model, board.target, offload=selection, weights_apart=not offload.lab)
     regions += [region.symbol for region in compiled.regions]
+    if offload.lab:
+        serve_regions(compiled.regions, offload.backends[0])
+        return run_here(compiled.executable, arguments, len(model.outputs))
     with tempfile.TemporaryDirectory() as folder:
-        if offload.lab:
-            serve_regions(compiled.regions, offload.backends[0])
-        elif selection is not None and compiled.regions:
-            load_regions(compiled.regions, selection.backends, Path(folder))
-        results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*arguments)
-    if len(model.outputs) == 1:
-        results = [results]
-    return [result.numpy() for result in results]
+        library = linked(compiled, model.source, board, selection, Path(folder))
+        return DEPLOYED.run(library, arguments)
+
+
+def run_here(executable: Any, arguments: Sequence[np.ndarray], outputs: int) -> list[np.ndarray]:
+    """Run in this process, which has the programs of the tests that compute regions."""
+    import tvm
+    from tvm import relax
+
+    tensors = [tvm.runtime.tensor(array) for array in arguments]
+    results = relax.VirtualMachine(executable, tvm.cpu())["main"](*tensors)
+    return [result.numpy() for result in ([results] if outputs == 1 else results)]
+
+
+def linked(compiled: Any, source: Any, board: Any, selection: Any, folder: Path) -> Path:
+    """The library that a bundle would hold."""
+    from edgekit.build import BuildRequest, link_model
+    from edgekit.compilation import write_objects
+    from edgekit.cross.toolchain import find_compiler, load_toolchain
+    from edgekit.events import SILENT
+
+    toolchain = load_toolchain(board.toolchain)
+    backends = selection.backends if selection is not None else ()
+    objects = write_objects(compiled, board.target, backends, folder)
+    library = folder / "library" / "model.so"
+    library.parent.mkdir()
+    request = BuildRequest(source, board, toolchain)
+    link_model(objects, request, find_compiler(toolchain), folder, library, SILENT)
+    return library
+
+
+class Deployed:
+    """The process that runs a deployment's model: one for many models, a new one after a crash."""
+
+    def __init__(self) -> None:
+        self._life = ExitStack()
+        self._worker: Any = None
+
+    def run(self, library: Path, arguments: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        from edgekit.errors import DeviceError
+
+        try:
+            worker = self._started()
+            list(worker.ask("loading", {"do": "load", "library": str(library)}))
+            *_, answer = worker.ask("running", {"do": "run"}, arguments)
+        except DeviceError:
+            self._life.close()
+            self._worker = None
+            raise
+        return answer.arrays  # type: ignore[no-any-return]
+
+    def _started(self) -> Any:
+        from edgekit.devices.local import worker_arguments
+        from edgekit.devices.worker_process import started_worker
+
+        if self._worker is None:
+            self._worker = self._life.enter_context(
+                started_worker(worker_arguments(), {}, "local", SECONDS_A_CASE)
+            )
+        return self._worker
+
+
+DEPLOYED = Deployed()
 
 
 def selected(offload: Offload) -> Any:
@@ -223,30 +277,6 @@ def selected(offload: Offload) -> Any:
 
     whatever_it_costs = Rates(call_us=-1e12)
     return selection_of(OffloadPlan(offload.backends, rates=whatever_it_costs))
-
-
-def load_regions(regions: Sequence[Any], backends: Any, folder: Path) -> None:
-    """Compile what backends wrote, and let this process's TVM call it."""
-    import tvm_ffi
-
-    from edgekit.backends.codegen import write_regions
-    from edgekit.backends.compile import compile_regions
-    from edgekit.board import load_board
-    from edgekit.cross.link import Linker
-    from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
-    from edgekit.cross.tools import run_tool
-    from edgekit.events import SILENT
-
-    board = load_board("local")
-    toolchain = load_toolchain(board.toolchain)
-    files = write_regions(regions, backends, folder)
-    linker = Linker.for_board(board, toolchain, find_cxx_compiler(toolchain))
-    made = compile_regions(files, board, toolchain, linker, folder, SILENT)
-    command = (*made.compiler.command, "-shared", "-o", "regions.so", *made.names, *made.libraries)
-    run_tool(command, folder=folder, doing="link the regions")
-    library = tvm_ffi.load_module(str(folder / "regions.so"))
-    for region in regions:
-        tvm_ffi.register_global_func(region.symbol, library[region.symbol], override=True)
 
 
 def serve_regions(regions: Sequence[Any], backend: str) -> None:
@@ -387,8 +417,8 @@ def markdown(verdicts: Sequence[Verdict], version: str) -> str:
         "",
         "Written by `python benchmarks/onnx_nodes.py` (`make node-tests`); do not edit.",
         "",
-        f"The {len(verdicts)} node cases of onnx {version}, imported, compiled and run on the "
-        "machine at hand,",
+        f"The {len(verdicts)} node cases of onnx {version}, imported, compiled, linked and run by "
+        "the process that `edgekit deploy` uses on this machine (no compiler in it),",
         f"and compared with the outputs that come with them (relative {RTOL:g}, absolute "
         f"{ATOL:g}; bfloat16 to two units in the last place; whole numbers exactly).",
         "Inputs that only decide shapes (axes, shapes, pads, counts) are bound as constants.",

@@ -92,6 +92,8 @@ class BuildRequest:
     """How images become inputs, by input name; goes into the manifest."""
     seed: int = 0
     """Of the reference inputs."""
+    verified: bool = True
+    """Whether an oracle says what comes out of the model."""
     offload: OffloadPlan = field(default_factory=OffloadPlan)
     prefix: str | None = None
     """What the names of a model's functions in C begin with; None takes the model's name."""
@@ -282,7 +284,14 @@ def _make(work: _Work, scratch: Path) -> None:
             events.note(repair)
         check_preprocess(request.preprocess, model.inputs)
         ends = (model.inputs, model.outputs)
-        expectation = expect(request.source, request.seed, ends, events, model.index_ranges)
+        expectation = expect(
+            request.source,
+            request.seed,
+            ends,
+            events,
+            model.index_ranges,
+            verified=request.verified,
+        )
         compiled = None if job.tree else compilation.compiled()
         tree = compilation.tree() if job.tree else None
     if tree is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.archive import is_archive, unpack_archive, write_archive
-from edgekit.errors import BundleError
+from edgekit.errors import BundleError, UsageError
 from edgekit.files import safe_join, sha256_bytes, sha256_file, storage_errors, write_atomically
 from edgekit.manifest import (
     MANIFEST_LIMIT,
@@ -27,7 +27,6 @@ from edgekit.manifest import (
     Kernel,
     Manifest,
     ModelEntry,
-    OracleEntry,
     OutputEntry,
     Region,
     ToolchainEntry,
@@ -35,6 +34,7 @@ from edgekit.manifest import (
     manifest_text,
     parse_manifest,
 )
+from edgekit.manifest_oracle import OracleEntry
 from edgekit.manifest_runners import RunnerEntry
 from edgekit.tensors import TensorSpec
 
@@ -130,11 +130,23 @@ class Bundle:
             for entry in self.manifest.inputs
         }
 
+    @property
+    def oracle(self) -> OracleEntry:
+        """Who computed the expected outputs; UsageError where the bundle holds none."""
+        if self.manifest.oracle is None:
+            raise UsageError(
+                f"{self.path} was built with --no-verify: it holds no expected outputs",
+                hint="build it again without --no-verify, or verify with --input and --model",
+            )
+        return self.manifest.oracle
+
     def reference_outputs(self) -> dict[str, Array]:
-        """What the oracle computed, by name."""
+        """What the oracle computed, by name; UsageError where the bundle holds nothing of it."""
+        assert self.oracle
         return {
             entry.spec.name: _read_tensor(self.path / entry.reference, entry.spec)
             for entry in self.manifest.outputs
+            if entry.reference is not None
         }
 
 

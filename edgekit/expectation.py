@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from edgekit.bundle import (
     FileEntry,
     InputEntry,
-    OracleEntry,
     OutputEntry,
     describe_file,
     write_tensor,
@@ -18,6 +17,7 @@ from edgekit.bundle import (
 from edgekit.errors import BuildError, ProjectError
 from edgekit.events import Events
 from edgekit.interrupts import interrupts_deferred
+from edgekit.manifest_oracle import OracleEntry
 from edgekit.model import ModelSource
 from edgekit.preprocess import Preprocess
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expectation:
-    oracle: OracleEntry
+    oracle: OracleEntry | None
+    """None where nothing is expected: then there are no outputs."""
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     leeways: Mapping[str, Leeway]
@@ -65,8 +66,11 @@ def expect(
     ends: Ends,
     events: Events,
     index_ranges: Mapping[str, tuple[int, int]],
+    *,
+    verified: bool = True,
 ) -> Expectation:
-    """`index_ranges` says which values inputs may have that are indices."""
+    """The reference inputs, and what the oracle computes of them. Not `verified`, no oracle is
+    asked. `index_ranges` says which values inputs may have that are indices."""
     # numpy's modules in C may lose the exception that Ctrl-C is, while they are imported.
     with interrupts_deferred():
         from edgekit.inputs import reference_inputs
@@ -74,6 +78,9 @@ def expect(
 
     specs, results = ends
     inputs = reference_inputs(specs, seed, index_ranges)
+    if not verified:
+        events.warn("no expected outputs are computed: nothing is proven of this bundle's numbers")
+        return Expectation(None, inputs, {}, {})
     with events.stage("compute the expected outputs") as stage:
         oracle = oracle_for(source)
         outputs = oracle.run(inputs)
@@ -99,6 +106,9 @@ def write_reference(
         files.append(describe_file(folder, name, "reference-input"))
         inputs.append(InputEntry(spec, preprocess.get(spec.name), name))
     for i, spec in enumerate(ends[1]):
+        if expectation.oracle is None:
+            outputs.append(OutputEntry(spec, None))
+            continue
         name = f"reference/output-{i}.npy"
         write_tensor(folder / name, expectation.outputs[spec.name])
         files.append(describe_file(folder, name, "reference-output"))

@@ -61,6 +61,7 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
         },
         "seed": request.seed,
+        "verified": request.verified,
         "prefix": request.prefix,
         "format": request.code_format or "c",
         "bare metal": _bare_metal_identity(board),

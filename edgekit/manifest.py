@@ -16,13 +16,14 @@ from edgekit.arrays import DTYPES
 from edgekit.comparison import Leeway
 from edgekit.errors import BundleError
 from edgekit.files import sha256_bytes
+from edgekit.manifest_oracle import OracleEntry, read_oracle
 from edgekit.manifest_reader import Reader, parse_json
 from edgekit.manifest_runners import RunnerEntry, read_runner, runners_problem
 from edgekit.preprocess import Preprocess
 from edgekit.tensors import Quantization, TensorSpec
 
-SCHEMA_VERSION = 4
-"""4: what an output may be off by where a model rounds inside."""
+SCHEMA_VERSION = 5
+"""5: a bundle may hold no expected outputs."""
 MANIFEST_NAME = "manifest.json"
 MANIFEST_LIMIT = 16 << 20
 """Bytes. No real manifest comes near; a hostile one may not fill the memory."""
@@ -73,14 +74,6 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class OracleEntry:
-    """Who computed the expected outputs."""
-
-    name: str
-    version: str
-
-
-@dataclass(frozen=True)
 class InputEntry:
     spec: TensorSpec
     preprocess: Preprocess | None
@@ -91,8 +84,8 @@ class InputEntry:
 @dataclass(frozen=True)
 class OutputEntry:
     spec: TensorSpec
-    reference: str
-    """The path of the oracle's output inside the bundle."""
+    reference: str | None
+    """The path of the oracle's output inside the bundle; None where there is no oracle."""
     leeway: Leeway | None = None
     """What it may be off by beyond the rule of its type, measured when the bundle was built."""
 
@@ -206,7 +199,7 @@ class Manifest:
     """What TVM compiled for, as JSON text."""
     toolchain: ToolchainEntry
     versions: Versions
-    oracle: OracleEntry
+    oracle: OracleEntry | None
     seed: int
     inputs: tuple[InputEntry, ...]
     outputs: tuple[OutputEntry, ...]
@@ -279,7 +272,7 @@ def _read_manifest(reader: Reader) -> Manifest:
         target=reader.text("target"),
         toolchain=_read_toolchain(reader.child("toolchain")),
         versions=_read_versions(reader.child("versions")),
-        oracle=_read_oracle(reader.child("oracle")),
+        oracle=read_oracle(reader.optional_child("oracle")),
         seed=reader.integer("seed"),
         inputs=tuple(_read_input(item) for item in reader.children("inputs")),
         outputs=tuple(_read_output(item) for item in reader.children("outputs")),
@@ -322,12 +315,6 @@ def _read_versions(reader: Reader) -> Versions:
     return entry
 
 
-def _read_oracle(reader: Reader) -> OracleEntry:
-    entry = OracleEntry(reader.text("name"), reader.text("version"))
-    reader.close()
-    return entry
-
-
 def _read_input(reader: Reader) -> InputEntry:
     preprocess = reader.optional_child("preprocess")
     entry = InputEntry(
@@ -343,7 +330,7 @@ def _read_output(reader: Reader) -> OutputEntry:
     leeway = reader.optional_child("leeway")
     entry = OutputEntry(
         spec=_read_spec(reader.child("spec")),
-        reference=reader.text("reference"),
+        reference=reader.optional_text("reference"),
         leeway=None if leeway is None else leeway.leeway(),
     )
     reader.close()
@@ -479,7 +466,10 @@ def _check_references(manifest: Manifest) -> None:
     if any(role == "shared-library" and "/" in path for path, role in roles.items()):
         raise _inconsistent("names a shared library that is not beside the model's")
     wanted: list[tuple[str, FileRole]] = [(i.reference, "reference-input") for i in manifest.inputs]
-    wanted += [(output.reference, "reference-output") for output in manifest.outputs]
+    expected = [output.reference for output in manifest.outputs]
+    if any((path is None) != (manifest.oracle is None) for path in expected):
+        raise _inconsistent("must list expected outputs just where it names an oracle")
+    wanted += [(path, "reference-output") for path in expected if path is not None]
     for path, role in wanted:
         if roles.get(path) != role:
             raise _inconsistent(f"lists no {role} file {path!a}")

@@ -51,6 +51,10 @@ class Reader:
     def text(self, key: str) -> str:
         return self._text(key, self._take(key))
 
+    def optional_text(self, key: str) -> str | None:
+        found = self._take(key)
+        return None if found is None else self._text(key, found)
+
     def texts(self, key: str) -> tuple[str, ...]:
         return tuple(self._text(key, item) for item in self._items(key))
 

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 class Oracle(Protocol):
     """An independent runtime that has the model loaded."""
 
-    name: str
-    version: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The model's outputs by name."""
@@ -55,7 +58,9 @@ class Oracle(Protocol):
 def oracle_for(source: ModelSource) -> Oracle:
     """The oracle for a model's format; MissingToolError if its package is not installed."""
     if source.format == "onnx":
-        return OnnxRuntimeOracle(source)
+        from edgekit.onnx_oracle import OnnxOracle
+
+        return OnnxOracle(source)
     if source.format == "tflite":
         return LiteRtOracle(source)
     return TorchOracle(source)
@@ -81,7 +86,7 @@ class OnnxRuntimeOracle:
         # not to before it is loaded. Proving a model is nobody else's business.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         self._ort = _package("onnxruntime", "onnx")
-        self.version = _version("onnxruntime")
+        self.version = installed_or_unknown("onnxruntime")
         self._source = source
         self._session = self._open(threads=1, optimised=False)
         self._others: list[_OtherRuns | None] = []
@@ -89,7 +94,7 @@ class OnnxRuntimeOracle:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         names = [output.name for output in self._session.get_outputs()]
-        with _blamed(self):
+        with blamed(self):
             values = self._session.run(names, self._feeds(self._session, inputs))
         return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
 
@@ -108,7 +113,7 @@ class OnnxRuntimeOracle:
         found = []
         for session, given in runs:
             # One that onnxruntime can't run leaves less leeway, and no doubt.
-            with suppress(ModelError), _blamed(self):
+            with suppress(ModelError), blamed(self):
                 values = session.run(names, self._feeds(session, given))
                 found.append(dict(zip(names, values, strict=True)))
         return leeways(outputs, found, others.roundings.steps)
@@ -133,7 +138,7 @@ class OnnxRuntimeOracle:
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
         session = self._open(threads, optimised=True)
         feeds = self._feeds(session, inputs)
-        with _blamed(self):
+        with blamed(self):
             return _seconds(lambda: session.run(None, feeds), runs)
 
     def _open(self, threads: int, optimised: bool, model: bytes | None = None) -> Any:
@@ -147,7 +152,7 @@ class OnnxRuntimeOracle:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        with _blamed(self):
+        with blamed(self):
             return self._ort.InferenceSession(
                 model or str(self._source.path), options, providers=["CPUExecutionProvider"]
             )
@@ -169,7 +174,7 @@ class LiteRtOracle:
         from edgekit.frontends.tflite.file import read_tflite
 
         self._interpreters = _package("ai_edge_litert.interpreter", "tflite")
-        self.version = _version("ai-edge-litert")
+        self.version = installed_or_unknown("ai-edge-litert")
         file = read_tflite(source.path)  # LiteRT checks less than this does, and is native code.
         self._content = file.data
         self._inputs = input_names(file)
@@ -178,7 +183,7 @@ class LiteRtOracle:
         self._interpreter = self._open(threads=1, reference=True)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        with _blamed(self):
+        with blamed(self):
             self._set(self._interpreter, inputs)
             self._interpreter.invoke()
             values = [
@@ -194,13 +199,13 @@ class LiteRtOracle:
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
         interpreter = self._open(threads, reference=False)
-        with _blamed(self):
+        with blamed(self):
             self._set(interpreter, inputs)
             return _seconds(interpreter.invoke, runs)
 
     def _open(self, threads: int, reference: bool) -> Any:
         kinds = self._interpreters.OpResolverType
-        with _blamed(self):
+        with blamed(self):
             if not reference:
                 interpreter = self._interpreter_with(kinds.AUTO, threads)
             else:
@@ -236,14 +241,14 @@ class TorchOracle:
         from edgekit.frontends.torch import open_program
 
         self._torch = _package("torch", "torch")
-        self.version = _version("torch")
+        self.version = installed_or_unknown("torch")
         opened = open_program(source)
         self._outline, self._program = opened.outline, opened.program
-        with _blamed(self):
+        with blamed(self):
             self._module = self._program.module()
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        with _blamed(self), _threads(self._torch, 1), self._torch.no_grad():
+        with blamed(self), _threads(self._torch, 1), self._torch.no_grad():
             results = self._call(inputs)()
         names = [spec.name for spec in self._outline.outputs]
         return {name: self._array(value) for name, value in zip(names, results, strict=True)}
@@ -254,7 +259,7 @@ class TorchOracle:
         return {}
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
-        with _blamed(self), _threads(self._torch, threads), self._torch.no_grad():
+        with blamed(self), _threads(self._torch, threads), self._torch.no_grad():
             return _seconds(self._call(inputs), runs)
 
     def _call(self, inputs: Mapping[str, Array]) -> Callable[[], Sequence[Any]]:
@@ -296,7 +301,7 @@ def _package(module: str, extra: str) -> ModuleType:
         ) from error
 
 
-def _version(distribution: str) -> str:
+def installed_or_unknown(distribution: str) -> str:
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -304,7 +309,7 @@ def _version(distribution: str) -> str:
 
 
 @contextmanager
-def _blamed(oracle: Oracle) -> Iterator[None]:
+def blamed(oracle: Oracle) -> Iterator[None]:
     """An oracle that fails is the model's problem, and is named."""
     try:
         yield

@@ -273,6 +273,7 @@ def compile_model(
     `offload` only with the regions of its backends.
     """
     tvm = load_tvm()
+    from edgekit.passes.called_functions import check_functions
     from edgekit.passes.finish import executable_of
     from edgekit.passes.lower_index_checks import link_index_errors
     from edgekit.passes.map_weights import map_weights
@@ -314,6 +315,7 @@ def compile_model(
         kernels = tuple(functions)
         with kernels_compiled:
             executable = guarded("code generation", lambda: executable_of(module, tvm_target))
+        check_functions(module, executable, (one.symbol for one in regions))
         stage.advance(detail="code generation")
         memory = MemoryPlan(planned_bytes(module), least)
         stage.result = f"{len(kernels)} kernels, {memory.words}"

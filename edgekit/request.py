@@ -46,6 +46,7 @@ def make_request(
     events: Events = SILENT,
     *,
     twin: bool = False,
+    verified: bool = True,
 ) -> BuildRequest:
     """What was given goes before what the project file says. For a `twin`, what was measured on
     twins counts too."""
@@ -71,6 +72,7 @@ def make_request(
         offload=replace(plan, one_layer_each=one_layer_each),
         preprocess=choose_preprocess(project, source),
         seed=seed,
+        verified=verified or is_c,  # C carries a test, which needs expected outputs
         prefix=prefix,
         code_format=code_format,
         choices=NO_CHOICES if is_c else measured_choices(board.target, store, events, twin=twin),

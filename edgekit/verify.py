@@ -196,7 +196,7 @@ def _why(leeway: Leeway | None, elements: int) -> str:
 def _from_bundle(bundle: Bundle) -> _Expected:
     from edgekit.samples import Sample
 
-    oracle = bundle.manifest.oracle
+    oracle = bundle.oracle
     sample = Sample("the reference input", bundle.reference_inputs())
     leeways = {
         entry.spec.name: entry.leeway

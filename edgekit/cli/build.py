@@ -22,6 +22,8 @@ from edgekit.cli.options import (
 )
 from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
 from edgekit.console import Console
+from edgekit.errors import UsageError
+from edgekit.manifest_oracle import oracle_in_words
 from edgekit.wording import duration, size
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 @click.option("--zip", "archive", is_flag=True, help="Write DIR.zip as well.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of the reference inputs."
+)
+@click.option(
+    "--no-verify",
+    is_flag=True,
+    help="Ask no oracle what comes out: nothing is proven of the bundle's numbers.",
 )
 @click.option(
     "--dump-ir",
@@ -80,6 +87,7 @@ def command(
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, np.ndarray],
     seed: int,
+    no_verify: bool,
     dump_ir: Path | None,
     prefix: str | None,
     code_format: CodeFormat | None,
@@ -109,7 +117,14 @@ def command(
         prefix,
         code_format,
         events=console.events,
+        verified=not no_verify,
     )
+    if no_verify and request.verified:
+        raise UsageError(
+            f"--no-verify is not for {request.board.name}: a model in C carries a test of its own, "
+            "which needs expected outputs",
+            hint="leave --no-verify out, or choose a Linux board",
+        )
     if tune_seconds is not None:
         check_can_be_tuned(request.board)
         device = device_for_board(console, request.board, device_name, twin, timeout)
@@ -148,7 +163,7 @@ def _render(console: Console, result: BuildResult) -> None:
         ("size", f"{size(total)} in {len(manifest.files)} files"),
         *_code_in_words(result),
         *(("package", file.path) for file in manifest.files if file.role == "package"),
-        ("expected outputs", f"by {manifest.oracle.name} {manifest.oracle.version}"),
+        ("expected outputs", oracle_in_words(manifest.oracle)),
         ("reproducible", "yes" if manifest.reproducible else manifest.reproducible_note),
     ]
     if manifest.kernels:

@@ -27,6 +27,7 @@ from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick
 from edgekit.cli.verify import tolerance_options
 from edgekit.console import Console
 from edgekit.errors import UsageError
+from edgekit.manifest_oracle import NOTHING_PROVEN
 from edgekit.project import MOST_KEPT, choose_keep, find_project
 from edgekit.wording import duration, milliseconds, size
 
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
 @no_cache_option
 @quick_tune_options
 @click.option(
-    "--no-verify", is_flag=True, help="Do not run the reference input and compare with the oracle."
+    "--no-verify",
+    is_flag=True,
+    help="Ask no oracle what comes out, and compare nothing: nothing is proven.",
 )
 @click.option("--no-bench", is_flag=True, help="Do not measure.")
 @click.option(
@@ -104,6 +107,7 @@ def command(
         one_layer_each=one_layer_each,
         events=console.events,
         twin=twin,
+        verified=not no_verify,
     )
     if tune_seconds is not None:
         check_can_be_tuned(request.board)
@@ -149,7 +153,9 @@ def _render(console: Console, report: DeployReport) -> None:
         from edgekit.backends.report import offload_in_words
 
         fields.append(("offloaded", offload_in_words(manifest.regions)))
-    if verification is not None:
+    if verification is None:
+        fields.append(("verified against", NOTHING_PROVEN))
+    else:
         fields += [
             ("verified against", f"{verification.oracle} with the reference input"),
             ("max error", _error(verification)),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.console import Console
+from edgekit.manifest_oracle import oracle_in_words
 from edgekit.wording import amount, size
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _render(console: Console, manifest: Manifest) -> None:
             ("size", f"{size(total)} in {len(manifest.files)} files"),
             ("compiled by", manifest.toolchain.compiler),
             ("built with", f"edgekit {manifest.edgekit_version}, TVM {manifest.versions.tvm}"),
-            ("expected outputs", f"by {manifest.oracle.name} {manifest.oracle.version}"),
+            ("expected outputs", oracle_in_words(manifest.oracle)),
             *_what_runs(manifest),
         ]
     )

@@ -132,12 +132,18 @@ class LocalSession:
     def _loaded(self, threads: int | None) -> Iterator[tuple[WorkerProcess, int, int]]:
         from edgekit.devices.worker_process import started_worker
 
-        arguments = ["edgekit.devices.local_worker", str(_runtime_library())]
         environment = {} if threads is None else {"TVM_NUM_THREADS": str(threads)}
-        with started_worker(arguments, environment, self.name, self.device.timeout) as worker:
+        with started_worker(
+            worker_arguments(), environment, self.name, self.device.timeout
+        ) as worker:
             load = {"do": "load", "library": str(self.bundle.library.resolve())}
             (frame,) = worker.ask("loading", load)
             yield worker, int(frame.message["threads"]), int(frame.message["nanoseconds"])
+
+
+def worker_arguments() -> list[str]:
+    """The module that runs models in a process of its own, and its arguments."""
+    return ["edgekit.devices.local_worker", str(_runtime_library())]
 
 
 def _runtime_library() -> Path:

@@ -75,7 +75,8 @@ class _Worker:
         library = self._ffi.load_module(request.message["library"])
         machine = library.get_function("vm_load_executable")()
         machine.get_function("vm_initialization")(_CPU, 0, _POOLED_ALLOCATOR)
-        self._kept = (library, machine)
+        # A library that was loaded before stays: threads of the runtime may still be in its code.
+        self._kept = (*self._kept, library, machine)
         self._main = machine.get_function("main")
         self._set_instrument = machine.get_function("set_instrument")
         threads = self._ffi.get_global_func("runtime.NumThreads")()

@@ -65,6 +65,7 @@ def export(
     manifest = bundle.manifest
     board, toolchain = load_board(manifest.board.name), load_toolchain(manifest.toolchain.name)
     _check_versions(bundle)
+    assert bundle.oracle  # the application's test compares with expected outputs
     _check_device(bundle)
     arch = _check_architecture(bundle, toolchain)
     check_destination(out)
@@ -215,4 +216,5 @@ def _copy_samples(folder: Path, bundle: Bundle) -> None:
     for i, given in enumerate(bundle.manifest.inputs):
         shutil.copyfile(bundle.path / given.reference, sample / f"input-{i}.npy")
     for i, wanted in enumerate(bundle.manifest.outputs):
-        shutil.copyfile(bundle.path / wanted.reference, sample / f"expected-{i}.npy")
+        if wanted.reference is not None:
+            shutil.copyfile(bundle.path / wanted.reference, sample / f"expected-{i}.npy")

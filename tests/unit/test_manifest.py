@@ -84,10 +84,10 @@ def test_any_changed_byte_is_noticed(manifest: Manifest) -> None:
 
 
 def test_another_schema_version_is_named_as_such(document: dict[str, Any]) -> None:
-    newer = {"schema_version": 5, "edgekit_version": "9.9.0", "things": "unheard of"}
+    newer = {"schema_version": 9, "edgekit_version": "9.9.0", "things": "unheard of"}
     with pytest.raises(BundleError) as caught:
         parse_manifest(json.dumps(newer).encode())
-    assert "schema version 5" in caught.value.message
+    assert "schema version 9" in caught.value.message
     assert "9.9.0" in caught.value.message
     assert caught.value.hint is not None
     assert "build the model again" in caught.value.hint

@@ -30,14 +30,17 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "profiles",
         "instruction_sets cpu profiles new_profile offload hardware gpu board cross "
         "cross.toolchain cross.tools cross.blob cross.index_errors cross.weights "
-        "cross.gpu_mark cross.cmake cross.cmsis_nn",
+        "cross.gpu_mark cross.cmake cross.cmsis_nn cross.runtime_functions",
     ),
     ("values", "preprocess images inputs constants comparison"),
     ("sensors", "sensors sensors.*"),
     ("store", "store store.*"),
     ("model", "model"),
     ("project", "device_entry project"),
-    ("bundle", "manifest manifest_reader manifest_runners archive bundle reuse samples"),
+    (
+        "bundle",
+        "manifest manifest_oracle manifest_reader manifest_runners archive bundle reuse samples",
+    ),
     ("twins", "twin twin.*"),
     ("libraries", "cross.sources cross.sources.*"),
     ("agent", "agent agent.*"),
@@ -46,7 +49,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("rpc", "rpc rpc.*"),
     ("schedules", "schedules schedules.*"),
     ("passes", "macs passes passes.*"),
-    ("importers", "frontends frontends.* oracle"),
+    ("importers", "frontends frontends.* oracle onnx_oracle"),
     ("backends", "cross.link backends backends.*"),
     ("compiler", "pipeline liveness cuda cuda.*"),
     ("bare metal", "aot aot.*"),
@@ -80,7 +83,7 @@ AT_HOME: dict[str, str] = {
     "tvm_ffi": "devices.local_worker cuda.kernels schedules.* passes.* tuning.trials aot.loops.* "
     "tuning.builder tuning.filters tuning.evolution",
     "onnx": "frontends.onnx frontends.onnx.* quantization.quantiser quantization.loss "
-    "backends.tensorrt.graph",
+    "backends.tensorrt.graph onnx_oracle",
     "onnxruntime": "oracle quantization.quantiser quantization.loss",
     "tflite": "frontends.tflite frontends.tflite.*",
     "ai_edge_litert": "oracle",
