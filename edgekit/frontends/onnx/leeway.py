@@ -9,7 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from edgekit.arrays import Array
-from edgekit.comparison import SHARE_ON_TIES, Leeway, tolerance_for, within
+from edgekit.comparison import (
+    SHARE_OFF_BY_A_STEP,
+    SHARE_ON_TIES,
+    Leeway,
+    tolerance_for,
+    within,
+)
 from edgekit.frontends.onnx.files import read_model, read_structure
 from edgekit.frontends.onnx.rounding import nudged, rounds, steps_of_outputs
 from edgekit.frontends.onnx.widening import holds_halves, widened
@@ -113,6 +119,7 @@ class _Spread:
             )
         if not reasons:
             return None
-        share = min(1.0, max(SHARE_ON_TIES, _OTHER_RUNS * self._share))
+        least = SHARE_OFF_BY_A_STEP if step else SHARE_ON_TIES
+        share = min(1.0, max(least, _OTHER_RUNS * self._share))
         allowed = max(step, _OTHER_RUNS * self._largest)
         return Leeway(allowed, share, " or ".join(reasons))
