@@ -23,7 +23,8 @@ _TARGET = re.compile(
 )
 _FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
 _SERIAL = re.compile(
-    r"/[A-Za-z0-9._/:@+,=-]{1,200}|(socket|rfc2217)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}"
+    r"/[A-Za-z0-9._/:@+,=-]{1,200}|unix:///[A-Za-z0-9._/:@+,=-]{1,200}"
+    r"|(socket|rfc2217)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}"
 )
 _PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}")
 _PROBE = re.compile(r"[A-Za-z0-9:._-]{1,64}")
@@ -31,7 +32,7 @@ _PATH = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 USER_EXPECTED = "a user name"
 HOST_EXPECTED = "a host name or an address"
-SERIAL_EXPECTED = "/dev/…, socket://host:port or rfc2217://host:port"
+SERIAL_EXPECTED = "/dev/…, socket://host:port, rfc2217://host:port or unix:///path"
 PLACE_EXPECTED = "the name of a labgrid place"
 PROBE_EXPECTED = "the serial number of a debug probe"
 SLOWEST, FASTEST = 1200, 12_000_000
@@ -152,6 +153,11 @@ def make_serial_entry(
         )
     if not _SERIAL.fullmatch(address):
         raise UsageError(f"{show(address)} is no serial port", hint=f"write {SERIAL_EXPECTED}")
+    if via is not None and address.startswith("unix:"):
+        raise UsageError(
+            f"{show(address)} is a socket of this machine, and no port that {show(via)} has",
+            hint="name a device file, socket://host:port or rfc2217://host:port of that machine",
+        )
     if probe is not None and not _PROBE.fullmatch(probe):
         raise UsageError(f"{show(probe)} is not {PROBE_EXPECTED}", hint="its tool lists them")
     place = None if via is None else parse_target(via)

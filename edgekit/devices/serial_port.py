@@ -140,7 +140,7 @@ def _not_opened(address: str, error: Exception) -> DeviceError:
         )
     return DeviceError(
         f"the serial port {address} can't be opened: {error}",
-        hint="name a device file, socket://host:port or rfc2217://host:port",
+        hint="name a device file, socket://host:port, rfc2217://host:port or unix:///path",
     )
 
 

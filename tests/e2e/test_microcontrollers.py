@@ -13,6 +13,7 @@ import pytest
 from support.c_networks import several_inputs
 from support.microcontrollers import BOARDS
 from support.needs import MICROCONTROLLERS, needs
+from support.noisy_line import Harm, noisy_line
 from support.ssh_server import ssh_server
 from support.twins import edgekit, edgekit_json, remove_all_twins, twins_in
 
@@ -142,10 +143,10 @@ def test_a_device_on_a_line_is_added_used_and_watched(model: Path, cache: Path) 
 
 
 def test_a_device_on_another_machines_line_is_used_through_that(model: Path, cache: Path) -> None:
-    port = edgekit_json("twin", "up", "mps3-an547")["serial"]
+    line = edgekit_json("twin", "up", "mps3-an547")["serial"]
     out = cache / "via"
     edgekit_json("deploy", str(model), "--board", "mps3-an547", "--twin", "-o", str(out))
-    with ssh_server(cache / "lab") as server:
+    with noisy_line(line, Harm()) as port, ssh_server(cache / "lab") as server:
         where = f"{server.user}@127.0.0.1:{server.port}"
         words = ("device", "add", "far", "--board", "mps3-an547", "--port", port, "--via", where)
         unknown = edgekit(*words, "--key", server.key)

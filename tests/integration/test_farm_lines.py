@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support.microcontrollers import emulated, toy_firmware
 from support.needs import MICROCONTROLLERS, needs
+from support.noisy_line import Harm, noisy_line
 from support.ports import CLOSED_PORT, free_port
 from support.rpc_lab import Process, environment_in, eventually
 from support.ssh_server import ssh_server
@@ -55,7 +56,11 @@ class Lab:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("farm")
-    with twins_in(folder / "cache"), ssh_server(folder / "host") as server:
+    with (
+        twins_in(folder / "cache"),
+        ssh_server(folder / "host") as server,
+        noisy_line(emulated("mps2-an500").port, Harm()) as far_port,
+    ):
         running = Lab(
             {**environment_in(folder), "EDGEKIT_STORE": "off"},
             emulated("mps2-an386"),
@@ -69,7 +74,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         login = ("--via", where, "--key", server.key, "--fingerprint", server.fingerprint)
         for name, board, port, others in (
             ("near", "mps2-an386", running.near.port, ()),
-            ("far", "mps2-an500", running.far.port, login),
+            ("far", "mps2-an500", far_port, login),
             ("gone", "mps2-an386", nowhere, ()),
         ):
             running.run("device", "add", name, "--board", board, "--port", port, *others)

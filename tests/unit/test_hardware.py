@@ -89,11 +89,27 @@ def test_a_device_on_a_line_is_written_down_and_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "port", ["ttyACM0", "spy:///dev/tty", "socket://host", "rfc2217://h:1/x", "-rf", "/dev/tty\n"]
+    "port",
+    [
+        "ttyACM0",
+        "spy:///dev/tty",
+        "socket://host",
+        "rfc2217://h:1/x",
+        "unix://x",
+        "-rf",
+        "/dev/tty\n",
+    ],
 )
 def test_what_is_no_port_is_refused(port: str) -> None:
     with pytest.raises(UsageError, match="is no serial port"):
         make_serial_entry("wing", "stm32f405", port, kind="baremetal")
+
+
+def test_a_socket_of_this_machine_is_a_port_of_this_machine_alone() -> None:
+    port = "unix:///run/board/line"
+    assert make_serial_entry("wing", "stm32f405", port, kind="baremetal").serial == port
+    with pytest.raises(UsageError, match="a socket of this machine"):
+        make_serial_entry("wing", "stm32f405", port, kind="baremetal", via="me@lab.example")
 
 
 def test_the_two_kinds_of_devices_are_not_mistaken() -> None:
