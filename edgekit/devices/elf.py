@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.cross.blob import SECTION
-from edgekit.errors import BundleError
+from edgekit.errors import BundleError, EdgekitError
 from edgekit.files import storage_errors
 
 if TYPE_CHECKING:
@@ -77,13 +77,14 @@ def weight_bytes(path: Path) -> int:
 @contextmanager
 def _opened(path: Path) -> Iterator[ELFFile]:
     """Headers that can't be read are an error wherever in the block they are come upon."""
-    from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
     with storage_errors("read the library", path), path.open("rb") as stream:
         try:
             yield ELFFile(stream)
-        except (ELFError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
+        except (EdgekitError, OSError):
+            raise
+        except Exception as error:  # what pyelftools' parts raise on damaged data is not listed
             raise BundleError(
                 f"{path.name} is not a program or library: {error or 'its headers are damaged'}",
                 hint="build the bundle again",

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgekit.errors import BundleError
+from edgekit.errors import BundleError, EdgekitError
 from edgekit.files import storage_errors
 
 if TYPE_CHECKING:
@@ -111,25 +111,14 @@ def _functions(elf: ELFFile) -> tuple[Function, ...]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[ELFFile]:
-    from elftools.common.exceptions import ELFError, ELFParseError
-    from elftools.construct import ConstructError
     from elftools.elf.elffile import ELFFile
 
     with storage_errors("read the firmware", path), path.open("rb") as stream:
         try:
             yield ELFFile(stream)
-        except (
-            ELFError,
-            ELFParseError,
-            ConstructError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            IndexError,
-            OverflowError,
-            UnicodeDecodeError,
-        ) as error:
+        except (EdgekitError, OSError):
+            raise
+        except Exception as error:  # what pyelftools' parts raise on damaged data is not listed
             raise BundleError(
                 f"{path} is no firmware of edgekit's: {error}", hint="build the bundle again"
             ) from error

@@ -8,6 +8,7 @@ it needs numpy alone.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.arrays import Array, numpy_dtype
+from edgekit.errors import UnsupportedModelError
 from edgekit.json_reader import read_json
 
 ALIGNMENT = 64
@@ -23,6 +25,11 @@ ALIGNMENT = 64
 
 _LENGTH = struct.Struct(">I")
 _LARGEST_HEADER = 64 << 20
+_LARGEST_ARRAY = 64 << 30
+
+
+class FrameError(ValueError):
+    """What came is no frame; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +58,34 @@ def read_frame(read_into: Callable[[memoryview], None]) -> Frame:
     read_into(memoryview(length))
     (header_length,) = _LENGTH.unpack(length)
     if header_length > _LARGEST_HEADER:
-        raise ValueError(f"a header of {header_length} bytes")
+        raise FrameError(f"a header of {header_length} bytes")
     header = bytearray(header_length)
     read_into(memoryview(header))
-    document = read_json(header)
+    message, described = _parsed(header)
     arrays = []
-    for described in document["arrays"]:
-        array = aligned_array(tuple(described["shape"]), numpy_dtype(described["dtype"]))
+    for shape, dtype in described:
+        array = aligned_array(shape, dtype)
         if array.size:
             read_into(array.reshape(-1).view(np.uint8).data)
         arrays.append(array)
-    return Frame(document["message"], tuple(arrays))
+    return Frame(message, tuple(arrays))
+
+
+def _parsed(header: bytearray) -> tuple[dict[str, Any], list[tuple[tuple[int, ...], Any]]]:
+    """The message, and the shape and type of each array."""
+    try:
+        document = read_json(header)
+        message, described = document["message"], []
+        for array in document["arrays"]:
+            shape, dtype = tuple(map(int, array["shape"])), numpy_dtype(array["dtype"])
+            if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > _LARGEST_ARRAY:
+                raise ValueError(f"an array of the shape {list(shape)}")
+            described.append((shape, dtype))
+    except (ValueError, TypeError, LookupError, UnsupportedModelError) as error:
+        raise FrameError(str(error)) from error
+    if not isinstance(message, dict):
+        raise FrameError("no message")
+    return message, described
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from edgekit.arrays import Array
 from edgekit.children import LastLines, Process, TimeoutExpired, start_module
 from edgekit.devices.crashes import failure_hint, signal_hint, signal_meaning
-from edgekit.devices.frames import Frame, encode_frame, read_frame
+from edgekit.devices.frames import Frame, FrameError, encode_frame, read_frame
 from edgekit.errors import DeviceError
 from edgekit.interrupts import interrupts_deferred
 
@@ -73,7 +73,15 @@ class WorkerProcess:
 
     def _receive(self, doing: str) -> Frame:
         deadline = time.monotonic() + self._timeout
-        return read_frame(lambda buffer: self._fill(buffer, doing, deadline))
+        try:
+            return read_frame(lambda buffer: self._fill(buffer, doing, deadline))
+        except FrameError as error:
+            raise DeviceError(
+                f"the process of the model on {self._place} said what makes no sense while "
+                f"{doing}: {error}",
+                hint="the model may have overwritten memory; build it again",
+                details=self._last_words(),
+            ) from error
 
     def _fill(self, buffer: memoryview, doing: str, deadline: float) -> None:
         done = 0
