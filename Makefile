@@ -15,8 +15,8 @@ export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all campaigns \
-        lint format coverage bench operator-tests node-tests graph-tests model-tests model-table faults test-pythons \
-        dist clean distclean
+        lint format coverage bench operator-tests node-tests graph-tests model-tests model-table faults fuzz \
+        test-pythons dist clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ model-tests: setup ## Run real trained models, each fetched once, against their 
 
 model-table: setup ## Build and time the same models; writes docs/models.md
 	$(BIN)/python -m benchmarks.models
+
+fuzz: setup ## Give every parser of what comes from outside damaged data [SECONDS=60] [ONLY="pt2 json"]
+	PYTHONPATH=.:tests nice $(BIN)/python -W ignore -m fuzz --seconds $(or $(SECONDS),60) --only $(ONLY)
 
 faults: setup ## Let everything about a farm fail, one thing after the other, and see that work goes on [ONLY="a b"]
 	PYTHONPATH=.:tests $(BIN)/python -m faults $(ONLY)

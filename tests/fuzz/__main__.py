@@ -24,10 +24,13 @@ def main() -> int:
     chosen = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     chosen.add_argument("--seconds", type=float, default=60.0)
     chosen.add_argument("--seed", type=int, default=int(time.time()))
-    chosen.add_argument("--only", nargs="*", default=())
+    chosen.add_argument("--only", nargs="*", default=(), help="names, with - for a space")
     asked = chosen.parse_args()
-    targets = {name: t for name, t in all_targets().items() if not asked.only or name in asked.only}
-    native = [name for name in native_targets() if not asked.only or name in asked.only]
+    only = {name.replace("-", " ") for name in asked.only}
+    if unknown := only - {*all_targets(), *native_targets()}:
+        chosen.error(f"no parser is called {', '.join(sorted(unknown))}")
+    targets = {name: t for name, t in all_targets().items() if not only or name in only}
+    native = [name for name in native_targets() if not only or name in only]
     share = asked.seconds / max(1, len(targets) + len(native))
     print(f"{len(targets)} parsers in Python, {len(native)} in C and C++; --seed {asked.seed}")
     found = 0

@@ -89,11 +89,9 @@ def build_native(target: NativeTarget, folder: Path) -> Path:
     sources = [HERE / target.harness, *target.sources]
     for source in [*sources, *([] if found.has_fuzzer else [HERE / "plain.c"])]:
         compiler = found.c if source.suffix == ".c" else found.cpp
-        language = "-std=c99" if is_c or source.suffix == ".c" else "-std=c++17"
+        language = "-std=c99" if source.suffix == ".c" else "-std=c++17"
         made = folder / f"{source.parent.name}-{source.stem}.o"
         flags = [*_SANITIZERS, *(f"{flag}-no-link" for flag in more), language, "-D_GNU_SOURCE"]
-        if source.name == "plain.c" and not is_c:
-            compiler, flags = found.cpp, [*flags[:-2], "-x", "c++", "-include", _entry(folder)]
         include = [f"-I{HERE}", f"-I{AGENT}", f"-I{FIRMWARE}", "-isystem", str(ffi_headers())]
         _run([compiler, *flags, *include, "-c", str(source), "-o", str(made)])
         objects.append(str(made))
@@ -104,16 +102,6 @@ def build_native(target: NativeTarget, folder: Path) -> Path:
     linker = found.c if is_c else found.cpp
     _run([linker, *_SANITIZERS, *more, *objects, *tail, "-o", str(program)])
     return program
-
-
-def _entry(folder: Path) -> str:
-    """The harness in C++ is called from a driver in C."""
-    header = folder / "entry.h"
-    header.write_text(
-        "#include <stddef.h>\n#include <stdint.h>\n"
-        'extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);\n'
-    )
-    return str(header)
 
 
 def _run(command: list[str]) -> None:
