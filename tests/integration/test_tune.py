@@ -16,6 +16,7 @@ import pytest
 from onnx import helper
 from support.building import CHECKOUT, command_line, environment, request_for, write_model
 from support.compiling import random_array, results_of
+from support.examples import first_of
 from support.faulty_builder import FATAL, FAULT
 from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
@@ -135,7 +136,7 @@ def test_what_a_search_finds_is_kept_used_and_not_searched_for_again(
     assert (anew.trials, anew.known) == (4, 0)
 
 
-@pytest.mark.parametrize("fault", ["compile", "run", "timeout"])
+@pytest.mark.parametrize("fault", first_of("compile", "run", "timeout"))
 def test_a_candidate_that_is_fatal_costs_itself_only(
     fault: str, request_: BuildRequest, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +178,7 @@ def test_a_device_whose_agent_is_killed_comes_back_and_the_search_ends_well(
     assert report.errors.get("device", 0) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", first_of(signal.SIGKILL, signal.SIGINT))
 def test_what_a_search_measured_before_it_was_ended_is_not_measured_again(
     number: signal.Signals, request_: BuildRequest, store: str, tmp_path: Path
 ) -> None:
