@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -57,8 +58,10 @@ def pytest_runtest_logfinish() -> None:
     needs.end()
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say last how many tests waited for what."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """Say last, after pytest's own summary, how many tests waited for what."""
+    yield
     for line in needs.waiting(terminalreporter.stats.get("skipped", ())):
         terminalreporter.write_line(line, yellow=True)
 
