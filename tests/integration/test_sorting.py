@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import helper
 from support.building import request_for
+from support.c_builds import SANITIZED, built_tree, make
 from support.compiling import results_of
 from support.on_device import run_on
 from support.onnx_models import judged_by_onnxruntime, onnx_model
@@ -112,3 +113,16 @@ def test_a_model_of_one_topk_runs_where_models_are_deployed(largest: int, tmp_pa
     values, places = judged_by_onnxruntime(model, given)
     np.testing.assert_array_equal(found["v"], values)
     np.testing.assert_array_equal(found["i"], places)
+
+
+def test_the_c_of_a_topk_gives_what_onnxruntime_gives(tmp_path: Path) -> None:
+    nodes = [helper.make_node("TopK", ["x", "k"], ["v", "i"], axis=1)]
+    model = onnx_model(
+        nodes, {"x": (3, 50, 2)}, ["v", "i"], {"k": np.array([7])}, {"i": onnx.TensorProto.INT64}
+    )
+
+    built = built_tree(model, tmp_path / "c")
+    tested = make(built.folder, "test", f"CFLAGS={' '.join(SANITIZED)}")
+
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    assert tested.stdout.count(": ok\n") == 2
