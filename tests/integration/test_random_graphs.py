@@ -123,6 +123,13 @@ def shifted_indices() -> onnx.ModelProto:
     return onnx_model([node], {"x": [8, 4, 1]}, ["y"], {"w": weights})
 
 
+def tiles_across_axes() -> onnx.ModelProto:
+    """A product whose 36 lines are two tiles of 18, which begin in the middle of an axis of 4."""
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    weights = np.array([[0.5], [-0.25]], "float32")
+    return onnx_model([node], {"x": [3, 3, 4, 2]}, ["y"], {"w": weights})
+
+
 def pooled_constant() -> onnx.ModelProto:
     """onnx's reference implementation, which folds constants, gives the pool a sixth axis."""
     nodes = [
@@ -153,6 +160,7 @@ FOUND = [
     one_mean,
     shifted_indices,
     pooled_constant,
+    tiles_across_axes,
     ends_that_nothing_computes,
 ]
 
