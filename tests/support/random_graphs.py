@@ -57,7 +57,7 @@ class RandomGraph:
     def numbers(self, shape: Sequence[int], dtype: str = "float32") -> np.ndarray:
         generator = np.random.default_rng(self.dice.getrandbits(32))
         if dtype == "bool":
-            return generator.random(tuple(shape)) < 0.5
+            return np.asarray(generator.random(tuple(shape)) < 0.5)
         if np.dtype(dtype).kind in "iu":
             return np.asarray(generator.integers(0, 9, tuple(shape)), dtype)
         return np.asarray(generator.uniform(-1.0, 1.0, tuple(shape)), dtype)
