@@ -127,6 +127,8 @@ def _members(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.ZipInfo]
     members: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         shown = ascii(info.filename)[:120]
+        if not info.filename:
+            _refuse(file, "holds a file without a name")
         if info.is_dir():
             continue  # an empty folder; those that matter are made with their files
         kind = stat.S_IFMT(info.external_attr >> 16)

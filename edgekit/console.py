@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -107,6 +108,11 @@ class Console:
         width = max((len(name) for name, _ in pairs), default=0)
         for name, value in pairs:
             write_line(self.stdout, f"{name.ljust(width)}{GAP}{value}".rstrip())
+
+    def traceback(self, cause: BaseException) -> None:
+        """Where an error came from, on stderr."""
+        self.close()
+        write_line(self.stderr, printable("".join(traceback.format_exception(cause))).rstrip())
 
     def error(self, error: EdgekitError, exit_code: int | None = None) -> None:
         """One sentence, its details, a hint; with --json a document as well."""

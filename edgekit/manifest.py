@@ -269,7 +269,7 @@ def _read_manifest(reader: Reader) -> Manifest:
         edgekit_version=reader.text("edgekit_version"),
         model=_read_model(reader.child("model")),
         board=_read_board(reader.child("board")),
-        target=reader.text("target"),
+        target=reader.target("target"),
         toolchain=_read_toolchain(reader.child("toolchain")),
         versions=_read_versions(reader.child("versions")),
         oracle=read_oracle(reader.optional_child("oracle")),

@@ -6,10 +6,11 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeGuard, TypeVar
 
 from edgekit.comparison import Leeway
 from edgekit.errors import BundleError, EdgekitError
+from edgekit.json_reader import JsonError, read_json_object
 from edgekit.preprocess import Preprocess, parse_preprocess
 
 _Word = TypeVar("_Word", bound=str)
@@ -25,6 +26,17 @@ def parse_json(text: bytes) -> object:
             f"the manifest is not JSON: {str(error)[:200]}",
             hint="build the bundle again, or get it again from whoever built it",
         ) from error
+
+
+def _is_target(value: object) -> TypeGuard[dict[str, object]]:
+    if not isinstance(value, dict):
+        return False
+    features = value.get("mattr", [])
+    return (
+        all(isinstance(value.get(key, ""), str) for key in ("kind", "mcpu", "mtriple"))
+        and isinstance(features, list)
+        and all(isinstance(feature, str) for feature in features)
+    )
 
 
 class Reader:
@@ -110,6 +122,19 @@ class Reader:
         return tuple(
             Reader(item, f"{self._where}.{key}[{i}]") for i, item in enumerate(self._items(key))
         )
+
+    def target(self, key: str) -> str:
+        """A target of TVM's as JSON, of which all that edgekit looks at is of its type."""
+        found = self.text(key)
+        try:
+            described: object = read_json_object(found)
+        except JsonError as error:
+            self.refuse(f"no target as {key}: {error}")
+        while described is not None:
+            if not _is_target(described):
+                self.refuse(f"no target as {key}")
+            described = described.get("host")
+        return found
 
     def preprocess(self) -> Preprocess:
         try:

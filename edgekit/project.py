@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.database_url import read_database_url
 from edgekit.device_entry import DeviceEntry, parse_device
 from edgekit.errors import ProjectError, UsageError
 from edgekit.files import storage_errors, write_atomically
@@ -28,7 +29,6 @@ from edgekit.profiles import (
     syntax_problem,
 )
 from edgekit.quoting import one_line, toml_string
-from edgekit.store.address import holds_password
 from edgekit.toml_source import TomlError, read_toml
 from edgekit.trust import effects_of, require_trust
 
@@ -226,7 +226,8 @@ def _store(reader: TableReader) -> str | None:
     table = reader.table("store")
     url = table.text("url", limit=1000)
     table.finish()
-    if holds_password(url):
+    parts = read_database_url(url)
+    if parts is not None and parts.holds_password:
         expected = "a URL without a password (EDGEKIT_STORE or ~/.pgpass may hold it)"
         table.complain("url", "one with a password", expected)
     return url

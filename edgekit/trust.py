@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from edgekit.consent import is_agreed_to
+from edgekit.database_url import without_secrets
 from edgekit.errors import UntrustedProjectError
 from edgekit.files import exclusive_lock, replace_file, storage_errors
 from edgekit.paths import data_dir, nearest_project_file, own_profile_folders
@@ -92,7 +93,7 @@ class TrustedFile:
 def effects_of(kind: FileKind, table: Mapping[str, object]) -> tuple[Effect, ...]:
     """List what a file makes edgekit run or send; every key that is not known to be harmless."""
     return tuple(
-        Effect(key, json.dumps(value, ensure_ascii=False, default=str), _meaning(kind, key))
+        Effect(key, json.dumps(_shown(value), ensure_ascii=False, default=str), _meaning(kind, key))
         for key, value in _leaves(table)
         if not _is_harmless(kind, key, value)
     )
@@ -185,6 +186,11 @@ def _is_harmless(kind: FileKind, key: str, value: object) -> bool:
     if kind == "boards" and key == "cpu.compile_flags" and isinstance(value, list):
         return all(isinstance(flag, str) and _CPU_FLAG.fullmatch(flag) for flag in value)
     return any(_begins(key, start) for start in _HARMLESS[kind])
+
+
+def _shown(value: object) -> object:
+    """A value without a password. A file that holds one is refused, so no change of it counts."""
+    return without_secrets(value) if isinstance(value, str) else value
 
 
 def _meaning(kind: FileKind, key: str) -> str:

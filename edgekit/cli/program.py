@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -129,7 +128,7 @@ def _fail(
     code = error.exit_code if exit_code is None else exit_code
     try:
         if console.debug:
-            traceback.print_exception(cause)
+            console.traceback(cause)
         console.error(error, code)
     except BrokenPipeError:
         return OUTPUT_CLOSED

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote
 
+from edgekit.database_url import read_database_url
 from edgekit.paths import data_dir
 
 VARIABLE = "EDGEKIT_STORE"
@@ -16,16 +15,6 @@ OFF = "off"
 """What the variable says where nothing is to be kept."""
 FILE_NAME = "measurements.db"
 _SQLITE = "sqlite:///"
-_URL = re.compile(
-    r"(?P<scheme>[\w+]+)://(?:(?P<user>[^:/@]*)(?::(?P<password>.*?))?@)?"
-    r"(?P<host>\[[^/?@]*\]|[^/:?@]*)(?::(?P<port>[^/?@]*))?(?P<database>/[^?@]*)?"
-    r"(?:\?(?P<query>.*))?",
-    re.DOTALL,
-)
-"""A store's URL. A password may hold any mark, also those that end a host: what may be part of
-one is taken for part of it."""
-_TOLD = ("dbname", "host", "hostaddr", "port", "service", "user")
-"""Parameters that say which store it is. No other one is ever shown: it may be a secret."""
 UNREADABLE = "a store whose URL can't be read"
 
 
@@ -50,39 +39,14 @@ def name_of(url: str) -> str:
     file = sqlite_file(url)
     if file is not None:
         return str(file)
-    parts = _URL.fullmatch(url)
-    if parts is None:
-        return UNREADABLE
-    user = f"{parts['user']}@" if parts["user"] else ""
-    port = f":{parts['port']}" if parts["port"] else ""
-    told = [f"{key}={value}" for key, value in _parameters(parts["query"]) if key in _TOLD]
-    query = f"?{'&'.join(sorted(told))}" if told else ""
-    scheme = parts["scheme"].partition("+")[0]
-    return f"{scheme}://{user}{parts['host']}{port}{parts['database'] or ''}{query}"
+    parts = read_database_url(url)
+    return UNREADABLE if parts is None else parts.name
 
 
 def secrets_of(url: str) -> tuple[str, ...]:
-    """List every part of a URL that may be a secret, as it is written and as it is meant."""
-    parts = _URL.fullmatch(url)
-    if parts is None or sqlite_file(url) is not None:
-        return ()
-    hidden = [value for key, value in _parameters(parts["query"]) if key not in _TOLD]
-    written = [word for word in (parts["password"], *hidden) if word]
-    return tuple(dict.fromkeys((*written, *map(unquote, written))))
-
-
-def holds_password(url: str) -> bool:
-    """Say whether a URL has a password in it, wherever it stands."""
-    parts = _URL.fullmatch(url)
-    if parts is None:
-        return False
-    return parts["password"] is not None or any(
-        key.lower().endswith("password") for key, _ in _parameters(parts["query"])
-    )
-
-
-def _parameters(query: str | None) -> list[tuple[str, str]]:
-    return parse_qsl(query or "", keep_blank_values=True)
+    """List every part of a URL that may be a secret."""
+    parts = None if sqlite_file(url) else read_database_url(url)
+    return () if parts is None else parts.secrets
 
 
 def outbox_folder() -> Path:

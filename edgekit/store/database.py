@@ -14,14 +14,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool
 
+from edgekit.database_url import PARAMETERS, read_database_url
 from edgekit.errors import MissingToolError, StorageError, StoreError, UsageError
 from edgekit.store.address import OFF, VARIABLE, default_url, name_of, secrets_of
 from edgekit.store.migrations import NEWEST, migrate, refuse_strangers, version_of
+from edgekit.wording import printable
 
 T = TypeVar("T")
 
@@ -111,6 +114,7 @@ def _connect(url: str, patient: bool) -> Store:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:  # a port that is no number is a ValueError
         raise UsageError("the store's URL can't be read", hint=_URLS) from error
+    _check_unambiguous(url, parsed)
     name, _, driver = parsed.drivername.partition("+")
     if driver not in ("", "psycopg" if name == "postgresql" else ""):
         raise UsageError(f"edgekit does not speak with {name} through {driver}", hint=_URLS)
@@ -146,6 +150,27 @@ def _connect(url: str, patient: bool) -> Store:
     raise UsageError(
         f"edgekit keeps measurements in SQLite or PostgreSQL, not in {name}", hint=_URLS
     )
+
+
+def _check_unambiguous(url: str, parsed: URL) -> None:
+    """UsageError where the name that is shown and the connection could be of two servers."""
+    parts = read_database_url(url)
+    if parts is None or parsed.drivername.startswith("sqlite"):
+        return
+    shown = (parts.user, parts.host.strip("[]"), parts.port, parts.database.removeprefix("/"))
+    meant = (parsed.username, parsed.host, parsed.port, parsed.database)
+    if [unquote(word) for word in shown] != [str(word or "") for word in meant]:
+        raise UsageError(
+            "the store's URL can be read in two ways",
+            hint="write marks of the password in percent: %2F for /, %3F for ?, %40 for @",
+        )
+    unknown = sorted(key for key in parsed.query if key not in PARAMETERS)
+    if unknown:
+        raise UsageError(
+            f"the store's URL has the parameter {printable(unknown[0])[:80]}, which edgekit does "
+            "not pass on",
+            hint=f"it may have {', '.join(sorted(PARAMETERS))}",
+        )
 
 
 def _check_driver() -> None:

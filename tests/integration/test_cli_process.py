@@ -154,6 +154,18 @@ def test_debug_shows_the_traceback(
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
+def test_debug_shows_no_control_characters_of_a_model(
+    raising: Raiser, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(ValueError("Ev\x1b]0;title\x07il"))
+
+    run_command_line(["--debug", "fail"])
+
+    said = capsys.readouterr().err
+    assert "Ev\\x1b]0;title\\x07il" in said
+    assert "\x1b]" not in said
+
+
 def test_a_pipe_that_breaks_elsewhere_is_not_taken_for_a_closed_output(
     raising: Raiser, capsys: pytest.CaptureFixture[str]
 ) -> None:

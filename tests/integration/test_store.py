@@ -226,7 +226,19 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"what somebody else wrote")
 
 
-ODD = ("postgresql://h:port/d", "postgresql+asyncpg://h/d", "sqlite+foo:///x", "sqlite://host/x")
+TWO_MEANINGS = (
+    "postgresql:///d?conninfo=host%3Devil",
+    "postgresql://me:x@evil/a@h/d",
+    "postgresql://me:a/b@h/d?krbsrvname=x",
+)
+"""Stores whose name could be of another server than the connection."""
+ODD = (
+    *TWO_MEANINGS,
+    "postgresql://h:port/d",
+    "postgresql+asyncpg://h/d",
+    "sqlite+foo:///x",
+    "sqlite://host/x",
+)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "ground",
-        "arrays npy files paths toml_source cache metrics tvm_compat programs parent_process "
-        "children consent trust peer_owner own_listener unix_sockets",
+        "arrays npy files paths database_url toml_source cache metrics tvm_compat programs "
+        "parent_process children consent trust peer_owner own_listener unix_sockets",
     ),
     (
         "profiles",

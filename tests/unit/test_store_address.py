@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.store.address import UNREADABLE, holds_password, name_of, secrets_of
+from edgekit.database_url import read_database_url, without_secrets
+from edgekit.store.address import UNREADABLE, name_of, secrets_of
 
 SECRET = "s3cr3t"
 WITH_SECRETS = (
@@ -18,9 +19,9 @@ WITH_SECRETS = (
     f"postgresql://db/x?password={SECRET}",
     f"postgresql://db/x?user=me&PASSWORD={SECRET}",
     f"postgresql://db/x?sslpassword={SECRET}&sslmode=require",
-    f"postgresql://db/x?options={SECRET}",
     f"postgresql://db/x?a={SECRET}&a={SECRET}",
     f"postgresql://[::1]:7/x?passwd={SECRET}",
+    f"postgresql:///x?conninfo=host%3Ddb%20password%3D{SECRET}",
 )
 
 
@@ -29,12 +30,18 @@ def test_no_secret_is_in_a_stores_name(url: str) -> None:
     assert SECRET not in name_of(url)
     assert name_of(url) != UNREADABLE
     assert SECRET in " ".join(secrets_of(url))
+    assert SECRET not in without_secrets(url)
 
 
 @pytest.mark.parametrize("url", WITH_SECRETS)
 def test_a_url_that_holds_a_password_is_known_by_it(url: str) -> None:
-    if "options" not in url and "?a=" not in url and "passwd" not in url:
+    if not any(word in url for word in ("?a=", "passwd", "conninfo")):
         assert holds_password(url)
+
+
+def holds_password(url: str) -> bool:
+    parts = read_database_url(url)
+    return parts is not None and parts.holds_password
 
 
 def test_a_url_without_a_password_holds_none() -> None:

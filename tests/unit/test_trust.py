@@ -262,3 +262,12 @@ def test_folders_may_be_named_whose_projects_are_the_users_own(
     monkeypatch.setenv("EDGEKIT_TRUSTED_PATH", f":{folder.parent}")
 
     assert find_project(folder) is not None
+
+
+def test_a_password_is_shown_to_nobody(folder: Path) -> None:
+    write(folder, '[store]\nurl = "postgresql://bob:hunter2@db.example/x?sslpassword=hunter2"\n')
+
+    (listed,) = project_files(folder)
+
+    assert "db.example" in str(listed)
+    assert "hunter2" not in str(listed)

@@ -1,0 +1,103 @@
+"""URLs of databases: which database one names, and which part of it is a secret."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+_URL = re.compile(
+    r"(?P<scheme>[\w+]+)://(?:(?P<user>[^:/@]*)(?::(?P<password>.*?))?@)?"
+    r"(?P<host>\[[^/?@]*\]|[^/:?@]*)(?::(?P<port>[^/?@]*))?(?P<database>/[^?@]*)?"
+    r"(?:\?(?P<query>.*))?",
+    re.DOTALL,
+)
+"""A password may hold any mark, also those that end a host: what may be part of one is taken for
+part of it."""
+_NAMING = frozenset(("dbname", "host", "hostaddr", "port", "service", "user"))
+"""Parameters that say which database it is."""
+_SECRET = frozenset(("password", "sslpassword"))
+PARAMETERS = frozenset(
+    (
+        *_NAMING,
+        *_SECRET,
+        *("application_name", "connect_timeout", "options", "passfile", "sslcert", "sslkey"),
+        *("sslmode", "sslrootcert", "target_session_attrs"),
+    )
+)
+"""Parameters that a store's URL may have. Any other one may name another server in other words."""
+
+
+@dataclass(frozen=True)
+class DatabaseUrl:
+    """The parts of a URL, as they are written."""
+
+    scheme: str
+    user: str
+    password: str | None
+    host: str
+    port: str
+    database: str
+    parameters: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        """What tells the database from others, without any secret."""
+        user = f"{self.user}@" if self.user else ""
+        port = f":{self.port}" if self.port else ""
+        told = sorted(f"{key}={value}" for key, value in self.parameters if key in _NAMING)
+        query = f"?{'&'.join(told)}" if told else ""
+        scheme = self.scheme.partition("+")[0]
+        return f"{scheme}://{user}{self.host}{port}{self.database}{query}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every part that may be a secret, as it is written and as it is meant."""
+        hidden = [
+            value
+            for key, value in self.parameters
+            if key not in PARAMETERS or key.lower() in _SECRET
+        ]
+        written = [word for word in (self.password, *hidden) if word]
+        return tuple(dict.fromkeys((*written, *map(unquote, written))))
+
+    @property
+    def masked(self) -> str:
+        """The URL with stars where a secret may be."""
+        password = "" if self.password is None else ":***"
+        user = f"{self.user}{password}@" if self.user or password else ""
+        port = f":{self.port}" if self.port else ""
+        shown = [
+            f"{key}={value if key in PARAMETERS - _SECRET else '***'}"
+            for key, value in self.parameters
+        ]
+        query = f"?{'&'.join(shown)}" if shown else ""
+        return f"{self.scheme}://{user}{self.host}{port}{self.database}{query}"
+
+    @property
+    def holds_password(self) -> bool:
+        return self.password is not None or any(
+            key.lower() in _SECRET for key, _ in self.parameters
+        )
+
+
+def read_database_url(url: str) -> DatabaseUrl | None:
+    """Take a URL apart; None where it is none."""
+    parts = _URL.fullmatch(url)
+    if parts is None:
+        return None
+    return DatabaseUrl(
+        parts["scheme"],
+        parts["user"] or "",
+        parts["password"],
+        parts["host"],
+        parts["port"] or "",
+        parts["database"] or "",
+        tuple(parse_qsl(parts["query"] or "", keep_blank_values=True)),
+    )
+
+
+def without_secrets(url: str) -> str:
+    """A URL with every part hidden that may be a secret; any other text as it is."""
+    parts = read_database_url(url)
+    return url if parts is None or not parts.secrets else parts.masked
