@@ -18,7 +18,7 @@ from edgekit.errors import ProjectError, UsageError
 from edgekit.files import storage_errors, write_atomically
 from edgekit.model import MODEL_SUFFIXES, ModelSource, open_model, scan_model
 from edgekit.offload import ProjectOffload, parse_project_offload
-from edgekit.paths import PROJECT_FILE, nearest_project_file
+from edgekit.paths import PROJECT_FILE, from_home, nearest_project_file, place_of
 from edgekit.profiles import (
     NAME_EXPECTED,
     NAME_PATTERN,
@@ -29,6 +29,7 @@ from edgekit.profiles import (
     syntax_problem,
 )
 from edgekit.quoting import one_line, toml_string
+from edgekit.store.address import named_url
 from edgekit.toml_source import TomlError, read_toml
 from edgekit.trust import effects_of, require_trust
 
@@ -91,7 +92,7 @@ def read_project(path: Path, *, only_to_show: bool = False) -> Project:
         raise _project_error(path, [syntax_problem(path, error)]) from error
     problems: list[Problem] = []
     reader = TableReader(source, source.table, (), problems)
-    project = _parse(reader, path.absolute())
+    project = _parse(reader, place_of(path))
     reader.finish()
     if problems:
         raise _project_error(path, sorted(problems, key=lambda problem: problem.line))
@@ -150,8 +151,7 @@ def choose_keep(project: Project | None, keep: int | None) -> int:
 def choose_store(project: Project | None, url: str | None = None) -> str | None:
     """The store that a command is about; None is the user's own file. The environment goes before
     the project file: it may hold a password, which a file that others see may not."""
-    named = url or os.environ.get("EDGEKIT_STORE") or None
-    return named or (project.store if project is not None else None)
+    return url or named_url() or (project.store if project is not None else None)
 
 
 def store_in_use() -> str | None:
@@ -217,7 +217,7 @@ def _cmsis_nn(reader: TableReader, folder: Path) -> Path | None:
     table = reader.table("cmsis_nn")
     place = table.text("path", limit=1000)
     table.finish()
-    return folder / Path(place).expanduser()
+    return folder / from_home(place)
 
 
 def _store(reader: TableReader) -> str | None:

@@ -21,7 +21,7 @@ from edgekit.consent import is_agreed_to
 from edgekit.database_url import without_secrets
 from edgekit.errors import UntrustedProjectError
 from edgekit.files import exclusive_lock, replace_file, storage_errors
-from edgekit.paths import data_dir, nearest_project_file, own_profile_folders
+from edgekit.paths import data_dir, nearest_project_file, own_profile_folders, place_of
 from edgekit.toml_source import TomlError, read_toml
 
 FileKind = Literal["project", "boards", "toolchains"]
@@ -104,8 +104,9 @@ def require_trust(path: Path, effects: Sequence[Effect]) -> None:
     where nobody agrees."""
     if not effects or is_trusted(path, effects):
         return
-    others = [file for file in project_files(Path.cwd()) if file.path != path.resolve()]
-    asked = [TrustedFile(path.resolve(), tuple(effects), False)]
+    place = place_of(path)
+    others = [file for file in project_files(Path.cwd()) if file.path != place]
+    asked = [TrustedFile(place, tuple(effects), False)]
     asked += [file for file in others if file.effects and not file.trusted]
     if is_agreed_to(asked):
         trust(asked)
@@ -119,13 +120,14 @@ def require_trust(path: Path, effects: Sequence[Effect]) -> None:
 
 
 def is_trusted(path: Path, effects: Sequence[Effect]) -> bool:
-    """Whether the user agreed to these effects of this file, or owns all projects around it."""
-    real = path.resolve()
+    """Say whether the user agreed to these effects of this file, or owns all projects around it.
+    A link is the user's own if both the link and the file that it leads to are."""
+    place = place_of(path)
     listed = os.environ.get(TRUSTED_FOLDERS, "").split(os.pathsep)
     own = [Path(entry).resolve() for entry in listed if Path(entry).is_absolute()]
-    if any(real.is_relative_to(folder) for folder in own):
+    if all(any(one.is_relative_to(folder) for folder in own) for one in (place, path.resolve())):
         return True
-    return _known().get(str(real)) == _digest(effects)
+    return _known().get(str(place)) == _digest(effects)
 
 
 def trust(files: Sequence[TrustedFile]) -> None:
@@ -137,7 +139,7 @@ def trust(files: Sequence[TrustedFile]) -> None:
 
 def trust_effects(path: Path, effects: Sequence[Effect]) -> None:
     """Remember that the user agrees to these effects of a file."""
-    trust([TrustedFile(path.resolve(), tuple(effects), True)])
+    trust([TrustedFile(place_of(path), tuple(effects), True)])
 
 
 def revoke(files: Sequence[TrustedFile]) -> None:
@@ -163,7 +165,7 @@ def project_files(folder: Path) -> tuple[TrustedFile, ...]:
             effects = effects_of(kind, read_toml(path).table)
         except (OSError, TomlError):
             effects = ()
-        files.append(TrustedFile(path.resolve(), effects, is_trusted(path, effects)))
+        files.append(TrustedFile(place_of(path), effects, is_trusted(path, effects)))
     return tuple(files)
 
 

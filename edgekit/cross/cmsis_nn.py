@@ -7,7 +7,6 @@ the sources that the Python package bakenn ships. Nothing is unpacked: files are
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from edgekit.errors import MissingToolError, ProjectError
+from edgekit.paths import named_path
 
 VARIABLE = "EDGEKIT_CMSIS_NN"
 _FUNCTIONS = "Include/arm_nnfunctions.h"
@@ -95,9 +95,9 @@ def find_cmsis_nn(configured: Path | None = None) -> CmsisNn:
     """The project's setting, then the environment, then what a package ships."""
     if configured is not None:
         return read_cmsis_nn(configured, str(configured))
-    named = os.environ.get(VARIABLE)
-    if named:
-        return read_cmsis_nn(Path(named).expanduser(), f"{VARIABLE}={named}")
+    named = named_path(VARIABLE)
+    if named is not None:
+        return read_cmsis_nn(named, f"{VARIABLE}={named}")
     spec = find_spec("bakenn")
     if spec is None or not spec.submodule_search_locations:
         raise MissingToolError(

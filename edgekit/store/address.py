@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from edgekit.database_url import read_database_url
-from edgekit.paths import data_dir
+from edgekit.errors import UsageError
+from edgekit.paths import data_dir, from_home
 
 VARIABLE = "EDGEKIT_STORE"
 OFF = "off"
@@ -19,8 +20,27 @@ UNREADABLE = "a store whose URL can't be read"
 
 
 def default_url() -> str:
-    """The file of whoever runs edgekit, unless the environment names a store."""
-    return os.environ.get(VARIABLE) or f"{_SQLITE}{data_dir() / FILE_NAME}"
+    """Return the store that the environment names, or else the user's own file."""
+    return named_url() or f"{_SQLITE}{data_dir() / FILE_NAME}"
+
+
+def named_url() -> str | None:
+    """Read the URL of the store that the environment names; None where it names none.
+
+    UsageError where it is a file with a relative path: tuned kernels are taken from a store, and
+    the file in the current folder may be a stranger's.
+    """
+    url = os.environ.get(VARIABLE) or None
+    if url is not None and url.startswith(_SQLITE):
+        named = url.removeprefix(_SQLITE).partition("?")[0]
+        in_no_folder = named in ("", ":memory:")  # what opens a store refuses these
+        if not in_no_folder and not from_home(named).is_absolute():
+            raise UsageError(
+                f"{VARIABLE} names the file {named!r}, which is not an absolute path",
+                hint="write the whole path if you mean this folder's:"
+                f" {VARIABLE}={_SQLITE}{Path(named).absolute()}",
+            )
+    return url
 
 
 def is_off(url: str | None = None) -> bool:
@@ -31,7 +51,7 @@ def sqlite_file(url: str) -> Path | None:
     """None where it is something else."""
     if not url.startswith(_SQLITE):
         return None
-    return Path(url.removeprefix(_SQLITE).partition("?")[0]).expanduser().absolute()
+    return from_home(url.removeprefix(_SQLITE).partition("?")[0]).absolute()
 
 
 def name_of(url: str) -> str:

@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from edgekit.database_url import PARAMETERS, read_database_url
 from edgekit.errors import MissingToolError, StorageError, StoreError, UsageError
+from edgekit.paths import from_home
 from edgekit.store.address import OFF, VARIABLE, default_url, name_of, secrets_of
 from edgekit.store.migrations import NEWEST, migrate, refuse_strangers, version_of
 from edgekit.wording import printable
@@ -125,7 +126,7 @@ def _connect(url: str, patient: bool) -> Store:
             raise UsageError(
                 "a store in memory keeps nothing", hint="write sqlite:///FILE, with three slashes"
             )
-        path = Path(parsed.database).expanduser().absolute()
+        path = from_home(parsed.database).absolute()
         parsed = parsed.set(database=str(path))
         engine = create_engine(parsed, poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS})
         event.listen(engine, "connect", _configure_sqlite)

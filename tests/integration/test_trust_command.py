@@ -90,6 +90,19 @@ def clone(tmp_path: Path) -> Clone:
     return Clone(folder, mark)
 
 
+@pytest.mark.parametrize("named", ["toolchains", "./toolchains", "~nobody-at-all/../toolchains"])
+def test_a_relative_search_path_makes_no_clone_the_users_own(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("EDGEKIT_TOOLCHAIN_PATH", named)
+
+    done = clone.run("doctor", "--board", "local")
+
+    assert done.returncode == 2
+    assert "EDGEKIT_TOOLCHAIN_PATH" in done.stderr
+    assert not clone.mark.exists()
+
+
 def test_where_nobody_can_be_asked_it_is_an_error_that_names_the_command(clone: Clone) -> None:
     done = clone.run("build", "--json")
 

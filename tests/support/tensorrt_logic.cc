@@ -204,6 +204,10 @@ void the_cache_is_where_the_user_says() {
   require(cache_folder() == "/cache/edgekit/tensorrt", "by XDG");
   setenv("EDGEKIT_TENSORRT_CACHE", "/engines", 1);
   require(cache_folder() == "/engines", "by our own");
+  setenv("EDGEKIT_TENSORRT_CACHE", "engines", 1);
+  require(cache_folder() == "/cache/edgekit/tensorrt", "by our own, relative");
+  setenv("XDG_CACHE_HOME", ".cache", 1);
+  require(cache_folder() == "/home/me/.cache/edgekit/tensorrt", "by XDG, relative");
   for (const char* name : {"HOME", "XDG_CACHE_HOME", "EDGEKIT_TENSORRT_CACHE"}) unsetenv(name);
   require(cache_folder().empty(), "without any");
 }

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.database_url import read_database_url, without_secrets
-from edgekit.store.address import UNREADABLE, name_of, secrets_of
+from edgekit.errors import UsageError
+from edgekit.project import choose_store
+from edgekit.store.address import UNREADABLE, default_url, name_of, secrets_of
 
 SECRET = "s3cr3t"
 WITH_SECRETS = (
@@ -66,3 +70,26 @@ def test_two_spellings_of_one_store_have_one_name_and_two_stores_have_two() -> N
 def test_whatever_a_password_holds_the_name_does_not(password: str, host: str) -> None:
     url = f"postgresql://me:QQ{password}QQ@{host}/x"
     assert "QQ" not in name_of(url)
+
+
+@pytest.mark.parametrize(
+    "file", ["s.db", "./s.db", "../s.db", "~no-such-user/s.db", "s.db?mode=rw"]
+)
+def test_the_environment_names_an_sqlite_file_by_its_whole_path(
+    file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tuned kernels come from it, and the current folder may be a stranger's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EDGEKIT_STORE", f"sqlite:///{file}")
+    for read in (default_url, lambda: choose_store(None)):
+        with pytest.raises(UsageError) as refused:
+            read()
+        assert f"sqlite:///{tmp_path}/" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:////tmp/a.db", "sqlite:///~/a.db", "postgresql:///d", "off"]
+)
+def test_every_other_store_may_be_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", url)
+    assert default_url() == choose_store(None) == url

@@ -40,6 +40,7 @@ never = ["softmax"]
 [offload.cost]
 call_us = 4.0
 """
+VENDOR = 'schema = 1\n[cmsis_nn]\npath = "vendor"\n'
 DEVICE = '[devices.pi]\nboard = "rpi4"\nhost = "evil.example"\n'
 
 
@@ -69,7 +70,7 @@ def profile(folder: Path, kind: str, name: str, like: str, *changes: tuple[str, 
     for old, new in ((f'name = "{like}"', f'name = "{name}"'), *changes):
         assert old in text
         text = text.replace(old, new, 1)
-    (folder / kind).mkdir(exist_ok=True)
+    (folder / kind).mkdir(parents=True, exist_ok=True)
     (folder / kind / f"{name}.toml").write_text(text)
 
 
@@ -163,14 +164,71 @@ def test_trust_is_for_one_place(folder: Path, tmp_path: Path) -> None:
         find_project(other)
 
 
-def test_a_file_elsewhere_under_the_same_name_is_another(folder: Path, tmp_path: Path) -> None:
-    """A link to a file that is trusted is that file."""
+def test_a_linked_folder_is_the_folder(folder: Path, tmp_path: Path) -> None:
     write(folder, HARMLESS + DEVICE)
     trust(project_files(folder))
     linked = tmp_path / "linked"
     linked.symlink_to(folder)
 
-    assert find_project(linked) is not None
+    project = find_project(linked)
+
+    assert project is not None
+    assert project.path == folder / "edgekit.toml"
+
+
+@pytest.mark.parametrize("listed", ["", "{own}"])
+def test_a_link_to_a_trusted_file_is_a_file_of_its_own_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str
+) -> None:
+    """The paths in it start from the folder of the link, where a stranger's code may be."""
+    own = tmp_path / "own"
+    own.mkdir()
+    write(own, VENDOR)
+    trust(project_files(own))
+    monkeypatch.setenv("EDGEKIT_TRUSTED_PATH", listed.format(own=own))
+    (folder / "edgekit.toml").symlink_to("../own/edgekit.toml")
+
+    with pytest.raises(UntrustedProjectError):
+        find_project(folder)
+
+    agreed = project_files(folder)
+    assert [(file.path, file.trusted) for file in agreed] == [(folder / "edgekit.toml", False)]
+    trust(agreed)
+    for place in (folder, own):
+        project = find_project(place)
+        assert project is not None
+        assert project.cmsis_nn == place / "vendor"
+    revoke(agreed)
+    with pytest.raises(UntrustedProjectError):
+        find_project(folder)
+    assert find_project(own) is not None
+
+
+def test_a_link_out_of_the_users_own_folder_is_not_the_users_own(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    write(folder, VENDOR)
+    (own / "edgekit.toml").symlink_to("../clone/edgekit.toml")
+    monkeypatch.setenv("EDGEKIT_TRUSTED_PATH", str(own))
+
+    with pytest.raises(UntrustedProjectError):
+        find_project(own)
+
+
+def test_a_linked_profile_is_a_profile_of_its_own_folder(folder: Path, tmp_path: Path) -> None:
+    """A link in a clone to a profile that its user trusts elsewhere is asked about."""
+    own = tmp_path / "own"
+    profile(own, "toolchains", "mine", "host")
+    trust(project_files(own))
+    (folder / "toolchains").mkdir()
+    (folder / "toolchains" / "mine.toml").symlink_to(own / "toolchains" / "mine.toml")
+
+    with pytest.raises(UntrustedProjectError):
+        load_toolchain("mine")
+    trust(project_files(folder))
+    assert load_toolchain("mine").name == "mine"
 
 
 def test_what_is_trusted_is_its_users_alone(folder: Path) -> None:

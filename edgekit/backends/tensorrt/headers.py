@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.errors import MissingToolError
 from edgekit.files import sha256_file
+from edgekit.paths import named_folders
 
 if TYPE_CHECKING:
     from edgekit.board import Board
@@ -80,7 +81,7 @@ def library_of(board: Board, toolchain: Toolchain) -> BuiltLibrary:
 
 
 def _folders(toolchain: Toolchain, triple: str) -> tuple[Path, ...]:
-    said = tuple(Path(word) for word in os.environ.get(VARIABLE, "").split(os.pathsep) if word)
+    said = named_folders(VARIABLE)
     if toolchain.sysroot is None:
         return said
     root = Path(toolchain.sysroot)

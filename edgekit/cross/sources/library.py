@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,7 @@ from edgekit.errors import BuildError, StorageError
 from edgekit.events import SILENT, Events
 from edgekit.files import sha256_bytes, sha256_file, storage_errors
 from edgekit.json_reader import read_json
-from edgekit.paths import cache_dir
+from edgekit.paths import cache_dir, named_path
 
 if TYPE_CHECKING:
     from edgekit.board import Board
@@ -85,14 +84,14 @@ def library_identity(recipe: Recipe, board: Board, toolchain: Toolchain) -> str:
 
 def library_version(recipe: Recipe) -> str:
     """The recipe's, or one that stands for the very bytes of a library that is the user's own."""
-    named = os.environ.get(_variable(recipe.name))
+    named = named_path(_variable(recipe.name))
     return _own_version(recipe.name, recipe.products, named) if named else recipe.version
 
 
 @lru_cache(maxsize=16)
-def _own_version(name: str, products: Products, named: str) -> str:
+def _own_version(name: str, products: Products, folder: Path) -> str:
     """Kept: it is asked for with every region, and a library is large."""
-    return f"own-{_in_folder(name, products, named).digest[:12]}"
+    return f"own-{_in_folder(name, products, folder).digest[:12]}"
 
 
 def find_library(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibrary | None:
@@ -302,8 +301,8 @@ def _read(plan: _Plan, cache: BuildCache) -> BuiltLibrary | None:
 def _users_own(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibrary | None:
     """A library that the user has built: EDGEKIT_LIBRARY_ACL=/opt/acl, with include and lib. What
     it needs of the compiler's, edgekit adds as for its own."""
-    named = os.environ.get(_variable(recipe.name))
-    if not named:
+    named = named_path(_variable(recipe.name))
+    if named is None:
         return None
     library = _in_folder(recipe.name, recipe.products, named)
     whens = [when for when in recipe.whens if _applies(when, board, toolchain)]
@@ -316,8 +315,7 @@ def _users_own(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibra
     )
 
 
-def _in_folder(name: str, products: Products, named: str) -> BuiltLibrary:
-    folder = Path(named).expanduser().absolute()
+def _in_folder(name: str, products: Products, folder: Path) -> BuiltLibrary:
     files = [folder / word for word in products.link if not word.startswith("-")]
     there = [file for file in files if file.is_file()]
     if not there or not all((folder / part).is_dir() for part in products.include):

@@ -68,11 +68,12 @@ struct EngineKey {
   }
 };
 
-// Empty where nothing can be kept: no home, and nobody said where.
+// Empty where nothing can be kept: no home, and no variable says where. A relative path counts for
+// nothing: engines are code, and the current folder may be a stranger's.
 inline std::string cache_folder() {
   const auto set = [](const char* name) {
     const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
+    return std::string(value == nullptr || value[0] != '/' ? "" : value);
   };
   if (!set("EDGEKIT_TENSORRT_CACHE").empty()) return set("EDGEKIT_TENSORRT_CACHE");
   if (!set("XDG_CACHE_HOME").empty()) return set("XDG_CACHE_HOME") + "/edgekit/tensorrt";
