@@ -83,7 +83,7 @@ def start(
 
 def end(process: Process) -> None:
     """Kill a process with all that it started, if it still runs, and close its output."""
-    if process.poll() is None:
+    if process.returncode is None:  # until it is waited for, its number is no other process's
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -151,6 +151,12 @@ def module_command(module: str, *arguments: str) -> tuple[str, ...]:
 def statement_command(statement: str) -> tuple[str, ...]:
     """Spell the command that runs a Python statement, isolated."""
     return _isolated(statement)
+
+
+def shell_command(text: str) -> tuple[str, ...]:
+    """Spell the command that runs a line in the user's shell."""
+    shell = find_program(os.environ.get("SHELL", ""))
+    return (str(shell or "/bin/sh"), "-c", text)
 
 
 def start_module(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.devices.hostkeys import Ask, KnownHosts
+from edgekit.devices.proxy_command import ProxyCommandSocket
 from edgekit.devices.ssh_config import Hop
 from edgekit.errors import DeviceError, EdgekitError
 
@@ -58,8 +59,10 @@ def log_in(hop: Hop, through: Transport | None, trust: Trust) -> tuple[Transport
     """A transport that is logged in to `hop`; DeviceError with the reason where it can't be."""
     from paramiko import SSHException
 
+    reached: Any = None
     try:
-        watched = WatchedSocket(_reach(hop, through))
+        reached = _reach(hop, through)
+        watched = WatchedSocket(reached)
         transport = _start(hop, watched)
         try:
             _agree(hop, transport, trust)
@@ -68,6 +71,8 @@ def log_in(hop: Hop, through: Transport | None, trust: Trust) -> tuple[Transport
             transport.close()
             raise
     except (OSError, EOFError, SSHException) as error:
+        if isinstance(reached, ProxyCommandSocket) and _is_silence(error):
+            raise _no_connection_by(reached, hop) from error
         raise explained(error, hop) from error
     return transport, watched
 
@@ -102,7 +107,7 @@ def explained(error: Exception, hop: Hop) -> EdgekitError:
             f"the host in between does not connect to {where}: {error.text}",
             hint="check the address as that host sees it, and that it allows forwarding",
         )
-    if isinstance(error, EOFError) or "banner" in str(error).lower():
+    if _is_silence(error):
         return DeviceError(
             f"what answers at {where} does not speak SSH, or hung up",
             hint="check the port; an SSH server that is overloaded hangs up too",
@@ -118,15 +123,27 @@ def explained(error: Exception, hop: Hop) -> EdgekitError:
     )
 
 
+def _is_silence(error: Exception) -> bool:
+    return isinstance(error, EOFError) or "banner" in str(error).lower()
+
+
+def _no_connection_by(program: ProxyCommandSocket, hop: Hop) -> DeviceError:
+    said = program.last_words()
+    return DeviceError(
+        f"the ProxyCommand for {hop.host} does not bring an SSH connection"
+        + (f": {said}" if said else ""),
+        hint="name its program by an absolute path, or one in a folder of PATH that is absolute: "
+        "it runs in the folder / and cannot ask at the terminal",
+    )
+
+
 def _reach(hop: Hop, through: Transport | None) -> Any:
     if through is not None:
         return through.open_channel(
             "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0), timeout=SECONDS_TO_CONNECT
         )
     if hop.proxy_command is not None:
-        from paramiko import ProxyCommand
-
-        return ProxyCommand(hop.proxy_command)
+        return ProxyCommandSocket(hop.proxy_command)
     reached = socket.create_connection((hop.host, hop.port), timeout=SECONDS_TO_CONNECT)
     reached.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return reached

@@ -13,7 +13,7 @@ from edgekit.device_entry import SSH_PORT, DeviceEntry, Target, is_host, is_user
 from edgekit.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
-    from paramiko import SSHConfig
+    from edgekit.devices.match_exec import IsolatedConfig
 
 _INCLUDE = re.compile(r"\s*include[\s=]+(.+)", re.IGNORECASE)
 _DEEPEST_INCLUDE = 8
@@ -112,11 +112,12 @@ class _Config:
         )
 
 
-def _read_config(path: Path) -> SSHConfig:
-    from paramiko import SSHConfig
+def _read_config(path: Path) -> IsolatedConfig:
     from paramiko.ssh_exception import SSHException
 
-    config = SSHConfig()
+    from edgekit.devices.match_exec import IsolatedConfig
+
+    config = IsolatedConfig()
     try:
         config.parse(_lines(path, 0))
     except (SSHException, ValueError, IndexError) as error:

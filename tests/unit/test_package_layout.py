@@ -90,7 +90,7 @@ AT_HOME: dict[str, str] = {
     "torch": "frontends.torch frontends.torch.* oracle",
     "PIL": "images",
     "paramiko": "devices.hostkeys devices.ssh_config devices.handshake devices.connection "
-    "devices.remote_command devices.forwarding",
+    "devices.remote_command devices.forwarding devices.match_exec",
     "elftools": "devices.elf devices.firmware_file",
     "sqlalchemy": "store.*",
     "pynvml": "sensors.nvml",
@@ -323,3 +323,28 @@ def test_processes_are_started_in_one_module() -> None:
     ]
 
     assert not elsewhere, "edgekit/children.py starts every process"
+
+
+STARTING_PARTS = {"ProxyCommand": "", "SSHConfig": "devices.match_exec"}
+"""What of paramiko starts processes, by its name, and where it may be used: isolated."""
+
+
+def test_paramiko_starts_no_process() -> None:
+    elsewhere = [
+        f"{module.path.relative_to(ROOT)}:{node.lineno}: {name}"
+        for module in modules().values()
+        for node in ast.walk(module.tree)
+        if (name := _name_in(node)) in STARTING_PARTS
+        and not matches(module.name, STARTING_PARTS[name])
+    ]
+
+    assert not elsewhere, "it starts them in the caller's folder, with the caller's search paths"
+
+
+def _name_in(node: ast.AST) -> str:
+    """The name that a node uses or imports, or spells as getattr wants it."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.alias):
+        return node.name.rpartition(".")[2]
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
