@@ -162,6 +162,8 @@ def pt2_descriptions() -> Seeds:
     """A program as torch describes it, by hand: fuzzing its archive needs no torch."""
     names = {"p_w": _tensor(3), "x": _tensor(3), "mul": _tensor(3)}
     names["x"]["sizes"] = [{"as_expr": {"expr_str": "Symbol('s7', integer=True)", "hint": None}}]
+    power = "Pow(Symbol('s7', integer=True), Integer(2)) + Max(1, s7//2)"
+    names["mul"]["sizes"] = [{"as_expr": {"expr_str": power, "hint": {"as_int": 9}}}]
     leaf = {"type": None, "context": None, "children_spec": []}
     structure = {"type": "builtins.tuple", "context": "null", "children_spec": [leaf]}
     model = {

@@ -9,6 +9,7 @@ import io
 import json
 import pickle
 import random
+import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ import pytest
 from support.needs import import_needed
 
 from edgekit.errors import EdgekitError
+from edgekit.frontends.torch import open_program
+from edgekit.frontends.torch.expressions import check_expression
 from edgekit.model import ModelSource, import_model, scan_model
 from edgekit.oracle import oracle_for
 
@@ -250,22 +253,152 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_program_that_would_run_code_is_refused(
-    change: Change, whole: Path, tmp_path: Path, sprung: Path
-) -> None:
+def changed(whole: Path, path: Path, change: Change, trap: Path = Path("/none")) -> Path:
     contents = []
     for name, content in members(whole):
         if name.endswith("models/model.json"):
             document = json.loads(content)
-            change(document, sprung)
+            change(document, trap)
             assert document != json.loads(content)
             content = json.dumps(document).encode()
         contents.append((name, content))
+    return packed(path, contents)
 
-    error = refused(packed(tmp_path / "m.pt2", contents))
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_program_that_would_run_code_is_refused(
+    change: Change, whole: Path, tmp_path: Path, sprung: Path
+) -> None:
+    error = refused(changed(whole, tmp_path / "m.pt2", change, sprung))
 
     assert "cannot load" not in error.message, "torch was asked"
+
+
+def dimension(expression: str) -> Change:
+    """The first dimension of the input, and of what is computed from it."""
+
+    def change(document: dict[str, Any], trap: Path) -> None:
+        written = {"as_expr": {"expr_str": expression, "hint": {"as_int": 2}}}
+        for tensor in document["graph_module"]["graph"]["tensor_values"].values():
+            tensor["sizes"][0] = written
+
+    return change
+
+
+def scalars(*calls: tuple[str, object, object]) -> Change:
+    """Python operators, each on constants or on earlier results by their names."""
+
+    def argument(value: object) -> dict[str, Any]:
+        if isinstance(value, str):
+            return {"as_sym_int": {"as_name": value}}
+        return value if isinstance(value, dict) else {"as_int": value}
+
+    def change(document: dict[str, Any], trap: Path) -> None:
+        graph = document["graph_module"]["graph"]
+        for number, (operator, left, right) in enumerate(calls):
+            inputs = [
+                {"name": name, "arg": argument(value), "kind": 1}
+                for name, value in (("a", left), ("b", right))
+            ]
+            name = f"n{number}"
+            graph["sym_int_values"][name] = {"as_int": 9}
+            graph["nodes"].insert(
+                number,
+                {
+                    "target": f"_operator.{operator}",
+                    "inputs": inputs,
+                    "outputs": [{"as_sym_int": {"as_name": name}}],
+                    "metadata": {},
+                    "is_hop_single_tensor_return": None,
+                    "name": name,
+                },
+            )
+
+    return change
+
+
+ENDLESS: dict[str, Change] = {
+    "a tower of powers": dimension("9**9**9**9"),
+    "a power of a power": dimension("((9**99)**99)**99"),
+    "a tower of calls": dimension("Pow(Integer(9), Pow(Integer(9), Integer(99)))"),
+    "a large exponent": dimension("Pow(Integer(9), Integer(999999999))"),
+    "an exponent that is a symbol": dimension("99**s0"),
+    "a long number": dimension("Integer(" + "9" * 1900 + ")"),
+    "a long product": dimension("*".join(["9" * 20] * 60)),
+    "a sum to multiply out": dimension("(s0 + s1 + s2 + s3 + s4 + s5)**99"),
+    "a product of sums": dimension("*".join(f"(s{n} + s{n + 1} + 1)" for n in range(40))),
+    "a factorial": dimension("999999999!"),
+    "a shift": dimension("9<<99999999999"),
+    "deep nesting": dimension("-" * 1900 + "9"),
+    "a power that the graph computes": scalars(("pow", 9, 999999999)),
+    "a shift that the graph computes": scalars(("lshift", 9, 999999999999)),
+    "powers of powers in the graph": scalars(
+        *[("pow", f"n{n - 1}" if n else 9, 99) for n in range(9)]
+    ),
+    "squares of squares in the graph": scalars(
+        ("mul", 9, 9), *[("mul", f"n{n}", f"n{n}") for n in range(60)]
+    ),
+    "a list that is repeated": scalars(("mul", {"as_ints": [1, 2]}, 99999999999)),
+    "a text that is filled": scalars(("mod", {"as_string": "%99999999999d"}, 9)),
+}
+
+
+@pytest.mark.parametrize("change", ENDLESS.values(), ids=ENDLESS)
+def test_a_program_that_would_compute_without_end_is_refused(
+    change: Change, whole: Path, tmp_path: Path
+) -> None:
+    error = refused(changed(whole, tmp_path / "m.pt2", change))
+
+    assert "cannot load" not in error.message, "torch was asked"
+
+
+class Dynamic(torch.nn.Module):
+    """Its dimensions are computed in each way that torch.export writes down."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n = x.shape[0]
+        return (
+            torch.relu(x),
+            torch.cat([x, x, x[:1]]),
+            torch.arange(n * n) + torch.arange(n**2),
+            x.new_zeros(torch.sym_max(1, n // 2)),
+            x.new_zeros(torch.sym_min(7, n) + n),
+            x.new_zeros(n % 3 + 2),
+            x.new_zeros((n << 1) + 1),
+            torch.nn.functional.interpolate(x[None, None], scale_factor=1.5),
+            torch.arange(0, n, 3),
+        )
+
+
+def test_a_program_with_dynamic_dimensions_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "dynamic.pt2"
+    shapes = {"x": {0: torch.export.Dim("n", min=4, max=64)}}
+    torch.export.save(
+        torch.export.export(Dynamic().eval(), (torch.ones(8, 6),), dynamic_shapes=shapes), path
+    )
+    model = json.loads(next(c for name, c in members(path) if name.endswith("model.json")))
+    written = set(re.findall(r'"expr_str": "(\w+)\(', json.dumps(model)))
+
+    assert {"Symbol", "Add", "Mul", "Pow", "Max", "Min", "FloorDiv"} <= written
+    outputs = open_program(ModelSource(path, "torch", "")).program.module()(torch.ones(10, 6))
+    assert [tuple(output.shape)[:1] for output in outputs[:7]] == [
+        (10,), (21,), (100,), (5,), (17,), (3,), (21,),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("2*s0 + 1", "Max(1, s0//2)", "s0**2", "-s0 + 3", "(s0 + 1)**3 - 1", "s0 % 2"),
+        *("Mod(s0, 3)", "PythonMod(s0, 3)", "FloorDiv(s0 - 3, 2) + 1", "CleanDiv(4*s0, 2)"),
+        *("Eq(s0, 2)", "Ne(s0, s1)", "(s0 >= 2) & (s1 < 9)", "ModularIndexing(s0, 1, 2)"),
+        *("Integer(9223372036854775807)", "Pow(Symbol('s0', integer=True), Integer(-1))"),
+        "TruncToInt(Mul(Float('1.5', precision=53), ToFloat(Symbol('s7', positive=True))))",
+        "GreaterThan(Symbol('u0', integer=True), Integer(0))",
+    ],
+)
+def test_what_torch_writes_as_a_dimension_is_taken(expression: str) -> None:
+    check_expression(expression)
 
 
 @pytest.mark.parametrize(

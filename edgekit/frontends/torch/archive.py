@@ -27,6 +27,7 @@ from edgekit.frontends.torch.rules import (
     cleaned,
     targets,
 )
+from edgekit.frontends.torch.scalars import check_scalars
 from edgekit.json_reader import JsonError, read_json_object
 from edgekit.tensors import OpenTensorSpec
 from edgekit.zip_reader import ZipError, ZipMember, read_zip
@@ -164,6 +165,7 @@ def _checked(
     if document.get("guards_code"):
         raise RunsCode("guards written as Python code")
     check_words(document)
+    check_scalars(document["graph_module"]["graph"])
     payloads: dict[str, bytes] = {}
     for kind in _PAYLOADS:
         payloads.update(_payloads(members, kind, name))

@@ -14,10 +14,10 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from edgekit.frontends.torch.expressions import check_expression
 from edgekit.json_reader import read_json
 
 _LONGEST_TEXT = 4096
-_LONGEST_EXPRESSION = 2000
 _SHOWN = 80
 
 _CONTROL = (
@@ -45,12 +45,6 @@ _REACHES_OUT = re.compile(
 )
 """Operators that touch files, output or the process, not only tensors."""
 
-_EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*|\d+|'[a-z]+\d+'|[\s+\-*/(),=<>!&|])*", re.ASCII)
-_WORDS_OF_EXPRESSIONS = re.compile(
-    r"[a-z]{1,2}\d+|Symbol|Integer|Rational|Add|Mul|Pow|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv"
-    r"|ModularIndexing|Max|Min|Eq|Ne|Lt|Le|Gt|Ge|True|False"
-    r"|integer|positive|nonnegative|negative|nonzero|real"
-)
 _IDENTIFIER = re.compile(r"(?:(?!\d)\w+)?")
 _PATH = re.compile(r"[\w.\-]*")
 _CLASS = re.compile(r"(?:.*\.)?__\w+__(?:\..*)?")
@@ -125,10 +119,10 @@ def _check_target(text: str) -> None:
 
 
 def _check_expression(text: str) -> None:
-    plain = len(text) <= _LONGEST_EXPRESSION and _EXPRESSION.fullmatch(text) is not None
-    words = re.findall(r"[A-Za-z_]\w*", text) if plain else [""]
-    if not all(_WORDS_OF_EXPRESSIONS.fullmatch(word) for word in words):
-        raise RunsCode(f"a dimension written as {text[:_SHOWN]!r}")
+    try:
+        check_expression(text)
+    except ValueError as error:
+        raise RunsCode(f"a dimension written as {text[:_SHOWN]!r}") from error
 
 
 def _check_value(text: str) -> None:
