@@ -185,7 +185,7 @@ class _Trial:
     def by_library(self, folder: Path) -> CompiledModel:
         from edgekit.backends.extract import as_call
 
-        compiled = replace(self._compiled(as_call(self.candidate)), regions=(self.region,))
+        compiled = self._compiled(as_call(self.candidate), (self.region,))
         backends = selection_of(self.request.offload).backends
         return write_objects(compiled, self.request.board.target, backends, folder)
 
@@ -203,11 +203,11 @@ class _Trial:
             samples = session.bench(inputs, plan)
         return _Timed(median(samples.nanoseconds) / 1e3, is_busy(samples), outputs)
 
-    def _compiled(self, module: Any) -> Compiled:
+    def _compiled(self, module: Any, regions: tuple[Region, ...] = ()) -> Compiled:
         from edgekit.pipeline import compile_model
 
         model = Model(self.request.source, module, self.inputs, self.outputs, ())
-        return compile_model(model, self.request.board.target, weights_apart=True)
+        return compile_model(model, self.request.board.target, regions=regions, weights_apart=True)
 
     def _bundle(self, way: Callable[[Path], CompiledModel]) -> Bundle:
         """For a device only: what comes out of it is compared here, with no oracle's numbers."""

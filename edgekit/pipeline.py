@@ -262,6 +262,7 @@ def compile_model(
     target: Target,
     *,
     offload: Selection | None = None,
+    regions: tuple[Region, ...] = (),
     weights_apart: bool = False,
     choices: Choices = NO_CHOICES,
     dump_ir: Path | None = None,
@@ -270,7 +271,8 @@ def compile_model(
     """Run every phase for `target`, then TVM's code generator.
 
     With `weights_apart` the executable runs only once it is linked with its weights, and with
-    `offload` only with the regions of its backends.
+    `offload` only with the regions of its backends. `regions` are those that the module calls
+    already.
     """
     tvm = load_tvm()
     from edgekit.passes.called_functions import check_functions
@@ -284,7 +286,6 @@ def compile_model(
     dump = dumper(dump_ir)
     dump("imported", model.module)
     module = model.module
-    regions: tuple[Region, ...] = ()
     decisions: tuple[Decision, ...] = ()
     if offload is not None:
         with events.stage("partition") as stage:

@@ -159,9 +159,9 @@ def test_a_compiler_that_is_not_installed_is_named_with_what_installs_it(
 
 
 def test_what_has_no_c_is_refused_by_the_name_of_its_layer(tmp_path: Path) -> None:
-    best = helper.make_node("TopK", ["x", "k"], ["y", "places"], name="the_best")
-    file = odd_model(tmp_path / "m.onnx", best, (1, 9), "k")
-    with pytest.raises(UnsupportedModelError, match="topk of the_best") as caught:
+    sums = helper.make_node("CumSum", ["x", "k"], ["y"], name="the_sums")
+    file = odd_model(tmp_path / "m.onnx", sums, (1, 3, 3), "k")
+    with pytest.raises(UnsupportedModelError, match="the layer the_sums has no C") as caught:
         build(request_for(file, "mps2-an386"), tmp_path / "b", use_cache=False, isolated=False)
     assert "bare-metal.md" in (caught.value.hint or "")
 
