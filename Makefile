@@ -15,11 +15,11 @@ export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all campaigns \
-        lint format coverage bench operator-tests node-tests graph-tests model-tests model-table faults fuzz \
+        lint format coverage bench operator-tests node-tests node-tests-twin graph-tests model-tests model-table faults fuzz \
         test-pythons dist clean distclean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install everything that the tests need (the other targets install what they need by themselves)
 	@scripts/setup test
@@ -52,7 +52,7 @@ test-all: setup ## Run what CI runs: the tests and the long ones
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL) -m 'not nodes and not models and not operators'
 
-campaigns: operator-tests node-tests graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
+campaigns: operator-tests node-tests node-tests-twin graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
 
 libraries: setup ## Build what boards offload to, once for all checkouts (20 minutes; `make test` does it too)
 	$(BIN)/edgekit toolchains build local
@@ -80,6 +80,9 @@ operator-tests: setup ## Run hundreds of random cases of each backend's operator
 
 node-tests: setup ## Run every operator test that the onnx package ships; writes docs/onnx-operators.md
 	$(BIN)/python benchmarks/onnx_nodes.py
+
+node-tests-twin: setup ## Run one of them for each operator on an emulated Raspberry Pi; into the same docs
+	$(BIN)/python benchmarks/onnx_nodes.py --twin
 
 graph-tests: setup ## Run random graphs by nnsmith here, in ncnn, in oneDNN and as C, against onnxruntime [SEEDS=A-B]
 	PYTHONPATH=.:tests $(BIN)/python -m graphs $(or $(SEEDS),0-1999)

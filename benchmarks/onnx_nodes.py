@@ -6,6 +6,7 @@
     python benchmarks/onnx_nodes.py --offload acl --lab --taken    # in ACL, on an emulated CPU
     python benchmarks/onnx_nodes.py --offload acl --lab --touched  # all in which ACL has a part
     python benchmarks/onnx_nodes.py --offload tensorrt --lab --taken   # its ONNX, in onnxruntime
+    python benchmarks/onnx_nodes.py --twin              # a case of each operator, by the agent
 
 Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled,
 linked, run in the process that a deployment uses (TVM's small runtime, without its compiler) and
@@ -23,12 +24,18 @@ says it does not compute with NaN or infinity counts as refused. With `--touched
 region is not compiled: that is "untouched", for it would be compiled as it is without `--offload`.
 docs/onnx-operators.md stays as it is.
 
+With `--twin` the cases are built for a Raspberry Pi 4, sent to an emulated one over SSH and run by
+the agent there, each in a fork of its own. Without a filter that is the smallest right case of each
+operator, and the counts go into docs/onnx-operators.md; the expected verdicts say which cases are
+right.
+
 Exit code 1 if any case is wrong or crashes, or fewer than 1150 of all of them are right.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import multiprocessing
 import os
@@ -38,16 +45,31 @@ import tempfile
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-RTOL, ATOL = 1e-3, 1e-5
+from benchmarks.doc_table import write_table
+from benchmarks.onnx_on_twin import build_for_board, one_an_operator, run_on_twin
+from benchmarks.onnx_verdicts import (
+    ATOL,
+    MARK,
+    RTOL,
+    Verdict,
+    expectations,
+    markdown,
+    sampled,
+    section,
+)
+
+if TYPE_CHECKING:
+    from edgekit.errors import EdgekitError
+
 BFLOAT16_RTOL = 2**-6  # two units in the last place, as onnx's own runner allows
 ENOUGH_RIGHT = 1150
 SECONDS_A_CASE = 120
@@ -63,7 +85,9 @@ TAKEN = (
     r"squeeze|reduce_(sum|mean|max|min|prod)|resize|instancenorm|layer_norm|batchnorm)"
 )
 """Operators that backends take."""
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "onnx-operators.md"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs" / "onnx-operators.md"
+EXPECTATIONS = ROOT / "tests" / "integration" / "onnx_node_expectations.json"
 
 
 @dataclass(frozen=True)
@@ -73,20 +97,13 @@ class Offload:
     lab: bool = False
     touched: bool = False
     """Only cases in which backends take something."""
+    bundles: Path | None = None
+    """Where a bundle for the twin's board is left of each case, which is not run."""
 
 
 NOTHING = Offload()
-
-
-@dataclass(frozen=True)
-class Verdict:
-    case: str
-    operator: str
-    verdict: str
-    reason: str = ""
-    seconds: float = 0.0
-    regions: int = 0
-    """How many of them backends ran."""
+BUILT = "built"
+"""The verdict of a case that is still to be run on the twin."""
 
 
 def operator_of(case: Any) -> str:
@@ -147,18 +164,29 @@ def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
     bound = {name: inputs[name] for name in parameters(case.model, inputs)}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        path.write_bytes(case.model.SerializeToString())
-        model = load(ModelSource(path, "onnx", "", constants=bound), SILENT)
+        path.write_bytes(data := case.model.SerializeToString())
+        digest = hashlib.sha256(data).hexdigest()
+        model = load(ModelSource(path, "onnx", digest, constants=bound), SILENT)
     if offload.touched and not partition_model(model, selected(offload)).regions:
         return "untouched", ""
     arguments = [
         np.ascontiguousarray(inputs[spec.name]).reshape(spec.shape) for spec in model.inputs
     ]
+    if offload.bundles is not None:
+        build_for_board(model, arguments, offload.bundles / case.name)
+        return BUILT, ""
     results = compile_and_run(model, arguments, offload, regions)
-    for spec, actual, wanted in zip(model.outputs, results, expected, strict=True):
+    return compared([spec.name for spec in model.outputs], results, expected)
+
+
+def compared(
+    names: Sequence[str], results: Sequence[np.ndarray], expected: Sequence[Any]
+) -> tuple[str, str]:
+    """Right or wrong, and why."""
+    for name, actual, wanted in zip(names, results, expected, strict=True):
         problem = difference(actual, as_array(wanted))
         if problem:
-            return "wrong", f"{spec.name}: {problem}"
+            return "wrong", f"{name}: {problem}"
     return "right", ""
 
 
@@ -281,7 +309,7 @@ def selected(offload: Offload) -> Any:
 
 def serve_regions(regions: Sequence[Any], backend: str) -> None:
     """Let this process's TVM call a program of the tests, which runs any region of the backend."""
-    sys.path.append(str(DOCS.parent.parent / "tests"))
+    sys.path.append(str(ROOT / "tests"))
     from support.acl_arm import AclRegion
     from support.ncnn_lab import RegionRunner
     from support.onednn_lab import OneDnnRegion
@@ -410,54 +438,32 @@ def _outcome(worker: Worker, ready: bool, seconds: float) -> tuple[str, str, int
     return None
 
 
-def markdown(verdicts: Sequence[Verdict], version: str) -> str:
-    totals = Counter(item.verdict for item in verdicts)
-    lines = [
-        "# ONNX operators",
-        "",
-        "Written by `python benchmarks/onnx_nodes.py` (`make node-tests`); do not edit.",
-        "",
-        f"The {len(verdicts)} node cases of onnx {version}, imported, compiled, linked and run by "
-        "the process that `edgekit deploy` uses on this machine (no compiler in it),",
-        f"and compared with the outputs that come with them (relative {RTOL:g}, absolute "
-        f"{ATOL:g}; bfloat16 to two units in the last place; whole numbers exactly).",
-        "Inputs that only decide shapes (axes, shapes, pads, counts) are bound as constants.",
-        "",
-        "| right | refused with a reason | wrong | crashing |",
-        "|---|---|---|---|",
-        f"| {totals['right']} | {totals['refused']} | {totals['wrong']} | {totals['crash']} |",
-        "",
-        "| operator | right | refused | wrong or crashing | why |",
-        "|---|---|---|---|---|",
-    ]
-    for operator in sorted({item.operator for item in verdicts}, key=str.lower):
-        own = [item for item in verdicts if item.operator == operator]
-        count = Counter(item.verdict for item in own)
-        bad = count["wrong"] + count["crash"]
-        lines.append(
-            f"| {operator} | {count['right']} | {count['refused'] or ''} | {bad or ''} "
-            f"| {reasons(own)} |"
-        )
-    return "\n".join([*lines, ""])
+def run_on_the_twin(
+    cases: Sequence[Any], jobs: int, on_verdict: Callable[[Verdict], None]
+) -> list[Verdict]:
+    """Build all cases for the twin's board, then let its agent run those that were built."""
+    with tempfile.TemporaryDirectory() as name:
+        verdicts = run_all(cases, jobs, Offload(bundles=Path(name)), on_verdict)
+        built = [number for number, item in enumerate(verdicts) if item.verdict == BUILT]
+        with closing(run_on_twin([Path(name) / cases[number].name for number in built])) as results:
+            for number in built:
+                verdicts[number] = ran_on_twin(verdicts[number], cases[number], results)
+                on_verdict(verdicts[number])
+    return verdicts
 
 
-def reasons(verdicts: Sequence[Verdict]) -> str:
-    """The distinct reasons, without the names of nodes, most frequent first."""
-    texts = Counter(
-        re.sub(r" \(node '[^']*'[^)]*\)", "", item.reason).replace("|", "\\|")
-        for item in verdicts
-        if item.reason
-    )
-    return "<br>".join(f"{text} ({count})" for text, count in texts.most_common(4))
-
-
-def expectations(verdicts: Sequence[Verdict]) -> str:
-    """The names of the cases by verdict, for tests/integration/test_onnx_nodes.py."""
-    lists = {
-        verdict: sorted(item.case for item in verdicts if item.verdict == verdict)
-        for verdict in ("right", "refused")
-    }
-    return json.dumps(lists, indent=0) + "\n"
+def ran_on_twin(
+    verdict: Verdict, case: Any, results: Iterator[list[np.ndarray] | EdgekitError]
+) -> Verdict:
+    """The verdict once the next of the results is there."""
+    started, result = time.perf_counter(), next(results)
+    if isinstance(result, list):
+        names = [output.name for output in case.model.graph.output]
+        word, reason = compared(names, result, case.data_sets[0][1])
+    else:
+        word, reason = "crash", " ".join((result.message, *result.details))
+    seconds = round(time.perf_counter() - started, 3)
+    return replace(verdict, verdict=word, reason=reason, seconds=seconds)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -478,6 +484,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--touched", action="store_true", help="only cases in which a backend takes something"
+    )
+    parser.add_argument(
+        "--twin", action="store_true", help="a case of each operator on an emulated Raspberry Pi"
     )
     parser.add_argument("--json", type=Path, help="write every verdict to this file")
     parser.add_argument("--no-docs", action="store_true", help=f"leave {DOCS.name} as it is")
@@ -504,26 +513,42 @@ def main() -> int:
     if options.lab and len(backends) != 1:
         print("--lab runs the regions of one backend: say which with --offload", file=sys.stderr)
         return 2
-    whole = not (options.filter or options.sample or options.taken or backends)
-    started, counts = time.perf_counter(), Counter[str]()
+    everything = not (options.filter or options.sample or options.taken or backends)
+    whole = everything and not options.twin
+    if options.twin and backends:
+        print("--twin offloads nothing: leave --offload out", file=sys.stderr)
+        return 2
+    if options.twin and everything:
+        right = frozenset(json.loads(EXPECTATIONS.read_text())["right"])
+        cases = one_an_operator(cases, operator_of, right)
+    started, latest, told = time.perf_counter(), dict[str, str](), 0
 
     def show(verdict: Verdict) -> None:
-        counts[verdict.verdict] += 1
-        if options.verbose and verdict.verdict not in ("right", "untouched"):
+        nonlocal told
+        told += 1
+        latest[verdict.case] = verdict.verdict
+        if options.verbose and verdict.verdict not in ("right", "untouched", BUILT):
             print(f"{verdict.verdict:8}{verdict.case}: {verdict.reason}", file=sys.stderr)
-        if sys.stderr.isatty() or counts.total() % 100 == 0:
+        if sys.stderr.isatty() or told % (10 if options.twin else 100) == 0:
             end = "\r" if sys.stderr.isatty() else "\n"
-            print(f"{counts.total()}/{len(cases)} {dict(counts)}", end=end, file=sys.stderr)
+            counts = dict(Counter(latest.values()))
+            print(f"{len(latest)}/{len(cases)} {counts}", end=end, file=sys.stderr)
 
     offload = Offload(backends, options.lab, options.touched and bool(backends))
-    verdicts = run_all(cases, options.jobs, offload, show)
+    if options.twin:
+        verdicts = run_on_the_twin(cases, options.jobs, show)
+    else:
+        verdicts = run_all(cases, options.jobs, offload, show)
     seconds = time.perf_counter() - started
+    counts = Counter(latest.values())
     if options.json:
         options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
     if options.expectations and whole:
         options.expectations.write_text(expectations(verdicts))
     if whole and not options.no_docs:
-        DOCS.write_text(markdown(verdicts, onnx.__version__))
+        DOCS.write_text(markdown(verdicts, onnx.__version__, sampled(DOCS)))
+    if options.twin and everything and not options.no_docs:
+        write_table(DOCS, MARK, section(verdicts))
     print(f"{len(cases)} cases in {seconds:.0f} s: {dict(counts)}")
     if backends:
         offloaded = sum(1 for item in verdicts if item.regions)

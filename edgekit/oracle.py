@@ -279,7 +279,8 @@ class TorchOracle:
     def _tensor(self, array: Array) -> Any:
         if array.dtype.name == "bfloat16":  # torch does not know numpy's extension type.
             return self._torch.from_numpy(array.view(np.int16).copy()).view(self._torch.bfloat16)
-        return self._torch.from_numpy(np.ascontiguousarray(array))
+        # Not np.ascontiguousarray, which makes a scalar a vector of one.
+        return self._torch.from_numpy(np.asarray(array, order="C"))
 
     def _array(self, tensor: Any) -> Array:
         if tensor.dtype == self._torch.bfloat16:

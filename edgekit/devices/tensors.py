@@ -39,7 +39,10 @@ def npy_bytes(array: Array) -> bytes:
     import numpy as np
 
     buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    if array.dtype.name == "bfloat16":  # numpy writes it as "<V2", of a byte order it has not
+        array = array.view("V2")
+    # Not np.ascontiguousarray, which makes a scalar a vector of one.
+    np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
     return buffer.getvalue()
 
 

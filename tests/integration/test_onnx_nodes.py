@@ -11,35 +11,14 @@ expected to be refused fails too: rewrite the file with
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.examples import THOROUGH
-from support.source import ROOT
+from support.onnx_nodes import verdicts
 
 EXPECTATIONS = Path(__file__).with_name("onnx_node_expectations.json")
 ENOUGH_RIGHT = 1150
-
-
-def verdicts(folder: Path, *options: str) -> dict[str, str]:
-    """Verdict by case, with the reason where it is neither right nor refused."""
-    out = folder / "verdicts.json"
-    command = [sys.executable, str(ROOT / "benchmarks" / "onnx_nodes.py"), "--jobs", "2"]
-    subprocess.run(
-        [*command, "--no-docs", "--json", str(out), *options],
-        check=False,
-        capture_output=True,
-        cwd=folder,
-    )
-    found = json.loads(out.read_text())
-    return {
-        item["case"]: item["verdict"]
-        if item["verdict"] in ("right", "refused")
-        else f"{item['verdict']}: {item['reason']}"
-        for item in found
-    }
 
 
 def expected() -> dict[str, str]:

@@ -88,6 +88,19 @@ def test_operators_without_a_reference_kernel_run_on_litert_all_the_same(tmp_pat
     np.testing.assert_array_equal(outputs["y"], np.ceil(X))
 
 
+def test_torch_takes_a_scalar_as_one(tmp_path: Path) -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+            return torch.cat([x, torch.stack([factor])])
+
+    program = torch.export.export(Scaled(), (torch.zeros(2), torch.tensor(3.0)))
+    torch.export.save(program, tmp_path / "scaled.pt2")
+    oracle = oracle_for(open_model(tmp_path / "scaled.pt2"))
+    inputs = {"x": np.array([1, 2], "float32"), "factor": np.array(5, "float32")}
+    (result,) = oracle.run(inputs).values()
+    assert result.tolist() == [1, 2, 5]
+
+
 @pytest.mark.parametrize("make", [onnx_source, tflite_source, torch_source])
 def test_each_run_is_timed(make: object, tmp_path: Path) -> None:
     assert callable(make)
