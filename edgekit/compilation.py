@@ -56,7 +56,7 @@ class ImportedModel:
     outputs: tuple[TensorSpec, ...]
     repairs: tuple[str, ...]
     index_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Of inputs that are indices: the least and the largest one allowed."""
+    """The least and the largest index allowed, for each input that is one."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from edgekit.sizes import format_size
 
 _FILES_NEEDED = 64
 _MEMORY_NEEDED = 4 << 30
-"""Of address space, which TVM and an oracle map far more of than they use."""
+"""Bytes of address space. TVM and an oracle map far more than they use."""
 _LEAST_MEMORY = 160 << 20
 """Below this, libraries end the process before an error can be shown."""
 _FILES = (errno.EMFILE, errno.ENFILE)

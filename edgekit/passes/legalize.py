@@ -1,4 +1,4 @@
-"""From operators to loop nests that compute what other runtimes compute."""
+"""Turn operators into loop nests that compute what other runtimes compute."""
 
 from __future__ import annotations
 

@@ -361,7 +361,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _rescaled(self, value: Any, step: _Step, *, single: bool) -> Any | None:
-        """From one quantisation to another; behind ReLU and its kin with a factor of `single`
+        """Convert one quantisation to another; behind ReLU and its kin with a factor of `single`
         precision."""
         source = self._stored(value)
         if source is None or not _is_int8(source.tensor):

@@ -14,7 +14,7 @@ SQUARE_LEFT_SHIFT = 7
 """Squared differences are computed with this many bits below the point."""
 
 Function = Callable[[Any, float, float, Multiply], Any]
-"""From the input's distance to its zero point and both scales to the output's distance."""
+"""Scale the input's distance from its zero point to the output's distance."""
 
 
 def single_ratio(source: float, target: float) -> FixedPoint:
@@ -51,7 +51,7 @@ _FUNCTIONS: Mapping[str, Function] = {"relax.abs": absolute}
 def squared_difference(
     left: Any, right: Any, scales: tuple[float, float, float], by: Multiply
 ) -> Any:
-    """Of distances to their zero points; `scales` are theirs and the result's."""
+    """Combine distances from zero points; `scales` are theirs and the result's."""
     common = 2.0 * max(scales[:2])
     total = fixed_point(common * common / (2.0 ** (2 * SQUARE_LEFT_SHIFT) * scales[2]))
     first, second = (

@@ -67,7 +67,7 @@ def test_the_cache_can_be_moved_alone(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert config_dir() == tmp_path / "home/.config/edgekit"
 
 
-@pytest.mark.parametrize("relative", ["code", "./code", "../work/code", "~no-such-user/code", " "])
+@pytest.mark.parametrize("relative", ["code", "./code", "../team/code", "~no-such-user/code", " "])
 @pytest.mark.parametrize(
     ("variable", "read"),
     [
