@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 _LONGEST_PATH = 100
-"""Of the 108 bytes that Linux has for one."""
+"""Bytes of a socket's path that are used; Linux has room for 108."""
 
 
 class reachable:  # noqa: N801 - used like a function

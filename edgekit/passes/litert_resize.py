@@ -14,7 +14,7 @@ _ONE = 1 << _BITS
 
 
 def taps(extent: int, result: int, mode: str) -> Array:
-    """For each place along the new axis the two old ones, and the weight of the second, of 1024."""
+    """Give the two old places of each new one, and the weight of the second in 1024ths."""
     scale = (_ONE * extent + result // 2) // result
     if mode == "align_corners" and result > 1:
         scale = (_ONE * (extent - 1) + (result - 1) // 2) // (result - 1)

@@ -43,7 +43,7 @@ pytestmark = needs("root", "sshd", "g++", "gcc")
 KEY = "desk"
 SECONDS_BETWEEN_LOOKS = 0.2
 GREETING = b"q\xf2\x0f\x00\x08\x00\x00\x00client:k"
-"""Of TVM's RPC clients."""
+"""The greeting that TVM's RPC clients send."""
 MISMATCH = b"s\xf2\x0f\x00"
 STOCK_CLIENT = """
 import sys

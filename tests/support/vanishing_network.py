@@ -26,7 +26,7 @@ class Network:
         self._gone.set()
 
     def come_back(self) -> None:
-        """For new connections: those that were there stay as they are."""
+        """Let new connections through; earlier ones stay as they are."""
         self._gone = threading.Event()
         self.most = None
 
