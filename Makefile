@@ -93,8 +93,8 @@ model-tests: setup ## Run real trained models, each fetched once, against their 
 model-table: setup ## Build and time the same models; writes docs/models.md
 	$(BIN)/python -m benchmarks.models
 
-fuzz: setup ## Give every parser of what comes from outside damaged data [SECONDS=60] [SEED=1] [ONLY="pt2 json"]
-	PYTHONPATH=.:tests nice $(BIN)/python -W ignore -m fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) --only $(ONLY)
+fuzz: setup ## Give every parser of what comes from outside damaged data [SECONDS=60 or TRIES=1500] [SEED=1] [ONLY="pt2 json"]
+	PYTHONPATH=.:tests nice $(BIN)/python -W ignore -m fuzz --seconds $(or $(SECONDS),60) $(if $(TRIES),--tries $(TRIES)) $(if $(SEED),--seed $(SEED)) --only $(ONLY)
 
 faults: setup ## Let everything about a farm fail, one thing after the other, and see that work goes on [ONLY="a b"]
 	PYTHONPATH=.:tests $(BIN)/python -m faults $(ONLY)

@@ -55,7 +55,7 @@ def _check_instruction(instruction: object) -> None:
     if not isinstance(instruction, list) or len(instruction) != 4:
         raise ValueError("an instruction has a name, inputs, attributes and outputs")
     name, inputs, attributes, outputs = instruction
-    if name not in _INSTRUCTIONS:
+    if not isinstance(name, str) or name not in _INSTRUCTIONS:
         raise ValueError("an instruction that no schedule of a CPU has")
     if not all(isinstance(part, list) for part in (inputs, attributes, outputs)):
         raise ValueError("an instruction's inputs, attributes and outputs are lists")

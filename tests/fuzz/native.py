@@ -15,6 +15,7 @@ from random import Random
 from edgekit.agent.runtime import ffi_headers, package_folder
 from fuzz import seeds
 from fuzz.crashes import crashes_of, keep_crash
+from fuzz.effort import Effort
 from fuzz.mutation import damaged
 
 HERE = Path(__file__).parent / "native"
@@ -24,6 +25,8 @@ FIRMWARE = PACKAGE / "aot/firmware/source"
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1")
 _SECONDS_FOR_ONE = 20
 _AT_ONCE = 500
+_NATIVE_TRIES = 20
+"""Tries of a parser in C or C++ for each try of one in Python: it takes microseconds."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,8 @@ def _run(command: list[str]) -> None:
         raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-4000:]}")
 
 
-def run_native(name: str, seconds: int, seed: int) -> int:
-    """Try one target for so long; the number of faults, at most one."""
+def run_native(name: str, effort: Effort, seed: int) -> int:
+    """Try one target; return the number of faults, at most one."""
     target = native_targets()[name]
     known = [*target.seeds(), *crashes_of(name).values()]
     with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
@@ -123,7 +126,7 @@ def run_native(name: str, seconds: int, seed: int) -> int:
         if found is not None and found.has_fuzzer:
             for number, data in enumerate(known):
                 (corpus / f"seed-{number}").write_bytes(data)
-            return _with_fuzzer(name, program, folder, seconds, seed)
+            return _with_fuzzer(name, program, folder, effort, seed)
         chance = Random(f"{seed} {name}")
         for number in range(_AT_ONCE):
             data = known[number] if number < len(known) else damaged(known, chance)
@@ -142,9 +145,9 @@ def replay_native(name: str, folder: Path) -> None:
     _run([str(program), *map(str, files)])
 
 
-def _with_fuzzer(name: str, program: Path, folder: Path, seconds: int, seed: int) -> int:
+def _with_fuzzer(name: str, program: Path, folder: Path, effort: Effort, seed: int) -> int:
     options = {
-        "max_total_time": seconds,
+        **_limit(effort),
         "timeout": _SECONDS_FOR_ONE,
         "rss_limit_mb": 2048,
         "max_len": 1 << 16,
@@ -163,6 +166,12 @@ def _with_fuzzer(name: str, program: Path, folder: Path, seconds: int, seed: int
         print(f"{name:16} {tried[0] if tried else '?':>7} tries, 0 faults", flush=True)
         return 0
     return _told(name, faults[0].read_bytes() if faults else b"", done.stderr)
+
+
+def _limit(effort: Effort) -> dict[str, int]:
+    if effort.tries is None:
+        return {"max_total_time": max(1, round(effort.seconds))}
+    return {"runs": effort.tries * _NATIVE_TRIES}
 
 
 def _without_fuzzer(name: str, program: Path, files: Sequence[Path]) -> int:
