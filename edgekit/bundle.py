@@ -5,6 +5,7 @@ Knows no TVM. Whatever is opened was made elsewhere: every path, size and hash i
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import stat
@@ -123,10 +124,46 @@ class Bundle:
         """Libraries that are none before the device has compiled them."""
         return tuple(runner for runner in self.manifest.runners if runner.built == "device")
 
+    def copy_file(self, path: str, target: Path) -> None:
+        """Copy one of its files; BundleError if it is no longer what the manifest says."""
+        shutil.copyfile(self.path / path, target)
+        self._check(path, sha256_file(target))
+
+    def _read_file(self, path: str) -> bytes:
+        with storage_errors("read the bundle", self.path / path):
+            data = (self.path / path).read_bytes()
+        self._check(path, sha256_bytes(data))
+        return data
+
+    def _read_tensor(self, path: str, spec: TensorSpec) -> Array:
+        """A reference vector of exactly this dtype and shape; the file is not trusted."""
+        from edgekit.arrays import as_spec_dtype, numpy_dtype
+        from edgekit.npy import read_npy, read_npy_header
+
+        dtype = numpy_dtype(spec.dtype)
+        stream = io.BytesIO(self._read_file(path))
+        try:
+            header = read_npy_header(stream)
+            if header.shape != spec.shape or header.dtype.itemsize != dtype.itemsize:
+                raise ValueError(f"it holds {header.dtype}{list(header.shape)}")
+            stream.seek(0)
+            array = as_spec_dtype(read_npy(stream), spec.dtype)
+            if array.dtype != dtype:
+                raise ValueError(f"it holds {array.dtype}")
+        except ValueError as error:
+            raise _damaged(
+                self.path, f"{path} is not {spec.dtype}{list(spec.shape)} in .npy form: {error}"
+            ) from error
+        return array
+
+    def _check(self, path: str, sha256: str) -> None:
+        if any(file.path == path and file.sha256 != sha256 for file in self.manifest.files):
+            raise _damaged(self.path, f"its file {path} changed after the bundle was opened")
+
     def reference_inputs(self) -> dict[str, Array]:
         """The inputs that the expected outputs were computed from, by name."""
         return {
-            entry.spec.name: _read_tensor(self.path / entry.reference, entry.spec)
+            entry.spec.name: self._read_tensor(entry.reference, entry.spec)
             for entry in self.manifest.inputs
         }
 
@@ -144,7 +181,7 @@ class Bundle:
         """What the oracle computed, by name; UsageError where the bundle holds nothing of it."""
         assert self.oracle
         return {
-            entry.spec.name: _read_tensor(self.path / entry.reference, entry.spec)
+            entry.spec.name: self._read_tensor(entry.reference, entry.spec)
             for entry in self.manifest.outputs
             if entry.reference is not None
         }
@@ -290,27 +327,3 @@ def _damaged(folder: Path, what: str) -> BundleError:
         f"the bundle {folder} is damaged: {what}",
         hint="build it again, or get it again from whoever built it",
     )
-
-
-def _read_tensor(file: Path, spec: TensorSpec) -> Array:
-    """A reference vector of exactly this dtype and shape; the file is not trusted."""
-
-    from edgekit.arrays import as_spec_dtype, numpy_dtype
-    from edgekit.npy import read_npy, read_npy_header
-
-    dtype = numpy_dtype(spec.dtype)
-    bundle = file.parent.parent
-    with storage_errors("read the reference vectors", file), file.open("rb") as stream:
-        try:
-            header = read_npy_header(stream)
-            if header.shape != spec.shape or header.dtype.itemsize != dtype.itemsize:
-                raise ValueError(f"it holds {header.dtype}{list(header.shape)}")
-            stream.seek(0)
-            array = as_spec_dtype(read_npy(stream), spec.dtype)
-            if array.dtype != dtype:
-                raise ValueError(f"it holds {array.dtype}")
-        except ValueError as error:
-            raise _damaged(
-                bundle, f"{file.name} is not {spec.dtype}{list(spec.shape)} in .npy form: {error}"
-            ) from error
-    return array

@@ -18,7 +18,7 @@ from edgekit.errors import BuildError, ProjectError
 from edgekit.events import Events
 from edgekit.interrupts import interrupts_deferred
 from edgekit.manifest_oracle import OracleEntry
-from edgekit.model import ModelSource
+from edgekit.model import ModelSource, held
 from edgekit.preprocess import Preprocess
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def expect(
     if not verified:
         events.warn("no expected outputs are computed: nothing is proven of this bundle's numbers")
         return Expectation(None, inputs, {}, {})
-    with events.stage("compute the expected outputs") as stage:
+    with events.stage("compute the expected outputs") as stage, held(source):
         oracle = oracle_for(source)
         outputs = oracle.run(inputs)
         leeways = oracle.leeways(inputs, outputs)

@@ -30,10 +30,15 @@ def sha256_bytes(data: bytes) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
+        return sha256_stream(stream)
+
+
+def sha256_stream(stream: BinaryIO) -> str:
+    """Hash the rest of a stream."""
+    digest = hashlib.sha256()
+    while block := stream.read(_BLOCK):
+        digest.update(block)
     return digest.hexdigest()
 
 

@@ -8,13 +8,15 @@ repaired in `edgekit/frontends/`, one package a format.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from edgekit.errors import ModelError
 from edgekit.events import SILENT, Events
+from edgekit.files import sha256_file
 from edgekit.tensors import OpenTensorSpec, TensorSpec
 from edgekit.wording import nearest
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     import tvm
 
 ModelFormat = Literal["onnx", "tflite", "torch"]
+_Stamps: TypeAlias = "tuple[tuple[int, ...], ...] | None"
 
 MODEL_SUFFIXES: Mapping[str, ModelFormat] = {".onnx": "onnx", ".tflite": "tflite", ".pt2": "torch"}
 
@@ -38,6 +41,8 @@ class ModelSource:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Inputs that stop being inputs: bound to these values when the model is imported."""
+    files: tuple[Path, ...] = ()
+    """The files that `sha256` covers, the model file first."""
 
     @property
     def name(self) -> str:
@@ -109,15 +114,27 @@ def open_model(
     shapes = dict(sorted((shapes or {}).items()))
     constants = dict(sorted((constants or {}).items()))
     model_format = _format_of(path)
-    digest = hashlib.sha256()
-    for file in _frontend(model_format).content_files(path):
-        digest.update(_digest_of_file(file))
-    for name, shape in shapes.items():
-        digest.update(f"shape {name!r} {shape!r}\n".encode())
-    for name, value in constants.items():
-        digest.update(f"constant {name!r} {value.dtype} {value.shape!r}\n".encode())
-        digest.update(value.tobytes())
-    return ModelSource(path, model_format, digest.hexdigest(), shapes, constants)
+    before = _stamps([path])
+    files = tuple(file.absolute() for file in _frontend(model_format).content_files(path))
+    digest = _digest(files, shapes, constants)
+    if before is None or _stamps([path]) != before:
+        raise _changed(path)
+    return ModelSource(path, model_format, digest, shapes, constants, files)
+
+
+@contextmanager
+def held(source: ModelSource) -> Iterator[None]:
+    """Make sure that what the block reads is what the source's hash is of; ModelError where another
+    program wrote to one of its files meanwhile, or put another file in its place."""
+    before = _stamps(source.files)
+    try:
+        yield
+    except Exception as error:
+        if not _is_same(source, before):
+            raise _changed(source.path) from error
+        raise
+    if not _is_same(source, before):
+        raise _changed(source.path)
 
 
 def check_inputs(source: ModelSource) -> None:
@@ -128,12 +145,14 @@ def check_inputs(source: ModelSource) -> None:
 
 def scan_model(source: ModelSource) -> ModelScan:
     """List what a model file holds, and what of it can't be imported."""
-    return _frontend(source.format).scan(source)
+    with held(source):
+        return _frontend(source.format).scan(source)
 
 
 def import_model(source: ModelSource, events: Events = SILENT) -> Model:
     """Turn a model file into a Relax module with every shape known."""
-    return _frontend(source.format).load(source, events)
+    with held(source):
+        return _frontend(source.format).load(source, events)
 
 
 def _format_of(path: Path) -> ModelFormat:
@@ -176,9 +195,45 @@ def _frontend(model_format: ModelFormat) -> Frontend:
     return cast(Frontend, import_module(f"edgekit.frontends.{model_format}"))
 
 
-def _digest_of_file(path: Path) -> bytes:
+def _digest(
+    files: Iterable[Path],
+    shapes: Mapping[str, tuple[int, ...]],
+    constants: Mapping[str, np.ndarray],
+) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.digest()
+    for file in files:
+        digest.update(bytes.fromhex(sha256_file(file)))
+    for name, shape in shapes.items():
+        digest.update(f"shape {name!r} {shape!r}\n".encode())
+    for name, value in constants.items():
+        digest.update(f"constant {name!r} {value.dtype} {value.shape!r}\n".encode())
+        digest.update(value.tobytes())
+    return digest.hexdigest()
+
+
+def _is_same(source: ModelSource, before: _Stamps) -> bool:
+    """Whether the files are those of the source's hash, and were since the stamps were taken."""
+    if not source.files:
+        return True
+    try:
+        digest = _digest(source.files, source.shapes, source.constants)
+    except OSError:
+        return False
+    return digest == source.sha256 and before is not None and _stamps(source.files) == before
+
+
+def _stamps(files: Iterable[Path]) -> _Stamps:
+    """What changes with each write to a file and with each file that takes its place. A program
+    can set the time of the last write, but not that of the last change."""
+    try:
+        found = [file.stat() for file in files]
+    except OSError:
+        return None
+    return tuple((one.st_dev, one.st_ino, one.st_size, one.st_ctime_ns) for one in found)
+
+
+def _changed(path: Path) -> ModelError:
+    return ModelError(
+        f"{path.name} changed while edgekit read it",
+        hint="run the command again once no other program writes to the model's files",
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from edgekit.errors import InputError, MissingToolError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, write_atomically
-from edgekit.model import ModelSource
+from edgekit.model import ModelSource, held
 from edgekit.preprocess import Preprocess
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
     from edgekit.quantization.loss import compare_outputs, layer_losses
     from edgekit.quantization.quantiser import load, operators_in_float, prepared, quantised
 
-    with events.stage("read the model"):
+    with events.stage("read the model"), held(request.source):
         model = read_model(request.source.path)
         if model.ByteSize() > _LARGEST_MODEL:
             raise UsageError(

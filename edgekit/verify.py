@@ -210,6 +210,7 @@ def _from_bundle(bundle: Bundle) -> _Expected:
 def _from_oracle(
     bundle: Bundle, samples: Iterable[Sample], source: ModelSource | None
 ) -> _Expected:
+    from edgekit.model import held
     from edgekit.oracle import oracle_for
 
     if source is None:
@@ -222,12 +223,14 @@ def _from_oracle(
             f"{source.path} is not the model that the bundle {bundle.path} was built from",
             hint="give that model, with the same --shape and --constant, or build a new bundle",
         )
-    oracle = oracle_for(source)
+    with held(source):
+        oracle = oracle_for(source)
 
     def expect() -> Iterator[_Judged]:
-        for sample in samples:
-            outputs = oracle.run(sample.inputs)
-            yield _Judged(sample, outputs, oracle.leeways(sample.inputs, outputs))
+        with held(source):
+            for sample in samples:
+                outputs = oracle.run(sample.inputs)
+                yield _Judged(sample, outputs, oracle.leeways(sample.inputs, outputs))
 
     return _Expected(f"{oracle.name} {oracle.version}", expect())
 

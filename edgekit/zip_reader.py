@@ -4,11 +4,12 @@ A zip file describes itself twice: in the directory at its end and in front of e
 differ in which they believe, in which of two members of one name they take, in where they look for
 the directory. This one takes a file only where nothing is left to choose: members follow each
 other without gaps from the first byte to the directory, both descriptions agree, every name is
-plain and there once, and the directory ends the file.
+plain and there once, none is a link or a device, and the directory ends the file.
 """
 
 from __future__ import annotations
 
+import stat
 import struct
 import unicodedata
 import zlib
@@ -113,7 +114,7 @@ def read_zip(
     spellings: dict[str, str] = {}
     position = total = 0
     for name, entry in entries:
-        alike = spellings.setdefault(_spelling(name), name)
+        alike = spellings.setdefault(spelling(name), name)
         if alike != name or name in members:
             raise ZipError(f"it holds {_shown(name)} twice")
         if entry.offset != position:
@@ -128,7 +129,9 @@ def read_zip(
     if position != directory:
         raise ZipError("it holds data that belongs to no member")
     if most_expansion is not None and total > max(_SMALL, most_expansion * size):
-        raise ZipError(f"it would unpack to {total} bytes")
+        raise ZipError(
+            f"it would unpack to {total} bytes, more than {most_expansion} times its size"
+        )
     files = {name: found for name, found in members.items() if not name.endswith("/")}
     _refuse_files_as_folders(files)
     return files
@@ -199,9 +202,10 @@ def _entries(data: bytes, count: int) -> Iterator[tuple[str, _Entry]]:
     for _ in range(count):
         if position + _CENTRAL.size > len(data):
             raise ZipError("its directory is cut off")
-        (magic, _, _, flags, method, _, _, crc, packed, size, *lengths, disk, _, _, offset) = (
-            _CENTRAL.unpack_from(data, position)
+        (magic, _, _, flags, method, _, _, crc, packed, size, *rest) = _CENTRAL.unpack_from(
+            data, position
         )
+        *lengths, disk, _, attributes, offset = rest
         position += _CENTRAL.size
         name, extra, comment = lengths
         ends = position + name + extra + comment
@@ -212,13 +216,20 @@ def _entries(data: bytes, count: int) -> Iterator[tuple[str, _Entry]]:
         size, packed, offset = _widened(fields, (size, packed, offset))
         position = ends
         decoded = _checked_name(raw, flags)
-        _check_kind(decoded, flags, method, packed, size)
+        _check_storing(decoded, flags, method, packed, size)
+        _check_kind(decoded, stat.S_IFMT(attributes >> 16))
         yield decoded, _Entry(raw, flags, method, crc, packed, size, offset)
     if position != len(data):
         raise ZipError("its directory holds more than its entries")
 
 
-def _check_kind(name: str, flags: int, method: int, packed: int, size: int) -> None:
+def _check_kind(name: str, kind: int) -> None:
+    """Some programs make a link of a link's member, others a file with the link's target in it."""
+    if kind not in (0, stat.S_IFDIR if name.endswith("/") else stat.S_IFREG):
+        raise ZipError(f"{_shown(name)} is a link or a device, or a folder under a file's name")
+
+
+def _check_storing(name: str, flags: int, method: int, packed: int, size: int) -> None:
     if flags & ~(_HAS_DESCRIPTOR | _IS_UTF8 | _COMPRESSION_FLAGS):
         raise ZipError(f"{_shown(name)} is encrypted or stored in a way that edgekit does not read")
     if method not in (_STORED, _DEFLATED) or (method == _STORED and packed != size):
@@ -310,8 +321,8 @@ def _checked_name(raw: bytes, flags: int) -> str:
     return name
 
 
-def _spelling(name: str) -> str:
-    """The same for names that some reader or file system takes for one."""
+def spelling(name: str) -> str:
+    """Return the same text for names that some reader or file system takes for one."""
     return unicodedata.normalize("NFKC", name.removesuffix("/")).casefold()
 
 

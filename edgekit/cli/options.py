@@ -224,15 +224,15 @@ def is_model_file(path: Path) -> bool:
 
 
 def is_bundle(path: Path) -> bool:
-    """Of a .zip the list of its files decides, and nothing in it is unpacked."""
+    """Whether this is a bundle. The list of its files tells it of a .zip."""
     if path.suffix != ".zip":
         return (path / _MANIFEST).is_file()
-    from zipfile import BadZipFile, ZipFile
+    from edgekit.zip_reader import ZipError, read_zip
 
     try:
-        with ZipFile(path) as archive:
-            return _MANIFEST in archive.namelist()
-    except (OSError, BadZipFile, ValueError, NotImplementedError):
+        with path.open("rb") as stream:
+            return _MANIFEST in read_zip(stream)
+    except (OSError, ZipError):
         return False
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from edgekit.errors import MissingToolError, ProjectError
 from edgekit.paths import named_path
+from edgekit.zip_reader import ZipError, ZipMember, read_zip
 
 VARIABLE = "EDGEKIT_CMSIS_NN"
 _FUNCTIONS = "Include/arm_nnfunctions.h"
@@ -113,9 +113,9 @@ def read_cmsis_nn(path: Path, origin: str) -> CmsisNn:
         return _assembled(*_folder(path), origin)
     if path.is_file():
         try:
-            with zipfile.ZipFile(path) as pack:
-                return _assembled(*_pack(pack), origin)
-        except (zipfile.BadZipFile, OSError, UnicodeDecodeError) as error:
+            with path.open("rb") as pack:
+                return _assembled(*_pack(read_zip(pack, most_expansion=None)), origin)
+        except (ZipError, OSError) as error:
             raise ProjectError(
                 f"{origin} is no CMSIS-Pack: {error}", hint="a .pack file is a zip archive"
             ) from error
@@ -144,14 +144,12 @@ def _folder(folder: Path) -> tuple[list[str], Read]:
     return names, read
 
 
-def _pack(pack: zipfile.ZipFile) -> tuple[list[str], Read]:
-    sizes = {entry.filename: entry.file_size for entry in pack.infolist() if not entry.is_dir()}
-
+def _pack(members: Mapping[str, ZipMember]) -> tuple[list[str], Read]:
     def read(name: str) -> str:
-        _check_size(name, sizes[name])
-        return pack.read(name).decode("utf-8", errors="replace")
+        _check_size(name, members[name].size)
+        return members[name].read().decode("utf-8", errors="replace")
 
-    return list(sizes), read
+    return list(members), read
 
 
 def _check_size(name: str, size: int) -> None:

@@ -207,14 +207,14 @@ def _copy_binaries(folder: Path, bundle: Bundle, runtime: Mapping[str, Path]) ->
         if file.role == "runner-source":
             target = folder / file.path
             target.parent.mkdir(exist_ok=True)
-        shutil.copyfile(bundle.path / file.path, target)
+        bundle.copy_file(file.path, target)
 
 
 def _copy_samples(folder: Path, bundle: Bundle) -> None:
     sample = folder / "sample"
     sample.mkdir()
     for i, given in enumerate(bundle.manifest.inputs):
-        shutil.copyfile(bundle.path / given.reference, sample / f"input-{i}.npy")
+        bundle.copy_file(given.reference, sample / f"input-{i}.npy")
     for i, wanted in enumerate(bundle.manifest.outputs):
         if wanted.reference is not None:
-            shutil.copyfile(bundle.path / wanted.reference, sample / f"expected-{i}.npy")
+            bundle.copy_file(wanted.reference, sample / f"expected-{i}.npy")

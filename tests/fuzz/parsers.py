@@ -120,7 +120,7 @@ def manifest(data: bytes, folder: Path) -> None:
 def bundle_archive(data: bytes, folder: Path) -> None:
     target = folder / "unpacked"
     target.mkdir()
-    archive._unpack(written(data, folder, "bundle.zip"), target)
+    archive._unpack(io.BytesIO(data), folder / "bundle.zip", target)
 
 
 def board(data: bytes, folder: Path) -> None:

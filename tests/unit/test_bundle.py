@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from support.bundles import INPUTS, OUTPUTS, edit_manifest, make_bundle, rename_library, sealed
 
+import edgekit.archive
 from edgekit.bundle import (
     Bundle,
     copy_bundle,
@@ -27,7 +28,7 @@ from edgekit.bundle import (
 )
 from edgekit.cache import BuildCache
 from edgekit.errors import BundleError
-from edgekit.manifest import manifest_text
+from edgekit.manifest import Manifest, manifest_text
 
 
 @pytest.fixture(autouse=True)
@@ -285,7 +286,7 @@ def test_an_archive_whose_manifest_leads_out_is_refused(
         changed.writestr("../outside", bundle.library.read_bytes())
         for entry in hostile.files[1:]:
             changed.write(bundle.path / entry.path, entry.path)
-    with pytest.raises(BundleError, match="leads out"):
+    with pytest.raises(BundleError, match=r"leads out|no plain path"):
         open_bundle(archive)
     assert not list(tmp_path.rglob("outside"))
 
@@ -343,6 +344,47 @@ def test_an_archive_with_a_file_twice_is_refused(archive: Path) -> None:
         changed.writestr("model.so", "another")
     with pytest.raises(BundleError, match="twice"):
         open_bundle(archive)
+
+
+@pytest.mark.parametrize("name", ["MODEL.SO", "./model.so", "model.so/"])
+def test_an_archive_with_two_spellings_of_a_name_is_refused(archive: Path, name: str) -> None:
+    with rewrite(archive) as changed:
+        changed.writestr(name, "")
+    with pytest.raises(BundleError):
+        open_bundle(archive)
+
+
+@pytest.mark.parametrize("spoil", ["in front", "behind", "between"])
+def test_an_archive_that_two_readers_read_differently_is_refused(archive: Path, spoil: str) -> None:
+    """Python's zipfile opens the first two as if nothing were wrong."""
+    data = archive.read_bytes()
+    archive.write_bytes(
+        {
+            "in front": data[:4] + b"junk" + data,
+            "behind": data[:-2] + b"\x04\x00PK\x05\x06",
+            "between": data.replace(b"model.so", b"model.sO", 1),
+        }[spoil]
+    )
+    with pytest.raises(BundleError, match=r"read alike|reads alike"):
+        open_bundle(archive)
+    assert BuildCache().entries() == ()
+
+
+def test_an_archive_that_changes_while_it_is_read_is_kept_nowhere(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The date of a member is no part of a bundle: only the archive's own hash tells."""
+    data = archive.read_bytes()
+    parse = edgekit.archive.parse_manifest
+
+    def parse_while_another_writes(text: bytes) -> Manifest:
+        archive.write_bytes(data.replace(b"\x00\x00\x21\x00", b"\x00\x00\x22\x00"))
+        return parse(text)
+
+    monkeypatch.setattr("edgekit.archive.parse_manifest", parse_while_another_writes)
+    with pytest.raises(BundleError, match="changed while it was read"):
+        open_bundle(archive)
+    assert BuildCache().entries() == ()
 
 
 def test_an_archive_without_a_manifest_or_a_file_is_refused(bundle: Bundle, tmp_path: Path) -> None:

@@ -71,7 +71,6 @@ def test_a_pack_is_read_without_being_unpacked(checkout: Path, tmp_path: Path) -
     with zipfile.ZipFile(pack, "w") as archive:
         for name, text in FILES.items():
             archive.writestr(f"CMSIS/{name}", text)
-        archive.writestr("../../outside.h", "")
         archive.writestr("ARM.CMSIS-NN.pdsc", '<release version="7.0.0" date="x">')
     found, folder = read_cmsis_nn(pack, "pack"), read_cmsis_nn(checkout, "folder")
     assert found.files == folder.files

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import stat
 import struct
 import warnings
 import zipfile
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.source import modules
 
 from edgekit.zip_reader import ZipError, read_zip
 
@@ -126,6 +129,11 @@ SPOILS: dict[str, Spoil] = {
         "<I",
         central(data) + 3,
     ),
+    "a link": lambda data: patched(data, central(data) + 38, "<I", (stat.S_IFLNK | 0o777) << 16),
+    "a device": lambda data: patched(data, central(data) + 38, "<I", (stat.S_IFBLK | 0o666) << 16),
+    "a folder in a file's name": lambda data: patched(
+        data, central(data) + 38, "<I", (stat.S_IFDIR | 0o755) << 16
+    ),
     "a size without its field": lambda data: patched(data, central(data) + 24, "<I", 0xFFFFFFFF),
 }
 
@@ -163,6 +171,22 @@ def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused() -> None:
 
     with pytest.raises(ZipError, match="would unpack to"):
         unpacked(bomb)
+
+
+def test_python_s_own_reader_of_zip_files_reads_none_in_edgekit() -> None:
+    """zipfile only writes: whatever edgekit reads goes through the one reader."""
+    opened = [
+        (module.path.name, ast.unparse(node))
+        for module in modules().values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2]
+        in ("ZipFile", "PyZipFile", "is_zipfile", "unpack_archive", "zipimporter")
+        and ast.unparse(node.func) != "unpack_archive"
+    ]
+
+    assert len(opened) >= 2  # a bundle's .zip, and the program that torch gets
+    assert [found for found in opened if "'w'" not in found[1]] == []
 
 
 @given(st.data())

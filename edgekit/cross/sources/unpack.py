@@ -3,18 +3,26 @@ folder, and nothing but plain files and folders lands in it."""
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import shutil
 import tarfile
-import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from edgekit.errors import BuildError
+from edgekit.zip_reader import ZipError, read_zip, spelling
 
 _MOST_MEMBERS = 100_000
 _LARGEST = 4 << 30
 """Bytes, of everything in it together."""
+_DAMAGE = (
+    *(ZipError, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, FileExistsError, NotADirectoryError, IsADirectoryError, ValueError, OverflowError),
+)
+"""What Python's readers of archives raise for damaged ones."""
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -45,42 +53,43 @@ def take(tree: Path, wanted: Mapping[str, str], library: Path, origin: str) -> N
 
 def _unpack_tar(archive: Path, folder: Path) -> None:
     total = 0
+    seen: set[str] = set()
     with tarfile.open(archive) as tar:
         for count, member in enumerate(tar):
             total += max(member.size, 0)
-            target = _target(archive, folder, member.name, count, total)
+            if count >= _MOST_MEMBERS or total > _LARGEST:
+                raise _refused(archive, "it holds more than any library's source does")
+            target = _target(archive, folder, member.name)
             if member.isdir():
                 target.mkdir(parents=True, exist_ok=True)
-            elif member.isfile():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                source = tar.extractfile(member)
-                assert source is not None
-                with source, target.open("xb") as stream:
-                    shutil.copyfileobj(source, stream)
-                if member.mode & 0o100:
-                    target.chmod(0o755)
-            else:
+                continue
+            if not member.isfile() or member.issparse():
                 raise _refused(archive, f"{member.name[:100]!r} in it is neither file nor folder")
+            if spelling(member.name) in seen:
+                raise _refused(archive, f"it holds {member.name[:100]!r} twice")
+            seen.add(spelling(member.name))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source = tar.extractfile(member)
+            assert source is not None
+            with source, target.open("xb") as stream:
+                shutil.copyfileobj(source, stream)
+            if member.mode & 0o100:
+                target.chmod(0o755)
 
 
 def _unpack_zip(archive: Path, folder: Path) -> None:
-    total = 0
-    with zipfile.ZipFile(archive) as bundle:
-        for count, member in enumerate(bundle.infolist()):
-            total += member.file_size
-            target = _target(archive, folder, member.filename, count, total)
-            if member.is_dir():
-                target.mkdir(parents=True, exist_ok=True)
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                # zipfile gives no more bytes than the member's size says.
-                with bundle.open(member) as source, target.open("xb") as stream:
-                    shutil.copyfileobj(source, stream)
+    with archive.open("rb") as stream:
+        members = read_zip(stream)
+        if sum(member.size for member in members.values()) > _LARGEST:
+            raise _refused(archive, "it holds more than any library's source does")
+        for name, member in members.items():
+            target = _target(archive, folder, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as unpacked:
+                unpacked.writelines(member.blocks())
 
 
-def _target(archive: Path, folder: Path, name: str, count: int, total: int) -> Path:
-    if count >= _MOST_MEMBERS or total > _LARGEST:
-        raise _refused(archive, "it holds more than any library's source does")
+def _target(archive: Path, folder: Path, name: str) -> Path:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
         raise _refused(archive, f"{name[:100]!r} in it leads out of the folder")
@@ -91,7 +100,7 @@ def _target(archive: Path, folder: Path, name: str, count: int, total: int) -> P
 def _archive_errors(archive: Path) -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, FileExistsError) as error:
+    except _DAMAGE as error:
         raise _refused(archive, f"it is damaged ({error})") from error
 
 
