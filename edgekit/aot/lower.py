@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgekit.aot.operators import Operator
-from edgekit.aot.quantised import NotInteger, recognise
+from edgekit.aot.quantised.recognised import NotInteger
+from edgekit.aot.quantised.rewrite import recognise
 from edgekit.pipeline import SIMPLIFY, Phase, apply_phase, guarded
 from edgekit.tvm_compat import load_tvm
 

@@ -15,7 +15,7 @@ from edgekit.aot.lower import Lowered
 from edgekit.aot.names import Unique, identifier, layer_identifier
 from edgekit.aot.operators import CheckIndices, LoopNest, Operator
 from edgekit.aot.program import Buffer, Program, Step
-from edgekit.aot.quantised import STEP_PREFIX
+from edgekit.aot.quantised.recognised import STEP_PREFIX
 from edgekit.errors import BuildError, UnsupportedModelError
 from edgekit.macs import ShapeDependsOnDataError, shape_of_type
 from edgekit.model import Model

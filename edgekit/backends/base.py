@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+# Exported: a backend's rules import everything that they are made of from this module.
+from edgekit.backends.refusal import Refused as Refused
+
 if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.backends.match import Match
@@ -25,14 +28,6 @@ if TYPE_CHECKING:
 
 Setting = int | float | str | tuple[int, ...] | tuple[float, ...]
 OptionValue = bool | int | float | str
-
-
-class Refused(Exception):
-    """A rule's answer no: what matched is not for this library, because."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 @dataclass(frozen=True)

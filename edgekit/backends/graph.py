@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import tvm
 from tvm import relax
 
 from edgekit.backends.base import Tensor
+from edgekit.backends.node import Node
 from edgekit.backends.quantised import kept_exact
 from edgekit.macs import ShapeDependsOnDataError, macs_of_call
 from edgekit.node_names import named_after
-
-
-@dataclass(frozen=True)
-class Node:
-    """One binding."""
-
-    index: int
-    """Its place in the block."""
-    variable: Any
-    value: Any
-    operator: str
-    """`nn.conv2d`; empty for a tuple, an item of one, and a constant."""
-    model_node: str
-    """Its name in the model file; empty where it is not known."""
-    reads: tuple[int, ...]
-    """The nodes whose results it needs."""
-    macs: int
 
 
 class Graph:

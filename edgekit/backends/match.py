@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax
 
 from edgekit.arrays import Array
-from edgekit.backends.base import Refused
+from edgekit.backends.refusal import Refused
 from edgekit.tvm_compat import constant_array
 
 

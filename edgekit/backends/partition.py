@@ -16,10 +16,11 @@ from tvm import relax
 
 from edgekit.backends.base import Backend, Decision, Options, Region, Rule, Tensor
 from edgekit.backends.cost import Rates, Verdict, reckon
-from edgekit.backends.graph import Graph, Node
+from edgekit.backends.graph import Graph
 from edgekit.backends.match import known_shape
 from edgekit.backends.matching import Placed, match_rules
 from edgekit.backends.merging import merge_steps
+from edgekit.backends.node import Node
 from edgekit.backends.rewrite import Claim, rewrite_block
 from edgekit.errors import UsageError
 

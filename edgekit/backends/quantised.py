@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.tvm_compat import constant_array
 
 if TYPE_CHECKING:
-    from edgekit.backends.graph import Node
+    from edgekit.backends.node import Node
 
 QUANTIZE, DEQUANTIZE = "quantize", "dequantize"
 REASON = (

@@ -25,7 +25,7 @@ from support.tflite_models import Op, T, constant, tflite_bytes
 
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from edgekit.aot import operators
-from edgekit.aot.quantised import Recognised
+from edgekit.aot.quantised.recognised import Recognised
 
 RANDOM = np.random.default_rng(5)
 MLPERF = [model for model in MODELS if model.name.startswith("MLPerf Tiny")]

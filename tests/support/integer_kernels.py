@@ -17,7 +17,8 @@ from edgekit.aot.kernel import Kernel
 from edgekit.aot.kernels_portable.generator import PortableGenerator
 from edgekit.aot.operators import Operator
 from edgekit.aot.program import Step
-from edgekit.aot.quantised import Recognised, recognise
+from edgekit.aot.quantised.recognised import Recognised
+from edgekit.aot.quantised.rewrite import recognise
 from edgekit.aot.write_source import needed_helpers
 from edgekit.board import load_board
 

@@ -1,4 +1,9 @@
-"""Walks through a function once and puts calls of integer operators in the place of groups."""
+"""Puts calls of integer operators in the place of groups, in one walk through a function.
+
+`recognise` is what others call. It rewrites a module's main function so that whatever integer
+kernels can compute is a call of `edgekit.step.N`, on int8 tensors with channels last; the table
+says what each N is. What they cannot compute stays as it was, with a reason.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,6 @@ import tvm
 from tvm import relax
 
 from edgekit.aot.operators import Dequantize, Lookup, Operator, Quantize
-from edgekit.aot.quantised import STEP_PREFIX, NotInteger, Recognised
 from edgekit.aot.quantised.elementwise import match_function, match_pair
 from edgekit.aot.quantised.graph import (
     DEQUANTIZE,
@@ -35,6 +39,7 @@ from edgekit.aot.quantised.images import (
 from edgekit.aot.quantised.joins import match_join
 from edgekit.aot.quantised.layers import main_call, match_layer
 from edgekit.aot.quantised.reasons import is_whole, reads_stored, stored_otherwise, words
+from edgekit.aot.quantised.recognised import STEP_PREFIX, NotInteger, Recognised
 from edgekit.aot.quantised.stored import clipped, match_stored
 from edgekit.macs import shape_of
 from edgekit.node_names import named_after, numbered
@@ -62,7 +67,8 @@ _ORDERED = frozenset(
 """Operators that choose among values: in one quantisation they choose among stored ones."""
 
 
-def rewrite(module: Any) -> Recognised:
+def recognise(module: Any) -> Recognised:
+    """Rewrite a module as it was imported, before constants are folded."""
     module = relax.transform.CanonicalizeBindings()(module)
     function = module["main"]
     blocks = function.body.blocks if isinstance(function.body, relax.SeqExpr) else []

@@ -4,39 +4,57 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edgekit.backends.base import Setting
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
-    from edgekit.backends.tensorrt.graph import Graph
 
-Expansion = Callable[["Graph", Sequence[str], str, Mapping[str, Setting]], object]
+
+class Nodes(Protocol):
+    """A graph of ONNX under construction."""
+
+    def node(
+        self,
+        operator: str,
+        reads: Sequence[str],
+        settings: Mapping[str, Setting] | None = None,
+        makes: Sequence[str] = (),
+    ) -> str:
+        """Add a node and return the name of its first output."""
+        ...
+
+    def constant(self, value: Any) -> str:
+        """Add a constant and return its name."""
+        ...
+
+
+Expansion = Callable[[Nodes, Sequence[str], str, Mapping[str, Setting]], object]
 """What it reads, what it makes, and the layer's settings."""
 _Settings = Mapping[str, Setting]
 
 
-def _silu(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _silu(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     gate = graph.node("Sigmoid", reads)
     graph.node("Mul", [reads[0], gate], makes=[makes])
 
 
-def _square(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _square(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     graph.node("Mul", [reads[0], reads[0]], makes=[makes])
 
 
-def _rsqrt(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _rsqrt(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     graph.node("Reciprocal", [graph.node("Sqrt", reads)], makes=[makes])
 
 
-def _gelu(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _gelu(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     """x/2 * (1 + erf(x / sqrt 2))"""
     scaled = graph.node("Mul", [reads[0], graph.constant(math.sqrt(0.5))])
     _halved_gate(graph, reads[0], graph.node("Erf", [scaled]), makes)
 
 
-def _gelu_tanh(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _gelu_tanh(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     """x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))"""
     square = graph.node("Mul", [reads[0], reads[0]])
     line = graph.node("Mul", [square, graph.constant(0.044715)])
@@ -46,13 +64,13 @@ def _gelu_tanh(graph: Graph, reads: Sequence[str], makes: str, settings: _Settin
     _halved_gate(graph, reads[0], graph.node("Tanh", [scaled]), makes)
 
 
-def _halved_gate(graph: Graph, value: str, curve: str, makes: str) -> None:
+def _halved_gate(graph: Nodes, value: str, curve: str, makes: str) -> None:
     gate = graph.node("Add", [curve, graph.constant(1.0)])
     half = graph.node("Mul", [value, graph.constant(0.5)])
     graph.node("Mul", [half, gate], makes=[makes])
 
 
-def _layer_norm(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _layer_norm(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     value, gamma, beta = reads
     over: _Settings = {"axes": settings["axes"], "keepdims": 1}
     centred = graph.node("Sub", [value, graph.node("ReduceMean", [value], over)])
@@ -63,26 +81,26 @@ def _layer_norm(graph: Graph, reads: Sequence[str], makes: str, settings: _Setti
     graph.node("Add", [scaled, beta], makes=[makes])
 
 
-def _not_equal(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _not_equal(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     graph.node("Not", [graph.node("Equal", reads)], makes=[makes])
 
 
-def _any(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _any(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     zero = graph.constant(0.0)
     numbers = graph.node("Where", [reads[0], graph.constant(1.0), zero])
     largest = graph.node("ReduceMax", [numbers], settings)
     graph.node("Greater", [largest, zero], makes=[makes])
 
 
-def _truth_to_float(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _truth_to_float(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     graph.node("Where", [reads[0], graph.constant(1.0), graph.constant(0.0)], makes=[makes])
 
 
-def _float_to_truth(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _float_to_truth(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     graph.node("Not", [graph.node("Equal", [reads[0], graph.constant(0.0)])], makes=[makes])
 
 
-def _attention(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _attention(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     """softmax(query * key * scale + bias) * value, head by head."""
     heads_first: _Settings = {"perm": (0, 2, 1, 3)}
     query = graph.node("Transpose", [reads[0]], heads_first)
@@ -113,7 +131,7 @@ def _causal(settings: _Settings) -> Array:
     return mask
 
 
-def _stored_weight(graph: Graph, reads: Sequence[str], makes: str, settings: _Settings) -> None:
+def _stored_weight(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
     """Quantised over there: parsers of 8.x take no weights that are integers already."""
     value, scale, zero = reads
     stored = graph.node("QuantizeLinear", [value, scale, zero], settings)
