@@ -52,7 +52,8 @@ from benchmarks.ncnn_alone import compile_alone, write
 from benchmarks.networks import NETWORKS
 from edgekit.backends.base import Region
 from edgekit.backends.plan import OffloadPlan
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.events import SILENT
 from edgekit.files import write_atomically
 from edgekit.fingerprint import package_digest

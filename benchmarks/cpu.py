@@ -36,7 +36,7 @@ from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from benchmarks.models import machine
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
 from benchmarks.roof import Roof, measure_roof
-from edgekit.bench import Profile, bench
+from edgekit.bench import bench
 from edgekit.build import build
 from edgekit.bundle import Bundle
 from edgekit.devices.base import BenchPlan
@@ -47,6 +47,7 @@ from edgekit.model import ModelSource, import_model
 from edgekit.request import make_request
 from edgekit.schedules.choices import NO_CHOICES
 from edgekit.tvm_compat import load_tvm
+from edgekit.verbs.bench_report import Profile
 from edgekit.wording import size
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"

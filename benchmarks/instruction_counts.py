@@ -19,7 +19,8 @@ from pathlib import Path
 from benchmarks.onnxruntime_board import BoardRunner, prepare
 from edgekit.bench import bench
 from edgekit.board import load_board
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import open_bundle
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan, Device

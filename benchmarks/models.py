@@ -27,14 +27,16 @@ import numpy as np
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from edgekit.arrays import Array
 from edgekit.bench import bench
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import Bundle
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local import LocalDevice
 from edgekit.errors import EdgekitError
 from edgekit.inputs import reference_inputs
 from edgekit.model import ModelSource, open_model, scan_model
-from edgekit.oracle import Oracle, oracle_for
+from edgekit.oracle import oracle_for
+from edgekit.oracle_types import Oracle
 from edgekit.request import make_request
 from edgekit.summary import summarise
 from edgekit.tensors import TensorSpec

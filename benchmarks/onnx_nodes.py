@@ -250,7 +250,8 @@ def run_here(executable: Any, arguments: Sequence[np.ndarray], outputs: int) -> 
 
 def linked(compiled: Any, source: Any, board: Any, selection: Any, folder: Path) -> Path:
     """The library that a bundle would hold."""
-    from edgekit.build import BuildRequest, link_model
+    from edgekit.build import link_model
+    from edgekit.building.request import BuildRequest
     from edgekit.compilation import write_objects
     from edgekit.cross.toolchain import find_compiler, load_toolchain
     from edgekit.events import SILENT

@@ -12,7 +12,8 @@ import onnx
 from benchmarks import networks
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
 from edgekit.bench import bench
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import Bundle
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local import LocalDevice

@@ -45,7 +45,7 @@ from onnx import helper, numpy_helper
 
 from benchmarks.stock_metaschedule import KEY, SERVERS, Came
 from benchmarks.tuned_networks import NETWORKS, tuned_network, verdict
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.events import Event, Events, StageProgress, Warned
 from edgekit.request import make_request
 from edgekit.rpc.protocol import TrackerAddress, TrackerClient

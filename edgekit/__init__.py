@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchReport, BenchSummary
     from edgekit.bench import bench as bench_bundle
     from edgekit.board import Board, board_names, load_board
-    from edgekit.build import BuildRequest, BuildResult
+    from edgekit.build import BuildResult
     from edgekit.build import build as build_bundle
+    from edgekit.building.request import BuildRequest
     from edgekit.bundle import Bundle, open_bundle
     from edgekit.cross.toolchain import Toolchain, load_toolchain, toolchain_names
     from edgekit.deploy import DeployReport
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from edgekit.summary import ModelSummary
     from edgekit.summary import summarise as summarise_model
     from edgekit.tensors import Quantization, TensorSpec
+    from edgekit.verbs.bench_report import BenchReport, BenchSummary
     from edgekit.verify import VerifyReport
     from edgekit.verify import verify as verify_bundle
 
@@ -98,10 +99,10 @@ __all__ = [
 
 _HOMES: dict[str, tuple[str, str]] = {
     "BenchPlan": ("edgekit.devices.base", "BenchPlan"),
-    "BenchReport": ("edgekit.bench", "BenchReport"),
-    "BenchSummary": ("edgekit.bench", "BenchSummary"),
+    "BenchReport": ("edgekit.verbs.bench_report", "BenchReport"),
+    "BenchSummary": ("edgekit.verbs.bench_report", "BenchSummary"),
     "Board": ("edgekit.board", "Board"),
-    "BuildRequest": ("edgekit.build", "BuildRequest"),
+    "BuildRequest": ("edgekit.building.request", "BuildRequest"),
     "BuildResult": ("edgekit.build", "BuildResult"),
     "Bundle": ("edgekit.bundle", "Bundle"),
     "DeployReport": ("edgekit.deploy", "DeployReport"),

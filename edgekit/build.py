@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.agent.runtime import cuda_runtime
 from edgekit.aot.memory_map import MemoryMap, bare_metal_boards, memory_map
 from edgekit.aot.names import is_identifier
-from edgekit.aot.packages.formats import CodeFormat
 from edgekit.aot.packages.static_library import find_archiver
-from edgekit.aot.ways import Way
 from edgekit.backends.base import Decision
 from edgekit.backends.compile import compile_regions
-from edgekit.backends.plan import OffloadPlan
 from edgekit.backends.runners import make_runners
 from edgekit.board import Board
 from edgekit.build_c import finish_tree, tree_job
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import (
     LIBRARY_NAME,
     BareMetal,
@@ -63,10 +61,7 @@ from edgekit.files import replace_directory, storage_errors
 from edgekit.fingerprint import build_key, installed_version
 from edgekit.manifest import SCHEMA_VERSION, Kernel, Region
 from edgekit.manifest_runners import RunnerEntry
-from edgekit.model import ModelSource
-from edgekit.preprocess import Preprocess
 from edgekit.reuse import Order, make, reuse_or_make
-from edgekit.schedules.choices import NO_CHOICES, Choices
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
@@ -79,30 +74,6 @@ _REPRODUCIBLE = (
     "the expected outputs are the oracle's, whose last bits may differ on another kind of CPU"
 )
 _NOT_REPRODUCIBLE = "the compiler wrote the name of a temporary folder into the library"
-
-
-@dataclass(frozen=True)
-class BuildRequest:
-    """Everything that decides what a build gives."""
-
-    source: ModelSource
-    board: Board
-    toolchain: Toolchain
-    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
-    """How images become inputs, by input name; goes into the manifest."""
-    seed: int = 0
-    """Of the reference inputs."""
-    verified: bool = True
-    """Whether an oracle says what comes out of the model."""
-    offload: OffloadPlan = field(default_factory=OffloadPlan)
-    prefix: str | None = None
-    """What the names of a model's functions in C begin with; None takes the model's name."""
-    code_format: CodeFormat | None = None
-    """What a model in C is packed as beside its C; None is plain C, like "c"."""
-    choices: Choices = NO_CHOICES
-    """What was measured to be better than the schedules' own choices."""
-    ways: Mapping[str, Way] = field(default_factory=dict)
-    """The same for steps of a model in C."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from edgekit.files import storage_errors
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
-    from edgekit.build import BuildRequest
+    from edgekit.building.request import BuildRequest
     from edgekit.cross.toolchain import Compiler
 
 MEMORY_MAP_NAME = "memory-map.svg"

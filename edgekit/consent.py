@@ -5,12 +5,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from edgekit.trust import TrustedFile
 
-Ask = Callable[["Sequence[TrustedFile]"], bool]
+@dataclass(frozen=True)
+class Effect:
+    """A key of a file that makes edgekit run or send something."""
+
+    key: str
+    value: str
+    """As JSON spells it."""
+    meaning: str
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.value}: {self.meaning}"
+
+
+@dataclass(frozen=True)
+class TrustedFile:
+    """A file of a project, and whether its user agreed to what it does."""
+
+    path: Path
+    effects: tuple[Effect, ...]
+    trusted: bool
+
+
+Ask = Callable[[Sequence[TrustedFile]], bool]
 """Shows files that are not trusted to a person. True where the person trusts them."""
 
 _askers: list[Ask] = []

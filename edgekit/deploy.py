@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.bench import BenchPlan, BenchSummary, bench
-from edgekit.build import BuildRequest, BuildResult, build
-from edgekit.devices.base import Installed
+from edgekit.bench import bench
+from edgekit.build import BuildResult, build
+from edgekit.building.request import BuildRequest
+from edgekit.devices.base import BenchPlan, Installed
 from edgekit.devices.versions import Recorded
 from edgekit.errors import VerificationError
 from edgekit.events import SILENT, Events
 from edgekit.farm.lending import opened_in_turn
 from edgekit.fleet import Outcome, on_each
 from edgekit.project import DEFAULT_KEEP
+from edgekit.verbs.bench_report import BenchSummary
 from edgekit.verify import VerifyReport, raise_if_failed, verify
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from edgekit.preprocess import Preprocess
 if TYPE_CHECKING:
     from edgekit.arrays import Array
     from edgekit.comparison import Leeway
-    from edgekit.oracle import Oracle
+    from edgekit.oracle_types import Oracle
     from edgekit.tensors import TensorSpec
 
     Ends = tuple[Sequence[TensorSpec], Sequence[TensorSpec]]

@@ -17,7 +17,7 @@ from edgekit.schedules.choices import choice_as_json
 
 if TYPE_CHECKING:
     from edgekit.board import Board
-    from edgekit.build import BuildRequest
+    from edgekit.building.request import BuildRequest
     from edgekit.cross.toolchain import Compiler
     from edgekit.model import ModelFormat
 

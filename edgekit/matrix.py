@@ -8,73 +8,29 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from edgekit.board import Board, load_board
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.errors import EdgekitError, StorageError, UsageError
 from edgekit.events import SILENT, Events
 from edgekit.farm.lending import opened_in_turn
 from edgekit.files import storage_errors, write_atomically
 from edgekit.fleet import on_each
 from edgekit.json_reader import read_json
-from edgekit.matrix_report import write_reports
+from edgekit.matrix_report import Cell, Matrix, write_reports
 from edgekit.model import ModelSource
 from edgekit.request import make_request
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchPlan
-    from edgekit.devices.base import Device
+    from edgekit.devices.base import BenchPlan, Device
 
 STATE_FILE = "matrix.json"
 _FORMAT = 2
-
-Status = Literal["done", "failed"]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One board and one offload, and what came of it. Times are in `unit`."""
-
-    board: str
-    offload: str
-    """As it was asked for: auto, none, or names with + between them."""
-    status: Status
-    error: str | None
-    device: str | None
-    digest: str | None
-    """Of the bundle."""
-    unit: str
-    median: float | None
-    p90: float | None
-    minimum: float | None
-    runs: int
-    memory: int | None
-    joules: float | None
-    max_error: float | None
-    """Against the oracle, over all outputs."""
-    oracle: str | None
-    offloaded: str
-    """What went to libraries, in a word; "nothing" where nothing did."""
-    when: str
-
-
-@dataclass(frozen=True)
-class Matrix:
-    model: str
-    sha256: str
-    edgekit_version: str
-    cells: tuple[Cell, ...]
-    files: tuple[Path, ...] = ()
-    """The reports."""
-
-    @property
-    def failed(self) -> tuple[Cell, ...]:
-        return tuple(cell for cell in self.cells if cell.status == "failed")
 
 
 def measure_matrix(

@@ -5,16 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from edgekit.files import storage_errors, write_atomically
 from edgekit.quoting import csv_cell, html_text, markdown_text
 from edgekit.wording import milliseconds, size
-
-if TYPE_CHECKING:
-    from edgekit.matrix import Cell, Matrix
 
 _WIDTH, _ROW = 640, 26
 HEADS = (
@@ -28,6 +25,50 @@ HEADS = (
     "max error",
     "offloaded",
 )
+
+
+Status = Literal["done", "failed"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One board and one offload, and what came of it. Times are in `unit`."""
+
+    board: str
+    offload: str
+    """As it was asked for: auto, none, or names with + between them."""
+    status: Status
+    error: str | None
+    device: str | None
+    digest: str | None
+    """Of the bundle."""
+    unit: str
+    median: float | None
+    p90: float | None
+    minimum: float | None
+    runs: int
+    memory: int | None
+    joules: float | None
+    max_error: float | None
+    """Against the oracle, over all outputs."""
+    oracle: str | None
+    offloaded: str
+    """What went to libraries, in a word; "nothing" where nothing did."""
+    when: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    model: str
+    sha256: str
+    edgekit_version: str
+    cells: tuple[Cell, ...]
+    files: tuple[Path, ...] = ()
+    """The reports."""
+
+    @property
+    def failed(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.status == "failed")
 
 
 def write_reports(matrix: Matrix, folder: Path) -> tuple[Path, ...]:

@@ -15,7 +15,7 @@ from edgekit.backends.base import Region, Tensor
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.plan import selection_of, twin_of
 from edgekit.bench import is_busy
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import Bundle
 from edgekit.compilation import CompiledModel, write_objects
 from edgekit.cross.toolchain import Compiler, find_compiler

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.backends.region_export import export_regions
 from edgekit.backends.report import PartitionReport, Timing, coverage_of, summarise_regions
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.events import SILENT, Events
 from edgekit.files import storage_errors, write_atomically
 from edgekit.model import import_model

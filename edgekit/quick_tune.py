@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.bench import is_busy
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.compilation import CompiledModel
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan

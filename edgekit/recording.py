@@ -19,9 +19,9 @@ from edgekit.store.runs import BenchRun, BuildFacts, Conditions
 from edgekit.store.tuning_runs import TuningSession
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchReport
-    from edgekit.build import BuildRequest
+    from edgekit.building.request import BuildRequest
     from edgekit.bundle import Bundle
+    from edgekit.verbs.bench_report import BenchReport
 
 
 def keep_bench(

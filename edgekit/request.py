@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from edgekit.backends.plan import OffloadPlan, plan_offload
 from edgekit.board import Board, load_board
-from edgekit.build import BuildRequest, check_toolchain
+from edgekit.build import check_toolchain
+from edgekit.building.request import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.errors import UsageError
 from edgekit.events import SILENT, Events

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.build import BuildRequest, link_model, write_bundle
+from edgekit.build import link_model, write_bundle
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import LIBRARY_NAME, Bundle, open_bundle
 from edgekit.compilation import CompiledModel
 from edgekit.cross.toolchain import Compiler

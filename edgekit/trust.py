@@ -13,11 +13,10 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from edgekit.consent import is_agreed_to
+from edgekit.consent import Effect, TrustedFile, is_agreed_to
 from edgekit.database_url import without_secrets
 from edgekit.errors import UntrustedProjectError
 from edgekit.files import exclusive_lock, replace_file, storage_errors
@@ -66,28 +65,6 @@ _MEANINGS: Mapping[FileKind, tuple[tuple[str, str], ...]] = {
 _CPU_FLAG = re.compile(r"-m((cpu|arch|tune|fpu|float-abi|abi)=[A-Za-z0-9.+_-]+|thumb|arm)")
 """A flag that chooses among instructions and can do nothing else."""
 _SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Effect:
-    """A key of a file that makes edgekit run or send something."""
-
-    key: str
-    value: str
-    """As JSON spells it."""
-    meaning: str
-
-    def __str__(self) -> str:
-        return f"{self.key} = {self.value}: {self.meaning}"
-
-
-@dataclass(frozen=True)
-class TrustedFile:
-    """A file of a project, and whether its user agreed to what it does."""
-
-    path: Path
-    effects: tuple[Effect, ...]
-    trusted: bool
 
 
 def effects_of(kind: FileKind, table: Mapping[str, object]) -> tuple[Effect, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.compilation import Failure
 from edgekit.compile_process import error_of
 from edgekit.cross.link import Linker

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from edgekit.aot.ways import VERSION, StepWays, Way, way_as_json, way_from_json
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
 from edgekit.build_c import tree_job
+from edgekit.building.request import BuildRequest
 from edgekit.compilation import CompileJob
 from edgekit.compile_process import compiling_apart
 from edgekit.devices.base import BenchPlan, Counted

@@ -15,11 +15,11 @@ from edgekit.request import make_request
 from edgekit.schedules.choices import NO_CHOICES
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchReport
-    from edgekit.build import BuildRequest
+    from edgekit.building.request import BuildRequest
     from edgekit.devices.base import Device
     from edgekit.events import Events
     from edgekit.model import ModelSource
+    from edgekit.verbs.bench_report import BenchReport
 
 _NOISE_SAMPLES = 8
 

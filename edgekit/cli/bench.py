@@ -25,10 +25,10 @@ from edgekit.errors import UsageError
 from edgekit.wording import duration, milliseconds, size
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchPlan, BenchReport, BenchSummary, CountedSummary, Profile
-    from edgekit.devices.base import Device
+    from edgekit.devices.base import BenchPlan, Device
     from edgekit.events import Events
     from edgekit.sensors.state import BoardState
+    from edgekit.verbs.bench_report import BenchReport, BenchSummary, CountedSummary, Profile
 
 _COLUMNS = ("median", "p90", "fastest", "runs", "threads", "loaded in", "memory")
 _PROFILED = 10

@@ -10,11 +10,10 @@ from edgekit.console import Console
 from edgekit.errors import DevicesFailedError
 
 if TYPE_CHECKING:
-    from edgekit.bench import BenchPlan
     from edgekit.board import Board
-    from edgekit.devices.base import Device
+    from edgekit.devices.base import BenchPlan, Device
     from edgekit.events import Events
-    from edgekit.matrix import Matrix
+    from edgekit.matrix_report import Matrix
 
 
 def run_matrix(

@@ -33,11 +33,11 @@ from edgekit.wording import duration, milliseconds, size
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
-    from edgekit.bench import BenchSummary
     from edgekit.build import BuildResult
     from edgekit.deploy import Deployed, DeployReport, FleetReport
     from edgekit.devices.base import Installed
     from edgekit.fleet import Outcome
+    from edgekit.verbs.bench_report import BenchSummary
     from edgekit.verify import VerifyReport
 
 

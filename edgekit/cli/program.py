@@ -25,7 +25,7 @@ from edgekit.limits import explained_by_limits, reached_limit, refuse_hopeless_l
 from edgekit.wording import PURPOSE, nearest
 
 if TYPE_CHECKING:
-    from edgekit.trust import TrustedFile
+    from edgekit.consent import TrustedFile
 
 PROGRAM = "edgekit"
 OUTPUT_CLOSED = 128 + signal.SIGPIPE

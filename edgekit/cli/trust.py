@@ -17,7 +17,7 @@ from edgekit.errors import UsageError
 from edgekit.wording import printable
 
 if TYPE_CHECKING:
-    from edgekit.trust import TrustedFile
+    from edgekit.consent import TrustedFile
 
 
 @dataclass(frozen=True)

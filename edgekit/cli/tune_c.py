@@ -10,7 +10,7 @@ from edgekit.wording import amount, duration, milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edgekit.build import BuildRequest
+    from edgekit.building.request import BuildRequest
     from edgekit.devices.choice import Candidate
     from edgekit.tune_c import TunedInC, TunedStep
 

@@ -13,7 +13,7 @@ from edgekit.errors import UsageError
 
 if TYPE_CHECKING:
     from edgekit.board import Board
-    from edgekit.build import BuildRequest
+    from edgekit.building.request import BuildRequest
     from edgekit.devices.base import Device
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edgekit.errors import DeviceError
 from edgekit.own_listener import LOOPBACK, listen_on_loopback
@@ -13,10 +13,16 @@ from edgekit.own_listener import LOOPBACK, listen_on_loopback
 if TYPE_CHECKING:
     from paramiko import Channel
 
-    from edgekit.devices.connection import Connection
-
 _BLOCK = 1 << 16
 _SECONDS_TO_CONNECT = 10.0
+
+
+class ChannelOpener(Protocol):
+    """The connection that ports lead through."""
+
+    def open_channel(self, kind: str, destination: tuple[str, int] | None = None) -> Channel:
+        """Open a channel; DeviceError where the device does not."""
+        ...
 
 
 class LocalForward:
@@ -29,7 +35,7 @@ class LocalForward:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ChannelOpener,
         destination: tuple[str, int],
         port: int = 0,
         refused: Callable[[str], None] = lambda reason: None,
@@ -63,7 +69,7 @@ class LocalForward:
         self._clients.discard(client)
 
 
-def bring(connection: Connection, local_port: int, destination: tuple[str, int]) -> None:
+def bring(connection: ChannelOpener, local_port: int, destination: tuple[str, int]) -> None:
     """Join a port of this machine's loopback and one as seen from the device, until either closes.
 
     It takes the place of a port of the device that leads to this machine, which every user of the

@@ -6,17 +6,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edgekit.devices.signs_of_life import BEAT, LISTEN
 from edgekit.errors import DeviceError
 
 if TYPE_CHECKING:
     from paramiko import Channel
-
-    from edgekit.devices.connection import Connection
 
 _LONGEST_LINE = 8 << 20
 _BLOCK = 1 << 16
@@ -63,10 +61,29 @@ def guarded(words: Sequence[str]) -> tuple[str, ...]:
     return ("sh", "-c", f"{GUARDED}\nexit $s", "edgekit", *words)
 
 
+class CommandLink(Protocol):
+    """The connection that a command runs through."""
+
+    name: str
+    """The device's name, for messages."""
+
+    def is_alive(self) -> bool:
+        """Say whether the connection still stands."""
+        ...
+
+    def lost(self) -> DeviceError:
+        """Return the error for a connection that no longer stands."""
+        ...
+
+    def lost_explained(self) -> AbstractContextManager[None]:
+        """Turn what paramiko raises in the block into that error."""
+        ...
+
+
 class RemoteCommand:
     """A command under way. Made by `Connection.command`, which also ends it."""
 
-    def __init__(self, connection: Connection, channel: Channel, title: str) -> None:
+    def __init__(self, connection: CommandLink, channel: Channel, title: str) -> None:
         self._connection = connection
         self._channel = channel
         self._title = title

@@ -18,7 +18,8 @@ from support.c_networks import Net, ds_cnn, several_inputs
 from support.needs import needs
 
 from edgekit.board import Memory, load_board
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import Bundle, open_bundle
 from edgekit.errors import (
     BuildError,

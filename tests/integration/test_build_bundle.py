@@ -23,7 +23,8 @@ from support.building import (
 from support.needs import needs
 from support.on_device import run_on
 
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import open_bundle
 from edgekit.cache import BuildCache
 from edgekit.compilation import CompileJob

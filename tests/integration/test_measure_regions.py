@@ -16,7 +16,8 @@ from support.region_lab import library_here
 from support.ssh_server import SshServer, ssh_server
 from support.twins import edgekit, edgekit_json, twins_in
 
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan, Device
 from edgekit.devices.local import LocalDevice

@@ -20,7 +20,7 @@ from support.offloading import install_example_backend, named_network, two_regio
 from edgekit.backends import registry
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.report import Coverage, PartitionReport
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import Bundle
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local import LocalDevice

@@ -25,7 +25,8 @@ from support.ssh_server import SshServer, ssh_server
 from edgekit.backends.plan import OffloadPlan
 from edgekit.backends.tensorrt.source import with_own_headers
 from edgekit.board import load_board
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.bundle import Bundle
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.deploy import DeployPlan, deploy_bundle

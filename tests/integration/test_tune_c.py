@@ -17,7 +17,8 @@ from edgekit import tune_c as tuning
 from edgekit.aot.ways import VERSION, StepWays, Way, way_from_json
 from edgekit.backends.plan import OffloadPlan
 from edgekit.board import load_board
-from edgekit.build import BuildRequest, build
+from edgekit.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import Device
 from edgekit.devices.choice import Candidate

@@ -10,7 +10,7 @@ from support.building import request_for, write_model
 from support.needs import TWIN, needs
 from support.twins import twins_in
 
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.schedules.choices import EXACTLY
 from edgekit.store.database import close_store, open_store
 from edgekit.store.tuning import all_records

@@ -14,7 +14,7 @@ import onnx
 from onnx import helper
 
 from edgekit.board import load_board
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.model import open_model
 from support.needs import require

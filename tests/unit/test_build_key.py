@@ -12,7 +12,7 @@ import pytest
 from edgekit.backends.measurements import Measured
 from edgekit.backends.plan import OffloadPlan
 from edgekit.board import load_board
-from edgekit.build import BuildRequest
+from edgekit.building.request import BuildRequest
 from edgekit.cross.toolchain import Compiler, load_toolchain
 from edgekit.fingerprint import build_key, package_digest
 from edgekit.model import ModelFormat, ModelSource

@@ -49,7 +49,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
     ("rpc", "rpc rpc.*"),
     ("schedules", "schedules schedules.*"),
     ("passes", "macs passes passes.*"),
-    ("importers", "frontends frontends.* oracle onnx_oracle"),
+    ("importers", "frontends frontends.* oracle oracle_types onnx_oracle"),
     ("backends", "cross.link backends backends.*"),
     ("compiler", "pipeline liveness cuda cuda.*"),
     ("bare metal", "aot aot.*"),
@@ -59,7 +59,7 @@ ROOMS: tuple[tuple[str, str], ...] = (
         "verbs",
         "trial quick_tune tuning_results metaschedule tune tune_c tune_devices "
         "fingerprint expectation build_c build request partition measure deploy fleet rollback "
-        "flashing "
+        "flashing building building.* verbs verbs.* "
         "bench run verify doctor summary kept prebuild export export.* quantization "
         "quantization.* quantize "
         "matrix matrix_report recommend advice advice.* recording results farm farm.*",

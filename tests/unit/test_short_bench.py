@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.bench import BenchPlan
 from edgekit.deploy import SHORT_BENCH, brief
+from edgekit.devices.base import BenchPlan
 from edgekit.verify import SampleReport, VerifyReport
 
 

@@ -10,20 +10,13 @@ import pytest
 import tomli
 
 from edgekit.board import board_names, load_board
-from edgekit.consent import asking
+from edgekit.consent import TrustedFile, asking
 from edgekit.cross.toolchain import load_toolchain, toolchain_names
 from edgekit.errors import UntrustedProjectError
 from edgekit.paths import built_in_profiles, data_dir
 from edgekit.profiles import find_profile, list_profiles
 from edgekit.project import find_project
-from edgekit.trust import (
-    FileKind,
-    TrustedFile,
-    effects_of,
-    project_files,
-    revoke,
-    trust,
-)
+from edgekit.trust import FileKind, effects_of, project_files, revoke, trust
 
 HARMLESS = """\
 schema = 1

@@ -7,7 +7,7 @@ whose condition is not is computed both ways and selected from; loops are writte
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -17,17 +17,32 @@ from edgekit.frontends.onnx.node import RefusedError
 from edgekit.frontends.onnx.operators.common import take_at
 from edgekit.frontends.onnx.values import Value, as_expr, dtype_of, is_known, shape_of
 
-if TYPE_CHECKING:
-    from edgekit.frontends.onnx.importer import Importer
-
 LONGEST_LOOP = 20_000
 """Iterations times nodes a loop may grow to when written out."""
 
 Scope = Mapping[str, Value]
 Opsets = Mapping[str, int]
-ControlConverter = Callable[
-    ["Importer", onnx.NodeProto, Sequence[Value], Scope, Opsets], list[Value]
-]
+
+
+class Walker(Protocol):
+    """The import under way, as far as control flow needs it."""
+
+    def repaired(self, sentence: str) -> None:
+        """Tell the user of a repair, once."""
+        ...
+
+    def run_graph(
+        self, graph: onnx.GraphProto, arguments: Sequence[Value], outer: Scope, opsets: Opsets
+    ) -> list[Value]:
+        """Import a graph's nodes and return the values of its outputs."""
+        ...
+
+    def settle(self, value: Value) -> Value:
+        """Bind a value to a variable and check that its shape is known."""
+        ...
+
+
+ControlConverter = Callable[[Walker, onnx.NodeProto, Sequence[Value], Scope, Opsets], list[Value]]
 
 
 def _graph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
@@ -45,7 +60,11 @@ def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 
 def _if(
-    importer: Importer, node: onnx.NodeProto, inputs: Sequence[Value], scope: Scope, opsets: Opsets
+    importer: Walker,
+    node: onnx.NodeProto,
+    inputs: Sequence[Value],
+    scope: Scope,
+    opsets: Opsets,
 ) -> list[Value]:
     condition = inputs[0]
     if is_known(condition):
@@ -72,7 +91,11 @@ def _select(flag: Value, taken: Value, other: Value) -> Value:
 
 
 def _loop(
-    importer: Importer, node: onnx.NodeProto, inputs: Sequence[Value], scope: Scope, opsets: Opsets
+    importer: Walker,
+    node: onnx.NodeProto,
+    inputs: Sequence[Value],
+    scope: Scope,
+    opsets: Opsets,
 ) -> list[Value]:
     body = _graph(node, "body")
     limit = _known_scalar(inputs[0], "trip count") if inputs[0] is not None else None
@@ -96,7 +119,11 @@ def _loop(
 
 
 def _scan(
-    importer: Importer, node: onnx.NodeProto, inputs: Sequence[Value], scope: Scope, opsets: Opsets
+    importer: Walker,
+    node: onnx.NodeProto,
+    inputs: Sequence[Value],
+    scope: Scope,
+    opsets: Opsets,
 ) -> list[Value]:
     if opsets[""] < 9:
         raise RefusedError("Scan before opset 9 has a batch axis that is not supported")
@@ -129,7 +156,11 @@ def _scan(
 
 
 def _sequence_map(
-    importer: Importer, node: onnx.NodeProto, inputs: Sequence[Value], scope: Scope, opsets: Opsets
+    importer: Walker,
+    node: onnx.NodeProto,
+    inputs: Sequence[Value],
+    scope: Scope,
+    opsets: Opsets,
 ) -> list[Value]:
     """Import the body once for each item. ONNX's own definition of this operator hides from the
     body what it reads of the graph around it."""

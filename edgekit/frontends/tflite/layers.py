@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite.tflite_frontend import TensorWrapper
 
-if TYPE_CHECKING:
-    from edgekit.frontends.tflite.converter import Converter
+from edgekit.frontends.tflite.conversion import Conversion
 
 
-def convert_fully_connected(converter: Converter, operator: tflite.Operator) -> Any:
+def convert_fully_connected(converter: Conversion, operator: tflite.Operator) -> Any:
     """FULLY_CONNECTED. TVM does not flatten the input, and transposes weights at run time.
 
     The weights are transposed here, once, so that dequantize stays directly on a constant, where
@@ -44,7 +43,7 @@ def convert_fully_connected(converter: Converter, operator: tflite.Operator) -> 
     return activated(converter, product, target, options.FusedActivationFunction())
 
 
-def _transposed(converter: Converter, weights: TensorWrapper) -> Any:
+def _transposed(converter: Conversion, weights: TensorWrapper) -> Any:
     if converter.has_expr(weights.tensor_idx):
         expression = relax.op.permute_dims(converter.get_expr(weights.tensor_idx), [1, 0])
     else:
@@ -58,7 +57,7 @@ def _transposed(converter: Converter, weights: TensorWrapper) -> Any:
 
 
 def bias_as_float(
-    converter: Converter,
+    converter: Conversion,
     bias: TensorWrapper,
     source: TensorWrapper,
     weights: TensorWrapper,
@@ -76,7 +75,7 @@ def bias_as_float(
     return relax.op.dequantize(expression, relax.const(scale), relax.const(0, "int32"), axis=0)
 
 
-def activated(converter: Converter, product: Any, target: TensorWrapper, activation: int) -> Any:
+def activated(converter: Conversion, product: Any, target: TensorWrapper, activation: int) -> Any:
     if not target.qnn_params:
         return converter.convert_fused_activation_function(product, activation)
     return converter.convert_qnn_fused_activation_function(
@@ -88,7 +87,7 @@ def activated(converter: Converter, product: Any, target: TensorWrapper, activat
     )
 
 
-def convert_softmax(converter: Converter, operator: tflite.Operator) -> Any:
+def convert_softmax(converter: Conversion, operator: tflite.Operator) -> Any:
     """SOFTMAX. TVM leaves out beta, the factor in front of the exponent."""
     (source,) = converter.get_input_tensors(operator)
     (target,) = converter.get_output_tensors(operator)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tflite
 from tvm import relax
 
-if TYPE_CHECKING:
-    from edgekit.frontends.tflite.converter import Converter
+from edgekit.frontends.tflite.conversion import Conversion
 
 
-def convert_expand_dims(converter: Converter, operator: tflite.Operator) -> Any:
+def convert_expand_dims(converter: Conversion, operator: tflite.Operator) -> Any:
     """EXPAND_DIMS. TVM calls its own operator with one argument too many."""
     source, axis = converter.get_input_tensors(operator)
     return relax.op.expand_dims(
@@ -19,14 +18,14 @@ def convert_expand_dims(converter: Converter, operator: tflite.Operator) -> Any:
     )
 
 
-def convert_gather_nd(converter: Converter, operator: tflite.Operator) -> Any:
+def convert_gather_nd(converter: Conversion, operator: tflite.Operator) -> Any:
     """GATHER_ND. TVM moves the last axis of the indices first, which its operator does not want."""
     source, indices = converter.get_input_tensors(operator)
     wide = relax.op.astype(converter.get_tensor_expr(indices), "int64")
     return relax.op.gather_nd(converter.get_tensor_expr(source), wide)
 
 
-def convert_space_to_batch(converter: Converter, operator: tflite.Operator) -> Any:
+def convert_space_to_batch(converter: Conversion, operator: tflite.Operator) -> Any:
     """SPACE_TO_BATCH_ND. TVM calls a packed function that does not take what it is given."""
     source, block_tensor, pads_tensor = converter.get_input_tensors(operator)
     block = [int(extent) for extent in converter.get_tensor_value(block_tensor)]
@@ -55,7 +54,7 @@ def convert_space_to_batch(converter: Converter, operator: tflite.Operator) -> A
     return relax.op.reshape(moved, (batch, *(split[place] for place in places), *rest))
 
 
-def convert_batch_to_space(converter: Converter, operator: tflite.Operator) -> Any:
+def convert_batch_to_space(converter: Conversion, operator: tflite.Operator) -> Any:
     """BATCH_TO_SPACE_ND. TVM calls a packed function that does not take what it is given."""
     source, block_tensor, crops_tensor = converter.get_input_tensors(operator)
     block = [int(extent) for extent in converter.get_tensor_value(block_tensor)]
@@ -81,7 +80,7 @@ def convert_batch_to_space(converter: Converter, operator: tflite.Operator) -> A
     )
 
 
-def convert_resize_nearest(converter: Converter, operator: tflite.Operator) -> Any:
+def convert_resize_nearest(converter: Conversion, operator: tflite.Operator) -> Any:
     """RESIZE_NEAREST_NEIGHBOR. With aligned corners TVM rounds ties to even, LiteRT up."""
     source, size = converter.get_input_tensors(operator)
     options = tflite.ResizeNearestNeighborOptions()

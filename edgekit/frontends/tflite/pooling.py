@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite.tflite_frontend import get_pad_value
 
-if TYPE_CHECKING:
-    from edgekit.frontends.tflite.converter import Converter
+from edgekit.frontends.tflite.conversion import Conversion
 
 
-def convert_average_pool(converter: Converter, operator: tflite.Operator) -> Any:
+def convert_average_pool(converter: Conversion, operator: tflite.Operator) -> Any:
     """AVERAGE_POOL_2D. TVM divides integers toward zero; LiteRT rounds half away from zero.
 
     Averaging the stored values, not the real ones: ties are broken away from a stored zero.

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite.tflite_frontend import get_pad_value
 
+from edgekit.frontends.tflite.conversion import Conversion
 from edgekit.frontends.tflite.layers import activated, bias_as_float
 
-if TYPE_CHECKING:
-    from edgekit.frontends.tflite.converter import Converter
 
-
-def convert_transposed_convolution(converter: Converter, operator: tflite.Operator) -> Any:
+def convert_transposed_convolution(converter: Conversion, operator: tflite.Operator) -> Any:
     """TRANSPOSE_CONV. TVM's converter emits NHWC, for which TVM has no loop nest."""
     tensors = converter.get_input_tensors(operator)
     (target,) = converter.get_output_tensors(operator)

@@ -1,0 +1,1 @@
+"""What edgekit does for its user, one verb a file."""
