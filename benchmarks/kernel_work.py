@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from edgekit.backends.offloading import fused_for
 from edgekit.cpu import Target
 from edgekit.model import Model
-from edgekit.pipeline import fused_for
 from edgekit.tvm_compat import load_tvm
 
 

@@ -151,10 +151,10 @@ def judge(case: Any, offload: Offload = NOTHING) -> tuple[str, str, int]:
 
 
 def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
+    from edgekit.backends.offloading import partition_model
     from edgekit.events import SILENT
     from edgekit.frontends.onnx import load
     from edgekit.model import ModelSource
-    from edgekit.pipeline import partition_model
 
     given, expected = case.data_sets[0]
     inputs = {
@@ -223,8 +223,8 @@ def compile_and_run(
     model: Any, arguments: Sequence[np.ndarray], offload: Offload, regions: list[str]
 ) -> Sequence[np.ndarray]:
     """`regions` gets the names of those that backends run."""
+    from edgekit.backends.offloading import compile_model
     from edgekit.board import load_board
-    from edgekit.pipeline import compile_model
 
     board = load_board("local")
     selection = selected(offload) if offload.backends else None

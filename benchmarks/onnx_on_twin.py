@@ -26,11 +26,11 @@ SENT_AT_ONCE = 20
 
 def build_for_board(model: Model, arguments: Sequence[np.ndarray], folder: Path) -> None:
     """Leave a bundle with these inputs in the folder `bundle` of a new folder."""
+    from edgekit.backends.offloading import compile_model
     from edgekit.board import load_board
     from edgekit.building.request import BuildRequest
     from edgekit.compilation import write_objects
     from edgekit.cross.toolchain import find_compiler, load_toolchain
-    from edgekit.pipeline import compile_model
     from edgekit.trial import trial_bundle
 
     board = load_board(BOARD)

@@ -32,7 +32,7 @@ from edgekit.tensors import TensorSpec
 from edgekit.tvm_compat import load_tvm
 
 if TYPE_CHECKING:
-    from edgekit.pipeline import Compiled
+    from edgekit.backends.offloading import OffloadedModel
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class CompilationHere:
         return ImportedModel(model.inputs, model.outputs, model.repairs, ranges)
 
     def compiled(self) -> CompiledModel:
-        from edgekit.pipeline import compile_model
+        from edgekit.backends.offloading import compile_model
 
         assert self._model is not None
         plan = self._job.offload
@@ -151,7 +151,7 @@ class CompilationHere:
     def tree(self) -> WrittenTree:
         """Instead of `compiled`, where the job is one of C."""
         from edgekit.aot.compile import compile_to_tree
-        from edgekit.pipeline import dumper
+        from edgekit.compiler.phases import dumper
 
         assert self._model is not None
         assert self._job.tree is not None
@@ -160,7 +160,7 @@ class CompilationHere:
 
 
 def write_objects(
-    compiled: Compiled,
+    compiled: OffloadedModel,
     target: Target,
     backends: Sequence[tuple[Backend, Options]],
     scratch: Path,

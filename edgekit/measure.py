@@ -36,9 +36,9 @@ from edgekit.trial import trial_bundle
 
 if TYPE_CHECKING:
     from edgekit.arrays import Array
+    from edgekit.backends.offloading import OffloadedModel
     from edgekit.backends.partition import Candidate
     from edgekit.devices.base import Device
-    from edgekit.pipeline import Compiled
 
 PLAN = BenchPlan(warmup=3, runs=10, seconds=1.0)
 
@@ -203,8 +203,8 @@ class _Trial:
             samples = session.bench(inputs, plan)
         return _Timed(median(samples.nanoseconds) / 1e3, is_busy(samples), outputs)
 
-    def _compiled(self, module: Any, regions: tuple[Region, ...] = ()) -> Compiled:
-        from edgekit.pipeline import compile_model
+    def _compiled(self, module: Any, regions: tuple[Region, ...] = ()) -> OffloadedModel:
+        from edgekit.backends.offloading import compile_model
 
         model = Model(self.request.source, module, self.inputs, self.outputs, ())
         return compile_model(model, self.request.board.target, regions=regions, weights_apart=True)

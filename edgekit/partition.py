@@ -60,7 +60,7 @@ def _unasked(decision: Decision) -> Decision:
 def decide(request: BuildRequest, events: Events) -> Partition:
     with events.stage("load TVM"):
         load_tvm()
-    from edgekit.pipeline import partition_model
+    from edgekit.backends.offloading import partition_model
 
     model = import_model(request.source, events)
     with events.stage("partition") as stage:

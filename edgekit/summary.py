@@ -103,7 +103,7 @@ def summarise(source: ModelSource, events: Events = SILENT) -> ModelSummary:
 def _cost(model: Model) -> Cost:
     from edgekit.pipeline import fused, simplified
 
-    counted, kernels = simplified(model), fused(model.module)
+    counted, kernels = simplified(model.module), fused(model.module)
 
     from edgekit.liveness import peak_activation_bytes
     from edgekit.macs import ShapeDependsOnDataError, count_macs

@@ -44,8 +44,8 @@ def options_of(subject: Subject, board: Board) -> tuple[Option, ...]:
 
 def hot_spot_of(subject: Subject) -> HotSpot | None:
     """By multiply-accumulates: where the time goes on a device is what `bench --profile` tells."""
+    from edgekit.backends.offloading import partition_model
     from edgekit.backends.partition import Selection
-    from edgekit.pipeline import partition_model
 
     if subject.summary.cost is None or not subject.summary.cost.macs:
         return None
@@ -110,9 +110,9 @@ def _beside_own(summary: ModelSummary, name: str, deploy: str) -> Option:
 
 
 def _library(subject: Subject, board: Board, name: str, command: str) -> Option:
+    from edgekit.backends.offloading import partition_model
     from edgekit.backends.plan import plan_offload, selection_of
     from edgekit.offload import ProjectOffload
-    from edgekit.pipeline import partition_model
 
     try:
         plan = plan_offload(board, ProjectOffload(), (name,))

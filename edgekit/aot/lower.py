@@ -13,7 +13,7 @@ from typing import Any
 from edgekit.aot.operators import Operator
 from edgekit.aot.quantised.recognised import NotInteger
 from edgekit.aot.quantised.rewrite import recognise
-from edgekit.pipeline import SIMPLIFY, Phase, apply_phase, guarded
+from edgekit.compiler.phases import SIMPLIFY, Phase, apply_phase, guarded
 from edgekit.tvm_compat import load_tvm
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgekit.pipeline import FUSE, LEGALIZE, LOWER, PLAN, SIMPLIFY, Phase
+from edgekit.compiler.phases import FUSE, LEGALIZE, LOWER, PLAN, SIMPLIFY, Phase
 
 
 def _quantize(target: Any) -> list[Any]:

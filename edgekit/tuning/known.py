@@ -61,7 +61,7 @@ def kernel_calls(model: Model, target: Target) -> Counter[str]:
     """How often each kernel runs, by its key."""
     import tvm
 
-    from edgekit.pipeline import fused_for
+    from edgekit.backends.offloading import fused_for
     from edgekit.schedules.kernels import key_of
     from edgekit.schedules.vector_math import use_vector_math
 

@@ -10,10 +10,10 @@ from typing import Any
 import tvm
 from tvm import s_tir
 
+from edgekit.backends.offloading import fused_for
 from edgekit.backends.plan import selection_of
 from edgekit.macs import shape_of_type
 from edgekit.model import import_model
-from edgekit.pipeline import fused_for
 from edgekit.schedules import candidates
 from edgekit.schedules.apply import NO_RULE, RULE_ATTRIBUTE, schedule_function
 from edgekit.schedules.blocks import blocks_of

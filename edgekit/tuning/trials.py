@@ -15,13 +15,14 @@ import tvm_ffi
 from tvm import relax, s_tir, te, tirx
 
 from edgekit.arrays import Array
+from edgekit.backends.offloading import fused_for
 from edgekit.backends.plan import selection_of
 from edgekit.bundle import write_tensor
 from edgekit.cross.link import export_objects
 from edgekit.inputs import reference_inputs
 from edgekit.macs import shape_of_type
 from edgekit.model import import_model
-from edgekit.pipeline import fused_for, generated
+from edgekit.pipeline import generated
 from edgekit.schedules import candidates
 from edgekit.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE, schedule_function
 from edgekit.schedules.blocks import blocks_of

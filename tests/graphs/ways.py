@@ -64,12 +64,12 @@ def judged(graph: Graph, actual: Arrays) -> Outcome:
 
 def local(graph: Graph) -> Outcome:
     """Compile and link for this machine, and run it in the process that a deployment runs it in."""
+    from edgekit.backends.offloading import compile_model
     from edgekit.compilation import write_objects
     from edgekit.cross.link import Linker, link_shared_library
     from edgekit.cross.toolchain import find_compiler
     from edgekit.devices.local import _runtime_library
     from edgekit.devices.worker_process import started_worker
-    from edgekit.pipeline import compile_model
     from edgekit.request import make_request
 
     request = make_request(graph.source.path, "local", None, {}, {})

@@ -18,9 +18,9 @@ from support.twins import edgekit, edgekit_json, twins_in
 
 from benchmarks.networks import NETWORKS
 from edgekit.backends.base import Region
+from edgekit.backends.offloading import partition_model
 from edgekit.backends.plain.program import program_of
 from edgekit.model import Model, import_model, open_model
-from edgekit.pipeline import partition_model
 
 
 def imported(model: onnx.ModelProto, folder: Path) -> Model:

@@ -15,13 +15,13 @@ from support.offloading import ToyBackend
 from support.relax_modules import operators_in, run_module
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
+from edgekit.backends.offloading import compile_model, partition_model
 from edgekit.backends.partition import Selection
 from edgekit.backends.quantised import REASON
 from edgekit.board import load_board
 from edgekit.errors import UsageError
 from edgekit.model import ModelSource, import_model
 from edgekit.oracle import oracle_for
-from edgekit.pipeline import compile_model, partition_model
 
 IMAGE = T("x", (1, 9, 8, 4))
 SAME, VALID = 0, 1

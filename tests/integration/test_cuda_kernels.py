@@ -22,6 +22,7 @@ from support.region_lab import EVERYTHING_PAYS
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.agent.runtime import CUDA_RUNTIME, cuda_runtime
+from edgekit.backends.offloading import compile_model
 from edgekit.backends.plan import OffloadPlan
 from edgekit.board import load_board
 from edgekit.build import build
@@ -33,7 +34,6 @@ from edgekit.errors import MissingToolError, UsageError
 from edgekit.events import SILENT
 from edgekit.export.application import export
 from edgekit.model import import_model, open_model
-from edgekit.pipeline import compile_model
 
 BOARD = "jetson-orin-jp7"
 CUBIN = 190

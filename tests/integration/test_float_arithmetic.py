@@ -12,10 +12,10 @@ from onnx import TensorProto, helper
 from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
+from edgekit.backends.offloading import compile_model
 from edgekit.cpu import this_cpu
 from edgekit.errors import UnsupportedModelError
 from edgekit.model import import_model, open_model
-from edgekit.pipeline import compile_model
 from edgekit.tvm_compat import load_tvm
 
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -2, 5], np.float32)

@@ -21,10 +21,11 @@ from support.onnx_models import onnx_model
 from tvm import relax, runtime, s_tir, target, te, tirx, topi
 from tvm.ir.transform import Sequential
 
+from edgekit.compiler.phases import LOWER
 from edgekit.cpu import this_cpu
 from edgekit.passes.in_place import in_place, overwritable, pointwise
 from edgekit.passes.plan_memory import PlanMemory
-from edgekit.pipeline import LOWER, Compiled
+from edgekit.pipeline import Compiled
 from edgekit.schedules.apply import schedule_function
 from edgekit.schedules.machine import machine_of
 

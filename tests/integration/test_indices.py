@@ -125,8 +125,8 @@ def compiled(source: ModelSource) -> Ours:
     import tvm
     from tvm import relax
 
+    from edgekit.backends.offloading import compile_model
     from edgekit.board import load_board
-    from edgekit.pipeline import compile_model
 
     model = import_model(source)
     executable = compile_model(model, load_board("local").target).executable

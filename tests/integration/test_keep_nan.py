@@ -10,9 +10,9 @@ import pytest
 from onnx import helper
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
+from edgekit.backends.offloading import compile_model
 from edgekit.cpu import this_cpu
 from edgekit.model import import_model, open_model
-from edgekit.pipeline import compile_model
 from edgekit.tvm_compat import load_tvm
 
 LOW, HIGH = np.array(0, np.float32), np.array(6, np.float32)

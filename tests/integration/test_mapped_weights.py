@@ -25,6 +25,7 @@ from support.onnx_models import onnx_model
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.agent.runtime import ffi_headers
+from edgekit.backends.offloading import compile_model
 from edgekit.build import BuildResult, build
 from edgekit.bundle import Bundle
 from edgekit.cpu import this_cpu
@@ -39,7 +40,6 @@ from edgekit.cross.toolchain import (
 from edgekit.cross.weights import LEAST_BYTES, Weight, write_weights
 from edgekit.devices.local import LocalDevice
 from edgekit.model import Model, ModelSource
-from edgekit.pipeline import compile_model
 from edgekit.tvm_compat import load_tvm
 
 RANDOM = np.random.default_rng(3)

@@ -24,13 +24,13 @@ from benchmarks.networks import NETWORKS
 from edgekit.backends.base import Region
 from edgekit.backends.ncnn.codegen import bytes_copied_in, generate
 from edgekit.backends.ncnn.net import net_of
+from edgekit.backends.offloading import partition_model
 from edgekit.backends.partition import Partition
 from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.build import build
 from edgekit.bundle import open_bundle
 from edgekit.devices.local import LocalDevice
 from edgekit.model import Model, import_model, open_model
-from edgekit.pipeline import partition_model
 from edgekit.verify import verify
 
 pytestmark = needs("ncnn")

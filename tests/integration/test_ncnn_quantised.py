@@ -28,12 +28,12 @@ from support.region_lab import EVERYTHING_PAYS, Offloaded, Runs
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
 from edgekit.backends.base import Decision, Options, Region
+from edgekit.backends.offloading import partition_model
 from edgekit.backends.plan import OffloadPlan
 from edgekit.build import build
 from edgekit.devices.local import LocalDevice
 from edgekit.model import import_model, open_model
 from edgekit.oracle import oracle_for
-from edgekit.pipeline import partition_model
 from edgekit.verify import verify
 
 pytestmark = needs("ncnn")

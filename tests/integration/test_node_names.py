@@ -19,8 +19,8 @@ torch = import_needed("torch")
 def nodes_of(source: ModelSource) -> list[tuple[str, str]]:
     """Operator and node, once everything that folds away is gone."""
     load_tvm()
+    from edgekit.backends.offloading import partition_model
     from edgekit.backends.partition import Selection
-    from edgekit.pipeline import partition_model
 
     decisions = partition_model(import_model(source), Selection(())).decisions
     return [(decision.operator, decision.node) for decision in decisions]

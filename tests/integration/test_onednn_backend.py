@@ -25,6 +25,7 @@ from support.source import ROOT
 
 from benchmarks.networks import NETWORKS
 from edgekit.backends.base import Region
+from edgekit.backends.offloading import partition_model
 from edgekit.backends.plain.program import program_of
 from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.build import build
@@ -32,7 +33,6 @@ from edgekit.bundle import open_bundle
 from edgekit.devices.local import LocalDevice
 from edgekit.errors import EdgekitError
 from edgekit.model import Model, import_model, open_model
-from edgekit.pipeline import partition_model
 from edgekit.verify import verify
 
 pytestmark = needs("onednn")

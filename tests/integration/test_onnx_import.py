@@ -16,11 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 from support.examples import examples
 from support.onnx_models import judged_by_onnxruntime
 
+from edgekit.backends.offloading import compile_model
 from edgekit.board import load_board
 from edgekit.errors import UnsupportedModelError
 from edgekit.events import SILENT
 from edgekit.model import Model, import_model, open_model, scan_model
-from edgekit.pipeline import compile_model
 
 RANDOM = np.random.default_rng(11)
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

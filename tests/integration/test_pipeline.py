@@ -12,11 +12,12 @@ from onnx import helper
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import operators_in, relax_of
 
+from edgekit.backends.offloading import compile_model
 from edgekit.cpu import Target, this_cpu
 from edgekit.errors import BuildError, StorageError
 from edgekit.events import Event, Events, StageEnded, StageProgress
 from edgekit.model import Model, ModelSource
-from edgekit.pipeline import PHASES, compile_model, simplified
+from edgekit.pipeline import PHASES, simplified
 from edgekit.tensors import TensorSpec
 from edgekit.tvm_compat import load_tvm
 
@@ -93,7 +94,7 @@ def test_the_default_pipeline_still_fuses_nothing_on_a_cpu() -> None:
 
 
 def test_the_first_phase_leaves_no_batch_norm() -> None:
-    module = simplified(as_model(relax_of(conv_net())))
+    module = simplified(relax_of(conv_net()))
 
     assert operators_in(module)[:-1] == ["nn.conv2d", "add", "nn.relu"] * 2
 

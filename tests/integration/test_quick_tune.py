@@ -26,11 +26,11 @@ from support.processes import command_lines
 from support.relax_modules import relax_of
 from support.rpc_lab import eventually
 
+from edgekit.backends.offloading import compile_model
 from edgekit.devices.local import LocalDevice
 from edgekit.errors import BuildError
 from edgekit.events import Event, Events, Warned
 from edgekit.model import Model
-from edgekit.pipeline import compile_model
 from edgekit.quick_tune import is_as_right, quick_tune
 from edgekit.schedules.choices import Choice, Choices, ProductChoice
 from edgekit.store.database import close_store, open_store

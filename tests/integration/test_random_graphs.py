@@ -37,8 +37,8 @@ def run_here(graph: Graph) -> dict[str, np.ndarray]:
     import tvm
     from tvm import relax
 
+    from edgekit.backends.offloading import compile_model
     from edgekit.board import load_board
-    from edgekit.pipeline import compile_model
 
     compiled = compile_model(graph.model, load_board("local").target)
     given = [

@@ -39,6 +39,7 @@ from support.region_lab import EVERYTHING_PAYS, library_here, selection_for
 from edgekit.backends.base import GeneratedRegion, Layer, Options, Region
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn import Ncnn
+from edgekit.backends.offloading import partition_model
 from edgekit.backends.partition import partition
 from edgekit.backends.plan import OffloadPlan
 from edgekit.build import build
@@ -47,7 +48,6 @@ from edgekit.cross.sources import built_in_recipe
 from edgekit.devices.local import LocalDevice
 from edgekit.errors import BuildError, BundleError, DeviceError
 from edgekit.model import import_model, open_model
-from edgekit.pipeline import partition_model
 from edgekit.verify import verify
 
 pytestmark = needs("ncnn")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgekit.backends.offloading import compile_model
 from edgekit.cpu import this_cpu
 from edgekit.cross.runtime_functions import RUNTIME_FUNCTIONS
 from edgekit.devices.local import worker_arguments
 from edgekit.errors import UnsupportedModelError
 from edgekit.model import Model, ModelSource
-from edgekit.pipeline import compile_model
 from edgekit.tvm_compat import load_tvm
 
 NAMES = """

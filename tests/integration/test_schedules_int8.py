@@ -13,11 +13,11 @@ from support.examples import examples
 from support.int8_layers import LAYERS, Case, layer, numbers
 from support.tflite_models import write_model
 
+from edgekit.backends.offloading import compile_model
 from edgekit.cpu import Target, this_cpu
 from edgekit.instruction_sets import X86_CPUS
 from edgekit.model import ModelSource, import_model
 from edgekit.oracle import oracle_for
-from edgekit.pipeline import compile_model
 from edgekit.tvm_compat import load_tvm
 
 LEVELS = {

@@ -17,11 +17,11 @@ from support.compiling import results_of
 from support.on_device import run_on
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
+from edgekit.backends.offloading import compile_model
 from edgekit.build import build
 from edgekit.cpu import this_cpu
 from edgekit.devices.local import LocalDevice
 from edgekit.model import Model, ModelSource
-from edgekit.pipeline import compile_model
 from edgekit.tvm_compat import load_tvm
 
 RANDOM = np.random.default_rng(11)

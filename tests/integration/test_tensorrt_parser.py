@@ -27,12 +27,12 @@ from support.region_lab import selection_for
 from support.tensorrt_regions import engine_of, parsed, quantised_network
 
 from benchmarks.networks import build
+from edgekit.backends.offloading import partition_model
 from edgekit.backends.tensorrt import BACKEND
 from edgekit.backends.tensorrt.graph import onnx_of
 from edgekit.board import load_board
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
 from edgekit.model import import_model, open_model
-from edgekit.pipeline import partition_model
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ from support.tensorrt_regions import OnnxRegion, offloaded, quantised_network
 
 from benchmarks.model_zoo import MODELS, fetch
 from benchmarks.networks import build
+from edgekit.backends.offloading import partition_model
 from edgekit.backends.tensorrt.graph import onnx_of
 from edgekit.model import import_model, open_model
-from edgekit.pipeline import partition_model
 from edgekit.request import make_request
 
 CLOSE = 2e-5

@@ -24,10 +24,10 @@ from support.processes import command_lines, descendants
 from support.relax_modules import relax_of
 from support.rpc_lab import eventually, rpc_lab
 
+from edgekit.backends.offloading import compile_model
 from edgekit.building.request import BuildRequest
 from edgekit.events import SILENT, Event, Events, StageProgress
 from edgekit.model import Model
-from edgekit.pipeline import compile_model
 from edgekit.schedules.choices import (
     EXACTLY,
     Choices,

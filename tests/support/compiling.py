@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgekit.backends.offloading import compile_model
 from edgekit.cpu import Target, this_cpu
 from edgekit.model import Model, ModelSource
-from edgekit.pipeline import Compiled, compile_model
+from edgekit.pipeline import Compiled
 from edgekit.tvm_compat import load_tvm
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import relax_of

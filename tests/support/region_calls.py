@@ -16,12 +16,12 @@ import onnx
 
 from edgekit.agent.runtime import ffi_headers, runtime_libraries
 from edgekit.backends.base import Region
+from edgekit.backends.offloading import partition_model
 from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.board import Board, load_board
 from edgekit.build import build
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
 from edgekit.model import import_model
-from edgekit.pipeline import partition_model
 from support.arm_machine import BOARD, arm_library
 from support.building import request_for
 from support.compiled_once import compiled_once

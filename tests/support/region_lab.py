@@ -18,6 +18,7 @@ import numpy as np
 
 from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.base import Options, Region
+from edgekit.backends.offloading import compile_model
 from edgekit.backends.partition import Selection
 from edgekit.backends.plan import options_of
 from edgekit.backends.registry import load_backend
@@ -27,7 +28,6 @@ from edgekit.cross.sources import BuiltLibrary, built_in_recipe, find_library
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
 from edgekit.model import Model
 from edgekit.offload import Rates
-from edgekit.pipeline import compile_model
 from support.compiled_once import compiled_once
 from support.needs import require
 

@@ -173,8 +173,8 @@ def run_both(
     import tvm
     from tvm import relax
 
+    from edgekit.backends.offloading import compile_model
     from edgekit.board import load_board
-    from edgekit.pipeline import compile_model
 
     model = import_model(source)
     compiled = compile_model(model, load_board("local").target)

@@ -1,0 +1,138 @@
+"""A model compiled with parts of it on libraries: the partition, then the compiler for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgekit.backends.base import Decision, Region
+from edgekit.board import Target
+from edgekit.compiler.phases import (
+    CHANNELS_FIRST,
+    FOLD,
+    NO_DUMP,
+    TIDY,
+    Dump,
+    apply_phase,
+    dumper,
+)
+from edgekit.events import SILENT, Events
+from edgekit.model import Model
+from edgekit.pipeline import Compiled, compile_module, fused
+from edgekit.schedules.choices import NO_CHOICES, Choices
+from edgekit.tvm_compat import load_tvm
+
+if TYPE_CHECKING:
+    from edgekit.backends.partition import Partition, Selection
+
+
+@dataclass(frozen=True)
+class OffloadedModel(Compiled):
+    """A compiled model, and the parts of it that libraries run."""
+
+    regions: tuple[Region, ...]
+    """What backends run: the library must have these too."""
+    decisions: tuple[Decision, ...]
+    """Who runs each operator; empty where no backend was asked."""
+
+
+def compile_model(
+    model: Model,
+    target: Target,
+    *,
+    offload: Selection | None = None,
+    regions: tuple[Region, ...] = (),
+    weights_apart: bool = False,
+    choices: Choices = NO_CHOICES,
+    dump_ir: Path | None = None,
+    events: Events = SILENT,
+) -> OffloadedModel:
+    """Partition a model where backends are asked, and compile the rest for `target`.
+
+    With `offload` the executable runs only once it is linked with the regions of its backends.
+    `regions` are those that the module calls already.
+    """
+    dump = dumper(dump_ir)
+    dump("imported", model.module)
+    module = model.module
+    decisions: tuple[Decision, ...] = ()
+    if offload is not None:
+        with events.stage("partition") as stage:
+            partitioned = partition_model(model, offload, dump)
+            regions = partitioned.regions
+            if regions:
+                module = partitioned.module  # else as it came, not as libraries would have it
+            decisions = partitioned.decisions
+            stage.result = _coverage(decisions, len(regions))
+    compiled = compile_module(
+        module,
+        target,
+        external=tuple(region.symbol for region in regions),
+        weights_apart=weights_apart,
+        choices=choices,
+        dump=dump,
+        events=events,
+    )
+    return OffloadedModel(**vars(compiled), regions=regions, decisions=decisions)
+
+
+def partition_model(model: Model, offload: Selection, dump: Dump = NO_DUMP) -> Partition:
+    """Decide who runs what: backends that look for batch norm first, then all others."""
+    from edgekit.backends.partition import check_forced, partition
+
+    load_tvm()
+    early, late = offload.split()
+    module = apply_phase(CHANNELS_FIRST, apply_phase(TIDY, model.module, None), None)
+    first: Partition | None = None
+    if early.backends:
+        first = partition(module, early)
+        module = first.module
+    module = apply_phase(FOLD, module, None)
+    dump("folded", module)
+    last = partition(module, late)
+    dump("partitioned", last.module)
+    whole = last if first is None else _both(first, last)
+    check_forced(offload.force, whole.decisions)
+    return whole
+
+
+def _both(early: Partition, late: Partition) -> Partition:
+    """What the first left undecided, the second has decided."""
+    from edgekit.backends.partition import NO_RULE
+
+    decided = {v: d for v, d in early.decision_of.items() if d.backend is not None}
+    declined = {
+        d.node: d.reason
+        for d in early.decisions
+        if d.backend is None and d.node and d.reason != NO_RULE
+    }
+    told = {
+        variable: replace(decision, reason=declined[decision.node])
+        if decision.reason == NO_RULE and decision.node in declined
+        else decision
+        for variable, decision in late.decision_of.items()
+    }
+    decision_of = {**decided, **told}
+    return replace(
+        late,
+        regions=(*early.regions, *late.regions),
+        decisions=tuple(decision_of.values()),
+        candidates=(*early.candidates, *late.candidates),
+        decision_of=decision_of,
+    )
+
+
+def _coverage(decisions: Sequence[Decision], regions: int) -> str:
+    offloaded = [decision for decision in decisions if decision.backend is not None]
+    return f"{len(offloaded)} of {len(decisions)} operators in {regions} regions"
+
+
+def fused_for(model: Model, target: Any, offload: Selection | None = None) -> Any:
+    """Compile a model as far as its kernels get their schedules."""
+    module = model.module
+    if offload is not None:
+        partition = partition_model(model, offload)
+        module = partition.module if partition.regions else module
+    return fused(module, target)
