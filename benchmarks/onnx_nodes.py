@@ -46,7 +46,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -228,76 +228,16 @@ def compile_and_run(
 
     board = load_board("local")
     selection = selected(offload) if offload.backends else None
-    compiled = compile_model(model, board.target, offload=selection, weights_apart=not offload.lab)
+    compiled = compile_model(model, board.target, offload=selection, weights_apart=True)
     regions += [region.symbol for region in compiled.regions]
+    sys.path.append(str(ROOT / "tests"))
+    from support.deployed import run_deployed
+
     if offload.lab:
-        serve_regions(compiled.regions, offload.backends[0])
-        return run_here(compiled.executable, arguments, len(model.outputs))
-    with tempfile.TemporaryDirectory() as folder:
-        library = linked(compiled, model.source, board, selection, Path(folder))
-        return DEPLOYED.run(library, arguments)
-
-
-def run_here(executable: Any, arguments: Sequence[np.ndarray], outputs: int) -> list[np.ndarray]:
-    """Run in this process, which has the programs of the tests that compute regions."""
-    import tvm
-    from tvm import relax
-
-    tensors = [tvm.runtime.tensor(array) for array in arguments]
-    results = relax.VirtualMachine(executable, tvm.cpu())["main"](*tensors)
-    return [result.numpy() for result in ([results] if outputs == 1 else results)]
-
-
-def linked(compiled: Any, source: Any, board: Any, selection: Any, folder: Path) -> Path:
-    """The library that a bundle would hold."""
-    from edgekit.build import link_model
-    from edgekit.building.request import BuildRequest
-    from edgekit.compilation import write_objects
-    from edgekit.cross.toolchain import find_compiler, load_toolchain
-    from edgekit.events import SILENT
-
-    toolchain = load_toolchain(board.toolchain)
+        labs = in_lab(compiled.regions, offload.backends[0])
+        return run_deployed(compiled, arguments, labs=labs)
     backends = selection.backends if selection is not None else ()
-    objects = write_objects(compiled, board.target, backends, folder)
-    library = folder / "library" / "model.so"
-    library.parent.mkdir()
-    request = BuildRequest(source, board, toolchain)
-    link_model(objects, request, find_compiler(toolchain), folder, library, SILENT)
-    return library
-
-
-class Deployed:
-    """The process that runs a deployment's model: one for many models, a new one after a crash."""
-
-    def __init__(self) -> None:
-        self._life = ExitStack()
-        self._worker: Any = None
-
-    def run(self, library: Path, arguments: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        from edgekit.errors import DeviceError
-
-        try:
-            worker = self._started()
-            list(worker.ask("loading", {"do": "load", "library": str(library)}))
-            *_, answer = worker.ask("running", {"do": "run"}, arguments)
-        except DeviceError:
-            self._life.close()
-            self._worker = None
-            raise
-        return answer.arrays  # type: ignore[no-any-return]
-
-    def _started(self) -> Any:
-        from edgekit.devices.local import worker_arguments
-        from edgekit.devices.worker_process import started_worker
-
-        if self._worker is None:
-            self._worker = self._life.enter_context(
-                started_worker(worker_arguments(), {}, "local", SECONDS_A_CASE)
-            )
-        return self._worker
-
-
-DEPLOYED = Deployed()
+    return run_deployed(compiled, arguments, backends=backends)
 
 
 def selected(offload: Offload) -> Any:
@@ -308,21 +248,20 @@ def selected(offload: Offload) -> Any:
     return selection_of(OffloadPlan(offload.backends, rates=whatever_it_costs))
 
 
-def serve_regions(regions: Sequence[Any], backend: str) -> None:
-    """Let this process's TVM call a program of the tests, which runs any region of the backend."""
-    sys.path.append(str(ROOT / "tests"))
+def in_lab(regions: Sequence[Any], backend: str) -> Sequence[Any]:
+    """Let a program of the tests, which runs any region of the backend, run these."""
     from support.acl_arm import AclRegion
+    from support.deployed import RegionInLab
     from support.ncnn_lab import RegionRunner
+    from support.offloaded import selection_for
     from support.onednn_lab import OneDnnRegion
-    from support.region_lab import selection_for, serve
     from support.tensorrt_regions import OnnxRegion
 
     makers = {"acl": AclRegion, "ncnn": RegionRunner, "onednn": OneDnnRegion}
     make = {**makers, "tensorrt": OnnxRegion}[backend]
     given = {} if backend == "tensorrt" else {"threads": 1}
     options = selection_for(backend, **given).backends[0][1]
-    for region in regions:
-        serve(make(region, options))
+    return [RegionInLab(make, region, options) for region in regions]
 
 
 def difference(actual: np.ndarray, expected: np.ndarray) -> str:

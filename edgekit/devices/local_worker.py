@@ -32,11 +32,12 @@ _POOLED_ALLOCATOR = 2
 _SECONDS_BETWEEN_PROGRESS = 0.2
 
 
-def main(runtime_library: str) -> None:
+def main(runtime_library: str, kind: type[Worker] | None = None) -> None:
+    """Serve until stdin closes; `kind` is a Worker that does more, as the tests' does."""
     end_with_parent()
     _let_idle_threads_sleep()
     requests, responses = _take_over_stdio()
-    worker = _Worker(responses, _load_runtime(runtime_library))
+    worker = (kind or Worker)(responses, _load_runtime(runtime_library))
     while True:
         try:
             request = read_frame(lambda buffer: _fill(requests, buffer))
@@ -45,7 +46,7 @@ def main(runtime_library: str) -> None:
         worker.answer(request)
 
 
-class _Worker:
+class Worker:
     def __init__(self, responses: BinaryIO, ffi: ModuleType) -> None:
         self._responses = responses
         self._ffi = ffi
@@ -62,13 +63,13 @@ class _Worker:
         self._send({"progress": 0, WORKING: text})
 
     def answer(self, request: Frame) -> None:
-        serve = {"load": self._load, "run": self._run, "bench": self._bench}
+        serve = {"load": self.load, "run": self._run, "bench": self._bench}
         try:
             serve[request.message["do"]](request)
         except Exception as error:  # noqa: BLE001 - whatever a model raises, its owner gets to see
             self._send({"error": str(error) or type(error).__name__, "kind": type(error).__name__})
 
-    def _load(self, request: Frame) -> None:
+    def load(self, request: Frame) -> None:
         if metrics.reset_peak_memory():
             self._memory_before = metrics.memory_now()
         started = time.perf_counter_ns()
@@ -90,7 +91,7 @@ class _Worker:
         result = self._main(*tensors)
         nanoseconds = time.perf_counter_ns() - started
         self._send(
-            {"nanoseconds": nanoseconds}, [_to_numpy(tensor) for tensor in self._flat(result)]
+            {"nanoseconds": nanoseconds}, [to_numpy(tensor) for tensor in self._flat(result)]
         )
 
     def _bench(self, request: Frame) -> None:
@@ -172,7 +173,7 @@ class _Progress:
             self._send({"progress": done, "phase": phase})
 
 
-def _to_numpy(tensor: Any) -> Array:
+def to_numpy(tensor: Any) -> Array:
     # By address and not by DLPack: numpy's DLPack knows no bfloat16.
     if not tensor.is_contiguous():
         raise ValueError("the model returned a tensor that is not contiguous")

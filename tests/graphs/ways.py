@@ -63,32 +63,15 @@ def judged(graph: Graph, actual: Arrays) -> Outcome:
 
 
 def local(graph: Graph) -> Outcome:
-    """Compile and link for this machine, and run it in the process that a deployment runs it in."""
-    from edgekit.backends.offloading import compile_model
-    from edgekit.compilation import write_objects
-    from edgekit.cross.link import Linker, link_shared_library
-    from edgekit.cross.toolchain import find_compiler
-    from edgekit.devices.local import _runtime_library
-    from edgekit.devices.worker_process import started_worker
-    from edgekit.request import make_request
+    """Compile for this machine, and run it in the process that a deployment runs it in."""
+    from support.deployed import run_deployed
 
-    request = make_request(graph.source.path, "local", None, {}, {})
-    board = request.board
-    with tempfile.TemporaryDirectory(prefix="graphs-") as place:
-        folder = Path(place)
-        compiled = compile_model(graph.model, board.target, weights_apart=True)
-        objects = write_objects(compiled, board.target, (), folder).objects
-        linker = Linker.for_board(board, request.toolchain, find_compiler(request.toolchain))
-        library = folder / "linked" / "model.so"
-        library.parent.mkdir()
-        link_shared_library(objects, linker, folder, library)
-        given = [graph.inputs[spec.name] for spec in graph.model.inputs]
-        arguments = ["edgekit.devices.local_worker", str(_runtime_library())]
-        with started_worker(arguments, {"TVM_NUM_THREADS": "2"}, "local", 60) as worker:
-            load = {"do": "load", "library": str(library)}
-            [*worker.ask("loading", load)]
-            (frame,) = worker.ask("running", {"do": "run"}, given)
-            arrays = [np.array(array) for array in frame.arrays]
+    from edgekit.backends.offloading import compile_model
+    from edgekit.board import load_board
+
+    compiled = compile_model(graph.model, load_board("local").target, weights_apart=True)
+    given = [graph.inputs[spec.name] for spec in graph.model.inputs]
+    arrays = run_deployed(compiled, given)
     names = [spec.name for spec in graph.model.outputs]
     return judged(graph, dict(zip(names, arrays, strict=True)))
 
@@ -98,8 +81,8 @@ def offloaded(backend: str) -> Way:
 
     def way(graph: Graph) -> Outcome:
         from support.ncnn_lab import RegionRunner
+        from support.offloaded import run_offloaded, selection_for
         from support.onednn_lab import OneDnnRegion
-        from support.region_lab import run_offloaded, selection_for
 
         make = {"ncnn": RegionRunner, "onednn": OneDnnRegion}[backend]
         given = [graph.inputs[spec.name] for spec in graph.model.inputs]

@@ -12,8 +12,8 @@ import pytest
 from onnx import helper
 from support.acl_arm import AclRegion, arm_machine, offloaded
 from support.needs import ARM_PROGRAMS, TWIN, needs
+from support.offloaded import selection_for
 from support.onnx_models import judged_by_onnxruntime, onnx_model
-from support.region_lab import selection_for
 from support.twins import edgekit, edgekit_json, twins_in
 
 from benchmarks.networks import NETWORKS

@@ -17,8 +17,8 @@ from elftools.elf.sections import SymbolTableSection
 from onnx import helper
 from support.building import request_for, write_model
 from support.needs import needs
+from support.offloaded import EVERYTHING_PAYS
 from support.onnx_models import onnx_model
-from support.region_lab import EVERYTHING_PAYS
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.agent.runtime import CUDA_RUNTIME, cuda_runtime

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from support.deployed import run_deployed
 from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
@@ -16,19 +17,14 @@ from edgekit.backends.offloading import compile_model
 from edgekit.cpu import this_cpu
 from edgekit.errors import UnsupportedModelError
 from edgekit.model import import_model, open_model
-from edgekit.tvm_compat import load_tvm
 
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -2, 5], np.float32)
 
 
 def computed(model: onnx.ModelProto, feeds: list[np.ndarray], folder: Path) -> list[np.ndarray]:
     onnx.save(model, folder / "model.onnx")
-    tvm = load_tvm()
-    compiled = compile_model(import_model(open_model(folder / "model.onnx")), this_cpu()[1])
-    machine = tvm.relax.VirtualMachine(compiled.executable, tvm.cpu())
-    result = machine["main"](*[tvm.runtime.tensor(feed) for feed in feeds])
-    tensors = [result] if hasattr(result, "numpy") else list(result)
-    return [np.asarray(tensor.numpy()) for tensor in tensors]
+    model = import_model(open_model(folder / "model.onnx"))
+    return run_deployed(compile_model(model, this_cpu()[1]), feeds)
 
 
 @pytest.mark.parametrize("operator", ["Mul", "Div", "Mod"])
@@ -130,12 +126,9 @@ def test_a_division_that_rounds_down_and_a_search_compile(tmp_path: Path) -> Non
     given = torch.arange(-20, 31, dtype=torch.int32).reshape(3, 17)
     path = tmp_path / "rounding.pt2"
     torch.export.save(torch.export.export(Rounding().eval(), (given,)), path)
-    tvm = load_tvm()
     compiled = compile_model(import_model(open_model(path)), this_cpu()[1])
 
-    found = tvm.relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](
-        tvm.runtime.tensor(given.numpy())
-    )
+    found = run_deployed(compiled, [given.numpy()])
 
     for mine, judge in zip(found, Rounding()(given), strict=True):
-        np.testing.assert_array_equal(mine.numpy(), judge.numpy())
+        np.testing.assert_array_equal(mine, judge.numpy())

@@ -12,7 +12,7 @@ import pytest
 from support.building import environment, request_for, write_model
 from support.ncnn_lab import lab
 from support.needs import needs
-from support.region_lab import EVERYTHING_PAYS
+from support.offloaded import EVERYTHING_PAYS
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.backends.plan import OffloadPlan

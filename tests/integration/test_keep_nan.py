@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from support.deployed import run_deployed
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
 from edgekit.backends.offloading import compile_model
 from edgekit.cpu import this_cpu
 from edgekit.model import import_model, open_model
-from edgekit.tvm_compat import load_tvm
 
 LOW, HIGH = np.array(0, np.float32), np.array(6, np.float32)
 ODD = np.arange(-8, 8, dtype=np.float32).reshape(1, 1, 2, 8)
@@ -22,10 +22,9 @@ ODD[0, 0, 0, 1] = ODD[0, 0, 1, 3] = np.nan
 
 def computed(model: onnx.ModelProto, folder: Path) -> tuple[np.ndarray, tuple[str, ...]]:
     onnx.save(model, folder / "model.onnx")
-    tvm = load_tvm()
     compiled = compile_model(import_model(open_model(folder / "model.onnx")), this_cpu()[1])
-    machine = tvm.relax.VirtualMachine(compiled.executable, tvm.cpu())
-    return np.asarray(machine["main"](tvm.runtime.tensor(ODD)).numpy()), compiled.kernels
+    (found,) = run_deployed(compiled, [ODD])
+    return found, compiled.kernels
 
 
 @pytest.mark.parametrize(

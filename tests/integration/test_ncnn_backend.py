@@ -16,8 +16,9 @@ from onnx import helper
 from support.building import request_for
 from support.ncnn_lab import RegionRunner, lab, ncnn_selection, offloaded
 from support.needs import needs
+from support.offloaded import EVERYTHING_PAYS
 from support.onnx_models import judged_by_onnxruntime, onnx_model
-from support.region_lab import EVERYTHING_PAYS, aligned
+from support.region_lab import aligned
 from support.source import ROOT
 
 from benchmarks.networks import NETWORKS

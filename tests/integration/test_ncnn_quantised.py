@@ -16,6 +16,7 @@ from support.building import request_for
 from support.ncnn_arm import ArmRegion, arm_machine
 from support.ncnn_lab import RegionRunner, lab, ncnn_selection, offloaded
 from support.needs import ARM_PROGRAMS, needs
+from support.offloaded import EVERYTHING_PAYS, Offloaded
 from support.onnx_models import judged_by_onnxruntime
 from support.quantised_cases import Quantised, layers
 from support.quantised_onnx import (
@@ -24,7 +25,7 @@ from support.quantised_onnx import (
     onnx_layers,
     quantised_product,
 )
-from support.region_lab import EVERYTHING_PAYS, Offloaded, Runs
+from support.region_lab import Runs
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
 from edgekit.backends.base import Decision, Options, Region

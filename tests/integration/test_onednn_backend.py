@@ -18,9 +18,10 @@ import pytest
 from onnx import helper
 from support.building import request_for
 from support.needs import needs
+from support.offloaded import EVERYTHING_PAYS, selection_for
 from support.onednn_lab import OneDnnRegion, offloaded
 from support.onnx_models import judged_by_onnxruntime, onnx_model
-from support.region_lab import EVERYTHING_PAYS, compile_lab, library_here, selection_for
+from support.region_lab import compile_lab, library_here
 from support.source import ROOT
 
 from benchmarks.networks import NETWORKS

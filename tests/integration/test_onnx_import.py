@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from support.deployed import run_deployed
 from support.examples import examples
 from support.onnx_models import judged_by_onnxruntime
 
@@ -79,14 +80,8 @@ def fill(model: Model, positive: bool = False) -> dict[str, np.ndarray]:
 
 
 def computed(model: Model, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    import tvm
-    from tvm import relax
-
-    executable = compile_model(model, load_board("local").target).executable
-    results = relax.VirtualMachine(executable, tvm.cpu())["main"](
-        *(tvm.runtime.tensor(feeds[spec.name]) for spec in model.inputs)
-    )
-    return [r.numpy() for r in ([results] if len(model.outputs) == 1 else results)]
+    compiled = compile_model(model, load_board("local").target)
+    return run_deployed(compiled, [feeds[spec.name] for spec in model.inputs])
 
 
 def agrees(

@@ -14,6 +14,7 @@ from graphs.ways import Graph, in_c, judged
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
+from support.deployed import run_deployed
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.random_graphs import random_graph
 
@@ -34,21 +35,12 @@ def graph_of(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> Graph:
 
 
 def run_here(graph: Graph) -> dict[str, np.ndarray]:
-    import tvm
-    from tvm import relax
-
-    from edgekit.backends.offloading import compile_model
     from edgekit.board import load_board
 
     compiled = compile_model(graph.model, load_board("local").target)
-    given = [
-        tvm.runtime.tensor(np.require(graph.inputs[spec.name], requirements="C"))
-        for spec in graph.model.inputs
-    ]
-    results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*given)
-    results = [results] if len(graph.model.outputs) == 1 else list(results)
+    results = run_deployed(compiled, [graph.inputs[spec.name] for spec in graph.model.inputs])
     names = [spec.name for spec in graph.model.outputs]
-    return {name: value.numpy() for name, value in zip(names, results, strict=True)}
+    return dict(zip(names, results, strict=True))
 
 
 def typed(

@@ -33,8 +33,9 @@ from support.building import request_for, write_model
 from support.local_bundles import copied, resealed
 from support.ncnn_lab import lab
 from support.needs import needs
+from support.offloaded import EVERYTHING_PAYS, selection_for
 from support.onnx_models import onnx_model
-from support.region_lab import EVERYTHING_PAYS, library_here, selection_for
+from support.region_lab import library_here
 
 from edgekit.backends.base import GeneratedRegion, Layer, Options, Region
 from edgekit.backends.match import Match

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.deployed import run_deployed
 from support.examples import examples
 from support.int8_layers import LAYERS, Case, layer, numbers
 from support.tflite_models import write_model
@@ -18,7 +19,6 @@ from edgekit.cpu import Target, this_cpu
 from edgekit.instruction_sets import X86_CPUS
 from edgekit.model import ModelSource, import_model
 from edgekit.oracle import oracle_for
-from edgekit.tvm_compat import load_tvm
 
 LEVELS = {
     "alderlake": "AVX-VNNI",
@@ -80,10 +80,10 @@ def check(case: Case, folder: Path) -> tuple[tuple[str, str], ...]:
 def run(
     source: ModelSource, x: np.ndarray, target: Target | None
 ) -> tuple[np.ndarray, tuple[tuple[str, str], ...]]:
-    tvm = load_tvm()
-    compiled = compile_model(import_model(source), target or this_cpu()[1])
-    machine = tvm.relax.VirtualMachine(compiled.executable, tvm.cpu())
-    return machine["main"](tvm.runtime.tensor(x)).numpy(), compiled.rules
+    used = target or this_cpu()[1]
+    compiled = compile_model(import_model(source), used)
+    (found,) = run_deployed(compiled, [x], target=used)
+    return found, compiled.rules
 
 
 @settings(max_examples=examples(40), deadline=None)

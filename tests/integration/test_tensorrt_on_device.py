@@ -17,8 +17,8 @@ import onnx
 import pytest
 from onnx import helper
 from support.needs import needs
+from support.offloaded import EVERYTHING_PAYS
 from support.onnx_models import onnx_model
-from support.region_lab import EVERYTHING_PAYS
 from support.source import ROOT
 from support.ssh_server import SshServer, ssh_server
 

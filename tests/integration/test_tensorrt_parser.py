@@ -23,7 +23,7 @@ from support.building import Ran
 from support.examples import examples
 from support.ncnn_cases import FAMILIES, Case
 from support.needs import needs, require
-from support.region_lab import selection_for
+from support.offloaded import selection_for
 from support.tensorrt_regions import engine_of, parsed, quantised_network
 
 from benchmarks.networks import build

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support import c_networks
 from support.ncnn_cases import FAMILIES, Case
+from support.offloaded import selection_for
 from support.offloading import named_network
 from support.onnx_models import judged_by_onnxruntime
-from support.region_lab import selection_for
 from support.tensorrt_regions import OnnxRegion, offloaded, quantised_network
 
 from benchmarks.model_zoo import MODELS, fetch

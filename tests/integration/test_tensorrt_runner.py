@@ -13,7 +13,7 @@ import onnx
 import pytest
 from support import c_networks
 from support.needs import needs, require
-from support.region_lab import selection_for
+from support.offloaded import selection_for
 from support.source import ROOT
 
 from edgekit.agent.runtime import ffi_headers

@@ -1,17 +1,25 @@
-"""ACL regions on an emulated ARM CPU: the board's own library, under QEMU, a region at a time."""
+"""ACL regions on an emulated ARM CPU: the board's own library, under QEMU, a region at a time.
+
+ACL has no code for this machine's CPU. So its regions run under emulation, in a program compiled
+once, and the rest of a model in the worker of a deployment on this machine. Whole models on an
+emulated board are what the tests with a twin run.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgekit.backends.base import Options, Region
 from edgekit.backends.plain.program import program_of
-from edgekit.model import Model
 from support.arm_machine import ArmMachine, start_machine
-from support.region_lab import Offloaded, run_offloaded, selection_for
+
+if TYPE_CHECKING:
+    from edgekit.model import Model
+    from support.offloaded import Offloaded
 
 
 def arm_machine() -> ArmMachine:
@@ -35,5 +43,8 @@ class AclRegion:
 
 
 def offloaded(model: Model, inputs: Sequence[np.ndarray], **options: object) -> Offloaded:
-    """The model with everything in ACL that ACL takes, and TVM, on this machine, for the rest."""
+    """Run the model with everything in ACL that ACL takes, and TVM's kernels, on this machine, for
+    the rest."""
+    from support.offloaded import run_offloaded, selection_for
+
     return run_offloaded(model, inputs, selection_for("acl", **options), AclRegion)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgekit.backends.offloading import compile_model
+from edgekit.backends.offloading import OffloadedModel, compile_model
 from edgekit.cpu import Target, this_cpu
 from edgekit.model import Model, ModelSource
-from edgekit.pipeline import Compiled
-from edgekit.tvm_compat import load_tvm
+from support.deployed import run_deployed
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import relax_of
 
@@ -23,17 +22,14 @@ NEAR = 2e-5
 """Of the largest element: what single precision loses in sums of another order."""
 
 
-def compiled_from(model: onnx.ModelProto, target: Target | None = None) -> Compiled:
+def compiled_from(model: onnx.ModelProto, target: Target | None = None) -> OffloadedModel:
     source = ModelSource(Path("test.onnx"), "onnx", "0" * 64)
     return compile_model(Model(source, relax_of(model), (), (), ()), target or this_cpu()[1])
 
 
-def results_of(compiled: Compiled, feeds: Sequence[np.ndarray]) -> list[np.ndarray]:
-    tvm = load_tvm()
-    machine = tvm.relax.VirtualMachine(compiled.executable, tvm.cpu())
-    found = machine["main"](*[tvm.runtime.tensor(feed) for feed in feeds])
-    tensors = [found] if hasattr(found, "numpy") else list(found)
-    return [tensor.numpy() for tensor in tensors]
+def results_of(compiled: OffloadedModel, feeds: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Run what was compiled for this machine in the process that a deployment uses."""
+    return run_deployed(compiled, feeds)
 
 
 def assembly_of(model: Model, target: Target) -> str:
@@ -51,7 +47,7 @@ def check_against_onnxruntime(
     *,
     target: Target | None = None,
     near: float = NEAR,
-) -> Compiled:
+) -> OffloadedModel:
     """Compile, run and compare; gives what was compiled."""
     compiled = compiled_from(model, target)
     names = [value.name for value in model.graph.input]

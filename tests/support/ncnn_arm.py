@@ -1,4 +1,8 @@
-"""ncnn regions on an emulated ARM CPU: the board's own library, under QEMU, a region at a time."""
+"""ncnn regions on an emulated ARM CPU: the board's own library, under QEMU, a region at a time.
+
+ncnn's vector code for Arm is other code than that for this machine. The rest of a model runs in the
+worker of a deployment on this machine.
+"""
 
 from __future__ import annotations
 

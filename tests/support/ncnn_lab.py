@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,18 +15,13 @@ from edgekit.backends.base import Options, Region, Tensor
 from edgekit.backends.ncnn.codegen import precision_of, settings_of
 from edgekit.backends.ncnn.layout import FORMS, form, held_tensor, turned_tensors
 from edgekit.backends.ncnn.net import net_of
-from edgekit.backends.partition import Selection
 from edgekit.cross.sources import BuiltLibrary
-from edgekit.model import Model
-from support.region_lab import (
-    LabRegion,
-    Offloaded,
-    Runs,
-    compiled_lab,
-    library_here,
-    run_offloaded,
-    selection_for,
-)
+from support.region_lab import LabRegion, Runs, compiled_lab, library_here
+
+if TYPE_CHECKING:
+    from edgekit.backends.partition import Selection
+    from edgekit.model import Model
+    from support.offloaded import Offloaded
 
 
 class _Held(ctypes.Structure):
@@ -145,6 +141,8 @@ def _held(
 
 
 def ncnn_selection(**options: object) -> Selection:
+    from support.offloaded import selection_for
+
     return selection_for("ncnn", **options)
 
 
@@ -154,5 +152,7 @@ def offloaded(
     start: Callable[[Region, Options], Runs] = RegionRunner,
     **options: object,
 ) -> Offloaded:
-    """The model with everything in ncnn that ncnn takes, and TVM for the rest."""
+    """Run the model with everything in ncnn that ncnn takes, and TVM's kernels for the rest."""
+    from support.offloaded import run_offloaded
+
     return run_offloaded(model, inputs, ncnn_selection(threads=1, **options), start)

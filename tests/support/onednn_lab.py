@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgekit.backends.base import Options, Region
 from edgekit.backends.onednn import settings_of
 from edgekit.backends.plain.program import program_of
-from edgekit.model import Model
-from support.region_lab import LabRegion, Offloaded, compiled_lab, run_offloaded, selection_for
+from support.region_lab import LabRegion, compiled_lab
+
+if TYPE_CHECKING:
+    from edgekit.model import Model
+    from support.offloaded import Offloaded
 
 
 class OneDnnRegion(LabRegion):
@@ -43,6 +47,8 @@ class OneDnnRegion(LabRegion):
 
 
 def offloaded(model: Model, inputs: Sequence[np.ndarray], **options: object) -> Offloaded:
-    """The model with everything in oneDNN that oneDNN takes, and TVM for the rest."""
+    """Run the model with everything in oneDNN that oneDNN takes, and TVM's kernels for the rest."""
+    from support.offloaded import run_offloaded, selection_for
+
     selection = selection_for("onednn", threads=1, **options)
     return run_offloaded(model, inputs, selection, OneDnnRegion)

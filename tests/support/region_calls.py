@@ -26,7 +26,8 @@ from support.arm_machine import BOARD, arm_library
 from support.building import request_for
 from support.compiled_once import compiled_once
 from support.emulated_arm import arm_emulator
-from support.region_lab import EVERYTHING_PAYS, library_here
+from support.offloaded import EVERYTHING_PAYS
+from support.region_lab import library_here
 
 ARM_LIBRARIES = Path("/usr/aarch64-linux-gnu")
 _CPU = "cortex-a72"

@@ -1,15 +1,15 @@
 """Regions at once, without a C++ compiler for each: what a backend's header does, on numpy arrays.
 
-One small library is compiled for all tests of a backend. `run_offloaded` lets a model's regions run
-in it while TVM runs the rest in this process; real builds, which the few tests of generated C++
-make, differ only in where the numbers stand.
+One small library is compiled for all tests of a backend. `support.offloaded` runs a model whose
+regions run in it; real builds, which the few tests of generated C++ make, differ only in where the
+numbers stand. The worker process that runs the rest of the model imports this module, so nothing of
+the compiler is imported with it.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -17,22 +17,14 @@ from typing import Protocol
 import numpy as np
 
 from edgekit.agent.runtime import ffi_headers
-from edgekit.backends.base import Options, Region
-from edgekit.backends.offloading import compile_model
-from edgekit.backends.partition import Selection
-from edgekit.backends.plan import options_of
+from edgekit.backends.base import Region
 from edgekit.backends.registry import load_backend
 from edgekit.backends.source import INCLUDE
 from edgekit.board import load_board
 from edgekit.cross.sources import BuiltLibrary, built_in_recipe, find_library
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
-from edgekit.model import Model
-from edgekit.offload import Rates
 from support.compiled_once import compiled_once
 from support.needs import require
-
-EVERYTHING_PAYS = Rates(call_us=-1e12)
-"""A region is worth its boundary, whatever it saves."""
 
 
 class _Tensor(ctypes.Structure):
@@ -142,56 +134,3 @@ def tensors(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
     pointers = (ctypes.c_void_p * len(kept))(*(ctypes.addressof(tensor) for tensor in kept))
     pointers.kept = kept
     return pointers
-
-
-def selection_for(backend: str, **options: object) -> Selection:
-    loaded = load_backend(backend)
-    return Selection(((loaded, options_of(loaded, options)),), rates=EVERYTHING_PAYS)
-
-
-@dataclass(frozen=True)
-class Offloaded:
-    outputs: list[np.ndarray]
-    regions: tuple[Region, ...]
-    left: tuple[str, ...]
-    """Operators that stayed in TVM, with the reason."""
-    runners: tuple[Runs, ...]
-
-
-def serve(runner: Runs) -> None:
-    """What this process's TVM calls by the region's name."""
-    import tvm_ffi
-
-    def call(*given: object) -> None:
-        count = len(runner.region.inputs)
-        made = runner(*(tensor.numpy() for tensor in given[:count]))
-        for tensor, value in zip(given[count:], made, strict=True):
-            tensor.copyfrom(value)
-
-    tvm_ffi.register_global_func(runner.region.symbol, call, override=True)
-
-
-def run_offloaded(
-    model: Model,
-    inputs: Sequence[np.ndarray],
-    selection: Selection,
-    make: Callable[[Region, Options], Runs],
-) -> Offloaded:
-    """The model with everything in the backend that it takes, and TVM for the rest."""
-    import tvm
-    from tvm import relax
-
-    compiled = compile_model(model, load_board("local").target, offload=selection)
-    options = selection.backends[0][1]
-    runners = [make(region, options) for region in compiled.regions]
-    for runner in runners:
-        serve(runner)
-    arguments = [tvm.runtime.tensor(np.require(value, requirements="C")) for value in inputs]
-    results = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"](*arguments)
-    results = [results] if len(model.outputs) == 1 else list(results)
-    return Offloaded(
-        [result.numpy() for result in results],
-        compiled.regions,
-        tuple(f"{d.operator}: {d.reason}" for d in compiled.decisions if d.backend is None),
-        tuple(runners),
-    )

@@ -1,9 +1,10 @@
-"""Regions for TensorRT without TensorRT: their ONNX in onnxruntime, TVM for the rest of a model."""
+"""Regions for TensorRT without TensorRT: their ONNX in onnxruntime, and the rest of a model in the
+worker of a deployment. TensorRT itself needs a GPU and NVIDIA's package."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -11,9 +12,11 @@ from onnx import helper
 
 from edgekit.backends.base import Options, Region
 from edgekit.backends.tensorrt.graph import onnx_of
-from edgekit.model import Model
 from support.onnx_models import judged_by_onnxruntime, onnx_model
-from support.region_lab import Offloaded, run_offloaded, selection_for
+
+if TYPE_CHECKING:
+    from edgekit.model import Model
+    from support.offloaded import Offloaded
 
 
 class OnnxRegion:
@@ -35,7 +38,10 @@ class OnnxRegion:
 
 
 def offloaded(model: Model, inputs: Sequence[np.ndarray], **options: object) -> Offloaded:
-    """The model with everything in ONNX that TensorRT's rules take, and TVM for the rest."""
+    """Run the model with everything in ONNX that TensorRT's rules take, and TVM's kernels for the
+    rest."""
+    from support.offloaded import run_offloaded, selection_for
+
     return run_offloaded(model, inputs, selection_for("tensorrt", **options), OnnxRegion)
 
 

@@ -169,17 +169,13 @@ def write_model(folder: Path, content: bytes, name: str = "model.tflite") -> Mod
 def run_both(
     source: ModelSource, feeds: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """What edgekit's own pipeline computes on this machine, and what the oracle does."""
-    import tvm
-    from tvm import relax
-
+    """What a deployment on this machine computes, and what the oracle does."""
     from edgekit.backends.offloading import compile_model
     from edgekit.board import load_board
+    from support.deployed import run_deployed
 
     model = import_model(source)
-    compiled = compile_model(model, load_board("local").target)
-    machine = relax.VirtualMachine(compiled.executable, tvm.cpu())
-    result = machine["main"](*(tvm.runtime.tensor(feeds[spec.name]) for spec in model.inputs))
-    values = [result] if hasattr(result, "numpy") else list(result)
-    found = {spec.name: value.numpy() for spec, value in zip(model.outputs, values, strict=True)}
+    compiled = compile_model(model, load_board("local").target, weights_apart=True)
+    values = run_deployed(compiled, [feeds[spec.name] for spec in model.inputs])
+    found = {spec.name: value for spec, value in zip(model.outputs, values, strict=True)}
     return found, oracle_for(source).run(feeds)
