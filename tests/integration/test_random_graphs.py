@@ -35,6 +35,7 @@ def graph_of(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> Graph:
 
 
 def run_here(graph: Graph) -> dict[str, np.ndarray]:
+    from edgekit.backends.offloading import compile_model
     from edgekit.board import load_board
 
     compiled = compile_model(graph.model, load_board("local").target)
