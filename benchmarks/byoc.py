@@ -52,14 +52,14 @@ from benchmarks.ncnn_alone import compile_alone, write
 from benchmarks.networks import NETWORKS
 from edgekit.backends.base import Region
 from edgekit.backends.plan import OffloadPlan
-from edgekit.build import build
+from edgekit.base.events import SILENT
+from edgekit.base.files import write_atomically
+from edgekit.building.build import build
+from edgekit.building.choose import make_request
+from edgekit.building.key import package_digest
+from edgekit.building.partition import decide
 from edgekit.building.request import BuildRequest
-from edgekit.events import SILENT
-from edgekit.files import write_atomically
-from edgekit.fingerprint import package_digest
-from edgekit.offload import Rates
-from edgekit.partition import decide
-from edgekit.request import make_request
+from edgekit.profiles.offload import Rates
 
 RETINA = "RetinaFace"
 NAMES = ("MobileNetV2", "ResNet-18", "SqueezeNet", "AlexNet", RETINA, "YOLOv8n")

@@ -36,19 +36,19 @@ from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from benchmarks.models import machine
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
 from benchmarks.roof import Roof, measure_roof
-from edgekit.bench import bench
-from edgekit.build import build
-from edgekit.bundle import Bundle
+from edgekit.base.files import write_atomically
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.base.wording import size
+from edgekit.building.build import build
+from edgekit.building.choose import make_request
+from edgekit.building.key import package_digest
+from edgekit.bundle.folder import Bundle
+from edgekit.compiler.schedules.choices import NO_CHOICES
 from edgekit.devices.base import BenchPlan
-from edgekit.devices.local import LocalDevice
-from edgekit.files import write_atomically
-from edgekit.fingerprint import package_digest
-from edgekit.model import ModelSource, import_model
-from edgekit.request import make_request
-from edgekit.schedules.choices import NO_CHOICES
-from edgekit.tvm_compat import load_tvm
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import ModelSource, import_model
+from edgekit.verbs.bench import bench
 from edgekit.verbs.bench_report import Profile
-from edgekit.wording import size
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
 MARK = "<!-- benchmarks.cpu --docs -->\n"
@@ -383,8 +383,8 @@ def thread_counts() -> list[int]:
 
 def lanes() -> int:
     """float32 in a vector of this machine."""
-    from edgekit.cpu import this_cpu
-    from edgekit.schedules.machine import machine_of
+    from edgekit.compiler.schedules.machine import machine_of
+    from edgekit.profiles.cpu import this_cpu
 
     tvm = load_tvm()
     return machine_of(tvm.target.Target(this_cpu()[1].as_json())).lanes

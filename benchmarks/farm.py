@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from edgekit.errors import EdgekitError
+from edgekit.base.errors import EdgekitError
 
 COMMON, RARE = "common", "rare"
 RARE_DEVICES = 5
@@ -75,10 +75,10 @@ def keep(devices: int, agent: str, port: int) -> None:
 
 def be_clients(first: int, threads: int, requests: int, port: int) -> None:
     """Some of the clients; each request as a line of JSON."""
+    from edgekit.base.tvm_compat import load_tvm
     from edgekit.farm.control import farm_status
     from edgekit.farm.session import farm_session
     from edgekit.rpc.protocol import TrackerAddress
-    from edgekit.tvm_compat import load_tvm
 
     load_tvm()
     saying = threading.Lock()
@@ -129,8 +129,8 @@ def be_clients(first: int, threads: int, requests: int, port: int) -> None:
 def farm(devices: int, port: int, environment: dict[str, str]) -> Iterator[int]:
     """The keeper's process, once every device can be had."""
     from edgekit.agent.build import AGENT, build_agent
-    from edgekit.board import load_board
     from edgekit.cross.toolchain import load_toolchain
+    from edgekit.profiles.board import load_board
     from edgekit.rpc.protocol import TrackerAddress, TrackerClient
 
     agent = build_agent(load_toolchain(load_board("local").toolchain), platform.machine())

@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.onnxruntime_board import BoardRunner, prepare
-from edgekit.bench import bench
-from edgekit.board import load_board
-from edgekit.build import build
+from edgekit.base.errors import EdgekitError
+from edgekit.building.build import build
+from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
-from edgekit.bundle import open_bundle
+from edgekit.bundle.folder import open_bundle
+from edgekit.compiler.schedules.choices import NO_CHOICES
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan, Device
 from edgekit.devices.emulated import emulated_device
-from edgekit.errors import EdgekitError
-from edgekit.model import ModelSource
-from edgekit.request import make_request
-from edgekit.schedules.choices import NO_CHOICES
+from edgekit.models.model import ModelSource
+from edgekit.profiles.board import load_board
 from edgekit.twin.machine import down, up
+from edgekit.verbs.bench import bench
 
 TWIN = "benchmark-counts"
 PLAN = BenchPlan(warmup=1, runs=2, seconds=0.0, threads=1)

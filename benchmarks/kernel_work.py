@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgekit.backends.offloading import fused_for
-from edgekit.cpu import Target
-from edgekit.model import Model
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.models.model import Model
+from edgekit.profiles.cpu import Target
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def work_of(model: Model, target: Target) -> dict[str, Work]:
 def _count(function: Any) -> Work:
     import tvm
 
-    from edgekit.schedules.blocks import blocks_of
+    from edgekit.compiler.schedules.blocks import blocks_of
 
     schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": function}))
     blocks = blocks_of(schedule) or []

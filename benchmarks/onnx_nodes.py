@@ -13,7 +13,7 @@ linked, run in the process that a deployment uses (TVM's small runtime, without 
 compared with the outputs that come with it. The verdicts: right; refused (edgekit said why it
 can't, in a typed error); wrong; crash (anything else, a dying process or a time-out included).
 
-Inputs that only decide shapes (axes, shapes, pads, counts; edgekit/frontends/onnx/parameters.py
+Inputs that only decide shapes (axes, shapes, pads, counts; edgekit/models/onnx/parameters.py
 lists them) are bound as constants, which is what real models do.
 
 With `--offload` every region that a backend takes is offloaded, whether or not that pays, and its
@@ -68,7 +68,7 @@ from benchmarks.onnx_verdicts import (
 )
 
 if TYPE_CHECKING:
-    from edgekit.errors import EdgekitError
+    from edgekit.base.errors import EdgekitError
 
 BFLOAT16_RTOL = 2**-6  # two units in the last place, as onnx's own runner allows
 ENOUGH_RIGHT = 1150
@@ -136,7 +136,7 @@ def load_cases(pattern: str) -> list[Any]:
 
 def judge(case: Any, offload: Offload = NOTHING) -> tuple[str, str, int]:
     """Import, compile, run and compare one case: the verdict, the reason, how many regions."""
-    from edgekit.errors import ModelError, UnsupportedModelError
+    from edgekit.base.errors import ModelError, UnsupportedModelError
 
     regions: list[str] = []
     try:
@@ -152,9 +152,9 @@ def judge(case: Any, offload: Offload = NOTHING) -> tuple[str, str, int]:
 
 def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
     from edgekit.backends.offloading import partition_model
-    from edgekit.events import SILENT
-    from edgekit.frontends.onnx import load
-    from edgekit.model import ModelSource
+    from edgekit.base.events import SILENT
+    from edgekit.models.model import ModelSource
+    from edgekit.models.onnx import load
 
     given, expected = case.data_sets[0]
     inputs = {
@@ -202,8 +202,8 @@ def as_array(value: Any) -> Any:
 def parameters(model: Any, inputs: dict[str, Any]) -> list[str]:
     """The inputs that decide shapes: those that are parameters as they stand, and whole numbers
     that parameters are computed from."""
-    from edgekit.frontends.onnx.binding import true_inputs
-    from edgekit.frontends.onnx.parameters import open_parameters
+    from edgekit.models.onnx.binding import true_inputs
+    from edgekit.models.onnx.parameters import open_parameters
 
     names = [item.name for item in true_inputs(model.graph)]
     found: set[str] = set()
@@ -224,7 +224,7 @@ def compile_and_run(
 ) -> Sequence[np.ndarray]:
     """`regions` gets the names of those that backends run."""
     from edgekit.backends.offloading import compile_model
-    from edgekit.board import load_board
+    from edgekit.profiles.board import load_board
 
     board = load_board("local")
     selection = selected(offload) if offload.backends else None
@@ -242,7 +242,7 @@ def compile_and_run(
 
 def selected(offload: Offload) -> Any:
     from edgekit.backends.plan import OffloadPlan, selection_of
-    from edgekit.offload import Rates
+    from edgekit.profiles.offload import Rates
 
     whatever_it_costs = Rates(call_us=-1e12)
     return selection_of(OffloadPlan(offload.backends, rates=whatever_it_costs))
@@ -316,11 +316,11 @@ def run_all(
     on_verdict: Callable[[Verdict], None],
 ) -> list[Verdict]:
     """All cases over a few forked workers; one that dies or hangs costs only its own case."""
-    from edgekit.tvm_compat import load_tvm
+    from edgekit.base.tvm_compat import load_tvm
 
     load_tvm()  # once, before the workers are forked
 
-    import edgekit.frontends.onnx.loading  # noqa: F401
+    import edgekit.models.onnx.loading  # noqa: F401
 
     context = multiprocessing.get_context("fork")
     waiting = deque(range(len(cases)))

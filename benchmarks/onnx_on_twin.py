@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from edgekit.bundle import Bundle
-    from edgekit.devices.ready_agent import ReadyAgent
-    from edgekit.devices.ssh import SshDevice
-    from edgekit.errors import EdgekitError
-    from edgekit.model import Model
+    from edgekit.base.errors import EdgekitError
+    from edgekit.bundle.folder import Bundle
+    from edgekit.devices.linux.ready_agent import ReadyAgent
+    from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.models.model import Model
 
 BOARD, TWIN = "rpi4", "onnx-nodes"
 TIMEOUT_SECONDS = 60.0
@@ -27,11 +27,11 @@ SENT_AT_ONCE = 20
 def build_for_board(model: Model, arguments: Sequence[np.ndarray], folder: Path) -> None:
     """Leave a bundle with these inputs in the folder `bundle` of a new folder."""
     from edgekit.backends.offloading import compile_model
-    from edgekit.board import load_board
+    from edgekit.building.compilation import write_objects
     from edgekit.building.request import BuildRequest
-    from edgekit.compilation import write_objects
+    from edgekit.building.trial import trial_bundle
     from edgekit.cross.toolchain import find_compiler, load_toolchain
-    from edgekit.trial import trial_bundle
+    from edgekit.profiles.board import load_board
 
     board = load_board(BOARD)
     toolchain = load_toolchain(board.toolchain)
@@ -56,8 +56,8 @@ def run_on_twin(folders: Sequence[Path]) -> Generator[list[np.ndarray] | Edgekit
     All share one connection and one agent, which runs each model in a fork. After an error there
     is a new connection, so that an error is one bundle's only.
     """
-    from edgekit.bundle import open_bundle
-    from edgekit.errors import EdgekitError
+    from edgekit.base.errors import EdgekitError
+    from edgekit.bundle.folder import open_bundle
 
     waiting = deque(open_bundle(folder / "bundle") for folder in folders)
     libraries: dict[str, str] = {}
@@ -81,9 +81,9 @@ def run_on_twin(folders: Sequence[Path]) -> Generator[list[np.ndarray] | Edgekit
 @contextmanager
 def twin() -> Iterator[SshDevice]:
     """A twin of the board for the time of the block, with a disk of its own."""
-    from edgekit.board import load_board
     from edgekit.cross.toolchain import load_toolchain
     from edgekit.devices.emulated import emulated_device
+    from edgekit.profiles.board import load_board
     from edgekit.twin.machine import down
 
     board = load_board(BOARD)
@@ -96,8 +96,8 @@ def twin() -> Iterator[SshDevice]:
 
 def send(agent: ReadyAgent, bundles: Sequence[Bundle]) -> dict[str, str]:
     """Have the bundles' libraries on the device; their paths there by the bundle's digest."""
-    from edgekit.devices.probe import ask_device
-    from edgekit.devices.transfer import Item, Store
+    from edgekit.devices.linux.probe import ask_device
+    from edgekit.devices.linux.transfer import Item, Store
 
     facts = agent.leased.facts or ask_device(agent.connection, agent.root)
     folder = f"models/{bundles[0].digest}"
@@ -112,9 +112,9 @@ def send(agent: ReadyAgent, bundles: Sequence[Bundle]) -> dict[str, str]:
 
 def run_one(agent: ReadyAgent, bundle: Bundle, library: str) -> list[np.ndarray]:
     """What a deployment's session does, of a library that is on the device."""
+    from edgekit.base.events import SILENT
     from edgekit.devices.base import Installed
-    from edgekit.devices.ssh_session import SshSession
-    from edgekit.events import SILENT
+    from edgekit.devices.linux.ssh_session import SshSession
 
     session = SshSession(agent, bundle, library, Installed(0, 0, 0, 0), SILENT)
     outputs = session.run(bundle.reference_inputs()).outputs

@@ -11,8 +11,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-from edgekit.own_listener import Door
-from edgekit.peer_owner import end_of, from_netlink, from_tables
+from edgekit.base.own_listener import Door
+from edgekit.base.peer_owner import end_of, from_netlink, from_tables
 
 COUNTS = (10, 1000, 10_000)
 REPEATS = 20

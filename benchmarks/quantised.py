@@ -21,12 +21,12 @@ from pathlib import Path
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from benchmarks.models import PLAN, SEEDS, Error, compare, machine
 from edgekit.backends.plan import OffloadPlan
-from edgekit.bench import bench
-from edgekit.build import build
-from edgekit.bundle import Bundle
-from edgekit.devices.local import LocalDevice
-from edgekit.offload import Rates
-from edgekit.request import make_request
+from edgekit.building.build import build
+from edgekit.building.choose import make_request
+from edgekit.bundle.folder import Bundle
+from edgekit.devices.local.device import LocalDevice
+from edgekit.profiles.offload import Rates
+from edgekit.verbs.bench import bench
 
 FAMILY = "MLPerf Tiny "
 ROUNDS = 7

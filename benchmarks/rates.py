@@ -29,9 +29,9 @@ from benchmarks.contenders import Runtime, Turn, loaded
 from benchmarks.models import machine
 from edgekit.backends.base import Region
 from edgekit.backends.plan import OffloadPlan
-from edgekit.events import SILENT
-from edgekit.partition import decide
-from edgekit.request import make_request
+from edgekit.base.events import SILENT
+from edgekit.building.choose import make_request
+from edgekit.building.partition import decide
 
 NAMES = ("MobileNetV2", "ResNet-18", "SqueezeNet", "AlexNet", "RetinaFace", "YOLOv8n")
 NCNN, TVM = "ncnn", "TVM"

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from edgekit.agent.build import build_agent
-from edgekit.board import load_board
-from edgekit.bundle import Bundle, open_bundle
+from edgekit.bundle.folder import Bundle, open_bundle
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.deploy import SHORT_BENCH
-from edgekit.devices.attendant import attending
-from edgekit.devices.connection import connect
 from edgekit.devices.emulated import emulated_device
-from edgekit.devices.ssh import SshDevice
+from edgekit.devices.linux.attendant import attending
+from edgekit.devices.linux.connection import connect
+from edgekit.devices.linux.ssh import SshDevice
+from edgekit.profiles.board import load_board
+from edgekit.verbs.deploy import SHORT_BENCH
 
 DIGITS = Path(__file__).resolve().parents[1] / "examples" / "digits" / "digits.onnx"
 DEPLOY, WITHOUT_BENCH = "deploy again", "deploy again, --no-bench"

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.board import load_board
 from edgekit.cross.toolchain import find_compiler, load_toolchain
+from edgekit.profiles.board import load_board
 
 ARITHMETIC_STEPS = 200_000
 SUMS = 12

@@ -5,7 +5,7 @@ A module of its own: its workers are handed the function by name, and import it.
 
 from __future__ import annotations
 
-from edgekit.tvm_compat import load_tensor_intrinsics
+from edgekit.base.tvm_compat import load_tensor_intrinsics
 
 
 def import_intrinsics_quickly() -> None:

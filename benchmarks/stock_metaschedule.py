@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stock_cures import import_intrinsics_quickly
-from edgekit.request import make_request
+from edgekit.base.tvm_compat import load_tensor_intrinsics, load_tvm
+from edgekit.building.choose import make_request
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.tuning.work import FindTasks
-from edgekit.tvm_compat import load_tensor_intrinsics, load_tvm
 
 KEY = "here"
 SERVERS = 2
@@ -55,7 +55,7 @@ def search(model: Path, work: Path, port: int, trials: int) -> None:
     from tvm.s_tir.meta_schedule.builder import LocalBuilder
     from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, RPCConfig, RPCRunner
 
-    from edgekit.schedules.machine import machine_of
+    from edgekit.compiler.schedules.machine import machine_of
     from edgekit.tuning.scout import tasks_of
 
     request = make_request(model, "local", None, {}, {}, offload=())

@@ -26,15 +26,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support.ssh_server import ssh_server
 
-from edgekit.device_entry import DeviceEntry
-from edgekit.devices.connection import connect
-from edgekit.devices.hostkeys import KnownHosts
-from edgekit.devices.probe import ask_device
+from edgekit.base.files import sha256_file
+from edgekit.base.wording import size
+from edgekit.devices.linux.connection import connect
+from edgekit.devices.linux.hostkeys import KnownHosts
+from edgekit.devices.linux.probe import ask_device
+from edgekit.devices.linux.transfer import Item, Store
 from edgekit.devices.registry import find_device, known_devices
-from edgekit.devices.transfer import Item, Store
-from edgekit.files import sha256_file
-from edgekit.project import find_project
-from edgekit.wording import size
+from edgekit.project.devices import DeviceEntry
+from edgekit.project.file import find_project
 
 SIZES = (100 << 10, 1 << 20, 10 << 20, 100 << 20)
 

@@ -11,16 +11,16 @@ import onnx
 
 from benchmarks import networks
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
-from edgekit.bench import bench
-from edgekit.build import build
+from edgekit.building.build import build
+from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
-from edgekit.bundle import Bundle
+from edgekit.building.tuned_kernels import measured_choices
+from edgekit.bundle.folder import Bundle
+from edgekit.compiler.schedules.choices import NO_CHOICES
 from edgekit.devices.base import BenchPlan
-from edgekit.devices.local import LocalDevice
-from edgekit.request import make_request
-from edgekit.schedules.choices import NO_CHOICES
-from edgekit.tune import TuneReport
-from edgekit.tuning.store import measured_choices
+from edgekit.devices.local.device import LocalDevice
+from edgekit.tuning.tune import TuneReport
+from edgekit.verbs.bench import bench
 
 NETWORKS = ("MobileNetV2", "ResNet-18")
 _ROUNDS = 5

@@ -45,17 +45,17 @@ from onnx import helper, numpy_helper
 
 from benchmarks.stock_metaschedule import KEY, SERVERS, Came
 from benchmarks.tuned_networks import NETWORKS, tuned_network, verdict
+from edgekit.base.events import Event, Events, StageProgress, Warned
+from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
-from edgekit.events import Event, Events, StageProgress, Warned
-from edgekit.request import make_request
 from edgekit.rpc.protocol import TrackerAddress, TrackerClient
 from edgekit.rpc.tracker import private_tracker
 from edgekit.store.database import close_store, open_store
 from edgekit.store.moments import seconds_at
 from edgekit.store.tuning import records_of_session
-from edgekit.tune import Effort, TuneReport, tune
-from edgekit.tune_devices import Pool, local_plan
 from edgekit.tuning.servers import Plan, served
+from edgekit.tuning.tune import Effort, TuneReport, tune
+from edgekit.tuning.tune_devices import Pool, local_plan
 
 _DEVICES = (1, 8)
 _SECONDS_TO_REGISTER = 120.0

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import sys
 
-from edgekit.own_listener import LOOPBACK, listen_on_loopback
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.own_listener import LOOPBACK, listen_on_loopback
+from edgekit.base.tvm_compat import load_tvm
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from edgekit.board import Board, load_board
+from edgekit.profiles.board import Board, load_board
 from edgekit.twin.image import ensure_image
 from edgekit.twin.machine import down, status, up
 from edgekit.twin.recipe import default_recipe

@@ -5,7 +5,7 @@
     request = edgekit.make_request(Path("net.onnx"), "local", None, {}, {})
     bundle = edgekit.build_bundle(request, Path("out")).bundle
 
-The verbs carry their object (`build_bundle`, not `build`): `edgekit.build`, `edgekit.run` and so
+The verbs carry their object (`build_bundle`, not `build`): `edgekit.building.build`, `edgekit.verbs.run` and so
 on are the modules they live in, whichever was imported first.
 """
 
@@ -16,39 +16,39 @@ from typing import TYPE_CHECKING
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
-    from edgekit.bench import bench as bench_bundle
-    from edgekit.board import Board, board_names, load_board
-    from edgekit.build import BuildResult
-    from edgekit.build import build as build_bundle
+    from edgekit.advice.doctor import DoctorReport
+    from edgekit.advice.doctor import examine as examine_board
+    from edgekit.advice.summary import ModelSummary
+    from edgekit.advice.summary import summarise as summarise_model
+    from edgekit.base.errors import EdgekitError
+    from edgekit.base.events import Events
+    from edgekit.base.tensors import Quantization, TensorSpec
+    from edgekit.building.build import BuildResult
+    from edgekit.building.build import build as build_bundle
+    from edgekit.building.choose import make_request
     from edgekit.building.request import BuildRequest
-    from edgekit.bundle import Bundle, open_bundle
+    from edgekit.bundle.folder import Bundle, open_bundle
+    from edgekit.bundle.manifest import Manifest
+    from edgekit.bundle.samples import load_samples
     from edgekit.cross.toolchain import Toolchain, load_toolchain, toolchain_names
-    from edgekit.deploy import DeployReport
-    from edgekit.deploy import deploy as deploy_model
     from edgekit.devices.base import BenchPlan
-    from edgekit.devices.local import LocalDevice
-    from edgekit.doctor import DoctorReport
-    from edgekit.doctor import examine as examine_board
-    from edgekit.errors import EdgekitError
-    from edgekit.events import Events
-    from edgekit.export.application import ExportResult
-    from edgekit.export.application import export as export_bundle
-    from edgekit.manifest import Manifest
-    from edgekit.model import ModelSource, open_model
-    from edgekit.preprocess import Preprocess
-    from edgekit.project import Project, find_project
-    from edgekit.quantize import QuantizeReport, QuantizeRequest
-    from edgekit.quantize import quantize as quantize_model
-    from edgekit.request import make_request
-    from edgekit.run import RunReport
-    from edgekit.run import run as run_bundle
-    from edgekit.samples import load_samples
-    from edgekit.summary import ModelSummary
-    from edgekit.summary import summarise as summarise_model
-    from edgekit.tensors import Quantization, TensorSpec
+    from edgekit.devices.local.device import LocalDevice
+    from edgekit.models.model import ModelSource, open_model
+    from edgekit.models.preprocess import Preprocess
+    from edgekit.profiles.board import Board, board_names, load_board
+    from edgekit.project.file import Project, find_project
+    from edgekit.verbs.bench import bench as bench_bundle
     from edgekit.verbs.bench_report import BenchReport, BenchSummary
-    from edgekit.verify import VerifyReport
-    from edgekit.verify import verify as verify_bundle
+    from edgekit.verbs.deploy import DeployReport
+    from edgekit.verbs.deploy import deploy as deploy_model
+    from edgekit.verbs.export.application import ExportResult
+    from edgekit.verbs.export.application import export as export_bundle
+    from edgekit.verbs.quantize import QuantizeReport, QuantizeRequest
+    from edgekit.verbs.quantize import quantize as quantize_model
+    from edgekit.verbs.run import RunReport
+    from edgekit.verbs.run import run as run_bundle
+    from edgekit.verbs.verify import VerifyReport
+    from edgekit.verbs.verify import verify as verify_bundle
 
 __all__ = [
     "BenchPlan",
@@ -101,46 +101,46 @@ _HOMES: dict[str, tuple[str, str]] = {
     "BenchPlan": ("edgekit.devices.base", "BenchPlan"),
     "BenchReport": ("edgekit.verbs.bench_report", "BenchReport"),
     "BenchSummary": ("edgekit.verbs.bench_report", "BenchSummary"),
-    "Board": ("edgekit.board", "Board"),
+    "Board": ("edgekit.profiles.board", "Board"),
     "BuildRequest": ("edgekit.building.request", "BuildRequest"),
-    "BuildResult": ("edgekit.build", "BuildResult"),
-    "Bundle": ("edgekit.bundle", "Bundle"),
-    "DeployReport": ("edgekit.deploy", "DeployReport"),
-    "DoctorReport": ("edgekit.doctor", "DoctorReport"),
-    "EdgekitError": ("edgekit.errors", "EdgekitError"),
-    "Events": ("edgekit.events", "Events"),
-    "ExportResult": ("edgekit.export.application", "ExportResult"),
-    "LocalDevice": ("edgekit.devices.local", "LocalDevice"),
-    "Manifest": ("edgekit.manifest", "Manifest"),
-    "ModelSource": ("edgekit.model", "ModelSource"),
-    "ModelSummary": ("edgekit.summary", "ModelSummary"),
-    "Preprocess": ("edgekit.preprocess", "Preprocess"),
-    "Project": ("edgekit.project", "Project"),
-    "QuantizeReport": ("edgekit.quantize", "QuantizeReport"),
-    "QuantizeRequest": ("edgekit.quantize", "QuantizeRequest"),
-    "quantize_model": ("edgekit.quantize", "quantize"),
-    "Quantization": ("edgekit.tensors", "Quantization"),
-    "RunReport": ("edgekit.run", "RunReport"),
-    "TensorSpec": ("edgekit.tensors", "TensorSpec"),
+    "BuildResult": ("edgekit.building.build", "BuildResult"),
+    "Bundle": ("edgekit.bundle.folder", "Bundle"),
+    "DeployReport": ("edgekit.verbs.deploy", "DeployReport"),
+    "DoctorReport": ("edgekit.advice.doctor", "DoctorReport"),
+    "EdgekitError": ("edgekit.base.errors", "EdgekitError"),
+    "Events": ("edgekit.base.events", "Events"),
+    "ExportResult": ("edgekit.verbs.export.application", "ExportResult"),
+    "LocalDevice": ("edgekit.devices.local.device", "LocalDevice"),
+    "Manifest": ("edgekit.bundle.manifest", "Manifest"),
+    "ModelSource": ("edgekit.models.model", "ModelSource"),
+    "ModelSummary": ("edgekit.advice.summary", "ModelSummary"),
+    "Preprocess": ("edgekit.models.preprocess", "Preprocess"),
+    "Project": ("edgekit.project.file", "Project"),
+    "QuantizeReport": ("edgekit.verbs.quantize", "QuantizeReport"),
+    "QuantizeRequest": ("edgekit.verbs.quantize", "QuantizeRequest"),
+    "quantize_model": ("edgekit.verbs.quantize", "quantize"),
+    "Quantization": ("edgekit.base.tensors", "Quantization"),
+    "RunReport": ("edgekit.verbs.run", "RunReport"),
+    "TensorSpec": ("edgekit.base.tensors", "TensorSpec"),
     "Toolchain": ("edgekit.cross.toolchain", "Toolchain"),
-    "VerifyReport": ("edgekit.verify", "VerifyReport"),
-    "bench_bundle": ("edgekit.bench", "bench"),
-    "board_names": ("edgekit.board", "board_names"),
-    "build_bundle": ("edgekit.build", "build"),
-    "deploy_model": ("edgekit.deploy", "deploy"),
-    "examine_board": ("edgekit.doctor", "examine"),
-    "export_bundle": ("edgekit.export.application", "export"),
-    "find_project": ("edgekit.project", "find_project"),
-    "load_board": ("edgekit.board", "load_board"),
-    "load_samples": ("edgekit.samples", "load_samples"),
+    "VerifyReport": ("edgekit.verbs.verify", "VerifyReport"),
+    "bench_bundle": ("edgekit.verbs.bench", "bench"),
+    "board_names": ("edgekit.profiles.board", "board_names"),
+    "build_bundle": ("edgekit.building.build", "build"),
+    "deploy_model": ("edgekit.verbs.deploy", "deploy"),
+    "examine_board": ("edgekit.advice.doctor", "examine"),
+    "export_bundle": ("edgekit.verbs.export.application", "export"),
+    "find_project": ("edgekit.project.file", "find_project"),
+    "load_board": ("edgekit.profiles.board", "load_board"),
+    "load_samples": ("edgekit.bundle.samples", "load_samples"),
     "load_toolchain": ("edgekit.cross.toolchain", "load_toolchain"),
-    "make_request": ("edgekit.request", "make_request"),
-    "open_bundle": ("edgekit.bundle", "open_bundle"),
-    "open_model": ("edgekit.model", "open_model"),
-    "run_bundle": ("edgekit.run", "run"),
-    "summarise_model": ("edgekit.summary", "summarise"),
+    "make_request": ("edgekit.building.choose", "make_request"),
+    "open_bundle": ("edgekit.bundle.folder", "open_bundle"),
+    "open_model": ("edgekit.models.model", "open_model"),
+    "run_bundle": ("edgekit.verbs.run", "run"),
+    "summarise_model": ("edgekit.advice.summary", "summarise"),
     "toolchain_names": ("edgekit.cross.toolchain", "toolchain_names"),
-    "verify_bundle": ("edgekit.verify", "verify"),
+    "verify_bundle": ("edgekit.verbs.verify", "verify"),
 }
 """Where each public name lives. A test compares it with the imports above."""
 

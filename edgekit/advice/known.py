@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Considered, Known, Option
-from edgekit.wording import milliseconds
+from edgekit.base.wording import milliseconds
 
 if TYPE_CHECKING:
-    from edgekit.model import ModelSource
+    from edgekit.models.model import ModelSource
     from edgekit.store.runs import BenchRun
 
 PURPOSE, TUNED_PURPOSE = "recommend", "recommend tuned"
@@ -37,7 +37,7 @@ def _known(
 ) -> Mapping[str, Known]:
     """By option, all of one device and unit, as times of several say nothing of the option: those
     of `like`, else where most was measured. Without a store there is none."""
-    from edgekit.recording import is_off
+    from edgekit.verbs.recording import is_off
 
     if is_off(store):
         return {}
@@ -59,8 +59,8 @@ def _known(
 def _runs(source: ModelSource, board: str, store: str | None) -> list[tuple[str, BenchRun]]:
     """Each with the key of its option. A model in int8 is another file: its name is all there is
     to know it by."""
-    from edgekit.results import list_results
     from edgekit.store.bench_runs import Wanted
+    from edgekit.store.results import list_results
 
     own = Wanted(board=board, limit=_MOST_RUNS, model_sha256=source.sha256)
     small = Wanted(board=board, limit=_MOST_RUNS, model=f"{source.name}-{_INT8}")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Subject
-from edgekit.errors import EdgekitError
-from edgekit.wording import size
+from edgekit.base.errors import EdgekitError
+from edgekit.base.wording import size
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
+    from edgekit.profiles.board import Board
 
 _INT8_SHARE = 0.25
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Answers, HotSpot, Option, Subject
 from edgekit.backends.registry import backend_names, load_backend
-from edgekit.errors import EdgekitError, MissingToolError
+from edgekit.base.errors import EdgekitError, MissingToolError
 
 if TYPE_CHECKING:
+    from edgekit.advice.summary import ModelSummary
     from edgekit.backends.base import Decision
     from edgekit.backends.partition import Partition
-    from edgekit.board import Board
-    from edgekit.model import ModelSource
-    from edgekit.summary import ModelSummary
+    from edgekit.models.model import ModelSource
+    from edgekit.profiles.board import Board
 
 NOT_MEASURED = "not measured; --measure does"
 TVM, TUNED, OWN = "TVM alone", "tuned TVM", "edgekit's kernels"
@@ -112,7 +112,7 @@ def _beside_own(summary: ModelSummary, name: str, deploy: str) -> Option:
 def _library(subject: Subject, board: Board, name: str, command: str) -> Option:
     from edgekit.backends.offloading import partition_model
     from edgekit.backends.plan import plan_offload, selection_of
-    from edgekit.offload import ProjectOffload
+    from edgekit.profiles.offload import ProjectOffload
 
     try:
         plan = plan_offload(board, ProjectOffload(), (name,))

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from edgekit.advice.known import PURPOSE, TUNED_PURPOSE
 from edgekit.advice.words import Considered, Known, Option, Search
-from edgekit.errors import EdgekitError
+from edgekit.base.errors import EdgekitError
+from edgekit.building.choose import make_request
+from edgekit.compiler.schedules.choices import NO_CHOICES
 from edgekit.farm.lending import opened_in_turn
-from edgekit.request import make_request
-from edgekit.schedules.choices import NO_CHOICES
 
 if TYPE_CHECKING:
+    from edgekit.base.events import Events
     from edgekit.building.request import BuildRequest
     from edgekit.devices.base import Device
-    from edgekit.events import Events
-    from edgekit.model import ModelSource
+    from edgekit.models.model import ModelSource
     from edgekit.verbs.bench_report import BenchReport
 
 _NOISE_SAMPLES = 8
@@ -78,7 +78,7 @@ def _request(trials: Trials, seen: Considered, option: Option, place: Path) -> B
         return replace(request, choices=NO_CHOICES)
     if option.kind == "tuned":
         if trials.search is not None:
-            from edgekit.quick_tune import quick_tune
+            from edgekit.tuning.quick_tune import quick_tune
 
             seconds, again = trials.search.seconds, trials.search.again
             request, _ = quick_tune(request, trials.device, seconds, trials.events, again=again)
@@ -88,8 +88,8 @@ def _request(trials: Trials, seen: Considered, option: Option, place: Path) -> B
 
 def _in_int8(trials: Trials, place: Path) -> Path:
     """Calibrated with noise: as fast as with samples, and its numbers mean nothing."""
-    from edgekit.quantization.quantiser import Settings
-    from edgekit.quantize import QuantizeRequest, quantize
+    from edgekit.verbs.quantization.quantiser import Settings
+    from edgekit.verbs.quantize import QuantizeRequest, quantize
 
     place.mkdir(parents=True)
     out = place / f"{trials.source.name}-int8.onnx"
@@ -98,10 +98,10 @@ def _in_int8(trials: Trials, place: Path) -> Path:
 
 
 def _benched(trials: Trials, request: BuildRequest, place: Path, purpose: str) -> BenchReport:
-    from edgekit.bench import bench
-    from edgekit.build import build
-    from edgekit.deploy import SHORT_BENCH, brief
-    from edgekit.verify import raise_if_failed, verify
+    from edgekit.building.build import build
+    from edgekit.verbs.bench import bench
+    from edgekit.verbs.deploy import SHORT_BENCH, brief
+    from edgekit.verbs.verify import raise_if_failed, verify
 
     device, events = trials.device, trials.events
     bundle = build(request, place / "bundle", events=events).bundle

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from edgekit.board import Board
-from edgekit.model import Model, ModelSource
-from edgekit.summary import ModelSummary
+from edgekit.advice.summary import ModelSummary
+from edgekit.models.model import Model, ModelSource
+from edgekit.profiles.board import Board
 
 Kind = Literal["kernels", "tuned", "library", "int8"]
 

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.agent.runtime import ffi_headers, runtime_libraries
-from edgekit.cross.toolchain import find_cxx_compiler
-from edgekit.cross.tools import run_tool
-from edgekit.events import SILENT, Events
-from edgekit.files import (
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import (
     exclusive_lock,
     replace_directory,
     scratch_directory,
@@ -23,9 +20,12 @@ from edgekit.files import (
     sha256_file,
     storage_errors,
 )
-from edgekit.json_reader import read_json
-from edgekit.paths import cache_dir
-from edgekit.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
+from edgekit.base.json_reader import read_json
+from edgekit.base.paths import cache_dir
+from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
+from edgekit.cross.runtime import ffi_headers, runtime_libraries
+from edgekit.cross.toolchain import find_cxx_compiler
+from edgekit.cross.tools import run_tool
 from edgekit.version import __version__
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgekit.board import Memory
-from edgekit.errors import BuildError
-from edgekit.manifest import BareMetal, StepEntry
-from edgekit.sizes import format_size
+from edgekit.base.errors import BuildError
+from edgekit.base.sizes import format_size
+from edgekit.bundle.manifest import BareMetal, StepEntry
+from edgekit.profiles.board import Memory
 
 _NAMED = 3
 

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from edgekit.aot.kernel import Declined, Generator, Kernel
 from edgekit.aot.program import Program, Step
 from edgekit.aot.ways import OWN, StepWays, Way, step_key
-from edgekit.cpu import Cpu
-from edgekit.errors import UnsupportedModelError
+from edgekit.base.errors import UnsupportedModelError
+from edgekit.profiles.cpu import Cpu
 
 _DEARER = "dearer"
 

@@ -22,10 +22,10 @@ from edgekit.aot.tree import Library, Origin, TreePlan
 from edgekit.aot.ways import Way
 from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
-from edgekit.cpu import Cpu
-from edgekit.events import Events
-from edgekit.model import Model
-from edgekit.sizes import format_size
+from edgekit.base.events import Events
+from edgekit.base.sizes import format_size
+from edgekit.models.model import Model
+from edgekit.profiles.cpu import Cpu
 
 Dump = Callable[[str, Any], None]
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from edgekit.aot.arithmetic import multiply
 from edgekit.aot.operators import Conv2D, DepthwiseConv2D, FixedPoint, FullyConnected, Rescale
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 Layer = TypeVar("Layer", Conv2D, DepthwiseConv2D, FullyConnected)
 

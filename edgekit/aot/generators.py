@@ -13,8 +13,8 @@ from edgekit.aot.kernels_mve.generator import MveGenerator
 from edgekit.aot.kernels_portable.generator import PortableGenerator
 from edgekit.aot.loops.generator import LoopGenerator
 from edgekit.aot.tree import Library
+from edgekit.base.errors import MissingToolError
 from edgekit.cross.cmsis_nn import find_cmsis_nn
-from edgekit.errors import MissingToolError
 
 LIBRARIES: tuple[str, ...] = ("cmsis-nn",)
 """Other people's kernels that somebody may ask for by name, with --offload."""

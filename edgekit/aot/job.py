@@ -8,10 +8,10 @@ from pathlib import Path
 
 from edgekit.aot.tree import Origin
 from edgekit.aot.ways import StepWays, Way
-from edgekit.board import Memory
-from edgekit.cpu import Cpu
-from edgekit.manifest import BareMetal
-from edgekit.tensors import TensorSpec
+from edgekit.base.tensors import TensorSpec
+from edgekit.bundle.manifest import BareMetal
+from edgekit.profiles.board import Memory
+from edgekit.profiles.cpu import Cpu
 
 OPTIMISATION = "-O3"
 """How a bundle's C is compiled, for what its report says of it and in its firmware."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from edgekit.aot.program import Step
-from edgekit.cpu import Cpu
+from edgekit.profiles.cpu import Cpu
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

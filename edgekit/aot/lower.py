@@ -13,8 +13,8 @@ from typing import Any
 from edgekit.aot.operators import Operator
 from edgekit.aot.quantised.recognised import NotInteger
 from edgekit.aot.quantised.rewrite import recognise
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.compiler.phases import SIMPLIFY, Phase, apply_phase, guarded
-from edgekit.tvm_compat import load_tvm
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Lowered:
 
 
 def _quantize(target: Any) -> list[Any]:
-    from edgekit.passes.litert_arithmetic import LiteRtArithmetic
+    from edgekit.compiler.passes.litert_arithmetic import LiteRtArithmetic
 
     return [LiteRtArithmetic()]
 
@@ -39,9 +39,9 @@ def _quantize(target: Any) -> list[Any]:
 def _lay_out(target: Any) -> list[Any]:
     from tvm import relax
 
-    from edgekit.passes.channels_last import ChannelsLast
-    from edgekit.passes.fold_constants import FoldConstants
-    from edgekit.passes.views import Views
+    from edgekit.compiler.passes.channels_last import ChannelsLast
+    from edgekit.compiler.passes.fold_constants import FoldConstants
+    from edgekit.compiler.passes.views import Views
 
     return [
         ChannelsLast(),
@@ -54,7 +54,7 @@ def _lay_out(target: Any) -> list[Any]:
 
 
 def _legalize(target: Any) -> list[Any]:
-    from edgekit.passes.legalize import legalizing
+    from edgekit.compiler.passes.legalize import legalizing
 
     return legalizing(target, ["relax.reshape"])
 
@@ -62,7 +62,7 @@ def _legalize(target: Any) -> list[Any]:
 def _group(target: Any) -> list[Any]:
     from tvm import relax
 
-    from edgekit.passes.name_layers import NameLayers
+    from edgekit.compiler.passes.name_layers import NameLayers
 
     return [NameLayers(), relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps()]
 
@@ -107,6 +107,6 @@ def lower(module: Any, dump: Callable[[str, Any], None] = lambda name, module: N
 
 
 def _layers(module: Any) -> Mapping[str, tuple[str, ...]]:
-    from edgekit.passes.name_layers import layers_of_groups
+    from edgekit.compiler.passes.name_layers import layers_of_groups
 
     return layers_of_groups(module)

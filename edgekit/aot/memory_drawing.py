@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgekit.aot.memory_map import BoardFit, FlashUse, MemoryMap
-from edgekit.manifest import BufferEntry
-from edgekit.quoting import html_text
+from edgekit.base.quoting import html_text
+from edgekit.bundle.manifest import BufferEntry
 
 _WIDTH = 960.0
 _LEFT, _RIGHT = 84.0, 24.0

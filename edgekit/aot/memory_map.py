@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from edgekit.board import Board, parse_board
-from edgekit.manifest import BareMetal, BufferEntry
-from edgekit.profiles import list_profiles
-from edgekit.sizes import format_size
+from edgekit.base.sizes import format_size
+from edgekit.bundle.manifest import BareMetal, BufferEntry
+from edgekit.profiles.board import Board, parse_board
+from edgekit.profiles.reader import list_profiles
 
 
 @dataclass(frozen=True)

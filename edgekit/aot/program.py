@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from edgekit.aot.operators import Operator
-from edgekit.tensors import TensorSpec
+from edgekit.base.tensors import TensorSpec
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from edgekit.aot.names import Unique, identifier, layer_identifier
 from edgekit.aot.operators import CheckIndices, LoopNest, Operator
 from edgekit.aot.program import Buffer, Program, Step
 from edgekit.aot.quantised.recognised import STEP_PREFIX
-from edgekit.errors import BuildError, UnsupportedModelError
-from edgekit.macs import ShapeDependsOnDataError, shape_of_type
-from edgekit.model import Model
-from edgekit.node_names import named_after
-from edgekit.passes.indices import IndexRule, rule_of
-from edgekit.tvm_compat import constant_array
+from edgekit.base.errors import BuildError, UnsupportedModelError
+from edgekit.base.node_names import named_after
+from edgekit.base.tvm_compat import constant_array
+from edgekit.compiler.macs import ShapeDependsOnDataError, shape_of_type
+from edgekit.compiler.passes.indices import IndexRule, rule_of
+from edgekit.models.model import Model
 
 _HINT = "docs/bare-metal.md says what a model for a microcontroller may use"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from edgekit.aot.arithmetic import has_ties
 from edgekit.aot.operators import Rescale
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 
 def rounds_ties_wrong(rescale: Rescale, largest: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from edgekit.aot.arena import ArenaPlan
 from edgekit.aot.kernel import Kernel
 from edgekit.aot.program import Program
-from edgekit.tensors import TensorSpec
+from edgekit.base.tensors import TensorSpec
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def step_key(step: Step) -> str:
     """What is computed, on which shapes: the same for other weights and other scales."""
     operator: Operator = step.operator
     if isinstance(operator, LoopNest):
-        from edgekit.schedules.kernels import key_of
+        from edgekit.compiler.schedules.kernels import key_of
 
         shape = key_of(operator.function)
     else:

@@ -11,12 +11,12 @@ from edgekit.aot.write_header import header_text
 from edgekit.aot.write_project import HOST_FOLDER, cmake_text, makefile_text, readme_text
 from edgekit.aot.write_source import source_text, weights_text
 from edgekit.aot.write_test import test_text, vectors_text
-from edgekit.files import safe_join, storage_errors
+from edgekit.base.files import safe_join, storage_errors
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
-    from edgekit.comparison import Leeway
-    from edgekit.tensors import TensorSpec
+    from edgekit.base.arrays import Array
+    from edgekit.base.tensors import TensorSpec
+    from edgekit.models.comparison import Leeway
 
 
 def tree_files(plan: TreePlan) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from edgekit.aot.arena import ALIGNMENT
 from edgekit.aot.c_text import C_TYPES, float_text
 from edgekit.aot.tree import Origin, Port, TreePlan, ports
-from edgekit.quoting import c_comment, c_string
+from edgekit.base.quoting import c_comment, c_string
 
 
 def header_text(plan: TreePlan) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.tree import Library, Port, TreePlan, ports
-from edgekit.quoting import c_comment, markdown_code, markdown_text
+from edgekit.base.quoting import c_comment, markdown_code, markdown_text
 
 HOST_FOLDER = "test/portable"
 """The model in C for any machine, where the C beside it is for one kind of CPU."""

@@ -11,7 +11,7 @@ from edgekit.aot.kernel import Kernel
 from edgekit.aot.program import Buffer
 from edgekit.aot.tree import Port, TreePlan, ports
 from edgekit.aot.write_header import banner
-from edgekit.quoting import c_comment, c_string
+from edgekit.base.quoting import c_comment, c_string
 
 _ALIGNED = """\
 #ifndef EDGEKIT_ALIGNED

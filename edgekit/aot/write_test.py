@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from edgekit.aot.c_text import C_TYPES, float_text, values_text
 from edgekit.aot.tree import Origin, Port, TreePlan, ports
 from edgekit.aot.write_header import banner
-from edgekit.comparison import ALL_ZERO_ATOL, QUANTISED_STEPS, Leeway, tolerance_for
+from edgekit.models.comparison import ALL_ZERO_ATOL, QUANTISED_STEPS, Leeway, tolerance_for
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
-    from edgekit.tensors import TensorSpec
+    from edgekit.base.arrays import Array
+    from edgekit.base.tensors import TensorSpec
 
 _COMPARE = """\
 static int compare(const char *name, const {type} *expected, const {type} *actual, long count,

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from edgekit.backends.refusal import Refused as Refused
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
     from edgekit.backends.match import Match
-    from edgekit.board import Board
+    from edgekit.base.arrays import Array
+    from edgekit.base.events import Events
     from edgekit.cross.sources import BuiltLibrary
     from edgekit.cross.toolchain import Toolchain
-    from edgekit.events import Events
+    from edgekit.profiles.board import Board
 
 Setting = int | float | str | tuple[int, ...] | tuple[float, ...]
 OptionValue = bool | int | float | str
@@ -41,7 +41,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        from edgekit.arrays import numpy_dtype
+        from edgekit.base.arrays import numpy_dtype
 
         return math.prod(self.shape) * numpy_dtype(self.dtype).itemsize
 

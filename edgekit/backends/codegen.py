@@ -8,9 +8,9 @@ from pathlib import Path
 
 from edgekit.backends.base import Backend, Options, Region
 from edgekit.backends.source import blob_symbol
+from edgekit.base.errors import BuildError, EdgekitError
+from edgekit.base.files import storage_errors
 from edgekit.cross.blob import blob_assembly
-from edgekit.errors import BuildError, EdgekitError
-from edgekit.files import storage_errors
 
 
 @dataclass(frozen=True)

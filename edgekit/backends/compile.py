@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.codegen import RegionFiles, few
 from edgekit.backends.registry import load_backend
 from edgekit.backends.source import INCLUDE
+from edgekit.base.errors import BuildError
+from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.cross.tools import run_tool
-from edgekit.errors import BuildError
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
+    from edgekit.base.events import Events
     from edgekit.cross.link import Linker
     from edgekit.cross.sources import BuiltLibrary
     from edgekit.cross.toolchain import Compiler, Toolchain
-    from edgekit.events import Events
+    from edgekit.profiles.board import Board
 
 _FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-c")
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgekit.backends.base import Region
-from edgekit.offload import Rates
-from edgekit.wording import amount, duration
+from edgekit.base.wording import amount, duration
+from edgekit.profiles.offload import Rates
 
 __all__ = ["Rates", "Verdict", "reckon"]
 

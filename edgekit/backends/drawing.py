@@ -9,8 +9,8 @@ from itertools import pairwise
 from edgekit.backends.layout import Layout, Point, Size, lay_out
 from edgekit.backends.picture import Box, Group, group_chains
 from edgekit.backends.report import PartitionReport, share
-from edgekit.quoting import html_text
-from edgekit.wording import amount, printable, size
+from edgekit.base.quoting import html_text
+from edgekit.base.wording import amount, printable, size
 
 MOST_APART = 60
 """Boxes that are drawn one by one; of more, chains are drawn as one."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from edgekit.backends.base import Option
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
+    from edgekit.base.events import Events
     from edgekit.cross.sources import BuiltLibrary
     from edgekit.cross.toolchain import Toolchain
-    from edgekit.events import Events
+    from edgekit.profiles.board import Board
 
 
 THREADS = Option(0, "threads of a region; 0 takes as many as the rest of the model")

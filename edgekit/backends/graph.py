@@ -12,8 +12,8 @@ from tvm import relax
 from edgekit.backends.base import Tensor
 from edgekit.backends.node import Node
 from edgekit.backends.quantised import kept_exact
-from edgekit.macs import ShapeDependsOnDataError, macs_of_call
-from edgekit.node_names import named_after
+from edgekit.base.node_names import named_after
+from edgekit.compiler.macs import ShapeDependsOnDataError, macs_of_call
 
 
 class Graph:

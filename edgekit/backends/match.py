@@ -7,9 +7,9 @@ from typing import Any
 
 from tvm import relax
 
-from edgekit.arrays import Array
 from edgekit.backends.refusal import Refused
-from edgekit.tvm_compat import constant_array
+from edgekit.base.arrays import Array
+from edgekit.base.tvm_compat import constant_array
 
 
 class Match:

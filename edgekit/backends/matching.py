@@ -14,7 +14,7 @@ from edgekit.backends.base import Refused, Rule, Step, Tensor
 from edgekit.backends.graph import Graph, items_of
 from edgekit.backends.match import Match, known_shape
 from edgekit.backends.quantised import DEQUANTIZE, QUANTIZE
-from edgekit.errors import BuildError
+from edgekit.base.errors import BuildError
 
 _INNER = (dpl.pattern.CallPattern, dpl.pattern.TuplePattern, dpl.pattern.TupleGetItemPattern)
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from edgekit.backends.cost import Verdict
-from edgekit.events import SILENT, Events
-from edgekit.project import store_in_use
+from edgekit.base.events import SILENT, Events
+from edgekit.base.wording import duration
+from edgekit.project.file import store_in_use
 from edgekit.store.address import findings_folder, is_off
 from edgekit.store.known import known_costs
 from edgekit.store.regions import RegionCost
-from edgekit.wording import duration
 
 _WORTH_IT = 0.98
 """Of TVM's time: what is nearer is noise, and one call more."""

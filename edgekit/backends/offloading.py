@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.backends.base import Decision, Region
-from edgekit.board import Target
+from edgekit.base.events import SILENT, Events
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.compiler.phases import (
     CHANNELS_FIRST,
     FOLD,
@@ -18,11 +19,10 @@ from edgekit.compiler.phases import (
     apply_phase,
     dumper,
 )
-from edgekit.events import SILENT, Events
-from edgekit.model import Model
-from edgekit.pipeline import Compiled, compile_module, fused
-from edgekit.schedules.choices import NO_CHOICES, Choices
-from edgekit.tvm_compat import load_tvm
+from edgekit.compiler.pipeline import Compiled, compile_module, fused
+from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
+from edgekit.models.model import Model
+from edgekit.profiles.board import Target
 
 if TYPE_CHECKING:
     from edgekit.backends.partition import Partition, Selection

@@ -22,7 +22,7 @@ from edgekit.backends.matching import Placed, match_rules
 from edgekit.backends.merging import merge_steps
 from edgekit.backends.node import Node
 from edgekit.backends.rewrite import Claim, rewrite_block
-from edgekit.errors import UsageError
+from edgekit.base.errors import UsageError
 
 NO_RULE = "no backend has a rule for it"
 NOT_OPERATORS = ("call_dps_packed", "call_tir", "call_pure_packed")

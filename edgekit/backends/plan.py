@@ -10,14 +10,14 @@ from edgekit.backends.base import Backend, Options, OptionValue
 from edgekit.backends.cost import Rates
 from edgekit.backends.measurements import Measured, measured_backends, read_measurements
 from edgekit.backends.registry import backend_names, load_backend
-from edgekit.board import BACKENDS
-from edgekit.errors import ProfileError, UsageError
-from edgekit.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload
-from edgekit.wording import did_you_mean
+from edgekit.base.errors import ProfileError, UsageError
+from edgekit.base.wording import did_you_mean
+from edgekit.profiles.board import BACKENDS
+from edgekit.profiles.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload
 
 if TYPE_CHECKING:
     from edgekit.backends.partition import Selection
-    from edgekit.board import Board
+    from edgekit.profiles.board import Board
 
 
 @dataclass(frozen=True)

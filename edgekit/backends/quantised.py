@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from edgekit.tvm_compat import constant_array
+from edgekit.base.tvm_compat import constant_array
 
 if TYPE_CHECKING:
     from edgekit.backends.node import Node

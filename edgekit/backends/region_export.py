@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.arrays import Array
 from edgekit.backends.base import Region, Step, Tensor
-from edgekit.errors import UsageError
-from edgekit.files import replace_directory, replace_file, storage_errors, write_atomically
+from edgekit.base.arrays import Array
+from edgekit.base.errors import UsageError
+from edgekit.base.files import replace_directory, replace_file, storage_errors, write_atomically
 
 FORMAT = 1
 _ALIGNMENT = 64

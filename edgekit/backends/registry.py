@@ -7,8 +7,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from edgekit.backends.base import Backend
-from edgekit.errors import MissingToolError, UsageError
-from edgekit.wording import did_you_mean
+from edgekit.base.errors import MissingToolError, UsageError
+from edgekit.base.wording import did_you_mean
 
 ENTRY_POINT_GROUP = "edgekit.backends"
 

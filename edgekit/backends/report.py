@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgekit.backends.base import Decision, Region, Tensor
-from edgekit.manifest import Region as ManifestRegion
-from edgekit.wording import amount
+from edgekit.base.wording import amount
+from edgekit.bundle.manifest import Region as ManifestRegion
 
 
 @dataclass(frozen=True)

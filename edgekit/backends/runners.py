@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from edgekit.backends.base import HasRunner, Runner
 from edgekit.backends.codegen import RegionFiles, few
 from edgekit.backends.registry import load_backend
+from edgekit.base.errors import BuildError
+from edgekit.base.files import storage_errors
+from edgekit.bundle.manifest_runners import Built, RunnerEntry, runner_library, runner_source
 from edgekit.cross.tools import run_tool
-from edgekit.errors import BuildError
-from edgekit.files import storage_errors
-from edgekit.manifest_runners import Built, RunnerEntry, runner_library, runner_source
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
+    from edgekit.base.events import Events
     from edgekit.cross.link import Linker
     from edgekit.cross.toolchain import Toolchain
-    from edgekit.events import Events
+    from edgekit.profiles.board import Board
 
 _FLAGS = (
     *("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"),

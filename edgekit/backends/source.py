@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from edgekit.backends.base import Region, Tensor
-from edgekit.quoting import c_string
+from edgekit.base.quoting import c_string
 
 INCLUDE = Path(__file__).parent / "include"
 """Where edgekit_region.h is."""

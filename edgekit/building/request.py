@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from edgekit.aot.packages.formats import CodeFormat
 from edgekit.aot.ways import Way
 from edgekit.backends.plan import OffloadPlan
-from edgekit.board import Board
+from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.cross.toolchain import Toolchain
-from edgekit.model import ModelSource
-from edgekit.preprocess import Preprocess
-from edgekit.schedules.choices import NO_CHOICES, Choices
+from edgekit.models.model import ModelSource
+from edgekit.models.preprocess import Preprocess
+from edgekit.profiles.board import Board
 
 
 @dataclass(frozen=True)

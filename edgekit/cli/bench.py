@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import duration, milliseconds, size
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import (
     device_for_bundle,
     only,
@@ -20,14 +23,11 @@ from edgekit.cli.input_options import (
     timeout_option,
 )
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.wording import duration, milliseconds, size
 
 if TYPE_CHECKING:
+    from edgekit.base.events import Events
     from edgekit.devices.base import BenchPlan, Device
-    from edgekit.events import Events
-    from edgekit.sensors.state import BoardState
+    from edgekit.devices.sensors.state import BoardState
     from edgekit.verbs.bench_report import BenchReport, BenchSummary, CountedSummary, Profile
 
 _COLUMNS = ("median", "p90", "fastest", "runs", "threads", "loaded in", "memory")
@@ -148,8 +148,8 @@ def command(
         raise UsageError(
             "--offload, --out and --again are for a matrix", hint="add --boards, or leave them away"
         )
-    from edgekit.bench import bench
-    from edgekit.bundle import open_bundle
+    from edgekit.bundle.folder import open_bundle
+    from edgekit.verbs.bench import bench
 
     opened = open_bundle(bundle)
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
@@ -200,7 +200,7 @@ def _plan(
     threads: int | None,
     profiled: int | None,
 ) -> BenchPlan:
-    from edgekit.bench import plan_bench
+    from edgekit.verbs.bench import plan_bench
 
     return plan_bench(runs, seconds, warmup, threads, profiled or 0)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.base.errors import DevicesFailedError
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_for_board
-from edgekit.console import Console
-from edgekit.errors import DevicesFailedError
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
+    from edgekit.base.events import Events
     from edgekit.devices.base import BenchPlan, Device
-    from edgekit.events import Events
-    from edgekit.matrix_report import Matrix
+    from edgekit.profiles.board import Board
+    from edgekit.verbs.matrix_report import Matrix
 
 
 def run_matrix(
@@ -27,8 +27,8 @@ def run_matrix(
     again: bool,
     timeout: float,
 ) -> None:
-    from edgekit.matrix import measure_matrix
-    from edgekit.project import choose_model, find_project
+    from edgekit.project.file import choose_model, find_project
+    from edgekit.verbs.matrix import measure_matrix
 
     source = choose_model(find_project(Path.cwd(), only_to_show=True), model, {}, {})
 
@@ -60,7 +60,7 @@ def _words(text: str) -> list[str]:
 
 
 def _render(console: Console, matrix: Matrix) -> None:
-    from edgekit.matrix_report import HEADS, row_of
+    from edgekit.verbs.matrix_report import HEADS, row_of
 
     console.heading(matrix.model)
     console.table(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgekit.board import (
+from edgekit.base.sizes import format_size
+from edgekit.base.wording import size as rounded_size
+from edgekit.cli.options import BOARD
+from edgekit.cli.profile_commands import ProfileView, profile_group
+from edgekit.profiles.board import (
     Board,
     Firmware,
     Flash,
@@ -14,10 +18,6 @@ from edgekit.board import (
     check_board,
     parse_board,
 )
-from edgekit.cli.options import BOARD
-from edgekit.cli.profile_commands import ProfileView, profile_group
-from edgekit.sizes import format_size
-from edgekit.wording import size as rounded_size
 
 
 def _size(count: int) -> str:

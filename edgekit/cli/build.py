@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.aot.packages.formats import CODE_FORMATS, CodeFormat
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import duration, size
+from edgekit.bundle.manifest_oracle import oracle_in_words
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_for_board, device_options
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
@@ -21,15 +25,11 @@ from edgekit.cli.options import (
     to_be_built,
 )
 from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.manifest_oracle import oracle_in_words
-from edgekit.wording import duration, size
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from edgekit.build import BuildResult
+    from edgekit.building.build import BuildResult
 
 
 @click.command("build", cls=Command)
@@ -101,8 +101,8 @@ def command(
 ) -> None:
     """Compile MODEL for a board into a bundle: library, manifest, reference vectors. No device is
     asked, except with --quick-tune."""
-    from edgekit.build import build, default_destination
-    from edgekit.request import make_request
+    from edgekit.building.build import build, default_destination
+    from edgekit.building.choose import make_request
 
     check_quick_tune(tune_seconds, tune_again or twin or device_name is not None)
     request = make_request(
@@ -180,7 +180,7 @@ def _render(console: Console, result: BuildResult) -> None:
         pairs.insert(1, ("archive", str(result.archive)))
     console.fields(pairs)
     if result.memory_map is not None:
-        from edgekit.build_c import MEMORY_MAP_NAME
+        from edgekit.building.build_c import MEMORY_MAP_NAME
         from edgekit.cli.show_memory_map import show_memory_map
 
         show_memory_map(console, result.memory_map, result.bundle.path / MEMORY_MAP_NAME)

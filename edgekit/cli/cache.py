@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import duration, size
+from edgekit.cli.console import Console
 from edgekit.cli.options import Group, json_option, pass_console
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.wording import duration, size
 
 if TYPE_CHECKING:
-    from edgekit.cache import CacheEntry
+    from edgekit.base.cache import CacheEntry
 
 _AGE = re.compile(r"([0-9]{1,6})\s*(s|m|h|d|w)")
 _AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -79,8 +79,8 @@ def command() -> None:
 @pass_console
 def size_command(console: Console) -> None:
     """Show where the cache is and what it takes up."""
-    from edgekit.kept import kept_entries
-    from edgekit.paths import cache_dir
+    from edgekit.base.paths import cache_dir
+    from edgekit.building.kept import kept_entries
 
     entries = kept_entries()
     kinds = tuple(
@@ -102,7 +102,7 @@ def size_command(console: Console) -> None:
 @pass_console
 def list_command(console: Console) -> None:
     """List cached builds, libraries and twins' images, the most recently used first."""
-    from edgekit.kept import kept_entries
+    from edgekit.building.kept import kept_entries
 
     entries = kept_entries()
     now = time.time()
@@ -152,7 +152,7 @@ def prune_command(
 
     An image stays as long as there is a twin on it: edgekit twin down NAME --delete.
     """
-    from edgekit.kept import prune_kept
+    from edgekit.building.kept import prune_kept
 
     if everything:
         max_size = 0

@@ -17,8 +17,8 @@ from click.shell_completion import (
     add_completion_class,
 )
 
+from edgekit.cli.console import Console
 from edgekit.cli.options import FITTING_PATH, FOLDER_TO_ENTER, Command, pass_console
-from edgekit.console import Console
 
 COMPLETION_VARIABLE = "_EDGEKIT_COMPLETE"
 """The shell's script sets it to ask this program for completions instead of running it."""

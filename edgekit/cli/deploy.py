@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import duration, milliseconds, size
+from edgekit.bundle.manifest_oracle import NOTHING_PROVEN
 from edgekit.cli.bench import render_bench
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import (
     device_for_board,
     several_devices,
@@ -25,20 +29,16 @@ from edgekit.cli.options import (
 )
 from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
 from edgekit.cli.verify import tolerance_options
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.manifest_oracle import NOTHING_PROVEN
-from edgekit.project import MOST_KEPT, choose_keep, find_project
-from edgekit.wording import duration, milliseconds, size
+from edgekit.project.file import MOST_KEPT, choose_keep, find_project
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
-    from edgekit.build import BuildResult
-    from edgekit.deploy import Deployed, DeployReport, FleetReport
+    from edgekit.base.arrays import Array
+    from edgekit.building.build import BuildResult
     from edgekit.devices.base import Installed
-    from edgekit.fleet import Outcome
     from edgekit.verbs.bench_report import BenchSummary
-    from edgekit.verify import VerifyReport
+    from edgekit.verbs.deploy import Deployed, DeployReport, FleetReport
+    from edgekit.verbs.fleet import Outcome
+    from edgekit.verbs.verify import VerifyReport
 
 
 @click.command("deploy", cls=Command)
@@ -88,13 +88,13 @@ def command(
     timeout: float,
 ) -> None:
     """Build MODEL, run it on the device, compare with the oracle, measure."""
-    from edgekit.build import default_destination
-    from edgekit.deploy import SHORT_BENCH, DeployPlan, deploy, deploy_to_each
-    from edgekit.fleet import raise_if_any_failed
-    from edgekit.model import check_inputs
-    from edgekit.request import make_request
+    from edgekit.building.build import default_destination
+    from edgekit.building.choose import make_request
+    from edgekit.models.model import check_inputs
     from edgekit.twin.machine import is_running
-    from edgekit.verify import Widening
+    from edgekit.verbs.deploy import SHORT_BENCH, DeployPlan, deploy, deploy_to_each
+    from edgekit.verbs.fleet import raise_if_any_failed
+    from edgekit.verbs.verify import Widening
 
     check_quick_tune(tune_seconds, tune_again)
     request = make_request(
@@ -224,7 +224,7 @@ def _bundle(build: BuildResult) -> tuple[str, str]:
 def _version(report: DeployReport) -> list[tuple[str, str]]:
     if report.version is None:
         return []
-    from edgekit.devices.version_records import SHOWN_DIGEST
+    from edgekit.devices.linux.version_records import SHOWN_DIGEST
 
     before, digest = report.version.before, report.build.bundle.digest
     after = f", after {before[:SHOWN_DIGEST]}" if before not in (None, digest) else ""

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import size
+from edgekit.cli.console import Console
 from edgekit.cli.options import (
     REMOTE_DEVICE,
     Group,
@@ -16,15 +19,12 @@ from edgekit.cli.options import (
     json_option,
     pass_console,
 )
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.wording import size
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
-    from edgekit.device_entry import DeviceEntry
-    from edgekit.devices.hostkeys import Ask, KnownHosts, NewHostKey
-    from edgekit.devices.visit import CheckReport
+    from edgekit.devices.linux.hostkeys import Ask, KnownHosts, NewHostKey
+    from edgekit.devices.linux.visit import CheckReport
+    from edgekit.profiles.board import Board
+    from edgekit.project.devices import DeviceEntry
 
 _fingerprint_option = click.option(
     "--fingerprint",
@@ -139,11 +139,11 @@ def add_command(
     with --via, on that of another machine. With --labgrid a place is acquired while the device is
     used, and released after.
     """
-    from edgekit.board import load_board
-    from edgekit.device_entry import make_entry, make_labgrid_entry, make_serial_entry
-    from edgekit.devices.hostkeys import check_fingerprint
+    from edgekit.devices.linux.hostkeys import check_fingerprint
+    from edgekit.devices.linux.visit import check_device
     from edgekit.devices.registry import add_device, refuse_taken
-    from edgekit.devices.visit import check_device
+    from edgekit.profiles.board import load_board
+    from edgekit.project.devices import make_entry, make_labgrid_entry, make_serial_entry
 
     if board_name is None:
         raise UsageError(
@@ -213,8 +213,8 @@ def add_command(
 def _add_on_a_line(
     console: Console, board: Board, entry: DeviceEntry, fingerprint: str | None, force: bool
 ) -> None:
-    from edgekit.devices.lab_host import LabHost, meet
     from edgekit.devices.registry import add_device, refuse_taken
+    from edgekit.devices.serial.lab_host import LabHost, meet
 
     refuse_taken(entry.name, force)
     if entry.target is not None:
@@ -250,7 +250,7 @@ def _add_on_a_line(
 def list_command(console: Console) -> None:
     """List the devices that are known."""
     from edgekit.devices.registry import known_devices
-    from edgekit.project import find_project
+    from edgekit.project.file import find_project
 
     devices = [
         ListedDevice(
@@ -284,11 +284,11 @@ def list_command(console: Console) -> None:
 @pass_console
 def check_command(console: Console, name: str, fingerprint: str | None) -> None:
     """Log in to a device and say whether models can be deployed to it."""
-    from edgekit.board import load_board
-    from edgekit.devices.hostkeys import check_fingerprint
+    from edgekit.devices.linux.hostkeys import check_fingerprint
+    from edgekit.devices.linux.visit import check_device
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.devices.visit import check_device
-    from edgekit.project import find_project
+    from edgekit.profiles.board import load_board
+    from edgekit.project.file import find_project
 
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
     known = find_device(name, known_devices(find_project(Path.cwd()))).entry
@@ -313,8 +313,8 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
 
 
 def _check_far_line(console: Console, entry: DeviceEntry, fingerprint: str | None) -> None:
-    from edgekit.board import load_board
-    from edgekit.devices.lab_host import LabHost, meet
+    from edgekit.devices.serial.lab_host import LabHost, meet
+    from edgekit.profiles.board import load_board
 
     with console.events.stage(f"check {entry.name}"):
         problem = meet(
@@ -340,7 +340,7 @@ def _check_far_line(console: Console, entry: DeviceEntry, fingerprint: str | Non
 def remove_command(console: Console, name: str) -> None:
     """Forget a device. Nothing is changed on it."""
     from edgekit.devices.registry import forget_device
-    from edgekit.project import find_project
+    from edgekit.project.file import find_project
 
     path = forget_device(name, find_project(Path.cwd(), only_to_show=True))
     removed = RemovedDevice(name, path)
@@ -367,7 +367,7 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
 
     What is current there stays, and its record, unless --all is given.
     """
-    from edgekit.devices.visit import clean_device
+    from edgekit.devices.linux.visit import clean_device
 
     if everything and keep:
         raise UsageError("--all keeps nothing", hint="leave --keep or --all out")
@@ -386,11 +386,11 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
 
 def _reached(console: Console, name: str) -> tuple[DeviceEntry, KnownHosts | None]:
     """Where a device is, and who vouches for its host key; a twin is started."""
-    from edgekit.board import load_board
     from edgekit.devices.choice import device_for
+    from edgekit.devices.linux.ssh import SshDevice
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.devices.ssh import SshDevice
-    from edgekit.project import find_project
+    from edgekit.profiles.board import load_board
+    from edgekit.project.file import find_project
 
     entry = find_device(name, known_devices(find_project(Path.cwd()))).entry
     board = load_board(entry.board)

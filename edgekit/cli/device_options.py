@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.cli.console import Console
 from edgekit.cli.options import DEVICE, REMOTE_DEVICE, board_option
-from edgekit.console import Console
-from edgekit.errors import DeviceError, EdgekitError, UsageError
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
-    from edgekit.bundle import Bundle
+    from edgekit.bundle.folder import Bundle
     from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
-    from edgekit.devices.ssh import SshDevice
+    from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.profiles.board import Board
 
 
 def device_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,7 +83,7 @@ def several_devices(
     """The devices where several are asked for; None where one is."""
     from edgekit.devices.choice import devices_for
     from edgekit.devices.registry import known_devices
-    from edgekit.project import find_project
+    from edgekit.project.file import find_project
 
     check_devices(device_names, every, twin)
     if not every and (device_names is None or len(device_names) == 1):
@@ -108,7 +108,7 @@ def several_for_bundle(
     bundle: Bundle, device_names: tuple[str, ...] | None, every: bool, twin: bool, timeout: float
 ) -> tuple[Candidate, ...] | None:
     """The same for a bundle, which knows its board."""
-    from edgekit.board import load_board
+    from edgekit.profiles.board import load_board
 
     if not every and (device_names is None or len(device_names) == 1):
         return None
@@ -138,13 +138,13 @@ def remote_device(
     timeout: float | None = None,
 ) -> SshDevice:
     """A device with files of edgekit on it: --device names it, or a board implies it."""
-    from edgekit.board import load_board
     from edgekit.devices.choice import device_for
-    from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.devices.serial_device import SerialDevice
-    from edgekit.devices.ssh import SshDevice
-    from edgekit.project import LOCAL, choose_board, find_project
+    from edgekit.devices.serial.device import SerialDevice
+    from edgekit.profiles.board import load_board
+    from edgekit.project.file import LOCAL, choose_board, find_project
 
     project = find_project(Path.cwd())
     known = known_devices(project)
@@ -211,7 +211,7 @@ def device_for_board(
 ) -> Device:
     from edgekit.devices.choice import device_for
     from edgekit.devices.registry import known_devices
-    from edgekit.project import find_project
+    from edgekit.project.file import find_project
 
     known = known_devices(find_project(Path.cwd()))
     entries = {name: device.entry for name, device in known.items()}
@@ -222,8 +222,8 @@ def device_for_bundle(
     console: Console, bundle: Bundle, device_name: str | None, twin: bool, timeout: float
 ) -> Device:
     """A device of the board that the bundle was built for."""
-    from edgekit.board import load_board
-    from edgekit.devices.local import LocalDevice
+    from edgekit.devices.local.device import LocalDevice
+    from edgekit.profiles.board import load_board
 
     built_for = bundle.manifest.board
     if not twin and (device_name == "local" or (device_name is None and built_for.kind == "local")):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from edgekit.advice.doctor import Check, DoctorReport, examine
+from edgekit.base.errors import MissingToolError
+from edgekit.cli.console import Console
 from edgekit.cli.options import Command, board_option, json_option, pass_console
-from edgekit.console import Console
-from edgekit.doctor import Check, DoctorReport, examine
-from edgekit.errors import MissingToolError
 
 
 @click.command("doctor", cls=Command)
@@ -22,8 +22,8 @@ def command(console: Console, board_name: str | None) -> None:
     Without --board it is the project's board, or this machine. Exit code 0 only if models can be
     built for it.
     """
-    from edgekit.board import load_board
-    from edgekit.project import find_project
+    from edgekit.profiles.board import load_board
+    from edgekit.project.file import find_project
 
     project = find_project(Path.cwd(), only_to_show=True)
     name = board_name or (project.board if project else None) or "local"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.wording import size
+from edgekit.cli.console import Console
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
-from edgekit.console import Console
-from edgekit.wording import size
 
 if TYPE_CHECKING:
-    from edgekit.export.application import ExportResult
+    from edgekit.verbs.export.application import ExportResult
 
 
 @click.command("export", cls=Command)
@@ -32,8 +32,8 @@ def command(console: Console, bundle: Path, out: Path | None, archive: bool) -> 
 
     With TVM's runtime for the board and everything else that compiling and running it takes.
     """
-    from edgekit.bundle import open_bundle
-    from edgekit.export.application import default_destination, export
+    from edgekit.bundle.folder import open_bundle
+    from edgekit.verbs.export.application import default_destination, export
 
     opened = open_bundle(bundle)
     result = export(

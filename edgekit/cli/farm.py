@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.wording import duration
+from edgekit.cli.console import Console
 from edgekit.cli.options import REMOTE_DEVICE, Group, json_option, pass_console
-from edgekit.console import Console
 from edgekit.rpc.protocol import DEFAULT_PORT
-from edgekit.wording import duration
 
 if TYPE_CHECKING:
     from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus
-    from edgekit.farm.web import WebServing
+    from edgekit.farm.web.server import WebServing
 
 _PORT = click.IntRange(1, (1 << 16) - 1)
 _SECONDS_BETWEEN = 1.0
@@ -47,7 +47,7 @@ def up_command(console: Console, names: tuple[str, ...], port: int) -> None:
     """
     from edgekit.farm.plan import plan_farm
     from edgekit.farm.run import run_farm
-    from edgekit.project import find_project
+    from edgekit.project.file import find_project
 
     plan = plan_farm(find_project(Path.cwd()), names, port)
 
@@ -173,9 +173,9 @@ def join_command(
     Over there, `edgekit farm up` runs as here. Everything goes through one SSH connection.
     """
     from edgekit.cli.device import asker
-    from edgekit.devices.hostkeys import check_fingerprint
-    from edgekit.farm.hosts import make_host
-    from edgekit.farm.joining import join
+    from edgekit.devices.linux.hostkeys import check_fingerprint
+    from edgekit.farm.hosts.file import make_host
+    from edgekit.farm.hosts.joining import join
 
     host = make_host(address, name=name, key=key, proxy=proxy, program=program)
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
@@ -199,7 +199,7 @@ def join_command(
 @pass_console
 def leave_command(console: Console, host: str) -> None:
     """Let HOST go: its devices stay in its own farm, and sessions on them from here end."""
-    from edgekit.farm.joining import leave
+    from edgekit.farm.hosts.joining import leave
 
     done = leave(host)
     console.report(done, lambda: console.print(f"{host} has left the farm"))
@@ -210,7 +210,7 @@ def gate_command() -> None:
     """What another host's farm runs here, through SSH."""
     import sys
 
-    from edgekit.farm.gate import Gate
+    from edgekit.farm.hosts.gate import Gate
 
     def say(document: dict[str, object]) -> None:
         sys.stdout.write(json.dumps(document) + "\n")
@@ -238,8 +238,8 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
 
     Whoever has the printed address may look. Prometheus sends the token as a bearer token.
     """
-    from edgekit.farm.web import serve_web
-    from edgekit.project import choose_store, find_project
+    from edgekit.farm.web.server import serve_web
+    from edgekit.project.file import choose_store, find_project
 
     def started(serving: WebServing) -> None:
         console.report(serving, lambda: _render_web(console, serving))
@@ -256,8 +256,8 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
 @pass_console
 def install_command(console: Console, names: tuple[str, ...], web: bool, host: str | None) -> None:
     """Write units for your own systemd, so that the farm is up when the machine is."""
-    from edgekit.farm.install import install, install_on
-    from edgekit.project import find_project
+    from edgekit.farm.hosts.install import install, install_on
+    from edgekit.project.file import find_project
 
     if host is not None:
         done = install_on(host, names, web=web)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from edgekit.base.wording import duration, size
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_for_bundle, device_options
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
-from edgekit.console import Console
-from edgekit.wording import duration, size
 
 
 @click.command("flash", cls=Command)
@@ -22,9 +22,9 @@ def command(
     console: Console, bundle: Path, device_name: str | None, twin: bool, again: bool
 ) -> None:
     """Write the firmware of BUNDLE to a microcontroller, verify it, and ask it what it runs."""
-    from edgekit.bundle import open_bundle
-    from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
-    from edgekit.flashing import check_microcontroller, flash
+    from edgekit.bundle.folder import open_bundle
+    from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.verbs.flashing import check_microcontroller, flash
 
     opened = open_bundle(bundle)
     check_microcontroller(opened.manifest.board.name, opened.manifest.board.kind)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from edgekit.cli.console import Console
 from edgekit.cli.options import Command, board_option, json_option, model_argument, pass_console
-from edgekit.console import Console
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def command(console: Console, model: Path | None, board_name: str | None, force:
     With it, commands need neither MODEL nor --board. Without MODEL, the only model file in this
     folder is taken.
     """
-    from edgekit.project import init_project
+    from edgekit.project.file import init_project
 
     project = init_project(Path.cwd(), model, board_name, force=force)
 

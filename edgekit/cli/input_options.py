@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from edgekit.bundle import Bundle
-    from edgekit.samples import Sample
+    from edgekit.bundle.folder import Bundle
+    from edgekit.bundle.samples import Sample
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -53,7 +53,7 @@ def choose_samples(
     """The user's files as samples, or the reference input where none is named."""
     if not input_texts:
         return ChosenSamples(1, None)
-    from edgekit.samples import count_samples, iterate_samples, parse_input_argument
+    from edgekit.bundle.samples import count_samples, iterate_samples, parse_input_argument
 
     files = [parse_input_argument(text) for text in input_texts]
     entries = bundle.manifest.inputs

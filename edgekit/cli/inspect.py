@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.base.tensors import OpenTensorSpec, Quantization
+from edgekit.base.wording import amount, size
+from edgekit.cli.console import Console
 from edgekit.cli.options import (
     Command,
     constant_option,
@@ -16,14 +20,10 @@ from edgekit.cli.options import (
     pass_console,
     shape_option,
 )
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.tensors import OpenTensorSpec, Quantization
-from edgekit.wording import amount, size
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
-    from edgekit.summary import ModelSummary
+    from edgekit.advice.summary import ModelSummary
+    from edgekit.base.arrays import Array
 
 
 @click.command("inspect", cls=Command)
@@ -46,10 +46,10 @@ def command(
     and the key "buildable" of --json say it. Peak activations are the most bytes of tensors that
     are alive at the same time, without weights.
     """
-    from edgekit.bundle import looks_like_a_bundle
+    from edgekit.advice.summary import summarise
+    from edgekit.bundle.folder import looks_like_a_bundle
     from edgekit.cli.show_bundle import show_bundle
-    from edgekit.project import choose_model, find_project
-    from edgekit.summary import summarise
+    from edgekit.project.file import choose_model, find_project
 
     if model is not None and looks_like_a_bundle(model):
         if shapes or constants:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.wording import duration
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_device, remote_device_options
 from edgekit.cli.options import Command, json_option, pass_console
-from edgekit.console import Console
-from edgekit.wording import duration
 
 if TYPE_CHECKING:
-    from edgekit.devices.device_log import LogEntry
+    from edgekit.devices.linux.device_log import LogEntry
 
 _MOST_LINES = 10_000
 
@@ -52,7 +52,7 @@ def command(
     follow: bool,
 ) -> None:
     """Show what happened on a device: deployments, rollbacks, runs and how they ended."""
-    from edgekit.devices.visit import log_of
+    from edgekit.devices.linux.visit import log_of
 
     device = remote_device(console, device_name, board_name, twin)
     if follow:
@@ -77,7 +77,7 @@ def _render(console: Console, report: LogReport) -> None:
 
 
 def _render_entry(console: Console, entry: LogEntry) -> None:
-    from edgekit.devices.version_records import SHOWN_DIGEST
+    from edgekit.devices.linux.version_records import SHOWN_DIGEST
 
     words = [
         entry.time or f"{entry.clock or 'unknown'} (device's clock)",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_for_board, remote_device_options
 from edgekit.cli.options import Command, pass_console
-from edgekit.console import Console
 
 
 @click.command("monitor", cls=Command)
@@ -30,12 +30,12 @@ def command(
     seconds: float | None,
 ) -> None:
     """Show lines of text and frames as they come. Ctrl-C ends it."""
-    from edgekit.board import load_board
-    from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
-    from edgekit.devices.monitor import watch
+    from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.flashing import check_microcontroller, serial_device
-    from edgekit.project import choose_board, find_project
+    from edgekit.devices.serial.monitor import watch
+    from edgekit.profiles.board import load_board
+    from edgekit.project.file import choose_board, find_project
+    from edgekit.verbs.flashing import check_microcontroller, serial_device
 
     project = find_project(Path.cwd())
     if board_name is None and device_name is not None:

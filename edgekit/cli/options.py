@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from edgekit.console import Console
-from edgekit.errors import EdgekitError, UsageError
-from edgekit.model import MODEL_SUFFIXES
-from edgekit.wording import did_you_mean
+from edgekit.base.errors import EdgekitError, UsageError
+from edgekit.base.wording import did_you_mean
+from edgekit.cli.console import Console
+from edgekit.models.model import MODEL_SUFFIXES
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -197,20 +197,20 @@ def _is_meant(name: str, start: str) -> bool:
 
 
 def _known_boards() -> Iterable[str]:
-    from edgekit.profiles import profile_names
+    from edgekit.profiles.reader import profile_names
 
     return profile_names("boards")
 
 
 def _known_toolchains() -> Iterable[str]:
-    from edgekit.profiles import profile_names
+    from edgekit.profiles.reader import profile_names
 
     return profile_names("toolchains")
 
 
 def _known_devices() -> Iterable[str]:
     from edgekit.devices.registry import known_devices
-    from edgekit.project import find_project
+    from edgekit.project.file import find_project
 
     return ("local", *known_devices(find_project(Path.cwd(), only_to_show=True)))
 
@@ -227,7 +227,7 @@ def is_bundle(path: Path) -> bool:
     """Whether this is a bundle. The list of its files tells it of a .zip."""
     if path.suffix != ".zip":
         return (path / _MANIFEST).is_file()
-    from edgekit.zip_reader import ZipError, read_zip
+    from edgekit.base.zip_reader import ZipError, read_zip
 
     try:
         with path.open("rb") as stream:
@@ -341,14 +341,14 @@ def parse_constant_option(text: str) -> tuple[str, Array]:
             hint="write --constant axes=1,2 or --constant x=file.npy",
         )
     if value.endswith(".npy"):
-        from edgekit.constants import read_constant
+        from edgekit.models.constants import read_constant
 
         return name, read_constant(Path(value), name)
     return name, _parse_numbers(text, value)
 
 
 def _parse_numbers(text: str, value: str) -> Array:
-    from edgekit.constants import numbers
+    from edgekit.models.constants import numbers
 
     parts = [_parse_number(part.strip()) for part in value.removesuffix(",").split(",")]
     array = None if None in parts else numbers(parts if "," in value else parts[0])

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import amount, duration, size
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_for_board, device_options
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
@@ -16,13 +19,10 @@ from edgekit.cli.options import (
     pass_console,
     to_be_built,
 )
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.wording import amount, duration, size
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
     from edgekit.backends.report import Coverage, PartitionReport, RegionSummary
+    from edgekit.base.arrays import Array
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -73,8 +73,8 @@ def command(
     be faster, or where nobody measured and too little is computed to pay for entering it. With
     --twin, what was measured on emulated boards counts too.
     """
-    from edgekit.partition import draw, export_regions, partition
-    from edgekit.request import make_request
+    from edgekit.building.choose import make_request
+    from edgekit.building.partition import draw, export_regions, partition
 
     if not measure and (device_name is not None or again):
         raise UsageError(
@@ -93,7 +93,7 @@ def command(
         twin=twin,
     )
     if measure:
-        from edgekit.measure import measure_regions
+        from edgekit.tuning.regions import measure_regions
 
         device = device_for_board(console, request.board, device_name, twin, timeout)
         request = measure_regions(request, device, console.events, again=again)

@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 
 import click
 
+from edgekit.base.errors import ProfileError
+from edgekit.base.paths import ProfileKind
+from edgekit.cli.console import Console
 from edgekit.cli.options import Group, json_option, pass_console
-from edgekit.console import Console
-from edgekit.errors import ProfileError
-from edgekit.new_profile import copy_profile
-from edgekit.paths import ProfileKind
-from edgekit.profiles import (
+from edgekit.profiles.new_profile import copy_profile
+from edgekit.profiles.reader import (
     Problem,
     ProfileEntry,
     TableReader,

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from edgekit.base.consent import asking
+from edgekit.base.errors import EdgekitError, InterruptedByUserError, StorageError, UsageError
+from edgekit.base.limits import explained_by_limits, reached_limit, refuse_hopeless_limits
+from edgekit.base.wording import PURPOSE, nearest
 from edgekit.cli import root
 from edgekit.cli.completion import COMPLETION_VARIABLE
-from edgekit.consent import asking
-from edgekit.console import Console
-from edgekit.errors import EdgekitError, InterruptedByUserError, StorageError, UsageError
-from edgekit.limits import explained_by_limits, reached_limit, refuse_hopeless_limits
-from edgekit.wording import PURPOSE, nearest
+from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
-    from edgekit.consent import TrustedFile
+    from edgekit.base.consent import TrustedFile
 
 PROGRAM = "edgekit"
 OUTPUT_CLOSED = 128 + signal.SIGPIPE

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from edgekit.base.wording import size
+from edgekit.cli.console import Console
 from edgekit.cli.options import (
     BOARD,
     Command,
@@ -16,13 +18,11 @@ from edgekit.cli.options import (
     pass_console,
     shape_option,
 )
-from edgekit.console import Console
-from edgekit.wording import size
 
 if TYPE_CHECKING:
-    from edgekit.quantization.loss import LayerLoss, OutputLoss
-    from edgekit.quantization.quantiser import Ends, Method
-    from edgekit.quantize import QuantizeReport
+    from edgekit.verbs.quantization.loss import LayerLoss, OutputLoss
+    from edgekit.verbs.quantization.quantiser import Ends, Method
+    from edgekit.verbs.quantize import QuantizeReport
 
 _SHOWN = 10
 
@@ -117,17 +117,17 @@ def command(
     The cost is measured on the samples themselves, with onnxruntime: how far the outputs are from
     the float model's, and which layers lose most.
     """
-    from edgekit.board import load_board
-    from edgekit.project import choose_model, choose_preprocess, find_project
-    from edgekit.quantize import QuantizeRequest, check_quantiser, quantize, wants_symmetric
-    from edgekit.samples import parse_input_argument
+    from edgekit.bundle.samples import parse_input_argument
+    from edgekit.profiles.board import load_board
+    from edgekit.project.file import choose_model, choose_preprocess, find_project
+    from edgekit.verbs.quantize import QuantizeRequest, check_quantiser, quantize, wants_symmetric
 
     project = find_project(Path.cwd(), only_to_show=True)
     source = choose_model(project, model, shapes, {})
     check_quantiser(source)
     if symmetric is None:
         symmetric = board is not None and wants_symmetric(load_board(board))
-    from edgekit.quantization.quantiser import Settings
+    from edgekit.verbs.quantization.quantiser import Settings
 
     report = quantize(
         QuantizeRequest(

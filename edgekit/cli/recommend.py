@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.wording import amount, size
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_for_board
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
@@ -21,15 +23,13 @@ from edgekit.cli.options import (
     shape_option,
 )
 from edgekit.cli.tune_options import check_quick_tune, quick_tune_options
-from edgekit.console import Console
-from edgekit.wording import amount, size
 
 if TYPE_CHECKING:
     from edgekit.advice.words import Advice, Option, Recommendation
-    from edgekit.arrays import Array
-    from edgekit.board import Board
+    from edgekit.base.arrays import Array
+    from edgekit.base.events import Events
     from edgekit.devices.base import Device
-    from edgekit.events import Events
+    from edgekit.profiles.board import Board
 
 
 _WIDTH = 100
@@ -73,10 +73,10 @@ def command(
 
     Without --measure it goes by what libraries take, by memory, and by what was measured before.
     """
+    from edgekit.advice.recommend import Measuring, recommend
     from edgekit.advice.words import Search
-    from edgekit.errors import UsageError
-    from edgekit.project import choose_model, choose_store, find_project
-    from edgekit.recommend import Measuring, recommend
+    from edgekit.base.errors import UsageError
+    from edgekit.project.file import choose_model, choose_store, find_project
 
     if not measure:
         for said, option in ((twin, "--twin"), (tune_seconds is not None, "--quick-tune")):

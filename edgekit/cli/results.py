@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.wording import milliseconds, size
+from edgekit.cli.console import Console
 from edgekit.cli.options import Group, json_option, pass_console
 from edgekit.cli.store_option import chosen_store, store_option
 from edgekit.cli.tuning_results import tuning_command
-from edgekit.console import Console
-from edgekit.wording import milliseconds, size
 
 if TYPE_CHECKING:
-    from edgekit.results import Carried, Listing
     from edgekit.store.comparing import Comparison
+    from edgekit.store.results import Carried, Listing
     from edgekit.store.runs import BenchRun
 
 _SHORT = 12
@@ -68,8 +68,8 @@ def list_command(
     url: str | None,
 ) -> None:
     """List benchmark runs, the latest first."""
-    from edgekit.results import list_results
     from edgekit.store.bench_runs import Wanted
+    from edgekit.store.results import list_results
 
     listing = list_results(Wanted(model, board, device, last), chosen_store(url))
     console.report(listing, lambda: _render_list(console, listing))
@@ -82,7 +82,7 @@ def list_command(
 @pass_console
 def show_command(console: Console, run: str, url: str | None) -> None:
     """Show one run: RUN is its id, the beginning of it, or `latest`."""
-    from edgekit.results import show_result
+    from edgekit.store.results import show_result
 
     found = show_result(run, chosen_store(url))
     console.report(found, lambda: _render_run(console, found))
@@ -107,7 +107,7 @@ def compare_command(
 
     `previous` and `best` are chosen among the runs before AFTER, of the same model and device.
     """
-    from edgekit.results import compare_results, raise_if_regressed
+    from edgekit.store.results import compare_results, raise_if_regressed
 
     comparison = compare_results(before, after, chosen_store(url))
     console.report(_document(comparison), lambda: _render_comparison(console, comparison))
@@ -129,12 +129,12 @@ def compare_command(
 def export_command(console: Console, path: Path, form: str | None, url: str | None) -> None:
     """Write all runs to PATH: .json with every sample, .csv as a table."""
     if form == _METASCHEDULE:
-        from edgekit.metaschedule import export_metaschedule
+        from edgekit.tuning.metaschedule_files import export_metaschedule
 
         tuned = export_metaschedule(path, chosen_store(url), console.events)
         console.report(tuned, lambda: console.print(f"{tuned.runs} records are in {tuned.path}"))
         return
-    from edgekit.results import export_results
+    from edgekit.store.results import export_results
 
     done = export_results(path, chosen_store(url), console.events)
     console.report(done, lambda: console.print(f"{done.runs} runs are in {done.path}"))
@@ -149,12 +149,12 @@ def import_command(console: Console, path: Path, url: str | None) -> None:
     """Take runs from PATH, a .json that `export` wrote, or tuned kernels from a folder with
     MetaSchedule's JSON database."""
     if path.is_dir():
-        from edgekit.metaschedule import import_metaschedule
+        from edgekit.tuning.metaschedule_files import import_metaschedule
 
         tuned = import_metaschedule(path, chosen_store(url), console.events)
         console.report(tuned, lambda: console.print(_imported(tuned, "records")))
         return
-    from edgekit.results import import_results
+    from edgekit.store.results import import_results
 
     done = import_results(path, chosen_store(url), console.events)
     console.report(done, lambda: console.print(_imported(done, "runs")))

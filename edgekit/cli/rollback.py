@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import duration, milliseconds
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_device, remote_device_options
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import Command, json_option, pass_console
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.wording import duration, milliseconds
 
 if TYPE_CHECKING:
-    from edgekit.rollback import RollbackReport
+    from edgekit.verbs.rollback import RollbackReport
 
 _FEWEST_CHARACTERS = 4
 
@@ -57,7 +57,7 @@ def command(
 
     Its files are compared with their hashes and it is run once; if either fails, nothing changes.
     """
-    from edgekit.rollback import rollback
+    from edgekit.verbs.rollback import rollback
 
     device = remote_device(console, device_name, board_name, twin, timeout)
     report = rollback(device, model, to=to, events=console.events)
@@ -65,7 +65,7 @@ def command(
 
 
 def _render(console: Console, report: RollbackReport) -> None:
-    from edgekit.devices.version_records import SHOWN_DIGEST
+    from edgekit.devices.linux.version_records import SHOWN_DIGEST
 
     record = report.version.record
     console.heading(f"{record.model} on {report.device} is back at {record.digest[:SHOWN_DIGEST]}")

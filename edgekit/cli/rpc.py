@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.cli.console import Console
 from edgekit.cli.options import REMOTE_DEVICE, Group, json_option, pass_console
-from edgekit.console import Console
-from edgekit.errors import UsageError
 from edgekit.rpc.protocol import DEFAULT_PORT
 
 if TYPE_CHECKING:
@@ -115,13 +115,13 @@ def serve_command(
     Everything goes through one SSH connection. When that is lost, or the device restarts, it is
     served again as soon as it is back.
     """
-    from edgekit.board import load_board
     from edgekit.cross.toolchain import load_toolchain
     from edgekit.devices.emulated import emulated_device
-    from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.devices.ssh import SshDevice
-    from edgekit.project import find_project
+    from edgekit.profiles.board import load_board
+    from edgekit.project.file import find_project
     from edgekit.rpc.protocol import parse_tracker
     from edgekit.rpc.server import ServePlan, serve_device
     from edgekit.rpc.tracker import find_tracker

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import duration
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import (
     device_for_bundle,
     only,
@@ -22,16 +25,13 @@ from edgekit.cli.input_options import (
     timeout_option,
 )
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.wording import duration
 
 if TYPE_CHECKING:
-    from edgekit.bundle import Bundle
+    from edgekit.base.events import Events
+    from edgekit.bundle.folder import Bundle
     from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
-    from edgekit.events import Events
-    from edgekit.run import OutputSummary, RunReport
+    from edgekit.verbs.run import OutputSummary, RunReport
 
 
 @click.command("run", cls=Command)
@@ -73,8 +73,8 @@ def command(
 
     On several devices, --out has a folder for each.
     """
-    from edgekit.bundle import open_bundle
-    from edgekit.run import run
+    from edgekit.bundle.folder import open_bundle
+    from edgekit.verbs.run import run
 
     opened = open_bundle(bundle)
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
@@ -103,7 +103,7 @@ def _run_on_several(
     top: int,
 ) -> None:
     from edgekit.cli.several import Columns, on_several
-    from edgekit.run import run
+    from edgekit.verbs.run import run
 
     if out is not None and out.suffix == ".npz":
         raise UsageError("several devices do not fit into one file", hint="give -o a folder")

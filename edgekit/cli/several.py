@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from edgekit.console import Console
-from edgekit.fleet import Outcome, on_each, raise_if_any_failed
-from edgekit.wording import duration
+from edgekit.base.wording import duration
+from edgekit.cli.console import Console
+from edgekit.verbs.fleet import Outcome, on_each, raise_if_any_failed
 
 if TYPE_CHECKING:
-    from edgekit.bundle import Bundle
+    from edgekit.base.events import Events
+    from edgekit.bundle.folder import Bundle
     from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
-    from edgekit.events import Events
 
 T = TypeVar("T")
 

@@ -6,19 +6,19 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.console import Console
-from edgekit.manifest_oracle import oracle_in_words
-from edgekit.wording import amount, size
+from edgekit.base.wording import amount, size
+from edgekit.bundle.manifest_oracle import oracle_in_words
+from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
-    from edgekit.manifest import BareMetal, Manifest
+    from edgekit.bundle.manifest import BareMetal, Manifest
 
 _SHOWN_OPERATORS = 4
 
 
 def show_bundle(console: Console, path: Path) -> None:
     """The manifest, and what is offloaded; as JSON, the manifest itself."""
-    from edgekit.bundle import open_bundle
+    from edgekit.bundle.folder import open_bundle
 
     bundle = open_bundle(path)
     console.report(bundle.manifest, lambda: _render(console, bundle.manifest))

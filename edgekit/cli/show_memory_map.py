@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.console import Console
-from edgekit.sizes import format_size
-from edgekit.wording import size
+from edgekit.base.sizes import format_size
+from edgekit.base.wording import size
+from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
     from edgekit.aot.memory_map import MemoryMap

@@ -17,6 +17,6 @@ store_option = click.option(
 
 
 def chosen_store(url: str | None) -> str | None:
-    from edgekit.project import choose_store, find_project
+    from edgekit.project.file import choose_store, find_project
 
     return choose_store(find_project(Path.cwd()), url)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.wording import duration, size
+from edgekit.cli.console import Console
 from edgekit.cli.options import BOARD, TOOLCHAIN, json_option, pass_console, toolchain_option
 from edgekit.cli.profile_commands import ProfileView, profile_group
-from edgekit.console import Console
 from edgekit.cross.toolchain import Toolchain, check_toolchain, parse_toolchain
-from edgekit.wording import duration, size
 
 if TYPE_CHECKING:
-    from edgekit.prebuild import Prebuilt, PrebuiltLibrary
+    from edgekit.building.prebuild import Prebuilt, PrebuiltLibrary
 
 
 def _row(toolchain: Toolchain) -> Sequence[object]:
@@ -82,9 +82,9 @@ def build_command(
     A model's build does it when it needs one; this does it beforehand. They are kept in the
     cache: what is there is not built again.
     """
-    from edgekit.board import load_board
+    from edgekit.building.prebuild import prebuild
     from edgekit.cross.toolchain import load_toolchain
-    from edgekit.prebuild import prebuild
+    from edgekit.profiles.board import load_board
 
     board = load_board(board_name)
     toolchain = load_toolchain(toolchain_name or board.toolchain)

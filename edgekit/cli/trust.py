@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import printable
+from edgekit.cli.console import Console
 from edgekit.cli.options import Command, json_option, pass_console
-from edgekit.console import Console
-from edgekit.errors import UsageError
-from edgekit.wording import printable
 
 if TYPE_CHECKING:
-    from edgekit.consent import TrustedFile
+    from edgekit.base.consent import TrustedFile
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def command(console: Console, folder: Path | None, only_show: bool, revoke: bool
     These are edgekit.toml and the profiles in boards/ and toolchains/. Their programs, flags, hosts
     and URLs are used from then on. Once one of these changes, edgekit asks again.
     """
-    from edgekit.trust import project_files, trust
-    from edgekit.trust import revoke as forget
+    from edgekit.base.trust import project_files, trust
+    from edgekit.base.trust import revoke as forget
 
     if only_show and revoke:
         raise UsageError("--show changes nothing, and --revoke does", hint="leave one of them out")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.wording import duration, milliseconds
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import DEVICES, check_devices, only, several_devices
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
@@ -24,16 +26,14 @@ from edgekit.cli.options import (
 )
 from edgekit.cli.tune_c import tune_steps
 from edgekit.cli.tune_options import Time
-from edgekit.console import Console
-from edgekit.wording import duration, milliseconds
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from edgekit.board import Board
     from edgekit.devices.choice import Candidate
-    from edgekit.tune import TuneReport
+    from edgekit.profiles.board import Board
     from edgekit.tuning.standing import KernelOutcome
+    from edgekit.tuning.tune import TuneReport
 
 _COLUMNS = ("calls", "by its rule", "now", "gain", "trials", "failed", "how", "kernel")
 _NUMBERS = ("calls", "by its rule", "now", "gain", "trials", "failed")
@@ -98,11 +98,11 @@ def command(
 
     Ctrl-C keeps what was measured, and the same command goes on where it was.
     """
+    from edgekit.building.choose import make_request
     from edgekit.devices.registry import known_devices
-    from edgekit.project import find_project
-    from edgekit.request import make_request
-    from edgekit.tune import Effort, tune
-    from edgekit.tune_devices import Wish, pool_for
+    from edgekit.project.file import find_project
+    from edgekit.tuning.tune import Effort, tune
+    from edgekit.tuning.tune_devices import Wish, pool_for
 
     check_devices(device_names, every, twin)
     request = make_request(
@@ -137,7 +137,7 @@ def _only(
 ) -> tuple[Candidate, ...]:
     from edgekit.devices.choice import Candidate, device_for
     from edgekit.devices.registry import known_devices
-    from edgekit.project import find_project
+    from edgekit.project.file import find_project
 
     known = known_devices(find_project(Path.cwd()))
     entries = {name: device.entry for name, device in known.items()}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgekit.console import Console
-from edgekit.wording import amount, duration, milliseconds
+from edgekit.base.wording import amount, duration, milliseconds
+from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edgekit.building.request import BuildRequest
     from edgekit.devices.choice import Candidate
-    from edgekit.tune_c import TunedInC, TunedStep
+    from edgekit.tuning.tune_c import TunedInC, TunedStep
 
 _COLUMNS = ("steps", "its own", "best", "gain", "how", "step")
 _NUMBERS = ("steps", "its own", "best", "gain")
@@ -26,7 +26,7 @@ def tune_steps(
     seconds: float | None,
     again: bool,
 ) -> None:
-    from edgekit.tune_c import tune_c, unit_of
+    from edgekit.tuning.tune_c import tune_c, unit_of
 
     unit = unit_of(candidates[0].reach(console.events))
     report = tune_c(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgekit.console import Console
-from edgekit.errors import UsageError
+from edgekit.base.errors import UsageError
+from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
     from edgekit.building.request import BuildRequest
     from edgekit.devices.base import Device
+    from edgekit.profiles.board import Board
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
@@ -70,7 +70,7 @@ def check_can_be_tuned(board: Board) -> None:
 def tuned(
     console: Console, request: BuildRequest, device: Device, seconds: float, again: bool
 ) -> BuildRequest:
-    from edgekit.quick_tune import quick_tune
+    from edgekit.tuning.quick_tune import quick_tune
 
     request, _ = quick_tune(request, device, seconds, console.events, again=again)
     return request

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.wording import milliseconds
+from edgekit.cli.console import Console
 from edgekit.cli.options import Command, json_option, pass_console
 from edgekit.cli.store_option import chosen_store, store_option
-from edgekit.console import Console
-from edgekit.wording import milliseconds
 
 if TYPE_CHECKING:
+    from edgekit.store.tuning_results import SessionListing, SessionReport
     from edgekit.store.tuning_runs import KernelSearch, TuningProgress
-    from edgekit.tuning_results import SessionListing, SessionReport
 
 _SHORT = 12
 _POINTS_SHOWN = 12
@@ -34,7 +34,7 @@ _POINTS_SHOWN = 12
 @pass_console
 def tuning_command(console: Console, session: str | None, last: int, url: str | None) -> None:
     """List tuning sessions, or show one: SESSION is its id, the beginning of it, or `latest`."""
-    from edgekit.tuning_results import list_sessions, show_session
+    from edgekit.store.tuning_results import list_sessions, show_session
 
     if session is None:
         listing = list_sessions(last, chosen_store(url))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from edgekit.base.errors import UsageError
+from edgekit.base.wording import duration, size
+from edgekit.cli.console import Console
 from edgekit.cli.options import BOARD, Group, json_option, pass_console
-from edgekit.console import Console
-from edgekit.errors import UsageError
 from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
-from edgekit.wording import duration, size
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
+    from edgekit.profiles.board import Board
 
 _FOLLOW_SECONDS = 0.3
 
@@ -100,7 +100,7 @@ def up_command(
     icount: bool | None,
 ) -> None:
     """Start a board's twin and wait until it answers. A second start finds it running."""
-    from edgekit.board import load_board
+    from edgekit.profiles.board import load_board
     from edgekit.twin.machine import all_twins, up
 
     known = {twin.name: twin.board for twin in all_twins()}
@@ -231,8 +231,8 @@ def status_command(console: Console, word: str | None) -> None:
 @click.argument("remote", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 def ssh_command(word: str, remote: tuple[str, ...]) -> None:
     """OpenSSH with the twin's own keys. The command, if any, goes to the twin's shell."""
-    from edgekit.children import become
-    from edgekit.errors import DeviceError
+    from edgekit.base.children import become
+    from edgekit.base.errors import DeviceError
     from edgekit.twin.machine import find_twin
     from edgekit.twin.tools import TO_RUN, require_tools
 
@@ -284,7 +284,7 @@ def logs_command(
 
 
 def _show_log(console: Console, path: Path, lines: int | None, follow: bool) -> None:
-    from edgekit.files import storage_errors
+    from edgekit.base.files import storage_errors
 
     with storage_errors("read the log", path), path.open(errors="replace", newline="\n") as stream:
         for line in deque(stream, maxlen=lines):

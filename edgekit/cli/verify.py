@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edgekit.base.errors import UsageError
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import (
     device_for_bundle,
     only,
@@ -29,16 +31,14 @@ from edgekit.cli.options import (
     pass_console,
     shape_option,
 )
-from edgekit.console import Console
-from edgekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
-    from edgekit.bundle import Bundle
+    from edgekit.base.arrays import Array
+    from edgekit.base.events import Events
+    from edgekit.bundle.folder import Bundle
     from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
-    from edgekit.events import Events
-    from edgekit.verify import OutputReport, VerifyReport
+    from edgekit.verbs.verify import OutputReport, VerifyReport
 
 
 def tolerance_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,9 +104,9 @@ def command(
 
     Without --input, with the expected outputs inside the bundle.
     """
-    from edgekit.bundle import open_bundle
-    from edgekit.model import open_model
-    from edgekit.verify import Widening, raise_if_failed, verify
+    from edgekit.bundle.folder import open_bundle
+    from edgekit.models.model import open_model
+    from edgekit.verbs.verify import Widening, raise_if_failed, verify
 
     if input_texts and model is None:
         raise UsageError(
@@ -151,7 +151,7 @@ def _verify_on_several(
     work: Callable[[Device, Events], VerifyReport],
 ) -> None:
     from edgekit.cli.several import Columns, on_several
-    from edgekit.verify import raise_if_failed
+    from edgekit.verbs.verify import raise_if_failed
 
     def proven(device: Device, events: Events) -> VerifyReport:
         report = work(device, events)

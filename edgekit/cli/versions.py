@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.wording import milliseconds
+from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_device, remote_device_options
 from edgekit.cli.options import Command, json_option, pass_console
-from edgekit.console import Console
-from edgekit.wording import milliseconds
 
 if TYPE_CHECKING:
-    from edgekit.devices.version_records import Version
+    from edgekit.devices.linux.version_records import Version
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def command(
     twin: bool,
 ) -> None:
     """List the versions of models that were deployed to a device and are still there."""
-    from edgekit.devices.version_records import choose_model
-    from edgekit.devices.visit import versions_on
+    from edgekit.devices.linux.version_records import choose_model
+    from edgekit.devices.linux.visit import versions_on
 
     device = remote_device(console, device_name, board_name, twin)
     versions = versions_on(device)
@@ -59,7 +59,7 @@ def _render(console: Console, report: VersionsReport) -> None:
 
 
 def _row(version: Version) -> list[object]:
-    from edgekit.devices.version_records import SHOWN_DIGEST
+    from edgekit.devices.linux.version_records import SHOWN_DIGEST
 
     record = version.record
     mark = "current" if version.current else ""

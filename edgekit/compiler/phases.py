@@ -1,6 +1,6 @@
 """The named phases that compilers are put together from, and how one is run.
 
-`edgekit/pipeline.py` is the list for CPUs, `edgekit/cuda/phases.py` the one for GPUs and
+`edgekit/compiler/pipeline.py` is the list for CPUs, `edgekit/compiler/cuda/phases.py` the one for GPUs and
 `edgekit/aot/lower.py` the one for C.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import BuildError, EdgekitError
-from edgekit.files import storage_errors, write_atomically
-from edgekit.schedules.choices import NO_CHOICES, Choices
+from edgekit.base.errors import BuildError, EdgekitError
+from edgekit.base.files import storage_errors, write_atomically
+from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Phase:
 def _tidy(target: Any) -> list[Any]:
     from tvm import relax
 
-    from edgekit.passes.fold_constants import FoldConstants
+    from edgekit.compiler.passes.fold_constants import FoldConstants
 
     return [relax.transform.CanonicalizeBindings(), FoldConstants(keep=_KEPT_FOR_BACKENDS)]
 
@@ -37,7 +37,7 @@ def _tidy(target: Any) -> list[Any]:
 def _channels_first(target: Any) -> list[Any]:
     from tvm import relax
 
-    from edgekit.passes.channels_first import ChannelsFirst
+    from edgekit.compiler.passes.channels_first import ChannelsFirst
 
     return [
         relax.transform.CanonicalizeBindings(),
@@ -50,8 +50,8 @@ def _channels_first(target: Any) -> list[Any]:
 def _fold(target: Any) -> list[Any]:
     from tvm import relax
 
-    from edgekit.passes.fold_batch_norm import FoldBatchNorm
-    from edgekit.passes.fold_constants import FoldConstants
+    from edgekit.compiler.passes.fold_batch_norm import FoldBatchNorm
+    from edgekit.compiler.passes.fold_constants import FoldConstants
 
     return [
         FoldBatchNorm(),
@@ -63,10 +63,10 @@ def _fold(target: Any) -> list[Any]:
 
 
 def _quantize(target: Any) -> list[Any]:
-    from edgekit.passes.integer_products import IntegerProducts
-    from edgekit.passes.litert_arithmetic import LiteRtArithmetic
-    from edgekit.schedules.machine import machine_of
-    from edgekit.schedules.rescaling import rescaled
+    from edgekit.compiler.passes.integer_products import IntegerProducts
+    from edgekit.compiler.passes.litert_arithmetic import LiteRtArithmetic
+    from edgekit.compiler.schedules.machine import machine_of
+    from edgekit.compiler.schedules.rescaling import rescaled
 
     products = [IntegerProducts()] if machine_of(target).dot is not None else []
     return [LiteRtArithmetic(rescaled), *products]
@@ -75,8 +75,8 @@ def _quantize(target: Any) -> list[Any]:
 def _simplify(target: Any) -> list[Any]:
     from tvm import relax
 
-    from edgekit.passes.fold_batch_norm import FoldBatchNorm
-    from edgekit.passes.fold_constants import FoldConstants
+    from edgekit.compiler.passes.fold_batch_norm import FoldBatchNorm
+    from edgekit.compiler.passes.fold_constants import FoldConstants
 
     return [
         relax.transform.CanonicalizeBindings(),
@@ -92,13 +92,13 @@ def _simplify(target: Any) -> list[Any]:
 def _lay_out(target: Any, choices: Choices = NO_CHOICES) -> list[Any]:
     from tvm import relax
 
-    from edgekit.passes.as_images import AsImages
-    from edgekit.passes.channels_last import ChannelsLast
-    from edgekit.passes.fold_constants import FoldConstants
-    from edgekit.passes.pack_int8 import PackInt8
-    from edgekit.passes.pack_pairs import PackPairs
-    from edgekit.passes.pack_weights import PackWeights
-    from edgekit.schedules.machine import machine_of
+    from edgekit.compiler.passes.as_images import AsImages
+    from edgekit.compiler.passes.channels_last import ChannelsLast
+    from edgekit.compiler.passes.fold_constants import FoldConstants
+    from edgekit.compiler.passes.pack_int8 import PackInt8
+    from edgekit.compiler.passes.pack_pairs import PackPairs
+    from edgekit.compiler.passes.pack_weights import PackWeights
+    from edgekit.compiler.schedules.machine import machine_of
 
     machine = machine_of(target)
     return [
@@ -115,7 +115,7 @@ def _lay_out(target: Any, choices: Choices = NO_CHOICES) -> list[Any]:
 
 
 def _legalize(target: Any) -> list[Any]:
-    from edgekit.passes.legalize import legalizing
+    from edgekit.compiler.passes.legalize import legalizing
 
     return legalizing(target)
 
@@ -132,9 +132,9 @@ def _fuse(target: Any) -> list[Any]:
 
 
 def _schedule(target: Any, choices: Choices = NO_CHOICES) -> list[Any]:
-    from edgekit.schedules.apply import ScheduleKernels
-    from edgekit.schedules.machine import machine_of
-    from edgekit.schedules.vector_math import use_vector_math
+    from edgekit.compiler.schedules.apply import ScheduleKernels
+    from edgekit.compiler.schedules.machine import machine_of
+    from edgekit.compiler.schedules.vector_math import use_vector_math
 
     use_vector_math()
     return [ScheduleKernels(machine_of(target), choices)]
@@ -143,7 +143,7 @@ def _schedule(target: Any, choices: Choices = NO_CHOICES) -> list[Any]:
 def _lower(target: Any) -> list[Any]:
     from tvm import relax
 
-    from edgekit.passes.lower_index_checks import LowerIndexChecks
+    from edgekit.compiler.passes.lower_index_checks import LowerIndexChecks
 
     return [
         relax.transform.RewriteDataflowReshape(),
@@ -157,7 +157,7 @@ def _lower(target: Any) -> list[Any]:
 def _plan(target: Any) -> list[Any]:
     from tvm import relax
 
-    from edgekit.passes.plan_memory import PlanMemory
+    from edgekit.compiler.passes.plan_memory import PlanMemory
 
     return [
         PlanMemory(),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgekit.cpu import architecture
+from edgekit.base.quoting import cmake_string, one_line
 from edgekit.cross.toolchain import Toolchain, which
-from edgekit.quoting import cmake_string, one_line
+from edgekit.profiles.cpu import architecture
 
 _NEVER_FROM_HERE = (
     "# Programs come from this machine; libraries and headers never do.\n"

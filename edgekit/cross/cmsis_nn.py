@@ -14,9 +14,9 @@ from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
-from edgekit.errors import MissingToolError, ProjectError
-from edgekit.paths import named_path
-from edgekit.zip_reader import ZipError, ZipMember, read_zip
+from edgekit.base.errors import MissingToolError, ProjectError
+from edgekit.base.paths import named_path
+from edgekit.base.zip_reader import ZipError, ZipMember, read_zip
 
 VARIABLE = "EDGEKIT_CMSIS_NN"
 _FUNCTIONS = "Include/arm_nnfunctions.h"

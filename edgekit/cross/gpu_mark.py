@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgekit.cpu import Target
-from edgekit.files import storage_errors
+from edgekit.base.files import storage_errors
+from edgekit.profiles.cpu import Target
 
 MARK = "edgekit_runs_on_cuda"
 """The symbol that says so: a device looks for it with dlsym."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgekit.files import storage_errors
+from edgekit.base.files import storage_errors
 
 INDEX_ERROR = "edgekit_index_error"
 """Takes the index tensor's name, the value, the least and the largest one allowed; raises."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgekit.base.files import storage_errors
 from edgekit.cross.tools import run_tool
-from edgekit.files import storage_errors
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
     from edgekit.cross.toolchain import Compiler, Toolchain
+    from edgekit.profiles.board import Board
 
 # The same objects give the same bytes, with nothing in them that the device does not need.
 _ALWAYS = ("-shared", "-fPIC", "-Wl,--build-id=none", "-Wl,--strip-all")

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from edgekit.children import TimeoutExpired, folder_of_python, run, spoken_module
-from edgekit.errors import MissingToolError
-from edgekit.profiles import (
+from edgekit.base.children import TimeoutExpired, folder_of_python, run, spoken_module
+from edgekit.base.errors import MissingToolError
+from edgekit.base.programs import find_program
+from edgekit.profiles.reader import (
     Problem,
     TableReader,
     examine_profile,
@@ -25,7 +26,6 @@ from edgekit.profiles import (
     read_profile,
     show,
 )
-from edgekit.programs import find_program
 
 _TRIPLE = re.compile(r"native|[a-z0-9_]+(-[a-z0-9_.]+){1,3}")
 # A bare name to be found on PATH, or an absolute path; words after it choose a subcommand. No

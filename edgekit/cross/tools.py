@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from edgekit.children import Process, end, start
-from edgekit.errors import BuildError, MissingToolError, StorageError
-from edgekit.files import known_path
-from edgekit.interrupts import interrupts_deferred
-from edgekit.paths import cache_dir
+from edgekit.base.children import Process, end, start
+from edgekit.base.errors import BuildError, MissingToolError, StorageError
+from edgekit.base.files import known_path
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.paths import cache_dir
 
 _LAST_LINES = 20
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.base.files import storage_errors
 from edgekit.cross.blob import blob_assembly
-from edgekit.files import storage_errors
 
 WEIGHT_FUNCTION = "edgekit_weight"
 """Called with a number by TVM's virtual machine, which finds it in the library."""

@@ -8,17 +8,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from edgekit.base.errors import UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.metrics import HostState
 from edgekit.devices.kernel_times import KernelTimes
-from edgekit.errors import UsageError
-from edgekit.events import SILENT, Events
-from edgekit.metrics import HostState
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
-    from edgekit.bundle import Bundle
-    from edgekit.devices.versions import Recorded
-    from edgekit.errors import EdgekitError
-    from edgekit.sensors.readings import Observed
+    from edgekit.base.arrays import Array
+    from edgekit.base.errors import EdgekitError
+    from edgekit.bundle.folder import Bundle
+    from edgekit.devices.linux.versions import Recorded
+    from edgekit.devices.sensors.readings import Observed
 
 
 MOST_RUNS = 100_000

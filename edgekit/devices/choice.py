@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edgekit.devices.local import DEFAULT_TIMEOUT_SECONDS, LocalDevice
-from edgekit.errors import DeviceError, UsageError
-from edgekit.events import SILENT, Events
-from edgekit.project import LOCAL
-from edgekit.wording import did_you_mean
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.wording import did_you_mean
+from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS, LocalDevice
+from edgekit.project.file import LOCAL
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
-    from edgekit.device_entry import DeviceEntry
     from edgekit.devices.base import Device
-    from edgekit.devices.serial_device import SerialDevice
+    from edgekit.devices.serial.device import SerialDevice
+    from edgekit.profiles.board import Board
+    from edgekit.project.devices import DeviceEntry
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def devices_for(
 
 def _prepared(device: Device, events: Events) -> Device:
     from edgekit.agent.build import build_agent
-    from edgekit.devices.ssh import SshDevice
+    from edgekit.devices.linux.ssh import SshDevice
 
     if isinstance(device, SshDevice):
         build_agent(device.toolchain, device.toolchain.triple.partition("-")[0], events=events)
@@ -149,7 +149,7 @@ def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceE
 
 def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -> Device:
     from edgekit.cross.toolchain import load_toolchain
-    from edgekit.devices.ssh import SshDevice
+    from edgekit.devices.linux.ssh import SshDevice
 
     if entry.twin:
         return _emulated(entry.name, board, timeout, events)
@@ -160,9 +160,9 @@ def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -
 
 def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice:
     from edgekit.cross.toolchain import load_toolchain
-    from edgekit.devices.lab_host import LabHost
-    from edgekit.devices.serial_device import SerialDevice
-    from edgekit.devices.serial_port import DEFAULT_BAUD
+    from edgekit.devices.serial.device import SerialDevice
+    from edgekit.devices.serial.lab_host import LabHost
+    from edgekit.devices.serial.port import DEFAULT_BAUD
 
     if entry.serial is None and entry.labgrid is None:
         raise DeviceError(
@@ -211,8 +211,8 @@ def _emulated(name: str, board: Board, timeout: float, events: Events) -> Device
 
 def _first_free(entries: list[DeviceEntry], events: Events) -> DeviceEntry:
     """The first that answers and that nobody is using; else the first that answers."""
-    from edgekit.devices.lease import DeviceBusy
-    from edgekit.devices.visit import visit
+    from edgekit.devices.linux.lease import DeviceBusy
+    from edgekit.devices.linux.visit import visit
 
     busy: list[DeviceEntry] = []
     unreachable: list[str] = []

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.base.errors import BundleError, EdgekitError
+from edgekit.base.files import storage_errors
 from edgekit.cross.blob import SECTION
-from edgekit.errors import BundleError, EdgekitError
-from edgekit.files import storage_errors
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile

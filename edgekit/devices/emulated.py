@@ -6,24 +6,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edgekit.device_entry import DeviceEntry
-from edgekit.devices.hostkeys import KnownHosts
-from edgekit.events import SILENT, Events
+from edgekit.base.events import SILENT, Events
+from edgekit.devices.linux.hostkeys import KnownHosts
+from edgekit.project.devices import DeviceEntry
 from edgekit.twin.machine import status, up
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
     from edgekit.cross.toolchain import Toolchain
     from edgekit.devices.base import Device
-    from edgekit.devices.serial_device import SerialDevice
-    from edgekit.devices.ssh import SshDevice
+    from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.devices.serial.device import SerialDevice
+    from edgekit.profiles.board import Board
 
 
 def emulated_device(
     name: str, board: Board, toolchain: Toolchain, timeout: float, events: Events = SILENT
 ) -> SshDevice:
     """The twin of that name, running."""
-    from edgekit.devices.ssh import SshDevice
+    from edgekit.devices.linux.ssh import SshDevice
 
     access = up(name, board, events=events).access
     entry = DeviceEntry(
@@ -42,8 +42,8 @@ def emulated_microcontroller(
     name: str, board: Board, toolchain: Toolchain, timeout: float, events: Events = SILENT
 ) -> SerialDevice:
     """The twin of that name, running, if only blank."""
-    from edgekit.devices.serial_device import EmulatedChip, SerialDevice
-    from edgekit.devices.serial_port import DEFAULT_BAUD
+    from edgekit.devices.serial.device import EmulatedChip, SerialDevice
+    from edgekit.devices.serial.port import DEFAULT_BAUD
     from edgekit.twin import microcontroller
 
     started = microcontroller.up(name, board, events=events)
@@ -60,7 +60,7 @@ def emulated_microcontroller(
 
 def is_twin(device: Device) -> bool:
     """Of a board with an operating system: its times are not the board's."""
-    from edgekit.devices.ssh import SshDevice
+    from edgekit.devices.linux.ssh import SshDevice
 
     return isinstance(device, SshDevice) and device.entry.twin
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.device_entry import DeviceEntry
-from edgekit.errors import ProjectError, UsageError
-from edgekit.files import exclusive_lock, storage_errors, write_atomically
-from edgekit.paths import config_dir
-from edgekit.profiles import Problem, TableReader, syntax_problem
-from edgekit.project import Project, parse_devices
-from edgekit.quoting import toml_value
-from edgekit.toml_source import TomlError, parse_toml
-from edgekit.wording import did_you_mean
+from edgekit.base.errors import ProjectError, UsageError
+from edgekit.base.files import exclusive_lock, storage_errors, write_atomically
+from edgekit.base.paths import config_dir
+from edgekit.base.quoting import toml_value
+from edgekit.base.toml_source import TomlError, parse_toml
+from edgekit.base.wording import did_you_mean
+from edgekit.profiles.reader import Problem, TableReader, syntax_problem
+from edgekit.project.devices import DeviceEntry
+from edgekit.project.file import Project, parse_devices
 
 DEVICES_FILE = "devices.toml"
 SCHEMA_VERSION = 1

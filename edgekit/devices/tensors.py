@@ -6,12 +6,12 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from edgekit.errors import BundleError, DeviceError
+from edgekit.base.errors import BundleError, DeviceError
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
-    from edgekit.bundle import Bundle
-    from edgekit.tensors import TensorSpec
+    from edgekit.base.arrays import Array
+    from edgekit.base.tensors import TensorSpec
+    from edgekit.bundle.folder import Bundle
 
 _NPY_HEADER = 1 << 16
 
@@ -48,15 +48,15 @@ def npy_bytes(array: Array) -> bytes:
 
 def largest_npy(spec: TensorSpec) -> int:
     """No output of this kind takes more bytes."""
-    from edgekit.arrays import numpy_dtype
+    from edgekit.base.arrays import numpy_dtype
 
     return spec.elements * numpy_dtype(spec.dtype).itemsize + _NPY_HEADER
 
 
 def array_from_npy(data: bytes, spec: TensorSpec, device: str) -> Array:
     """An output as the agent wrote it. The data is not trusted."""
-    from edgekit.arrays import NPY_ERRORS, as_spec_dtype
-    from edgekit.npy import read_npy
+    from edgekit.base.arrays import NPY_ERRORS, as_spec_dtype
+    from edgekit.base.npy import read_npy
 
     try:
         array = read_npy(io.BytesIO(data))

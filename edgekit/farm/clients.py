@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from edgekit.errors import EdgekitError
+from edgekit.base.errors import EdgekitError
+from edgekit.base.json_reader import read_json
 from edgekit.farm.control import LONGEST_LINE, refused
-from edgekit.json_reader import read_json
 
 _SECONDS_TO_SEND = 5.0
 

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import DeviceError, EdgekitError, UsageError
+from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.base.files import storage_errors
+from edgekit.base.json_reader import read_json
+from edgekit.base.paths import data_dir
+from edgekit.base.unix_sockets import reachable as reachable
 from edgekit.farm.status import FarmStatus, status_from
-from edgekit.files import storage_errors
-from edgekit.json_reader import read_json
-from edgekit.paths import data_dir
-from edgekit.unix_sockets import reachable as reachable
 
 _SECONDS_TO_ANSWER = 20.0
 LONGEST_LINE = 4 << 20

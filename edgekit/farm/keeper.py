@@ -15,21 +15,21 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from edgekit.errors import DeviceError, EdgekitError, UsageError
-from edgekit.events import Events
+from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.base.events import Events
+from edgekit.base.own_listener import Door
+from edgekit.base.wording import did_you_mean
 from edgekit.farm import health
 from edgekit.farm.clients import Client
 from edgekit.farm.control import bound, socket_path
 from edgekit.farm.health import Health
-from edgekit.farm.hosts import known_hosts_of_farm
-from edgekit.farm.joined import JoinedHost
+from edgekit.farm.hosts.file import known_hosts_of_farm
+from edgekit.farm.hosts.joined import JoinedHost
 from edgekit.farm.members import FarmPlan, Member
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, as_document
 from edgekit.farm.turns import Turns, Wish
 from edgekit.farm.worker_process import WorkerProcess
-from edgekit.own_listener import Door
 from edgekit.rpc.protocol import TrackerAddress
-from edgekit.wording import did_you_mean
 
 _TICK = 0.25
 _SECONDS_BETWEEN_CHANGES = 0.05

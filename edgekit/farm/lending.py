@@ -8,13 +8,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edgekit.errors import DeviceError
-from edgekit.events import SILENT, Events
+from edgekit.base.errors import DeviceError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.wording import duration
 from edgekit.farm.control import Conversation, FarmDown, farm_status, raise_refusal, this_user
-from edgekit.wording import duration
 
 if TYPE_CHECKING:
-    from edgekit.bundle import Bundle
+    from edgekit.bundle.folder import Bundle
     from edgekit.devices.base import Device, Session
 
 DEFAULT_LEASE_SECONDS = 1800.0
@@ -83,7 +83,7 @@ def opened_in_turn(
     device: Device, bundle: Bundle, purpose: str, events: Events = SILENT
 ) -> Iterator[Session]:
     """A session on a device; of one that the farm lends, when it is our turn."""
-    from edgekit.devices.serial_device import SerialDevice
+    from edgekit.devices.serial.device import SerialDevice
 
     with ExitStack() as stack:
         if isinstance(device, SerialDevice):

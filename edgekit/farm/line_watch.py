@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from edgekit.devices.labgrid import PlaceTaken
-from edgekit.devices.serial_port import Line, LineInUse
+from edgekit.devices.serial.labgrid import PlaceTaken
+from edgekit.devices.serial.port import Line, LineInUse
 
 if TYPE_CHECKING:
-    from edgekit.devices.serial_device import SerialDevice
+    from edgekit.devices.serial.device import SerialDevice
 
 SECONDS_BETWEEN_LOOKS = 5.0
 SECONDS_BETWEEN_QUESTIONS = 30.0

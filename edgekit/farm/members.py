@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgekit.children import module_command
+from edgekit.base.children import module_command
 from edgekit.farm.health import Limits
 from edgekit.rpc.protocol import DEFAULT_PORT
 

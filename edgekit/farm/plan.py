@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgekit.board import load_board
-from edgekit.device_entry import DeviceEntry
+from edgekit.base.errors import UsageError
 from edgekit.devices.registry import find_device, known_devices
-from edgekit.errors import UsageError
-from edgekit.farm.hosts import known_hosts_of_farm
+from edgekit.farm.hosts.file import known_hosts_of_farm
 from edgekit.farm.members import FarmPlan, Member
-from edgekit.project import Project
+from edgekit.profiles.board import load_board
+from edgekit.project.devices import DeviceEntry
+from edgekit.project.file import Project
 
 
 def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmPlan:

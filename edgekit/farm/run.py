@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from edgekit.errors import DeviceError, EdgekitError, UsageError
-from edgekit.events import SILENT, Events
+from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import storage_errors, try_lock
 from edgekit.farm.control import farm_folder, lock_path
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.members import FarmPlan
 from edgekit.farm.status import FarmStatus
-from edgekit.files import storage_errors, try_lock
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.tracker import RunningTracker, run_tracker, running_tracker
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from edgekit.errors import DeviceError, EdgekitError
-from edgekit.events import SILENT, Events
+from edgekit.base.errors import DeviceError, EdgekitError
+from edgekit.base.events import SILENT, Events
 from edgekit.farm.control import FarmDown, fair_priority, farm_status, note_lease, this_user
 from edgekit.rpc.protocol import Assigned, TrackerAddress, TrackerGone
 from edgekit.rpc.session import (

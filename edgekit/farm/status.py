@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
 from edgekit.farm.health import State
 
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
 
 if TYPE_CHECKING:
-    from edgekit.devices.connection import Connection
+    from edgekit.devices.linux.connection import Connection
 
 SECONDS_BETWEEN = 30.0
 _SECONDS_TO_ANSWER = 20.0

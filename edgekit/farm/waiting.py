@@ -6,10 +6,10 @@ import os
 import time
 from dataclasses import replace
 
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.base.files import try_lock
 from edgekit.farm.control import lock_path
 from edgekit.farm.status import FarmStatus
-from edgekit.files import try_lock
 
 _SECONDS_TO_END = 30.0
 

@@ -15,19 +15,19 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from edgekit.base.errors import EdgekitError
+from edgekit.base.events import SILENT
+from edgekit.base.parent_process import end_with_parent
 from edgekit.devices.registry import find_device, known_devices
-from edgekit.devices.serial_device import SerialDevice
-from edgekit.errors import EdgekitError
-from edgekit.events import SILENT
+from edgekit.devices.serial.device import SerialDevice
 from edgekit.farm.line_watch import watch_line
 from edgekit.farm.vitals import Vitals, watched
-from edgekit.parent_process import end_with_parent
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress
 from edgekit.rpc.server import Heard, ServePlan, serve_until_lost
 
 if TYPE_CHECKING:
-    from edgekit.devices.connection import Connection
-    from edgekit.devices.ssh import SshDevice
+    from edgekit.devices.linux.connection import Connection
+    from edgekit.devices.linux.ssh import SshDevice
 
 Say = Callable[[dict[str, object]], None]
 
@@ -97,11 +97,11 @@ def _serve(plan: ServePlan, say: Say) -> None:
 def _device(name: str, project: str) -> SshDevice | SerialDevice:
     from pathlib import Path
 
-    from edgekit.board import load_board
+    from edgekit.base.errors import UsageError
     from edgekit.devices.choice import device_for
-    from edgekit.devices.ssh import SshDevice
-    from edgekit.errors import UsageError
-    from edgekit.project import read_project
+    from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.profiles.board import load_board
+    from edgekit.project.file import read_project
 
     entries = known_devices(read_project(Path(project)) if project else None)
     entry = find_device(name, entries).entry

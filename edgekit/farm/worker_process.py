@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from edgekit.children import NOTHING, PIPE, Process, TimeoutExpired, start
+from edgekit.base.children import NOTHING, PIPE, Process, TimeoutExpired, start
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.json_reader import read_json
+from edgekit.base.parent_process import parent_environment
 from edgekit.farm.control import LONGEST_LINE
-from edgekit.interrupts import interrupts_deferred
-from edgekit.json_reader import read_json
-from edgekit.parent_process import parent_environment
 
 _BLOCK = 1 << 16
 _SECONDS_TO_END = 5.0

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from edgekit.errors import DeviceError, UsageError
-from edgekit.json_reader import read_json
-from edgekit.own_listener import LOOPBACK as LOOPBACK
-from edgekit.own_listener import ROOT
-from edgekit.peer_owner import OwnerUnknown, peer_uid
-from edgekit.profiles import show
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.base.json_reader import read_json
+from edgekit.base.own_listener import LOOPBACK as LOOPBACK
+from edgekit.base.own_listener import ROOT
+from edgekit.base.peer_owner import OwnerUnknown, peer_uid
+from edgekit.profiles.reader import show
 
 DEFAULT_PORT = 9190
 

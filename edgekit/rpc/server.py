@@ -16,21 +16,21 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from edgekit.devices.agent_messages import AgentMessages
-from edgekit.devices.crashes import signal_meaning
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.base.events import SILENT, Events
 from edgekit.devices.emulated import found_again
-from edgekit.devices.forwarding import LocalForward, bring
-from edgekit.devices.hostkeys import UntrustedHostKey
-from edgekit.devices.remote_command import Finished, guarded
-from edgekit.errors import DeviceError, UsageError
-from edgekit.events import SILENT, Events
-from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN, show
+from edgekit.devices.linux.agent_messages import AgentMessages
+from edgekit.devices.linux.forwarding import LocalForward, bring
+from edgekit.devices.linux.hostkeys import UntrustedHostKey
+from edgekit.devices.linux.remote_command import Finished, guarded
+from edgekit.devices.local.crashes import signal_meaning
+from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, show
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, TrackerClient
 from edgekit.rpc.versions import check_versions
 
 if TYPE_CHECKING:
-    from edgekit.devices.connection import Connection
-    from edgekit.devices.ssh import SshDevice
+    from edgekit.devices.linux.connection import Connection
+    from edgekit.devices.linux.ssh import SshDevice
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 _SESSIONS_THAT_END_WELL = ("ended",)

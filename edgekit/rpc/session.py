@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from edgekit.errors import DeviceError
-from edgekit.events import SILENT, Events
+from edgekit.base.errors import DeviceError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.base.wording import did_you_mean
 from edgekit.rpc.protocol import Assigned, TrackerAddress, TrackerClient
 from edgekit.rpc.tracker import find_tracker
 from edgekit.rpc.versions import REMOTE_FFI_VERSION, REMOTE_TVM_VERSION, check_versions
-from edgekit.tvm_compat import load_tvm
-from edgekit.wording import did_you_mean
 
 DEFAULT_SESSION_SECONDS = 60.0
 DEFAULT_WAIT_SECONDS = 60.0

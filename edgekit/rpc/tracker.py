@@ -21,13 +21,13 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from edgekit.children import WITH_OUTPUT, Process, TimeoutExpired, start_module
-from edgekit.errors import DeviceError, MissingToolError, UsageError
-from edgekit.events import SILENT, Events
-from edgekit.files import storage_errors, try_lock, write_atomically
-from edgekit.interrupts import interrupts_deferred
-from edgekit.json_reader import read_json
-from edgekit.paths import data_dir
+from edgekit.base.children import WITH_OUTPUT, Process, TimeoutExpired, start_module
+from edgekit.base.errors import DeviceError, MissingToolError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import storage_errors, try_lock, write_atomically
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.json_reader import read_json
+from edgekit.base.paths import data_dir
 from edgekit.rpc.protocol import DEFAULT_PORT, LOOPBACK, TrackerAddress, TrackerGone
 from edgekit.rpc.tracker_worker import READY
 

@@ -17,7 +17,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from edgekit.own_listener import OwnListener
+from edgekit.base.own_listener import OwnListener
 
 READY = b"ready\n"
 
@@ -26,7 +26,7 @@ def main() -> None:
     # Ctrl-C reaches the whole process group; it is the parent who decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    from edgekit.tvm_compat import load_tvm
+    from edgekit.base.tvm_compat import load_tvm
 
     load_tvm()
     from tvm.rpc.tracker import TrackerServerHandler

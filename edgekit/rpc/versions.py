@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgekit.errors import DeviceError
-from edgekit.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
+from edgekit.base.errors import DeviceError
+from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 
 REMOTE_TVM_VERSION = "edgekit.tvm_version"
 REMOTE_FFI_VERSION = "edgekit.tvm_ffi_version"

@@ -7,9 +7,9 @@ import hashlib
 import os
 from pathlib import Path
 
-from edgekit.database_url import read_database_url
-from edgekit.errors import UsageError
-from edgekit.paths import data_dir, from_home
+from edgekit.base.database_url import read_database_url
+from edgekit.base.errors import UsageError
+from edgekit.base.paths import data_dir, from_home
 
 VARIABLE = "EDGEKIT_STORE"
 OFF = "off"

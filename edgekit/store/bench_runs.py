@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, RowMapping, Select, func, select
 
-from edgekit.errors import InputError, UsageError
-from edgekit.json_reader import read_json
+from edgekit.base.errors import InputError, UsageError
+from edgekit.base.json_reader import read_json
 from edgekit.store.database import Store, read, written
 from edgekit.store.rows import id_of, insert_missing
 from edgekit.store.runs import MOST_SAMPLES, BenchRun, BuildFacts, Conditions

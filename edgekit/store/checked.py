@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from edgekit.errors import InputError
+from edgekit.base.errors import InputError
 
 ID = re.compile(r"[0-9a-f]{32}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")

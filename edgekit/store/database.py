@@ -20,12 +20,12 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool
 
-from edgekit.database_url import PARAMETERS, read_database_url
-from edgekit.errors import MissingToolError, StorageError, StoreError, UsageError
-from edgekit.paths import from_home
+from edgekit.base.database_url import PARAMETERS, read_database_url
+from edgekit.base.errors import MissingToolError, StorageError, StoreError, UsageError
+from edgekit.base.paths import from_home
+from edgekit.base.wording import printable
 from edgekit.store.address import OFF, VARIABLE, default_url, name_of, secrets_of
 from edgekit.store.migrations import NEWEST, migrate, refuse_strangers, version_of
-from edgekit.wording import printable
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from edgekit.errors import InputError
+from edgekit.base.errors import InputError
 from edgekit.store.checked import check_id, check_time, checked, wrong
 from edgekit.store.runs import MOST_SAMPLES, BenchRun
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from edgekit.errors import InputError
+from edgekit.base.errors import InputError
 from edgekit.store.checked import check_id, check_time, checked, wrong
 from edgekit.store.regions import RegionCost
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import EdgekitError
-from edgekit.events import SILENT, Events
+from edgekit.base.errors import EdgekitError
+from edgekit.base.events import SILENT, Events
 from edgekit.store.address import default_url, findings_folder, is_off, sqlite_file, waiting
 from edgekit.store.queries import (
     BEST_OF,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, inspect, text
 
-from edgekit.errors import StoreError
+from edgekit.base.errors import StoreError
 from edgekit.store.tables import metadata, versions
 
 

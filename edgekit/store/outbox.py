@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from edgekit.errors import InputError
-from edgekit.files import storage_errors, sweep_leftovers, write_atomically
-from edgekit.json_reader import read_json
+from edgekit.base.errors import InputError
+from edgekit.base.files import storage_errors, sweep_leftovers, write_atomically
+from edgekit.base.json_reader import read_json
 from edgekit.store.address import waiting
 from edgekit.store.documents import run_document, run_from_document
 from edgekit.store.findings import from_document, to_text

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgekit.json_reader import read_json
+from edgekit.base.json_reader import read_json
 from edgekit.store.regions import RegionCost
 from edgekit.store.tuning_runs import BestRecord
 

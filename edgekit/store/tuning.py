@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, select, text, update
 
-from edgekit.errors import UsageError
-from edgekit.json_reader import read_json
+from edgekit.base.errors import UsageError
+from edgekit.base.json_reader import read_json
 from edgekit.store.database import Store, read, written
 from edgekit.store.moments import is_known_gone, now, seconds_since
 from edgekit.store.queries import BEST_OF, best_from_row, choice_in, hash_of

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.errors import EdgekitError
-from edgekit.events import SILENT, Events
+from edgekit.base.errors import EdgekitError
+from edgekit.base.events import SILENT, Events
 from edgekit.store.address import default_url, findings_folder, is_off, name_of, waiting
 from edgekit.store.findings import Findings
 from edgekit.store.moments import now

@@ -15,7 +15,7 @@ class Workload:
     """One kernel on one kind of CPU."""
 
     key: str
-    """Names what is computed, on which shapes: `schedules/kernels.py`. At most 200 characters."""
+    """Names what is computed, on which shapes: `compiler/schedules/kernels.py`. At most 200 characters."""
     target: str
     """What TVM compiles for, as JSON text: `Target.as_json`."""
     version: int
@@ -39,7 +39,7 @@ class TuningRecord:
     measured_at: str
     """`moments.now()`."""
     choice: Mapping[str, object]
-    """`schedules/choices.py` reads and writes it."""
+    """`compiler/schedules/choices.py` reads and writes it."""
     best_us: float | None
     """Microseconds of one call, the median. None where it failed."""
     own_us: float | None

@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.tuning.child_side import Channel, yield_to_others
 from edgekit.tuning.work import (
     FAR,
@@ -22,7 +23,6 @@ from edgekit.tuning.work import (
     BuiltBatch,
     BuiltFunction,
 )
-from edgekit.tvm_compat import load_tvm
 
 if TYPE_CHECKING:
     from edgekit.tuning.subjects import Way
@@ -37,7 +37,7 @@ def main() -> None:
     if setup.yields:
         yield_to_others()
     load_tvm()
-    from edgekit.schedules.vector_math import use_vector_math
+    from edgekit.compiler.schedules.vector_math import use_vector_math
 
     use_vector_math()
     serve(channel, Workbench(setup))
@@ -62,7 +62,7 @@ class Workbench:
     def __init__(self, setup: BuilderSetup) -> None:
         import tvm
 
-        from edgekit.schedules.machine import machine_of
+        from edgekit.compiler.schedules.machine import machine_of
 
         self._setup = setup
         self._target = tvm.target.Target(setup.target.as_json())
@@ -71,7 +71,7 @@ class Workbench:
     def make(self, order: BatchOrder) -> BuiltBatch:
         import tvm_ffi
 
-        from edgekit.schedules.apply import schedule_function
+        from edgekit.compiler.schedules.apply import schedule_function
         from edgekit.tuning.filters import why_not
         from edgekit.tuning.subjects import NotPossible, spoiling_kernel, way_of
         from edgekit.tuning.trials import far_apart_kernel
@@ -108,8 +108,8 @@ class Workbench:
     def linked(self, functions: dict[str, Any], folder: Path) -> Path:
         import tvm
 
+        from edgekit.compiler.passes.finish import lowering
         from edgekit.cross.link import export_objects, link_shared_library
-        from edgekit.passes.finish import lowering
 
         module = tvm.IRModule(
             {

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from edgekit.children import LastLines, Process, TimeoutExpired, start_module
-from edgekit.devices.crashes import signal_meaning
-from edgekit.interrupts import interrupts_deferred
+from edgekit.base.children import LastLines, Process, TimeoutExpired, start_module
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.devices.local.crashes import signal_meaning
 
 HEADER = struct.Struct("<Q")
 _KEPT_LINES = 20

@@ -11,7 +11,7 @@ import select
 import sys
 from typing import Any
 
-from edgekit.parent_process import end_with_parent
+from edgekit.base.parent_process import end_with_parent
 from edgekit.tuning.child import HEADER
 
 _POLITE = 19

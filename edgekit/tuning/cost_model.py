@@ -13,7 +13,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir.meta_schedule.cost_model import PyCostModel
 from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 _FEWEST = 12
 """Measured schedules, before what they say is more than chance."""

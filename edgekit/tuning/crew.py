@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from edgekit.schedules.choices import Choice
+from edgekit.compiler.schedules.choices import Choice
 from edgekit.tuning.child import Child, ChildGone
 from edgekit.tuning.statistics import drifted
 from edgekit.tuning.work import (

@@ -16,7 +16,7 @@ from tvm.s_tir.meta_schedule.schedule_rule import ScheduleRule
 from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch, MeasureCandidate
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-from edgekit.schedules.trace import schedule_by_trace, trace_text
+from edgekit.compiler.schedules.trace import schedule_by_trace, trace_text
 from edgekit.tuning.cost_model import RidgeModel
 
 _POPULATION = 64

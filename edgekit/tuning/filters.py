@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize
 
-from edgekit.schedules.machine import Machine
+from edgekit.compiler.schedules.machine import Machine
 
 _MOST_STATEMENTS = 1 << 14
 """Written down one after another. LLVM takes seconds, and no cache holds the instructions."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from edgekit.tuning.store import tuned_kernels
+from edgekit.building.tuned_kernels import tuned_kernels
 
 if TYPE_CHECKING:
-    from edgekit.cpu import Target
-    from edgekit.model import Model
+    from edgekit.models.model import Model
+    from edgekit.profiles.cpu import Target
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def kernel_calls(model: Model, target: Target) -> Counter[str]:
     import tvm
 
     from edgekit.backends.offloading import fused_for
-    from edgekit.schedules.kernels import key_of
-    from edgekit.schedules.vector_math import use_vector_math
+    from edgekit.compiler.schedules.kernels import key_of
+    from edgekit.compiler.schedules.vector_math import use_vector_math
 
     use_vector_math()
     module = fused_for(model, tvm.target.Target(target.as_json()))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.backends.plan import OffloadPlan
-from edgekit.cpu import Target
+from edgekit.base.tensors import TensorSpec
+from edgekit.compiler.schedules.choices import Choice
 from edgekit.cross.link import Objects
-from edgekit.model import ModelSource
-from edgekit.schedules.choices import Choice
-from edgekit.tensors import TensorSpec
+from edgekit.models.model import ModelSource
+from edgekit.profiles.cpu import Target
 
 
 @dataclass(frozen=True)

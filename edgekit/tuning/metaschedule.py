@@ -12,8 +12,8 @@ from tvm import s_tir
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord, Workload
 
-from edgekit.schedules.kernels import exact_key_of
-from edgekit.schedules.trace import schedule_by_trace
+from edgekit.compiler.schedules.kernels import exact_key_of
+from edgekit.compiler.schedules.trace import schedule_by_trace
 from edgekit.tuning.metaschedule_orders import Exported, KernelOf, ToExport
 
 _MAIN = "main"

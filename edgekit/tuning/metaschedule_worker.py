@@ -7,9 +7,9 @@ import os
 import pickle
 import sys
 
-from edgekit.parent_process import end_with_parent
+from edgekit.base.parent_process import end_with_parent
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.tuning.metaschedule_orders import ToExport, ToRead
-from edgekit.tvm_compat import load_tvm
 
 
 def main() -> None:

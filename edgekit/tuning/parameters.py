@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from edgekit.schedules.choices import (
+from edgekit.compiler.schedules.choices import (
     Choice,
     DepthwiseChoice,
     GenericChoice,

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from edgekit.children import LastLines, Process, start_module
-from edgekit.compilation import Failure
-from edgekit.compile_process import error_of
-from edgekit.errors import BuildError
-from edgekit.interrupts import interrupts_deferred
+from edgekit.base.children import LastLines, Process, start_module
+from edgekit.base.errors import BuildError
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.building.compilation import Failure
+from edgekit.building.compile_process import error_of
 from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
 
 _KEPT_LINES = 20

@@ -5,11 +5,11 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from edgekit.compilation import Failure
-from edgekit.errors import EdgekitError
+from edgekit.base.errors import EdgekitError
+from edgekit.base.tvm_compat import load_tensor_intrinsics, load_tvm
+from edgekit.building.compilation import Failure
 from edgekit.tuning.child_side import Channel, yield_to_others
 from edgekit.tuning.work import FindTasks, Learn, Propose, Task
-from edgekit.tvm_compat import load_tensor_intrinsics, load_tvm
 
 if TYPE_CHECKING:
     from edgekit.tuning.evolution import Evolution
@@ -47,7 +47,7 @@ class _Searches:
     def __init__(self, order: FindTasks) -> None:
         import tvm
 
-        from edgekit.schedules.machine import machine_of
+        from edgekit.compiler.schedules.machine import machine_of
         from edgekit.tuning.scout import tasks_of
 
         self._seed = order.seed

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import DeviceError, EdgekitError
+from edgekit.base.errors import DeviceError, EdgekitError
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.rpc.protocol import Assigned
 from edgekit.rpc.session import SessionLost, open_session
 from edgekit.tuning.child_side import Channel
@@ -30,7 +31,6 @@ from edgekit.tuning.work import (
     Taken,
     Timed,
 )
-from edgekit.tvm_compat import load_tvm
 
 _KEPT_WITHOUT_WORK = 0.5
 """Seconds until a device that has nothing to do is given back."""

@@ -12,17 +12,17 @@ from tvm import s_tir
 
 from edgekit.backends.offloading import fused_for
 from edgekit.backends.plan import selection_of
-from edgekit.macs import shape_of_type
-from edgekit.model import import_model
-from edgekit.schedules import candidates
-from edgekit.schedules.apply import NO_RULE, RULE_ATTRIBUTE, schedule_function
-from edgekit.schedules.blocks import blocks_of
-from edgekit.schedules.choices import Choice, TraceChoice
-from edgekit.schedules.kernels import exact_key_of
-from edgekit.schedules.machine import Machine
-from edgekit.schedules.problem import Problem
-from edgekit.schedules.vector_math import use_vector_math
-from edgekit.tensors import TensorSpec
+from edgekit.base.tensors import TensorSpec
+from edgekit.compiler.macs import shape_of_type
+from edgekit.compiler.schedules import candidates
+from edgekit.compiler.schedules.apply import NO_RULE, RULE_ATTRIBUTE, schedule_function
+from edgekit.compiler.schedules.blocks import blocks_of
+from edgekit.compiler.schedules.choices import Choice, TraceChoice
+from edgekit.compiler.schedules.kernels import exact_key_of
+from edgekit.compiler.schedules.machine import Machine
+from edgekit.compiler.schedules.problem import Problem
+from edgekit.compiler.schedules.vector_math import use_vector_math
+from edgekit.models.model import import_model
 from edgekit.tuning.subjects import product_inputs
 from edgekit.tuning.trials import (
     Found,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.errors import DeviceError
-from edgekit.schedules.choices import Choice, TraceChoice
+from edgekit.base.errors import DeviceError
+from edgekit.compiler.schedules.choices import Choice, TraceChoice
 from edgekit.tuning.child import Child, ChildGone
 from edgekit.tuning.crew import Batch, Crew, DeviceNews, Fault
 from edgekit.tuning.parameters import PARAMETERS, neighbours

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from edgekit.compilation import Failure
-from edgekit.compile_process import error_of
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.building.compilation import Failure
+from edgekit.building.compile_process import error_of
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.server import ServePlan
 from edgekit.rpc.tracker import private_tracker

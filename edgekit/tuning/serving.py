@@ -13,12 +13,12 @@ import threading
 import time
 from typing import IO
 
-from edgekit.children import NEUTRAL_FOLDER, NOTHING, start
-from edgekit.compilation import Failure
-from edgekit.errors import EdgekitError
-from edgekit.events import Events, Warned
-from edgekit.json_reader import read_json
-from edgekit.parent_process import parent_environment
+from edgekit.base.children import NEUTRAL_FOLDER, NOTHING, start
+from edgekit.base.errors import EdgekitError
+from edgekit.base.events import Events, Warned
+from edgekit.base.json_reader import read_json
+from edgekit.base.parent_process import parent_environment
+from edgekit.building.compilation import Failure
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.rpc.server import ServePlan, Serving, serve_device
 from edgekit.tuning.child_side import Channel

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from edgekit.schedules.choices import Choice, TraceChoice, choice_from_json
+from edgekit.building.tuned_kernels import WORTH_IT
+from edgekit.compiler.schedules.choices import Choice, TraceChoice, choice_from_json
 from edgekit.store.tuning_runs import TuningRecord
-from edgekit.tuning.store import WORTH_IT
 from edgekit.tuning.work import Task
 
 _PATIENCE = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from edgekit.tuning.store import WORTH_IT
+from edgekit.building.tuned_kernels import WORTH_IT
 
 _FAR_OUT = 3.0
 """So many times the usual distance from the median is no timing of the kernel alone."""

@@ -11,14 +11,14 @@ import numpy as np
 import tvm
 from tvm import te, tirx
 
-from edgekit.arrays import Array
-from edgekit.inputs import reference_inputs
-from edgekit.schedules.apply import CHOICE_ATTRIBUTE, schedule_function
-from edgekit.schedules.choices import Choice, ProductChoice
-from edgekit.schedules.machine import Machine
-from edgekit.schedules.packed import pack_columns
-from edgekit.schedules.problem import Problem, read_problem
-from edgekit.tensors import TensorSpec
+from edgekit.base.arrays import Array
+from edgekit.base.tensors import TensorSpec
+from edgekit.compiler.schedules.apply import CHOICE_ATTRIBUTE, schedule_function
+from edgekit.compiler.schedules.choices import Choice, ProductChoice
+from edgekit.compiler.schedules.machine import Machine
+from edgekit.compiler.schedules.packed import pack_columns
+from edgekit.compiler.schedules.problem import Problem, read_problem
+from edgekit.models.inputs import reference_inputs
 from edgekit.tuning.trials import product_function, tile_of_problem
 from edgekit.tuning.work import Subject
 

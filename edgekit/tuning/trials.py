@@ -14,26 +14,26 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir, te, tirx
 
-from edgekit.arrays import Array
 from edgekit.backends.offloading import fused_for
 from edgekit.backends.plan import selection_of
-from edgekit.bundle import write_tensor
+from edgekit.base.arrays import Array
+from edgekit.base.tensors import TensorSpec
+from edgekit.bundle.folder import write_tensor
+from edgekit.compiler.macs import shape_of_type
+from edgekit.compiler.pipeline import generated
+from edgekit.compiler.schedules import candidates
+from edgekit.compiler.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE, schedule_function
+from edgekit.compiler.schedules.blocks import blocks_of
+from edgekit.compiler.schedules.choices import FAMILIES, Choice, ProductChoice
+from edgekit.compiler.schedules.kernels import key_of, problem_of
+from edgekit.compiler.schedules.machine import Machine, machine_of
+from edgekit.compiler.schedules.packed import Window, convolution, dense, output_size, pack_columns
+from edgekit.compiler.schedules.problem import Problem
+from edgekit.compiler.schedules.tiles import Tile, choose_tile
+from edgekit.compiler.schedules.vector_math import use_vector_math
 from edgekit.cross.link import export_objects
-from edgekit.inputs import reference_inputs
-from edgekit.macs import shape_of_type
-from edgekit.model import import_model
-from edgekit.pipeline import generated
-from edgekit.schedules import candidates
-from edgekit.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE, schedule_function
-from edgekit.schedules.blocks import blocks_of
-from edgekit.schedules.choices import FAMILIES, Choice, ProductChoice
-from edgekit.schedules.kernels import key_of, problem_of
-from edgekit.schedules.machine import Machine, machine_of
-from edgekit.schedules.packed import Window, convolution, dense, output_size, pack_columns
-from edgekit.schedules.problem import Problem
-from edgekit.schedules.tiles import Tile, choose_tile
-from edgekit.schedules.vector_math import use_vector_math
-from edgekit.tensors import TensorSpec
+from edgekit.models.inputs import reference_inputs
+from edgekit.models.model import import_model
 from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder, trial_kernel
 
 _SEED = 0
@@ -137,7 +137,7 @@ def _said(choice: Choice) -> Choice | None:
 def tile_of_problem(
     problem: Problem, tile: Tile | None, machine: Machine, lines: int, pixels: int
 ) -> Tile:
-    """As the weights are packed: passes/pack_weights.py."""
+    """As the weights are packed: compiler/passes/pack_weights.py."""
     if tile is not None:
         return tile
     *inner, columns = problem.weight

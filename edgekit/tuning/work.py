@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from edgekit.backends.plan import OffloadPlan
-from edgekit.cpu import Target
+from edgekit.base.tensors import TensorSpec
+from edgekit.compiler.schedules.choices import Choice
 from edgekit.cross.link import Linker
-from edgekit.model import ModelSource
+from edgekit.models.model import ModelSource
+from edgekit.profiles.cpu import Target
 from edgekit.rpc.protocol import TrackerAddress
-from edgekit.schedules.choices import Choice
-from edgekit.tensors import TensorSpec
 
 ErrorKind = Literal["compile", "run", "numbers", "timeout", "device", "filtered"]
 """Why a candidate has no time. What is filtered was never sent to a device."""

@@ -9,10 +9,10 @@ import os
 import pickle
 import sys
 
-from edgekit.compilation import failure_of
-from edgekit.parent_process import end_with_parent
+from edgekit.base.parent_process import end_with_parent
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.building.compilation import failure_of
 from edgekit.tuning.messages import Order, TrialOrder
-from edgekit.tvm_compat import load_tvm
 
 
 def main() -> None:

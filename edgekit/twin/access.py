@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.children import run
-from edgekit.errors import DeviceError
-from edgekit.files import storage_errors, write_atomically
-from edgekit.quoting import ssh_config_word
+from edgekit.base.children import run
+from edgekit.base.errors import DeviceError
+from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.quoting import ssh_config_word
 from edgekit.twin import cpio
 from edgekit.twin.recipe import USER
 from edgekit.twin.tools import find_tool

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from edgekit.errors import BuildError, MissingToolError
-from edgekit.events import Events, Stage
-from edgekit.files import write_atomically
+from edgekit.base.errors import BuildError, MissingToolError
+from edgekit.base.events import Events, Stage
+from edgekit.base.files import write_atomically
+from edgekit.base.wording import size
 from edgekit.twin.recipe import Recipe
 from edgekit.twin.tools import BuildTools
-from edgekit.wording import size
 
 ARCHITECTURE = "arm64"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

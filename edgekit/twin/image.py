@@ -10,16 +10,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.events import SILENT, Events
-from edgekit.files import (
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import (
     exclusive_lock,
     replace_directory,
     storage_errors,
     write_atomically,
 )
-from edgekit.json_reader import read_json
-from edgekit.json_text import json_text
-from edgekit.paths import cache_dir
+from edgekit.base.json_reader import read_json
+from edgekit.base.json_text import json_text
+from edgekit.base.paths import cache_dir
 from edgekit.twin.debian import fetch
 from edgekit.twin.initramfs import make_initramfs
 from edgekit.twin.recipe import Recipe

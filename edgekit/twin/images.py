@@ -8,10 +8,10 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from edgekit.cache import CacheEntry
-from edgekit.errors import DeviceError
-from edgekit.files import storage_errors, sweep_leftovers, try_lock
-from edgekit.json_reader import read_json
+from edgekit.base.cache import CacheEntry
+from edgekit.base.errors import DeviceError
+from edgekit.base.files import storage_errors, sweep_leftovers, try_lock
+from edgekit.base.json_reader import read_json
 from edgekit.twin import qemu
 from edgekit.twin.image import (
     IMAGE_MANIFEST,

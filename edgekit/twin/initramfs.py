@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgekit.errors import BuildError
+from edgekit.base.errors import BuildError
 from edgekit.twin import cpio
 from edgekit.twin.recipe import Recipe
 

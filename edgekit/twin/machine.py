@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from edgekit.board import Board
-from edgekit.errors import DeviceError, EdgekitError, UsageError
-from edgekit.events import SILENT, Events
-from edgekit.files import storage_errors
+from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import storage_errors
+from edgekit.base.wording import did_you_mean
+from edgekit.profiles.board import Board
 from edgekit.twin import microcontroller, qemu, qmp
 from edgekit.twin.access import Access, access_of, make_keys, seed, write_access
 from edgekit.twin.image import Image, held_image
@@ -32,7 +33,6 @@ from edgekit.twin.recipe import Recipe
 from edgekit.twin.state import Hardware, TwinState, read_state, write_state
 from edgekit.twin.systemd import DEFAULT_INIT, Init, recipe_for
 from edgekit.twin.tools import TO_RUN, require_tools
-from edgekit.wording import did_you_mean
 
 Condition = Literal["running", "blank", "paused", "stopped", "died", "damaged", "stray"]
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from edgekit.board import Board
-from edgekit.children import TimeoutExpired, run
-from edgekit.errors import DeviceError, UsageError
-from edgekit.events import SILENT, Events
-from edgekit.files import storage_errors, write_atomically
-from edgekit.interrupts import interrupts_deferred
-from edgekit.json_reader import read_json
-from edgekit.json_text import json_text
-from edgekit.profiles import NAME_PATTERN
+from edgekit.base.children import TimeoutExpired, run
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.json_reader import read_json
+from edgekit.base.json_text import json_text
+from edgekit.profiles.board import Board
+from edgekit.profiles.reader import NAME_PATTERN
 from edgekit.twin import qemu, qmp
 from edgekit.twin.processes import QUIT_SECONDS, end, end_any, locked, process_of, twin_folder
 from edgekit.twin.state import Hardware, flag_of, number_of, text_of
@@ -109,7 +109,7 @@ def up(
 def hardware_of(board: Board) -> tuple[Hardware, int]:
     """What QEMU emulates for this board, and the clock of its timer; UsageError where that is
     another board's machine."""
-    from edgekit.board import board_names, load_board
+    from edgekit.profiles.board import board_names, load_board
 
     twin = board.twin
     if twin is None or twin.emulator != qemu.MICROCONTROLLERS or twin.clock is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
 from edgekit.twin.access import HOST
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgekit.errors import DeviceError, UsageError
-from edgekit.events import Events
-from edgekit.files import exclusive_lock, storage_errors
-from edgekit.profiles import NAME_EXPECTED, NAME_PATTERN
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.base.events import Events
+from edgekit.base.files import exclusive_lock, storage_errors
+from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN
 from edgekit.twin import qemu
 from edgekit.twin.image import twins_dir
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from edgekit.children import TimeoutExpired, run
-from edgekit.errors import DeviceError, StorageError
-from edgekit.files import storage_errors
-from edgekit.interrupts import interrupts_deferred
-from edgekit.quoting import qemu_value
+from edgekit.base.children import TimeoutExpired, run
+from edgekit.base.errors import DeviceError, StorageError
+from edgekit.base.files import storage_errors
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.quoting import qemu_value
 from edgekit.twin.access import HOST
 from edgekit.twin.image import Image
 from edgekit.twin.state import TwinState

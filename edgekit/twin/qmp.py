@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import DeviceError
-from edgekit.json_reader import read_json
-from edgekit.unix_sockets import reachable
+from edgekit.base.errors import DeviceError
+from edgekit.base.json_reader import read_json
+from edgekit.base.unix_sockets import reachable
 
 _LONGEST_ANSWER = 1 << 20
 _RETRY_SECONDS = 0.05

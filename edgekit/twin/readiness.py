@@ -6,13 +6,13 @@ import socket
 import time
 from pathlib import Path
 
-from edgekit.children import TimeoutExpired, run
-from edgekit.errors import DeviceError
-from edgekit.events import Events
+from edgekit.base.children import TimeoutExpired, run
+from edgekit.base.errors import DeviceError
+from edgekit.base.events import Events
+from edgekit.base.wording import duration
 from edgekit.twin import qemu
 from edgekit.twin.access import Access
 from edgekit.twin.tools import find_tool
-from edgekit.wording import duration
 
 _BETWEEN_SECONDS = 0.1
 _GREETING_SECONDS, _PATIENT_GREETING_SECONDS = 1.0, 15.0

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from edgekit.files import sha256_bytes
-from edgekit.json_text import json_text
+from edgekit.base.files import sha256_bytes
+from edgekit.base.json_text import json_text
 
 _GUEST = Path(__file__).resolve().parent / "guest"
 

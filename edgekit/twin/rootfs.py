@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgekit.errors import BuildError
-from edgekit.events import Events
+from edgekit.base.errors import BuildError
+from edgekit.base.events import Events
+from edgekit.base.wording import size
 from edgekit.twin.recipe import Owner, Recipe
 from edgekit.twin.tools import BuildTools
-from edgekit.wording import size
 
 _STEP_SECONDS = 300
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import DeviceError
-from edgekit.files import storage_errors, write_atomically
-from edgekit.json_reader import read_json
-from edgekit.json_text import json_text
-from edgekit.profiles import NAME_PATTERN
+from edgekit.base.errors import DeviceError
+from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.json_reader import read_json
+from edgekit.base.json_text import json_text
+from edgekit.profiles.reader import NAME_PATTERN
 from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
 
 STATE_FILE = "twin.json"

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from edgekit.children import NOTHING, PIPE, Process, TimeoutExpired, end, start
-from edgekit.errors import BuildError, MissingToolError, StorageError
-from edgekit.interrupts import interrupts_deferred
-from edgekit.parent_process import ending_with_us
-from edgekit.programs import find_program
-from edgekit.wording import duration
+from edgekit.base.children import NOTHING, PIPE, Process, TimeoutExpired, end, start
+from edgekit.base.errors import BuildError, MissingToolError, StorageError
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.parent_process import ending_with_us
+from edgekit.base.programs import find_program
+from edgekit.base.wording import duration
 
 _LAST_LINES = 15
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from edgekit.sensors.state import BoardState
+    from edgekit.devices.sensors.state import BoardState
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from edgekit.backends.source import region_source
 
 if TYPE_CHECKING:
     from edgekit.backends.match import Match
-    from edgekit.board import Board
+    from edgekit.base.events import Events
     from edgekit.cross.toolchain import Toolchain
-    from edgekit.events import Events
+    from edgekit.profiles.board import Board
 
 
 def conv_norm_relu() -> Rule:

@@ -17,10 +17,10 @@ from support.noisy_line import Harm, noisy_line
 from support.ssh_server import ssh_server
 from support.twins import edgekit, edgekit_json, remove_all_twins, twins_in
 
-from edgekit.board import load_board
-from edgekit.bundle import Bundle, open_bundle
+from edgekit.bundle.folder import Bundle, open_bundle
 from edgekit.devices.choice import device_for
-from edgekit.devices.serial_device import SerialSession
+from edgekit.devices.serial.device import SerialSession
+from edgekit.profiles.board import load_board
 from edgekit.twin import qemu
 from edgekit.twin.processes import process_of, twin_folder
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from support.needs import Lacking
 
-from edgekit.errors import EdgekitError
+from edgekit.base.errors import EdgekitError
 from faults import device_faults, host_faults, keeper_faults, store_faults, tuning_faults
 from faults.store_faults import CannotBeTried
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from support.stores import a_record, a_session
 
-from edgekit.errors import DeviceError, EdgekitError
+from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.farm.session import farm_session
 from edgekit.store.address import default_url, findings_folder
 from edgekit.store.database import close_store, open_store

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from edgekit.agent.runtime import ffi_headers, package_folder
+from edgekit.cross.runtime import ffi_headers, package_folder
 from fuzz import seeds
 from fuzz.crashes import crashes_of, keep_crash
 from fuzz.effort import Effort

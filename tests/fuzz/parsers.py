@@ -12,16 +12,26 @@ from pathlib import Path
 
 from support.bundles import sealed
 
-from edgekit import archive
-from edgekit.board import check_board
-from edgekit.bundle import InputEntry
-from edgekit.devices.agent_messages import AgentMessages, parse_bench, parse_info
-from edgekit.devices.device_log import parse_line
+from edgekit.aot.firmware.firmware_file import read_firmware
+from edgekit.base.errors import EdgekitError
+from edgekit.base.json_reader import read_json
+from edgekit.base.npy import read_npy
+from edgekit.base.tensors import TensorSpec
+from edgekit.base.zip_reader import read_zip
+from edgekit.bundle import archive
+from edgekit.bundle.folder import InputEntry
+from edgekit.bundle.manifest import parse_manifest
+from edgekit.bundle.samples import InputFile, load_samples
+from edgekit.compiler.schedules.trace_text import check_trace
 from edgekit.devices.elf import read_elf
-from edgekit.devices.firmware_file import read_firmware
-from edgekit.devices.frames import read_frame
-from edgekit.devices.serial_frames import FrameDecoder, SerialFrame
-from edgekit.devices.serial_messages import (
+from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench, parse_info
+from edgekit.devices.linux.device_log import parse_line
+from edgekit.devices.linux.version_records import parse_record, parse_versions
+from edgekit.devices.local.frames import read_frame
+from edgekit.devices.sensors.discovery import discover
+from edgekit.devices.sensors.snapshot import parse_snapshot
+from edgekit.devices.serial.frames import FrameDecoder, SerialFrame
+from edgekit.devices.serial.messages import (
     parse_fault,
     parse_hello,
     parse_inference,
@@ -30,25 +40,15 @@ from edgekit.devices.serial_messages import (
     parse_tensor,
     parse_text,
 )
-from edgekit.devices.version_records import parse_record, parse_versions
-from edgekit.errors import EdgekitError
-from edgekit.farm.hosts import FarmHost
-from edgekit.farm.joined import JoinedHost
-from edgekit.json_reader import read_json
-from edgekit.manifest import parse_manifest
-from edgekit.model import ModelFormat, ModelSource, scan_model
-from edgekit.npy import read_npy
-from edgekit.preprocess import Preprocess
-from edgekit.project import read_project
+from edgekit.farm.hosts.file import FarmHost
+from edgekit.farm.hosts.joined import JoinedHost
+from edgekit.models.model import ModelFormat, ModelSource, scan_model
+from edgekit.models.preprocess import Preprocess
+from edgekit.profiles.board import check_board
+from edgekit.project.file import read_project
 from edgekit.rpc.protocol import TrackerAddress, TrackerClient
-from edgekit.samples import InputFile, load_samples
-from edgekit.schedules.trace_text import check_trace
-from edgekit.sensors.discovery import discover
-from edgekit.sensors.snapshot import parse_snapshot
 from edgekit.store.documents import from_document
-from edgekit.tensors import TensorSpec
 from edgekit.twin.state import parse_state
-from edgekit.zip_reader import read_zip
 from fuzz.seeds import program_archive
 
 MATRIX = InputEntry(TensorSpec("x", "float32", (2, 3)), None, "")
@@ -88,7 +88,7 @@ def image_input(data: bytes, folder: Path) -> None:
 
 
 def pt2(data: bytes, folder: Path) -> None:
-    from edgekit.frontends.torch.archive import read_program
+    from edgekit.models.torch.archive import read_program
 
     read_program(written(data, folder, "model.pt2"))
 

@@ -18,9 +18,9 @@ import numpy as np
 from support.bundles import make_bundle
 from support.profiles import LINUX_BOARD
 
-from edgekit.archive import write_archive
-from edgekit.devices.frames import encode_frame as encode_worker_frame
-from edgekit.devices.serial_frames import SerialFrame, encode_frame
+from edgekit.bundle.archive import write_archive
+from edgekit.devices.local.frames import encode_frame as encode_worker_frame
+from edgekit.devices.serial.frames import SerialFrame, encode_frame
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 
 Seeds = Sequence[bytes]

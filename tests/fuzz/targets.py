@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.errors import EdgekitError
+from edgekit.base.errors import EdgekitError
 from fuzz import parsers, seeds
 
 Parse = Callable[[bytes, Path], object]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from edgekit.aot.tree import TreePlan, ports
-from edgekit.arrays import numpy_dtype
+from edgekit.base.arrays import numpy_dtype
 from edgekit.cross.tools import run_tool
 
 FLAGS = (

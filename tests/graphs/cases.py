@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.arrays import numpy_dtype
-from edgekit.errors import EdgekitError
-from edgekit.inputs import reference_inputs
-from edgekit.model import ModelSource, import_model, open_model
-from edgekit.oracle import oracle_for
-from edgekit.tensors import TensorSpec
+from edgekit.base.arrays import numpy_dtype
+from edgekit.base.errors import EdgekitError
+from edgekit.base.tensors import TensorSpec
+from edgekit.models.inputs import reference_inputs
+from edgekit.models.model import ModelSource, import_model, open_model
+from edgekit.models.oracle import oracle_for
 from graphs.ways import REFUSALS, Arrays, Graph, Outcome
 
 RANGES = ((-1.0, 1.0), (1.0, 2.0), (0.05, 0.95))
@@ -45,8 +45,8 @@ def graph_for(path: Path) -> Graph | NoGraph:
 
 
 def _declared(source: ModelSource) -> Sequence[TensorSpec]:
-    from edgekit.frontends.onnx.binding import bind
-    from edgekit.frontends.onnx.files import read_model
+    from edgekit.models.onnx.binding import bind
+    from edgekit.models.onnx.files import read_model
 
     return bind(read_model(source.path).graph, source).inputs
 

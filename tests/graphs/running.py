@@ -61,9 +61,9 @@ def _warm_up() -> None:
     import onnxruntime  # noqa: F401
     from support import ncnn_lab, onednn_lab  # noqa: F401
 
-    import edgekit.frontends.onnx.loading
-    import edgekit.pipeline  # noqa: F401
-    from edgekit.tvm_compat import load_tvm
+    import edgekit.compiler.pipeline  # noqa: F401
+    import edgekit.models.onnx.loading
+    from edgekit.base.tvm_compat import load_tvm
 
     load_tvm()
     for backend in ("ncnn", "onednn"):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.comparison import Leeway, compare, tolerance_for
-from edgekit.errors import BuildError, EdgekitError, UnsupportedModelError
-from edgekit.model import Model, ModelSource
-from edgekit.tensors import TensorSpec
+from edgekit.base.errors import BuildError, EdgekitError, UnsupportedModelError
+from edgekit.base.tensors import TensorSpec
+from edgekit.models.comparison import Leeway, compare, tolerance_for
+from edgekit.models.model import Model, ModelSource
 
 REFUSALS = (UnsupportedModelError,)
 """What edgekit says of a sound model that it can't compile. Any other error is a fault."""
@@ -67,7 +67,7 @@ def local(graph: Graph) -> Outcome:
     from support.deployed import run_deployed
 
     from edgekit.backends.offloading import compile_model
-    from edgekit.board import load_board
+    from edgekit.profiles.board import load_board
 
     compiled = compile_model(graph.model, load_board("local").target, weights_apart=True)
     given = [graph.inputs[spec.name] for spec in graph.model.inputs]

@@ -20,7 +20,7 @@ from benchmarks.networks import NETWORKS
 from edgekit.backends.base import Region
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.plain.program import program_of
-from edgekit.model import Model, import_model, open_model
+from edgekit.models.model import Model, import_model, open_model
 
 
 def imported(model: onnx.ModelProto, folder: Path) -> Model:

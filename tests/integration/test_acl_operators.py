@@ -14,7 +14,7 @@ from support.ncnn_cases import FAMILIES, Case
 from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import judged_by_onnxruntime
 
-from edgekit.model import import_model, open_model
+from edgekit.models.model import import_model, open_model
 
 pytestmark = needs("acl-rpi4", *ARM_PROGRAMS)
 

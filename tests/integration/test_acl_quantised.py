@@ -21,8 +21,8 @@ from support.quantised_onnx import (
 )
 from support.tflite_models import write_model
 
-from edgekit.model import import_model, open_model
-from edgekit.oracle import oracle_for
+from edgekit.models.model import import_model, open_model
+from edgekit.models.oracle import oracle_for
 
 pytestmark = needs("acl-rpi4", *ARM_PROGRAMS)
 

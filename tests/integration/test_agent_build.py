@@ -12,11 +12,11 @@ import pytest
 from support.needs import needs
 
 from edgekit.agent.build import AGENT, Agent, build_agent
-from edgekit.agent.runtime import runtime_libraries
+from edgekit.base.errors import BuildError
+from edgekit.base.events import Event, Events, StageStarted
+from edgekit.cross.runtime import runtime_libraries
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.elf import read_elf
-from edgekit.errors import BuildError
-from edgekit.events import Event, Events, StageStarted
 
 
 def built(toolchain: str, arch: str) -> tuple[Agent, list[str]]:

@@ -17,17 +17,17 @@ from support.c_builds import SANITIZED, make
 from support.c_networks import Net, ds_cnn, several_inputs
 from support.needs import needs
 
-from edgekit.board import Memory, load_board
-from edgekit.build import build
-from edgekit.building.request import BuildRequest
-from edgekit.bundle import Bundle, open_bundle
-from edgekit.errors import (
+from edgekit.base.errors import (
     BuildError,
     BundleError,
     MissingToolError,
     UnsupportedModelError,
     UsageError,
 )
+from edgekit.building.build import build
+from edgekit.building.request import BuildRequest
+from edgekit.bundle.folder import Bundle, open_bundle
+from edgekit.profiles.board import Memory, load_board
 
 pytestmark = needs("gcc-arm")
 

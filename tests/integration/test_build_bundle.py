@@ -23,25 +23,25 @@ from support.building import (
 from support.needs import needs
 from support.on_device import run_on
 
-from edgekit.build import build
-from edgekit.building.request import BuildRequest
-from edgekit.bundle import open_bundle
-from edgekit.cache import BuildCache
-from edgekit.compilation import CompileJob
-from edgekit.compile_process import CompilationApart, compiling_apart
-from edgekit.cross.toolchain import load_toolchain
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import (
+from edgekit.base.cache import BuildCache
+from edgekit.base.errors import (
     BuildError,
     MissingToolError,
     ModelError,
     ProjectError,
     UsageError,
 )
-from edgekit.events import SILENT, Event, Events, Warned
-from edgekit.files import sha256_file
-from edgekit.model import open_model
-from edgekit.preprocess import Preprocess
+from edgekit.base.events import SILENT, Event, Events, Warned
+from edgekit.base.files import sha256_file
+from edgekit.building.build import build
+from edgekit.building.compilation import CompileJob
+from edgekit.building.compile_process import CompilationApart, compiling_apart
+from edgekit.building.request import BuildRequest
+from edgekit.bundle.folder import open_bundle
+from edgekit.cross.toolchain import load_toolchain
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import open_model
+from edgekit.models.preprocess import Preprocess
 
 EM_AARCH64 = 183
 

@@ -24,8 +24,8 @@ from support.building import (
 )
 from support.onnx_models import onnx_model
 
-from edgekit.bundle import open_bundle
-from edgekit.cache import BuildCache
+from edgekit.base.cache import BuildCache
+from edgekit.bundle.folder import open_bundle
 
 PATIENCE = 600.0
 """Seconds until a test gives up; none of them measures time."""

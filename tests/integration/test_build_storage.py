@@ -18,9 +18,9 @@ from support.building import (
 )
 from support.needs import needs
 
-from edgekit.build import build
-from edgekit.bundle import open_bundle
-from edgekit.events import Event, Events, Warned
+from edgekit.base.events import Event, Events, Warned
+from edgekit.building.build import build
+from edgekit.bundle.folder import open_bundle
 
 STORAGE = 9
 

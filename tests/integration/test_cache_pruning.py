@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.building import Ran, request_for, run_edgekit, write_model
 
-from edgekit.build import build
-from edgekit.cache import BuildCache
+from edgekit.base.cache import BuildCache
+from edgekit.building.build import build
 
 USAGE = 2
 

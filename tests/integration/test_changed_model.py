@@ -14,13 +14,13 @@ from support.bundles import make_bundle
 from support.needs import needs
 from support.tflite_models import Op, T, constant, tflite_bytes
 
-from edgekit.errors import BundleError, ModelError
-from edgekit.events import SILENT
-from edgekit.expectation import expect
-from edgekit.model import ModelSource, import_model, open_model, scan_model
-from edgekit.quantization.quantiser import Settings
-from edgekit.quantize import QuantizeRequest, quantize
-from edgekit.tensors import TensorSpec
+from edgekit.base.errors import BundleError, ModelError
+from edgekit.base.events import SILENT
+from edgekit.base.tensors import TensorSpec
+from edgekit.building.expectation import expect
+from edgekit.models.model import ModelSource, import_model, open_model, scan_model
+from edgekit.verbs.quantization.quantiser import Settings
+from edgekit.verbs.quantize import QuantizeRequest, quantize
 
 X, Y = TensorSpec("x", "float32", (4,)), TensorSpec("y", "float32", (4,))
 
@@ -121,7 +121,7 @@ def test_a_model_that_is_another_one_only_while_it_is_read_is_noticed(
     """Before and after, the files are those of the hash."""
     path = write(tmp_path, 1.0)
     source = open_model(path)
-    frontend = importlib.import_module(f"edgekit.frontends.{source.format}")
+    frontend = importlib.import_module(f"edgekit.models.{source.format}")
     load, whole = frontend.load, {file: file.read_bytes() for file in source.files}
 
     def load_another(source: ModelSource, events: object) -> object:

@@ -18,10 +18,10 @@ from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 from edgekit.backends.offloading import compile_model, partition_model
 from edgekit.backends.partition import Selection
 from edgekit.backends.quantised import REASON
-from edgekit.board import load_board
-from edgekit.errors import UsageError
-from edgekit.model import ModelSource, import_model
-from edgekit.oracle import oracle_for
+from edgekit.base.errors import UsageError
+from edgekit.models.model import ModelSource, import_model
+from edgekit.models.oracle import oracle_for
+from edgekit.profiles.board import load_board
 
 IMAGE = T("x", (1, 9, 8, 4))
 SAME, VALID = 0, 1

@@ -22,13 +22,13 @@ from edgekit.aot.packages.compiled import CompiledTree
 from edgekit.aot.packages.formats import CODE_FORMATS, CodeFormat
 from edgekit.aot.packages.write import write_package
 from edgekit.aot.tree import Origin
-from edgekit.board import load_board
-from edgekit.build import build
-from edgekit.bundle import Bundle
+from edgekit.base.errors import MissingToolError, UsageError
+from edgekit.base.tensors import TensorSpec
+from edgekit.building.build import build
+from edgekit.bundle.folder import Bundle
+from edgekit.bundle.manifest import BareMetal, LibraryEntry
 from edgekit.cross.toolchain import find_compiler, load_toolchain
-from edgekit.errors import MissingToolError, UsageError
-from edgekit.manifest import BareMetal, LibraryEntry
-from edgekit.tensors import TensorSpec
+from edgekit.profiles.board import load_board
 
 pytestmark = needs(*CORTEX_M)
 

@@ -21,19 +21,19 @@ from support.offloaded import EVERYTHING_PAYS
 from support.onnx_models import onnx_model
 
 from edgekit.agent.build import AGENT, build_agent
-from edgekit.agent.runtime import CUDA_RUNTIME, cuda_runtime
 from edgekit.backends.offloading import compile_model
 from edgekit.backends.plan import OffloadPlan
-from edgekit.board import load_board
-from edgekit.build import build
+from edgekit.base.errors import MissingToolError, UsageError
+from edgekit.base.events import SILENT
+from edgekit.building.build import build
+from edgekit.compiler.cuda.kernels import compiling_kernels
+from edgekit.compiler.cuda.toolkit import find_toolkit, make_driver_stub
 from edgekit.cross.gpu_mark import MARK
+from edgekit.cross.runtime import CUDA_RUNTIME, cuda_runtime
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.cuda.kernels import compiling_kernels
-from edgekit.cuda.toolkit import find_toolkit, make_driver_stub
-from edgekit.errors import MissingToolError, UsageError
-from edgekit.events import SILENT
-from edgekit.export.application import export
-from edgekit.model import import_model, open_model
+from edgekit.models.model import import_model, open_model
+from edgekit.profiles.board import load_board
+from edgekit.verbs.export.application import export
 
 BOARD = "jetson-orin-jp7"
 CUBIN = 190

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from support.building import request_for, run_edgekit, write_model
 
-from edgekit.arrays import Array
-from edgekit.bundle import Bundle, open_bundle
-from edgekit.deploy import deploy
+from edgekit.base.arrays import Array
+from edgekit.base.errors import VerificationError
+from edgekit.base.events import SILENT, Events
+from edgekit.bundle.folder import Bundle, open_bundle
 from edgekit.devices.base import RunResult
-from edgekit.devices.local import LocalDevice, LocalSession
-from edgekit.errors import VerificationError
-from edgekit.events import SILENT, Events
+from edgekit.devices.local.device import LocalDevice, LocalSession
+from edgekit.verbs.deploy import deploy
 
 
 @pytest.fixture(autouse=True)

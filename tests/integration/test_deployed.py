@@ -19,8 +19,8 @@ from support.region_lab import Runs
 
 from edgekit.backends.base import Options, Region, Tensor
 from edgekit.backends.offloading import OffloadedModel
-from edgekit.errors import DeviceError
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.errors import DeviceError
+from edgekit.base.tvm_compat import load_tvm
 
 X = np.array([3, 1, 2, 0], "float32")
 REGION = Region(

@@ -16,8 +16,9 @@ import pytest
 from support.needs import needs
 from support.ssh_server import SshServer, ssh_server
 
-from edgekit.devices.connection import Connection
-from edgekit.devices.device_log import (
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.devices.linux.connection import Connection
+from edgekit.devices.linux.device_log import (
     LARGEST_LOG,
     LOG,
     OLDER_LOG,
@@ -26,7 +27,7 @@ from edgekit.devices.device_log import (
     now,
     read_log,
 )
-from edgekit.devices.version_records import (
+from edgekit.devices.linux.version_records import (
     ModelFile,
     ModelInput,
     Version,
@@ -34,14 +35,13 @@ from edgekit.devices.version_records import (
     choose_version,
     new_record,
 )
-from edgekit.devices.versions import (
+from edgekit.devices.linux.versions import (
     Recorded,
     damaged_files,
     make_current,
     read_versions,
     record_version,
 )
-from edgekit.errors import DeviceError, UsageError
 
 pytestmark = needs("sshd")
 
@@ -277,7 +277,7 @@ def test_rubbish_among_the_records_is_left_out_and_stops_nothing(
 def test_two_deployments_at_the_same_time_leave_one_of_them_current(
     server: SshServer, connection: Connection
 ) -> None:
-    from edgekit.devices.lease import lease
+    from edgekit.devices.linux.lease import lease
 
     def run(letter: str) -> None:
         with server.connect() as own, lease(own, str(server.root), wait=240):

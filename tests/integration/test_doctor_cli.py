@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from support.profiles import TOOLCHAIN, machine_without_profiles, write_profile
 
-from edgekit.board import load_board
+from edgekit.advice.doctor import Check, DoctorReport, examine
+from edgekit.base.tvm_compat import PINNED
 from edgekit.cli.program import run_command_line
-from edgekit.doctor import Check, DoctorReport, examine
-from edgekit.tvm_compat import PINNED
+from edgekit.profiles.board import load_board
 
 
 @pytest.fixture

@@ -29,10 +29,10 @@ from support.needs import needs
 from support.onnx_models import onnx_model
 from support.rpc_lab import eventually
 
-from edgekit.build import build
-from edgekit.bundle import open_bundle, write_manifest
-from edgekit.errors import BundleError, UsageError
-from edgekit.export.application import default_destination, export
+from edgekit.base.errors import BundleError, UsageError
+from edgekit.building.build import build
+from edgekit.bundle.folder import open_bundle, write_manifest
+from edgekit.verbs.export.application import default_destination, export
 
 pytestmark = needs("cmake")
 

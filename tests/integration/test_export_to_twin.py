@@ -16,8 +16,8 @@ from support.needs import TWIN, needs
 from support.rpc_lab import eventually
 from support.twins import COMMAND_SECONDS, edgekit_json, on_twin, share_images, twins_in
 
-from edgekit.board import load_board
-from edgekit.build import build
+from edgekit.building.build import build
+from edgekit.profiles.board import load_board
 from edgekit.twin.access import Access
 from edgekit.twin.machine import up
 from edgekit.twin.systemd import systemd_recipe

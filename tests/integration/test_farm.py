@@ -23,12 +23,12 @@ from support.needs import needs
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.stores import a_point, a_run, a_session
 
-from edgekit.events import SILENT
+from edgekit.base.events import SILENT
 from edgekit.farm.control import farm_folder, reachable
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.members import FarmPlan, Member
-from edgekit.farm.prometheus import as_metrics
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
+from edgekit.farm.web.prometheus import as_metrics
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.store.database import close_store, open_store
 from edgekit.store.tuning import add_records, begin_session, sessions

@@ -189,7 +189,7 @@ def test_a_farm_does_not_join_itself(two: Two) -> None:
 def test_a_host_that_leaves_takes_its_devices_along(two: Two) -> None:
     assert two.near.keeper is not None
     family = two.near.lab.family(two.near.keeper.pid)
-    (worker,) = (pid for pid in family if b"edgekit.farm.host_worker" in words(pid))
+    (worker,) = (pid for pid in family if b"edgekit.farm.hosts.worker" in words(pid))
     two.near.json("leave", "attic")
     assert two.near.device(FAR) == {}
     assert two.near.ask("status")["hosts"] == []

@@ -15,13 +15,13 @@ import pytest
 from support.light_farm import light_farm
 from support.rpc_lab import eventually
 
-from edgekit.board import load_board
-from edgekit.devices.serial_device import SerialDevice
-from edgekit.errors import BundleError, DeviceError, UsageError
+from edgekit.base.errors import BundleError, DeviceError, UsageError
+from edgekit.devices.serial.device import SerialDevice
 from edgekit.farm.control import ask, drain, farm_status, resume
 from edgekit.farm.lending import LeaseOver, lent, opened_in_turn
 from edgekit.farm.members import Member
 from edgekit.farm.status import DeviceStatus
+from edgekit.profiles.board import load_board
 
 HOLDS = """
 import sys, time

@@ -21,8 +21,8 @@ from support.rpc_lab import Process, environment_in, eventually
 from support.ssh_server import ssh_server
 from support.twins import twins_in
 
-from edgekit.devices.serial_device import SerialDevice
-from edgekit.devices.serial_port import held
+from edgekit.devices.serial.device import SerialDevice
+from edgekit.devices.serial.port import held
 
 pytestmark = needs("sshd", *MICROCONTROLLERS)
 

@@ -12,12 +12,12 @@ from support.c_trees import write_c_tree
 from support.needs import needs
 
 from edgekit.aot.firmware.build import build_firmware
+from edgekit.aot.firmware.firmware_file import read_firmware
 from edgekit.aot.firmware.memory import layout_of
 from edgekit.aot.firmware.tree import read_tree
-from edgekit.board import board_names, load_board
+from edgekit.base.errors import BuildError, BundleError, MissingToolError, UsageError
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.devices.firmware_file import read_firmware
-from edgekit.errors import BuildError, BundleError, MissingToolError, UsageError
+from edgekit.profiles.board import board_names, load_board
 
 TOOLCHAIN = load_toolchain("arm-none-eabi")
 BOARDS = [name for name in board_names() if load_board(name).firmware is not None]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from edgekit.aot.firmware import build
-from edgekit.devices.serial_frames import (
+from edgekit.devices.serial.frames import (
     LARGEST_PAYLOAD,
     FrameDecoder,
     SerialFrame,

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.tvm_compat import load_tvm
 
 load_tvm()
 
 import tvm  # noqa: E402
 from tvm import te, tirx  # noqa: E402
 
-from edgekit.passes.fixed_point import (  # noqa: E402
+from edgekit.compiler.passes.fixed_point import (  # noqa: E402
     elementwise,
     fixed_point,
     multiply_by,

@@ -14,9 +14,9 @@ from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
 from edgekit.backends.offloading import compile_model
-from edgekit.cpu import this_cpu
-from edgekit.errors import UnsupportedModelError
-from edgekit.model import import_model, open_model
+from edgekit.base.errors import UnsupportedModelError
+from edgekit.models.model import import_model, open_model
+from edgekit.profiles.cpu import this_cpu
 
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -2, 5], np.float32)
 

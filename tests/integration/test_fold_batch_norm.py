@@ -15,7 +15,7 @@ from support.examples import examples
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import operators_in, relax_of, run_module, without_dead_code
 
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.tvm_compat import load_tvm
 
 SPATIAL = {1: (9,), 2: (7, 6), 3: (5, 4, 6)}
 
@@ -41,8 +41,8 @@ def norm(source: str, result: str, prefix: str = "norm", **attributes: Any) -> o
 
 def folded(model: onnx.ModelProto) -> Any:
     """Constants first, as the pipeline does it: importers reshape a bias before they add it."""
-    from edgekit.passes.fold_batch_norm import FoldBatchNorm
-    from edgekit.passes.fold_constants import FoldConstants
+    from edgekit.compiler.passes.fold_batch_norm import FoldBatchNorm
+    from edgekit.compiler.passes.fold_constants import FoldConstants
 
     return without_dead_code(FoldBatchNorm()(FoldConstants()(relax_of(model))))
 
@@ -210,7 +210,7 @@ def test_what_a_normalisation_leaves_out_or_gives_besides_stays_so(
     attributes: dict[str, Any],
 ) -> None:
     """Against TVM's own meaning: no model format that edgekit reads can say these."""
-    from edgekit.passes.fold_batch_norm import FoldBatchNorm
+    from edgekit.compiler.passes.fold_batch_norm import FoldBatchNorm
 
     feeds = {"x": values(5, 2, 4, 6, 4)}
     (expected,) = run_module(normalised(**attributes), feeds)
@@ -221,7 +221,7 @@ def test_what_a_normalisation_leaves_out_or_gives_besides_stays_so(
 
 
 def test_a_normalisation_that_still_learns_is_left_alone() -> None:
-    from edgekit.passes.fold_batch_norm import FoldBatchNorm
+    from edgekit.compiler.passes.fold_batch_norm import FoldBatchNorm
 
     module = without_dead_code(FoldBatchNorm()(normalised(training=True)))
 

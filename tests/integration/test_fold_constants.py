@@ -20,7 +20,7 @@ X = np.random.default_rng(1).standard_normal((3, 4)).astype("float32")
 
 
 def folded(module: Any) -> Any:
-    from edgekit.passes.fold_constants import FoldConstants
+    from edgekit.compiler.passes.fold_constants import FoldConstants
 
     return without_dead_code(FoldConstants()(module))
 
@@ -102,7 +102,7 @@ def test_quantised_weights_become_real_ones(dtype: str, axis: int | None) -> Non
 
 def relax_module(build: Any) -> Any:
     """`x + build()` for a scalar or broadcastable Relax expression of constants."""
-    from edgekit.tvm_compat import load_tvm
+    from edgekit.base.tvm_compat import load_tvm
 
     load_tvm()
     from tvm import relax
@@ -118,7 +118,7 @@ def relax_module(build: Any) -> Any:
 
 
 def test_quantised_weights_become_real_ones_however_large_they_get() -> None:
-    from edgekit.passes.fold_constants import MAX_GROWTH_BYTES
+    from edgekit.compiler.passes.fold_constants import MAX_GROWTH_BYTES
 
     stored = np.ones((MAX_GROWTH_BYTES // 12, X.shape[1] * 2), "int8")
     model = onnx_model(
@@ -145,7 +145,7 @@ def test_a_scalar_stays_a_scalar() -> None:
 
 
 def test_a_constant_that_would_grow_large_stays_computed() -> None:
-    from edgekit.passes.fold_constants import MAX_GROWTH_BYTES
+    from edgekit.compiler.passes.fold_constants import MAX_GROWTH_BYTES
 
     elements = MAX_GROWTH_BYTES // 4 + 2
     model = onnx_model(

@@ -14,7 +14,7 @@ from graphs.ways import WAYS, Graph, Outcome, judged
 from onnx import helper
 from support.onnx_models import onnx_model
 
-from edgekit.errors import BuildError, UnsupportedModelError
+from edgekit.base.errors import BuildError, UnsupportedModelError
 
 
 def wrong(graph: Graph) -> Outcome:

@@ -16,7 +16,7 @@ from support.offloaded import EVERYTHING_PAYS
 
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.backends.plan import OffloadPlan
-from edgekit.build import build
+from edgekit.building.build import build
 from edgekit.cross.toolchain import load_toolchain
 
 pytestmark = needs("ncnn")
@@ -25,7 +25,7 @@ LOAD_IN_WORKER = """
 import os, sys
 from pathlib import Path
 from edgekit.devices import local_worker
-from edgekit.devices.local import _runtime_library
+from edgekit.devices.local.device import _runtime_library
 def load_instead():
     local_worker._load_runtime(str(_runtime_library())).load_module(sys.argv[1])
     raise SystemExit

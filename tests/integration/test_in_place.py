@@ -21,13 +21,13 @@ from support.onnx_models import onnx_model
 from tvm import relax, runtime, s_tir, target, te, tirx, topi
 from tvm.ir.transform import Sequential
 
+from edgekit.compiler.passes.in_place import in_place, overwritable, pointwise
+from edgekit.compiler.passes.plan_memory import PlanMemory
 from edgekit.compiler.phases import LOWER
-from edgekit.cpu import this_cpu
-from edgekit.passes.in_place import in_place, overwritable, pointwise
-from edgekit.passes.plan_memory import PlanMemory
-from edgekit.pipeline import Compiled
-from edgekit.schedules.apply import schedule_function
-from edgekit.schedules.machine import machine_of
+from edgekit.compiler.pipeline import Compiled
+from edgekit.compiler.schedules.apply import schedule_function
+from edgekit.compiler.schedules.machine import machine_of
+from edgekit.profiles.cpu import this_cpu
 
 SHAPE = (37, 37)
 """A square, so that a transposed index is one of the same shape; of no vector's width."""
@@ -348,7 +348,7 @@ ON_THREADS = """
 from dataclasses import replace
 from test_in_place import summed
 from support.compiling import check_against_onnxruntime, random_array
-from edgekit.cpu import this_cpu
+from edgekit.profiles.cpu import this_cpu
 
 target = replace(this_cpu()[1], cores=4)
 shape = (16, 16384)

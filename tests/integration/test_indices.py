@@ -16,11 +16,11 @@ from support.c_builds import SANITIZED, built_tree, run
 from support.needs import needs
 from support.tflite_models import Op, T, constant, run_both, tflite_bytes, write_model
 
-from edgekit.build import build
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import DeviceError, ModelError
-from edgekit.model import ModelSource, import_model, open_model
-from edgekit.oracle import oracle_for
+from edgekit.base.errors import DeviceError, ModelError
+from edgekit.building.build import build
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import ModelSource, import_model, open_model
+from edgekit.models.oracle import oracle_for
 
 RANDOM = np.random.default_rng(11)
 DATA = RANDOM.standard_normal((5, 4)).astype("float32")
@@ -126,7 +126,7 @@ def compiled(source: ModelSource) -> Ours:
     from tvm import relax
 
     from edgekit.backends.offloading import compile_model
-    from edgekit.board import load_board
+    from edgekit.profiles.board import load_board
 
     model = import_model(source)
     executable = compile_model(model, load_board("local").target).executable
@@ -355,12 +355,12 @@ def test_a_deployed_library_names_tensor_and_value(tmp_path: Path) -> None:
 
 def test_every_operator_that_addresses_by_values_is_guarded() -> None:
     """A version of TVM with one more of them has to be looked at."""
-    from edgekit.tvm_compat import load_tvm
+    from edgekit.base.tvm_compat import load_tvm
 
     load_tvm()
     from tvm.ir import Op
 
-    from edgekit.passes.guard_indices import ADDRESSED
+    from edgekit.compiler.passes.guard_indices import ADDRESSED
 
     words = ("gather", "scatter", "take", "index", "reverse_sequence", "embedding")
     named = {

@@ -15,8 +15,8 @@ from support.building import request_for, write_model
 from support.profiles import machine_without_profiles
 from support.tflite_models import Op, T, tflite_bytes
 
-from edgekit.build import build
-from edgekit.bundle import Region, write_manifest
+from edgekit.building.build import build
+from edgekit.bundle.folder import Region, write_manifest
 from edgekit.cli.program import run_command_line
 
 Extents = list[int | str]

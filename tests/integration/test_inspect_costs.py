@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.tvm_compat import load_tvm
 
 load_tvm()
 
 import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
-from edgekit.liveness import peak_activation_bytes  # noqa: E402
-from edgekit.macs import ShapeDependsOnDataError, count_macs  # noqa: E402
-from edgekit.pipeline import fused  # noqa: E402
+from edgekit.compiler.liveness import peak_activation_bytes  # noqa: E402
+from edgekit.compiler.macs import ShapeDependsOnDataError, count_macs  # noqa: E402
+from edgekit.compiler.pipeline import fused  # noqa: E402
 
 Body = Callable[..., Any]
 

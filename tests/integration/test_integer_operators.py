@@ -19,7 +19,7 @@ from support.integer_kernels import recognised_file, run_module
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
 from edgekit.aot import operators
-from edgekit.oracle import oracle_for
+from edgekit.models.oracle import oracle_for
 
 EXAMPLES = settings(
     max_examples=examples(10),

@@ -12,8 +12,8 @@ from support.deployed import run_deployed
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
 from edgekit.backends.offloading import compile_model
-from edgekit.cpu import this_cpu
-from edgekit.model import import_model, open_model
+from edgekit.models.model import import_model, open_model
+from edgekit.profiles.cpu import this_cpu
 
 LOW, HIGH = np.array(0, np.float32), np.array(6, np.float32)
 ODD = np.arange(-8, 8, dtype=np.float32).reshape(1, 1, 2, 8)

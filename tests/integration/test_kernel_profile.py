@@ -13,12 +13,12 @@ from support.needs import needs
 from support.on_device import bench_on
 from support.ssh_server import ssh_server
 
-from edgekit.bundle import Bundle
+from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.kernel_times import KernelTimes
-from edgekit.devices.local import LocalDevice
-from edgekit.devices.ssh import SshDevice
+from edgekit.devices.linux.ssh import SshDevice
+from edgekit.devices.local.device import LocalDevice
 
 pytestmark = needs("sshd")
 

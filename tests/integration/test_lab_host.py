@@ -28,12 +28,12 @@ from support.rpc_lab import eventually
 from support.ssh_server import SshServer, ssh_server
 from support.twins import twins_in
 
-from edgekit.board import load_board
-from edgekit.devices.lab_host import LabHost
-from edgekit.devices.monitor import watch
-from edgekit.devices.serial_device import SerialDevice
-from edgekit.devices.serial_port import LineInUse
-from edgekit.errors import DeviceError, MissingToolError, UsageError
+from edgekit.base.errors import DeviceError, MissingToolError, UsageError
+from edgekit.devices.serial.device import SerialDevice
+from edgekit.devices.serial.lab_host import LabHost
+from edgekit.devices.serial.monitor import watch
+from edgekit.devices.serial.port import LineInUse
+from edgekit.profiles.board import load_board
 
 pytestmark = needs("sshd", *MICROCONTROLLERS)
 

@@ -21,14 +21,14 @@ from support.ports import free_port
 from support.rpc_lab import environment_in, eventually
 from support.ssh_server import SshServer, ssh_server
 
-from edgekit.devices.labgrid import PlaceTaken, acquired
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.devices.serial.labgrid import PlaceTaken, acquired
 
 PATH = labgrid_path()
 pytestmark = needs("labgrid", "sshd", "rsync")
 HOLDS = """
 import sys, time
-from edgekit.devices.labgrid import acquired
+from edgekit.devices.serial.labgrid import acquired
 with acquired("desk") as place:
     print("mine", flush=True)
     time.sleep(600)

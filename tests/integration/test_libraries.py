@@ -19,7 +19,9 @@ from support.needs import needs
 from support.rpc_lab import eventually
 from support.toy_library import write_toy
 
-from edgekit.board import load_board
+from edgekit.base.errors import BuildError, MissingToolError
+from edgekit.base.events import Event, Events, StageProgress, StageStarted
+from edgekit.building.kept import kept_entries, prune_kept
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.sources import (
     BuiltLibrary,
@@ -30,9 +32,7 @@ from edgekit.cross.sources import (
 )
 from edgekit.cross.sources.library import libraries_cache
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain, which
-from edgekit.errors import BuildError, MissingToolError
-from edgekit.events import Event, Events, StageProgress, StageStarted
-from edgekit.kept import kept_entries, prune_kept
+from edgekit.profiles.board import load_board
 
 PATIENCE = 600.0
 
@@ -261,7 +261,7 @@ add_custom_target(slow ALL COMMAND ${CMAKE_COMMAND} -E touch ${MARK} COMMAND sle
 PROGRAM = """\
 import sys
 from pathlib import Path
-from edgekit.board import load_board
+from edgekit.profiles.board import load_board
 from edgekit.cross.sources import build_library, load_recipe
 from edgekit.cross.toolchain import load_toolchain
 build_library(load_recipe(Path(sys.argv[1])), load_board("local"), load_toolchain("host"))

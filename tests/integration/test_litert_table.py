@@ -11,7 +11,7 @@ from support.c_builds import SANITIZED, built_tree, run
 from support.integer_cases import CASES, drawn
 from support.tflite_models import run_both, write_model
 
-from edgekit.frontends.tflite.operators import COMPUTED_QUANTIZED
+from edgekit.models.tflite.operators import COMPUTED_QUANTIZED
 
 OFF_BY_ONE = frozenset({"SOFTMAX", "TRANSPOSE_CONV"})
 """Operators that LiteRT computes in floats and C in integers, and the other way round."""

@@ -27,15 +27,15 @@ from support.onnx_models import onnx_model
 from support.patience import stopped_at
 from support.rpc_lab import eventually
 
-from edgekit.build import build
-from edgekit.bundle import Bundle
+from edgekit.base.errors import BundleError, DeviceError
+from edgekit.base.events import Event, Events, StageProgress
+from edgekit.base.tensors import TensorSpec
+from edgekit.building.build import build
+from edgekit.bundle.folder import Bundle
 from edgekit.devices.base import BenchPlan
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import BundleError, DeviceError
-from edgekit.events import Event, Events, StageProgress
-from edgekit.tensors import TensorSpec
+from edgekit.devices.local.device import LocalDevice
 
-WORKER = "edgekit.devices.local_worker"
+WORKER = "edgekit.devices.local.worker"
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +118,10 @@ def test_the_worker_loads_neither_the_compiler_nor_torch_nor_the_command_line(
 import sys, os
 from pathlib import Path
 from edgekit.devices import local_worker
-from edgekit.devices.local import _runtime_library
+from edgekit.devices.local.device import _runtime_library
 ffi = local_worker._load_runtime(str(_runtime_library()))
 ffi.load_module({str(bundle.library)!r})
-loaded = [name for name in ("tvm", "torch", "click", "rich", "edgekit.cli", "edgekit.bundle")
+loaded = [name for name in ("tvm", "torch", "click", "rich", "edgekit.cli", "edgekit.bundle.folder")
           if sys.modules.get(name)]
 maps = Path("/proc/self/maps").read_text()
 print(loaded, "libtvm_compiler" in maps, "libtvm_runtime" in maps)
@@ -229,8 +229,8 @@ def test_a_model_without_end_is_stopped(bundle: Bundle, tmp_path: Path) -> None:
 
 def stuck_run(bundle: Bundle, mark: str, temporary: Path) -> subprocess.Popen[bytes]:
     program = (
-        "import sys; from pathlib import Path; from edgekit.bundle import open_bundle;"
-        "from edgekit.devices.local import LocalDevice; b = open_bundle(Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from edgekit.bundle.folder import open_bundle;"
+        "from edgekit.devices.local.device import LocalDevice; b = open_bundle(Path(sys.argv[1]))\n"
         "with LocalDevice().opened(b) as session: session.run(b.reference_inputs())"
     )
     process = subprocess.Popen(

@@ -24,12 +24,12 @@ from support.on_device import run_on
 from support.onnx_models import onnx_model
 
 from edgekit.agent.build import AGENT, build_agent
-from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.offloading import compile_model
-from edgekit.build import BuildResult, build
-from edgekit.bundle import Bundle
-from edgekit.cpu import this_cpu
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.building.build import BuildResult, build
+from edgekit.bundle.folder import Bundle
 from edgekit.cross.link import Linker, export_objects, link_shared_library
+from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.toolchain import (
     Compiler,
     Toolchain,
@@ -38,9 +38,9 @@ from edgekit.cross.toolchain import (
     load_toolchain,
 )
 from edgekit.cross.weights import LEAST_BYTES, Weight, write_weights
-from edgekit.devices.local import LocalDevice
-from edgekit.model import Model, ModelSource
-from edgekit.tvm_compat import load_tvm
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import Model, ModelSource
+from edgekit.profiles.cpu import this_cpu
 
 RANDOM = np.random.default_rng(3)
 LARGE = RANDOM.standard_normal((2048, 4096)).astype("float32") / 64
@@ -202,7 +202,7 @@ def linked(
 ) -> Linked:
     """A Relax module through the compiler and one of the host's linkers, and loaded."""
     tvm = load_tvm()
-    from edgekit.board import load_board
+    from edgekit.profiles.board import load_board
 
     target = this_cpu()[1]
     source = ModelSource(Path("test.onnx"), "onnx", "0" * 64)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.building import run_edgekit, write_model
 
-from edgekit.matrix import _failed, _State
+from edgekit.verbs.matrix import _failed, _State
 
 
 @pytest.fixture

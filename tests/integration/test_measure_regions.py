@@ -16,18 +16,18 @@ from support.region_lab import library_here
 from support.ssh_server import SshServer, ssh_server
 from support.twins import edgekit, edgekit_json, twins_in
 
-from edgekit.build import build
+from edgekit.base.events import Event, Events, Warned
+from edgekit.building.build import build
+from edgekit.building.choose import make_request
+from edgekit.building.partition import partition
 from edgekit.building.request import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan, Device
-from edgekit.devices.local import LocalDevice
-from edgekit.devices.ssh import SshDevice
-from edgekit.events import Event, Events, Warned
-from edgekit.measure import measure_regions
-from edgekit.partition import partition
-from edgekit.request import make_request
+from edgekit.devices.linux.ssh import SshDevice
+from edgekit.devices.local.device import LocalDevice
 from edgekit.store.known import known_costs
 from edgekit.store.regions import RegionCost
+from edgekit.tuning.regions import measure_regions
 
 BRIEF = BenchPlan(warmup=1, runs=3, seconds=0)
 

@@ -14,9 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.building import run_edgekit
 
-from edgekit.cpu import Target
-from edgekit.errors import InputError
-from edgekit.metaschedule import (
+from edgekit.base.errors import InputError
+from edgekit.base.tvm_compat import load_tensor_intrinsics, load_tvm
+from edgekit.compiler.schedules.choices import choice_from_json
+from edgekit.profiles.cpu import Target
+from edgekit.store.database import close_store, open_store
+from edgekit.store.tuning import add_records, all_records, best_of
+from edgekit.tuning.metaschedule_files import (
     RECORDS,
     WORKLOADS,
     _record_line,
@@ -24,10 +28,6 @@ from edgekit.metaschedule import (
     export_metaschedule,
     import_metaschedule,
 )
-from edgekit.schedules.choices import choice_from_json
-from edgekit.store.database import close_store, open_store
-from edgekit.store.tuning import add_records, all_records, best_of
-from edgekit.tvm_compat import load_tensor_intrinsics, load_tvm
 
 SIZE = 32
 TARGET = Target("llvm", "x86_64-linux-gnu", "x86-64", (), 2)

@@ -31,13 +31,13 @@ from support.rpc_lab import eventually
 from support.twins import edgekit_json, twins_in
 from support.unix_line import line_of
 
-from edgekit.board import load_board
-from edgekit.devices.faults import explain_fault
-from edgekit.devices.serial_client import BoardRestarted, FirmwareFault
-from edgekit.devices.serial_device import SerialDevice
-from edgekit.devices.serial_frames import FrameDecoder, SerialFrame, encode_frame
-from edgekit.devices.serial_messages import ANSWER, FAULT, Request
-from edgekit.errors import DeviceError, UsageError
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.devices.serial.client import BoardRestarted, FirmwareFault
+from edgekit.devices.serial.device import SerialDevice
+from edgekit.devices.serial.faults import explain_fault
+from edgekit.devices.serial.frames import FrameDecoder, SerialFrame, encode_frame
+from edgekit.devices.serial.messages import ANSWER, FAULT, Request
+from edgekit.profiles.board import load_board
 from edgekit.twin import microcontroller, qemu
 from edgekit.twin.machine import down, status
 from edgekit.twin.processes import process_of, twin_folder

@@ -7,9 +7,9 @@ from support.needs import CORTEX_M, needs
 
 from benchmarks.mcu import FAMILY, PEER, measure
 from benchmarks.model_zoo import MODELS, fetch
-from edgekit.inputs import reference_inputs
-from edgekit.model import import_model, open_model
-from edgekit.oracle import oracle_for
+from edgekit.models.inputs import reference_inputs
+from edgekit.models.model import import_model, open_model
+from edgekit.models.oracle import oracle_for
 
 pytestmark = needs(*CORTEX_M)
 

@@ -10,9 +10,9 @@ import pytest
 from support.emulated_arm import arm_emulator
 from support.needs import ARM_PROGRAMS, needs
 
-from edgekit.board import load_board
 from edgekit.cross.sources import BuiltLibrary, build_library, built_in_recipe
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.profiles.board import load_board
 
 pytestmark = [
     pytest.mark.slow,

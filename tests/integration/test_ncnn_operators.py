@@ -21,7 +21,7 @@ from support.region_lab import Runs
 from support.source import ROOT
 
 from edgekit.backends.base import Options, Region
-from edgekit.model import import_model, open_model
+from edgekit.models.model import import_model, open_model
 
 pytestmark = needs("ncnn")
 

@@ -31,11 +31,11 @@ from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 from edgekit.backends.base import Decision, Options, Region
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.plan import OffloadPlan
-from edgekit.build import build
-from edgekit.devices.local import LocalDevice
-from edgekit.model import import_model, open_model
-from edgekit.oracle import oracle_for
-from edgekit.verify import verify
+from edgekit.building.build import build
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import import_model, open_model
+from edgekit.models.oracle import oracle_for
+from edgekit.verbs.verify import verify
 
 pytestmark = needs("ncnn")
 

@@ -10,8 +10,8 @@ from support.needs import import_needed
 from support.offloading import named_network
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
-from edgekit.model import ModelSource, import_model, open_model
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.models.model import ModelSource, import_model, open_model
 
 torch = import_needed("torch")
 

@@ -29,12 +29,12 @@ from edgekit.backends.base import Region
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.plain.program import program_of
 from edgekit.backends.plan import OffloadPlan, selection_of
-from edgekit.build import build
-from edgekit.bundle import open_bundle
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import EdgekitError
-from edgekit.model import Model, import_model, open_model
-from edgekit.verify import verify
+from edgekit.base.errors import EdgekitError
+from edgekit.building.build import build
+from edgekit.bundle.folder import open_bundle
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import Model, import_model, open_model
+from edgekit.verbs.verify import verify
 
 pytestmark = needs("onednn")
 

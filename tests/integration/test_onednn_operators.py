@@ -14,7 +14,7 @@ from support.needs import needs
 from support.onednn_lab import offloaded
 from support.onnx_models import judged_by_onnxruntime
 
-from edgekit.model import import_model, open_model
+from edgekit.models.model import import_model, open_model
 
 pytestmark = needs("onednn")
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from support.examples import examples
 
-from edgekit.errors import EdgekitError, ModelError, UnsupportedModelError
-from edgekit.model import import_model, open_model, scan_model
+from edgekit.base.errors import EdgekitError, ModelError, UnsupportedModelError
+from edgekit.models.model import import_model, open_model, scan_model
 
 FLOAT = TensorProto.FLOAT
 NUMBERS = (0, -1, 1, 2, 3, 7, 17, 69, 1 << 31, -(1 << 31), 1 << 40, (1 << 63) - 1, -(1 << 63))
@@ -228,7 +228,7 @@ def test_functions_that_call_each_other_in_a_circle_are_damage(tmp_path: Path) -
 def test_a_small_file_that_writes_out_to_an_endless_program_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgekit.frontends.onnx.importer.LONGEST_PROGRAM", 1000)
+    monkeypatch.setattr("edgekit.models.onnx.importer.LONGEST_PROGRAM", 1000)
     doubling = [
         function(
             f"F{i}",

@@ -18,10 +18,10 @@ from support.examples import examples
 from support.onnx_models import judged_by_onnxruntime
 
 from edgekit.backends.offloading import compile_model
-from edgekit.board import load_board
-from edgekit.errors import UnsupportedModelError
-from edgekit.events import SILENT
-from edgekit.model import Model, import_model, open_model, scan_model
+from edgekit.base.errors import UnsupportedModelError
+from edgekit.base.events import SILENT
+from edgekit.models.model import Model, import_model, open_model, scan_model
+from edgekit.profiles.board import load_board
 
 RANDOM = np.random.default_rng(11)
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

@@ -17,8 +17,8 @@ from support.twins import twins_in
 
 from benchmarks.onnx_nodes import BUILT, Offload, judge, load_cases
 from benchmarks.onnx_on_twin import run_on_twin
-from edgekit.bundle import describe_file, open_bundle, write_manifest
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.bundle.folder import describe_file, open_bundle, write_manifest
 
 pytestmark = [pytest.mark.slow, needs(*TWIN)]
 

@@ -9,15 +9,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgekit.board import load_board
-from edgekit.build import build
+from edgekit.base.events import SILENT
+from edgekit.base.tensors import Quantization
+from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.devices.local import LocalDevice
-from edgekit.events import SILENT
-from edgekit.model import Model, import_model, open_model
-from edgekit.tensors import Quantization
-from edgekit.verify import verify
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import Model, import_model, open_model
+from edgekit.profiles.board import load_board
+from edgekit.verbs.verify import verify
 
 SCALE, ZERO = 0.5, 3
 

@@ -12,14 +12,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from support.building import request_for, run_edgekit
 
-from edgekit.build import build
-from edgekit.bundle import open_bundle
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import ModelError, UsageError
-from edgekit.export.application import export
-from edgekit.model import open_model
-from edgekit.oracle import oracle_for
-from edgekit.verify import verify
+from edgekit.base.errors import ModelError, UsageError
+from edgekit.building.build import build
+from edgekit.bundle.folder import open_bundle
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import open_model
+from edgekit.models.oracle import oracle_for
+from edgekit.verbs.export.application import export
+from edgekit.verbs.verify import verify
 
 
 def scattering(folder: Path) -> Path:

@@ -15,9 +15,9 @@ from onnx import TensorProto, helper
 from support.needs import import_needed
 from support.tflite_models import Op, T, tflite_bytes, write_model
 
-from edgekit.errors import MissingToolError, ModelError
-from edgekit.model import ModelSource, open_model
-from edgekit.oracle import oracle_for
+from edgekit.base.errors import MissingToolError, ModelError
+from edgekit.models.model import ModelSource, open_model
+from edgekit.models.oracle import oracle_for
 
 torch = import_needed("torch")
 
@@ -151,7 +151,7 @@ def test_onnxruntime_reports_nothing_about_its_user(tmp_path: Path) -> None:
     onnx_source(tmp_path)
     program = (
         "import sys; from pathlib import Path; import numpy as np;"
-        "from edgekit.model import open_model; from edgekit.oracle import oracle_for;"
+        "from edgekit.models.model import open_model; from edgekit.models.oracle import oracle_for;"
         "x = np.zeros((1, 4), 'float32');"
         "source = open_model(Path(sys.argv[1]), {'x': (1, 4), 'y': (1, 4)});"
         "oracle_for(source).run({'x': x, 'y': x})"
@@ -166,7 +166,7 @@ def test_onnxruntime_reports_nothing_about_its_user(tmp_path: Path) -> None:
 
 def test_importing_the_module_imports_no_runtime() -> None:
     code = (
-        "import sys, edgekit.oracle; "
+        "import sys, edgekit.models.oracle; "
         "print([m for m in ('onnxruntime', 'ai_edge_litert', 'torch', 'tvm') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -47,12 +47,12 @@ int main(int, char** argv) {
 """
 
 PYTHON = (
-    "from edgekit.parent_process import end_with_parent\n"
+    "from edgekit.base.parent_process import end_with_parent\n"
     "end_with_parent()\nprint('alive', flush=True)\nimport time\ntime.sleep(20)"
 )
 
 START = (
-    "import os, sys, subprocess\nfrom edgekit.parent_process import *\n"
+    "import os, sys, subprocess\nfrom edgekit.base.parent_process import *\n"
     "words = sys.argv[2:]\n"
     "words = ending_with_us(words) if sys.argv[1] == 'words' else words\n"
     "hold = ['/bin/sh', '-c', 'read line; exec \"$@\"', 'hold']\n"

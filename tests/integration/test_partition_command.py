@@ -20,12 +20,12 @@ from support.offloading import install_example_backend, named_network, two_regio
 from edgekit.backends import registry
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.report import Coverage, PartitionReport
+from edgekit.base.errors import EdgekitError
+from edgekit.base.events import SILENT, Events
 from edgekit.building.request import BuildRequest
-from edgekit.bundle import Bundle
+from edgekit.bundle.folder import Bundle
 from edgekit.devices.base import BenchPlan
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import EdgekitError
-from edgekit.events import SILENT, Events
+from edgekit.devices.local.device import LocalDevice
 from edgekit.store.known import known_costs
 from edgekit.store.regions import RegionCost
 
@@ -65,8 +65,8 @@ class Lab:
 
     def planned(self, offload: tuple[str, ...] | None = None) -> PartitionReport:
         """In this process: what the command shows."""
-        from edgekit.partition import partition
-        from edgekit.request import make_request
+        from edgekit.building.choose import make_request
+        from edgekit.building.partition import partition
 
         request = make_request(self.folder / "net.onnx", "local", None, {}, {}, offload=offload)
         return partition(request).report
@@ -222,8 +222,8 @@ def _check_export(folder: Path) -> None:
 
 
 def test_a_folder_of_weights_says_the_same(lab: Lab) -> None:
-    from edgekit.partition import export_regions, partition
-    from edgekit.request import make_request
+    from edgekit.building.choose import make_request
+    from edgekit.building.partition import export_regions, partition
 
     request = make_request(Path("net.onnx"), "local", None, {}, {}, offload=("loops",))
     regions = partition(request).regions
@@ -301,8 +301,8 @@ class _Interrupted(LocalDevice):
 
 
 def test_what_was_measured_before_ctrl_c_is_kept_and_the_rest_goes_on(lab: Lab) -> None:
-    from edgekit.measure import measure_regions
-    from edgekit.request import make_request
+    from edgekit.building.choose import make_request
+    from edgekit.tuning.regions import measure_regions
 
     model = two_region_network(lab.folder / "two.onnx")
     brief = BenchPlan(warmup=1, runs=3, seconds=0)

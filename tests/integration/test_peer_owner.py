@@ -15,9 +15,9 @@ import pytest
 from support.needs import needs
 from support.other_user import UID
 
-from edgekit import peer_owner
-from edgekit.own_listener import Door, OwnListener, listen_on_loopback
-from edgekit.peer_owner import OwnerUnknown, end_of, from_netlink, from_tables, peer_uid
+from edgekit.base import peer_owner
+from edgekit.base.own_listener import Door, OwnListener, listen_on_loopback
+from edgekit.base.peer_owner import OwnerUnknown, end_of, from_netlink, from_tables, peer_uid
 
 pytestmark = needs("root")
 
@@ -168,7 +168,7 @@ def port_in(text: str) -> str:
 SERVER = """\
 import os, socket, sys
 import encodings.idna
-from edgekit.own_listener import listen_on_loopback
+from edgekit.base.own_listener import listen_on_loopback
 uid = int(sys.argv[1])
 os.setgroups([]), os.setgid(uid), os.setuid(uid)
 listener = listen_on_loopback(0, lambda text: print(text, flush=True))

@@ -13,13 +13,13 @@ from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import operators_in, relax_of
 
 from edgekit.backends.offloading import compile_model
-from edgekit.cpu import Target, this_cpu
-from edgekit.errors import BuildError, StorageError
-from edgekit.events import Event, Events, StageEnded, StageProgress
-from edgekit.model import Model, ModelSource
-from edgekit.pipeline import PHASES, simplified
-from edgekit.tensors import TensorSpec
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.errors import BuildError, StorageError
+from edgekit.base.events import Event, Events, StageEnded, StageProgress
+from edgekit.base.tensors import TensorSpec
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.compiler.pipeline import PHASES, simplified
+from edgekit.models.model import Model, ModelSource
+from edgekit.profiles.cpu import Target, this_cpu
 
 SHAPE = (1, 3, 8, 8)
 X = np.random.default_rng(0).standard_normal(SHAPE).astype("float32")

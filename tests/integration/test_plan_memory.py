@@ -14,9 +14,9 @@ from support.relax_modules import relax_of
 from tvm import relax, target
 from tvm.ir.transform import Sequential
 
-from edgekit.cpu import this_cpu
-from edgekit.passes.plan_memory import PlanMemory, planned_bytes
-from edgekit.pipeline import fused
+from edgekit.compiler.passes.plan_memory import PlanMemory, planned_bytes
+from edgekit.compiler.pipeline import fused
+from edgekit.profiles.cpu import this_cpu
 
 CHANNELS = 4
 EDGE = 12

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from support.profiles import LINUX_BOARD, machine_without_profiles, write_profile
 
+from edgekit.base.paths import built_in_profiles
 from edgekit.cli.program import run_command_line
-from edgekit.paths import built_in_profiles
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from edgekit.board import board_names, load_board
-from edgekit.instruction_sets import (
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.profiles.board import board_names, load_board
+from edgekit.profiles.instruction_sets import (
     ARM_CPUS,
     ARM_FLAGS,
     ARM_OPTIONAL_FLAGS,
@@ -19,7 +20,6 @@ from edgekit.instruction_sets import (
     X86_LEVELS,
     Instructions,
 )
-from edgekit.tvm_compat import load_tvm
 
 TRIPLES = {
     "aarch64": "aarch64-linux-gnu",

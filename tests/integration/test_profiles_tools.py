@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.needs import needs
 
-from edgekit.board import board_names, load_board
 from edgekit.cross.toolchain import find_compiler, load_toolchain
+from edgekit.profiles.board import board_names, load_board
 
 BOARDS = [name for name in board_names() if name != "local"]
 

@@ -15,9 +15,9 @@ from support.building import Ran, run_edgekit
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.tensorrt_regions import offloaded
 
-from edgekit.model import import_model, open_model
-from edgekit.quantization.loss import _Power
-from edgekit.quantization.quantiser import name_nodes
+from edgekit.models.model import import_model, open_model
+from edgekit.verbs.quantization.loss import _Power
+from edgekit.verbs.quantization.quantiser import name_nodes
 
 CLASSES, SIDE, SAMPLES = 4, 16, 48
 

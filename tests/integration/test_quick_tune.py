@@ -27,12 +27,14 @@ from support.relax_modules import relax_of
 from support.rpc_lab import eventually
 
 from edgekit.backends.offloading import compile_model
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import BuildError
-from edgekit.events import Event, Events, Warned
-from edgekit.model import Model
-from edgekit.quick_tune import is_as_right, quick_tune
-from edgekit.schedules.choices import Choice, Choices, ProductChoice
+from edgekit.base.errors import BuildError
+from edgekit.base.events import Event, Events, Warned
+from edgekit.base.tensors import TensorSpec
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.building.tuned_kernels import tuned_kernels
+from edgekit.compiler.schedules.choices import Choice, Choices, ProductChoice
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import Model
 from edgekit.store.database import close_store, open_store
 from edgekit.store.moments import now
 from edgekit.store.tuning import (
@@ -43,11 +45,9 @@ from edgekit.store.tuning import (
     records_of_session,
     sessions,
 )
-from edgekit.tensors import TensorSpec
 from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
 from edgekit.tuning.process import TuningProcess, tuning_process
-from edgekit.tuning.store import tuned_kernels
-from edgekit.tvm_compat import load_tvm
+from edgekit.tuning.quick_tune import is_as_right, quick_tune
 
 LONG = 600.0
 SHAPE = (1, 3, 20, 20)
@@ -107,7 +107,7 @@ def kernels(process: TuningProcess) -> tuple[Kernel, ...]:
 def test_every_kernel_with_choices_is_measured_once(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgekit.quick_tune.is_busy", lambda samples: True)
+    monkeypatch.setattr("edgekit.tuning.quick_tune.is_busy", lambda samples: True)
     request = request_for(model)
     heard: list[Event] = []
 
@@ -149,8 +149,8 @@ def test_without_a_store_a_search_serves_its_own_build_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDGEKIT_STORE", "off")
-    monkeypatch.setattr("edgekit.quick_tune.WORTH_IT", 10.0)
-    monkeypatch.setattr("edgekit.tuning.store.WORTH_IT", 10.0)
+    monkeypatch.setattr("edgekit.tuning.quick_tune.WORTH_IT", 10.0)
+    monkeypatch.setattr("edgekit.building.tuned_kernels.WORTH_IT", 10.0)
     request = request_for(write_model(tmp_path / "small.onnx"))
     heard: list[Event] = []
 

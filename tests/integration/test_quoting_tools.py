@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from support.needs import needs
 
-from edgekit import quoting
 from edgekit.aot.names import Unique, identifier
+from edgekit.base import quoting
 
 RANDOM = np.random.default_rng(20)
 MARKS = "*/\\?\"'<>&|`=+-@%$#[]{}();\n\r\t,_~! :abAB09ß層\u2028\U0001f600\x01\x7f"

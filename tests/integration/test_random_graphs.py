@@ -18,8 +18,8 @@ from support.deployed import run_deployed
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.random_graphs import random_graph
 
-from edgekit.errors import UnsupportedModelError
-from edgekit.model import import_model, open_model
+from edgekit.base.errors import UnsupportedModelError
+from edgekit.models.model import import_model, open_model
 
 
 def graph_of(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> Graph:
@@ -36,7 +36,7 @@ def graph_of(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> Graph:
 
 def run_here(graph: Graph) -> dict[str, np.ndarray]:
     from edgekit.backends.offloading import compile_model
-    from edgekit.board import load_board
+    from edgekit.profiles.board import load_board
 
     compiled = compile_model(graph.model, load_board("local").target)
     results = run_deployed(compiled, [graph.inputs[spec.name] for spec in graph.model.inputs])

@@ -17,10 +17,10 @@ from support.onnx_models import onnx_model
 from support.stores import a_run
 
 from edgekit.advice.options import _int8
-from edgekit.board import load_board
-from edgekit.build import build
-from edgekit.events import SILENT
-from edgekit.model import import_model, open_model
+from edgekit.base.events import SILENT
+from edgekit.building.build import build
+from edgekit.models.model import import_model, open_model
+from edgekit.profiles.board import load_board
 from edgekit.store.outbox import post
 from edgekit.tuning.known import KnownGain, gain_of, kernel_calls
 

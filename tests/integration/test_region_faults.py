@@ -43,13 +43,13 @@ from edgekit.backends.ncnn import Ncnn
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.partition import partition
 from edgekit.backends.plan import OffloadPlan
-from edgekit.build import build
-from edgekit.bundle import Bundle, open_bundle
+from edgekit.base.errors import BuildError, BundleError, DeviceError
+from edgekit.building.build import build
+from edgekit.bundle.folder import Bundle, open_bundle
 from edgekit.cross.sources import built_in_recipe
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import BuildError, BundleError, DeviceError
-from edgekit.model import import_model, open_model
-from edgekit.verify import verify
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import import_model, open_model
+from edgekit.verbs.verify import verify
 
 pytestmark = needs("ncnn")
 

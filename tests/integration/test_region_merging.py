@@ -16,7 +16,7 @@ from support.examples import examples
 from support.offloading import ToyBackend
 
 from edgekit.backends.base import Region
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.tvm_compat import load_tvm
 
 if TYPE_CHECKING:
     from edgekit.backends.partition import Partition

@@ -19,10 +19,10 @@ from onnxruntime.quantization import (
 from support.building import run_edgekit
 from support.onnx_models import onnx_model
 
-from edgekit.comparison import Leeway, Verification, compare, tolerance_for
-from edgekit.model import open_model
-from edgekit.oracle import oracle_for
-from edgekit.tensors import TensorSpec
+from edgekit.base.tensors import TensorSpec
+from edgekit.models.comparison import Leeway, Verification, compare, tolerance_for
+from edgekit.models.model import open_model
+from edgekit.models.oracle import oracle_for
 
 SIDE, CLASSES = 8, 24
 

@@ -23,8 +23,8 @@ from support.needs import needs
 from support.ports import free_port
 from support.rpc_lab import Lab, eventually, rpc_lab
 
-from edgekit.bundle import Bundle
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.bundle.folder import Bundle
 from edgekit.rpc.protocol import NoneFree
 from edgekit.rpc.session import SessionLost, SessionTimedOut, open_session
 from edgekit.rpc.versions import TvmMismatchError
@@ -346,7 +346,7 @@ def test_serving_without_a_tracker_says_how_to_start_one(lab: Lab) -> None:
 
 
 def test_a_direct_client_needs_no_tracker(lab: Lab, built: Built) -> None:
-    from edgekit.tvm_compat import load_tvm
+    from edgekit.base.tvm_compat import load_tvm
 
     load_tvm()
     from tvm import rpc

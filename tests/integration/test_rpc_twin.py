@@ -18,8 +18,8 @@ from support.ports import free_port
 from support.rpc_lab import Process, environment_in, eventually, free_devices
 from support.twins import edgekit_command, twins_in
 
-from edgekit.board import load_board
-from edgekit.build import build
+from edgekit.building.build import build
+from edgekit.profiles.board import load_board
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.session import SessionLost, open_session
 from edgekit.twin.machine import pause, resume, status, up
@@ -79,7 +79,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterat
 
 
 def assert_right_numbers(served: Served) -> None:
-    from edgekit.tvm_compat import load_tvm
+    from edgekit.base.tvm_compat import load_tvm
 
     tvm = load_tvm()
     from tvm import relax

@@ -13,7 +13,7 @@ import pytest
 from support.building import Ran, run_edgekit, write_model
 from support.local_bundles import built_bundle, copied, resealed, with_patched_kernels
 
-from edgekit.bundle import Bundle, open_bundle
+from edgekit.bundle.folder import Bundle, open_bundle
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def test_bench_repeats_one_sample_only(built: Built, images: list[Path]) -> None
 
 
 def test_a_zipped_bundle_runs_too(built: Built, tmp_path: Path) -> None:
-    from edgekit.bundle import write_archive
+    from edgekit.bundle.folder import write_archive
 
     archive = tmp_path / "bundle.zip"
     write_archive(built.bundle.path, built.bundle.manifest, archive)

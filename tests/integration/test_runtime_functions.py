@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from edgekit.backends.offloading import compile_model
-from edgekit.cpu import this_cpu
+from edgekit.base.errors import UnsupportedModelError
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.cross.runtime_functions import RUNTIME_FUNCTIONS
-from edgekit.devices.local import worker_arguments
-from edgekit.errors import UnsupportedModelError
-from edgekit.model import Model, ModelSource
-from edgekit.tvm_compat import load_tvm
+from edgekit.devices.local.device import worker_arguments
+from edgekit.models.model import Model, ModelSource
+from edgekit.profiles.cpu import this_cpu
 
 NAMES = """
 import ctypes, sys

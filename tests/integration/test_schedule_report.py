@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.building import request_for, run_edgekit, write_model
 
-from edgekit.build import build
+from edgekit.building.build import build
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import helper
 from support.compiling import compiled_from, random_array, results_of
 from support.onnx_models import onnx_model
-from edgekit.cpu import Target, this_cpu
+from edgekit.profiles.cpu import Target, this_cpu
 from dataclasses import replace
 
 shape = (1, 24, 28, 28)

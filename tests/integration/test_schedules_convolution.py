@@ -15,7 +15,7 @@ from support.compiling import check_against_onnxruntime, compiled_from, random_a
 from support.examples import examples
 from support.onnx_models import onnx_model
 
-from edgekit.cpu import Target
+from edgekit.profiles.cpu import Target
 
 EPILOGUES = ("bias", "relu", "clip", "residual", "hard-swish", "silu", "scale", "leaky", "norm")
 

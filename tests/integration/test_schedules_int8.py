@@ -15,10 +15,10 @@ from support.int8_layers import LAYERS, Case, layer, numbers
 from support.tflite_models import write_model
 
 from edgekit.backends.offloading import compile_model
-from edgekit.cpu import Target, this_cpu
-from edgekit.instruction_sets import X86_CPUS
-from edgekit.model import ModelSource, import_model
-from edgekit.oracle import oracle_for
+from edgekit.models.model import ModelSource, import_model
+from edgekit.models.oracle import oracle_for
+from edgekit.profiles.cpu import Target, this_cpu
+from edgekit.profiles.instruction_sets import X86_CPUS
 
 LEVELS = {
     "alderlake": "AVX-VNNI",

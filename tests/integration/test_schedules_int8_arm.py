@@ -12,8 +12,8 @@ from support.int8_layers import LAYERS, Case, layer
 from support.needs import ARM_PROGRAMS, needs
 from support.tflite_models import write_model
 
-from edgekit.board import load_board
-from edgekit.model import import_model
+from edgekit.models.model import import_model
+from edgekit.profiles.board import load_board
 
 
 @needs(*ARM_PROGRAMS)

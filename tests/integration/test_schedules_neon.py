@@ -14,8 +14,8 @@ from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import onnx_model
 from support.relax_modules import relax_of
 
-from edgekit.board import load_board
-from edgekit.model import Model, ModelSource
+from edgekit.models.model import Model, ModelSource
+from edgekit.profiles.board import load_board
 
 
 def compiled_for_a_pi(model: onnx.ModelProto) -> str:

@@ -11,7 +11,7 @@ from support.compiling import check_against_onnxruntime, one_node_model, random_
 from support.examples import examples
 from support.onnx_models import onnx_model
 
-from edgekit.cpu import Target
+from edgekit.profiles.cpu import Target
 
 ROWS = st.one_of(st.integers(1, 24), st.sampled_from([31, 49, 97, 128, 197]))
 COLUMNS = st.one_of(st.integers(1, 40), st.sampled_from([63, 64, 65, 100, 127, 131, 257, 1000]))

@@ -17,7 +17,7 @@ from support.examples import examples
 from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import onnx_model
 
-from edgekit.cpu import Target, this_cpu
+from edgekit.profiles.cpu import Target, this_cpu
 
 
 @dataclass(frozen=True)

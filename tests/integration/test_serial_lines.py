@@ -21,16 +21,16 @@ from support.microcontrollers import firmware_for
 from support.needs import needs
 from support.ports import free_port
 
-from edgekit.board import load_board
-from edgekit.devices.firmware_file import FirmwareFile
-from edgekit.devices.monitor import Seen, watch
-from edgekit.devices.serial_device import SerialDevice
-from edgekit.devices.serial_frames import FrameDecoder, Noise, SerialFrame, encode_frame
-from edgekit.devices.serial_link import FirmwareFault, NoAnswer
-from edgekit.devices.serial_messages import ANSWER, FAULT, Request
-from edgekit.devices.serial_port import held
-from edgekit.errors import DeviceError, MissingToolError
-from edgekit.flash import openocd
+from edgekit.aot.firmware.firmware_file import FirmwareFile
+from edgekit.base.errors import DeviceError, MissingToolError
+from edgekit.devices.flash import openocd
+from edgekit.devices.serial.device import SerialDevice
+from edgekit.devices.serial.frames import FrameDecoder, Noise, SerialFrame, encode_frame
+from edgekit.devices.serial.link import FirmwareFault, NoAnswer
+from edgekit.devices.serial.messages import ANSWER, FAULT, Request
+from edgekit.devices.serial.monitor import Seen, watch
+from edgekit.devices.serial.port import held
+from edgekit.profiles.board import load_board
 
 BOARD = load_board("stm32f746g-disco")
 
@@ -97,7 +97,7 @@ def test_a_line_that_ends_is_told() -> None:
 def test_a_line_that_another_edgekit_holds_is_told() -> None:
     with terminal() as (_, name):
         holding = (
-            "import sys\nfrom edgekit.devices.serial_port import held\n"
+            "import sys\nfrom edgekit.devices.serial.port import held\n"
             "with held(sys.argv[1]):\n    print('held', flush=True)\n    sys.stdin.read()\n"
         )
         with subprocess.Popen(

@@ -19,14 +19,14 @@ from support.needs import needs
 from support.rpc_lab import eventually
 from support.ssh_server import SshServer, agents_of, ssh_server
 
-from edgekit.bundle import Bundle
+from edgekit.base.events import Event, Events, StageEnded, StageStarted
+from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.deploy import Deployed, DeployPlan, deploy_bundle
 from edgekit.devices.base import Device
 from edgekit.devices.choice import Candidate
-from edgekit.devices.ssh import SshDevice
-from edgekit.events import Event, Events, StageEnded, StageStarted
-from edgekit.fleet import on_each
+from edgekit.devices.linux.ssh import SshDevice
+from edgekit.verbs.deploy import Deployed, DeployPlan, deploy_bundle
+from edgekit.verbs.fleet import on_each
 
 pytestmark = needs("sshd")
 
@@ -220,12 +220,12 @@ def test_ctrl_c_ends_the_work_on_every_device(
     script = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from edgekit.bundle import open_bundle\n"
-        "from edgekit.board import load_board\n"
-        "from edgekit.deploy import DeployPlan, deploy_bundle\n"
+        "from edgekit.bundle.folder import open_bundle\n"
+        "from edgekit.profiles.board import load_board\n"
+        "from edgekit.verbs.deploy import DeployPlan, deploy_bundle\n"
         "from edgekit.devices.choice import devices_for\n"
         "from edgekit.devices.registry import known_devices\n"
-        "from edgekit.fleet import on_each\n"
+        "from edgekit.verbs.fleet import on_each\n"
         "known = {name: known.entry for name, known in known_devices(None).items()}\n"
         f"bundle = open_bundle(Path({str(endless.path)!r}))\n"
         "work = lambda device, events: deploy_bundle(bundle, device, DeployPlan(), events)\n"

@@ -18,11 +18,11 @@ from support.on_device import run_on
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
 from edgekit.backends.offloading import compile_model
-from edgekit.build import build
-from edgekit.cpu import this_cpu
-from edgekit.devices.local import LocalDevice
-from edgekit.model import Model, ModelSource
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.building.build import build
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import Model, ModelSource
+from edgekit.profiles.cpu import this_cpu
 
 RANDOM = np.random.default_rng(11)
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "uint8", "int32", "int64", "uint64")

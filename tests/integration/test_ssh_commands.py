@@ -14,10 +14,10 @@ from support.needs import needs
 from support.rpc_lab import eventually
 from support.ssh_server import SshServer, ssh_server
 
-from edgekit.device_entry import DeviceEntry
-from edgekit.devices.connection import Connection, connect
-from edgekit.devices.ssh_config import route_to
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.devices.linux.connection import Connection, connect
+from edgekit.devices.linux.ssh_config import route_to
+from edgekit.project.devices import DeviceEntry
 
 pytestmark = needs("sshd")
 

@@ -23,14 +23,14 @@ from support.processes import command_lines
 from support.rpc_lab import eventually
 from support.ssh_server import SshServer, ssh_server
 
-from edgekit.devices import connection as connections
-from edgekit.devices import handshake
-from edgekit.devices.connection import Connection, connect
-from edgekit.devices.hostkeys import KnownHosts
-from edgekit.devices.probe import ask_device
-from edgekit.devices.remote_command import CommandTimeout
-from edgekit.devices.ssh_config import Hop
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.devices.linux import connection as connections
+from edgekit.devices.linux import handshake
+from edgekit.devices.linux.connection import Connection, connect
+from edgekit.devices.linux.hostkeys import KnownHosts
+from edgekit.devices.linux.probe import ask_device
+from edgekit.devices.linux.remote_command import CommandTimeout
+from edgekit.devices.linux.ssh_config import Hop
 
 pytestmark = needs("sshd")
 

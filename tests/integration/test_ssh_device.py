@@ -25,23 +25,23 @@ from support.patience import stopped_at
 from support.rpc_lab import eventually
 from support.ssh_server import SshServer, agents_of, ssh_server
 
-from edgekit.bench import bench
-from edgekit.bundle import Bundle
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.base.events import Event, Events, StageStarted, Warned
+from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.device_entry import DeviceEntry
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.choice import _first_free
-from edgekit.devices.connection import Connection
-from edgekit.devices.lease import lease
-from edgekit.devices.observing import _Listening
-from edgekit.devices.preflight import check_libraries, check_machine, required_features
-from edgekit.devices.probe import ask_device
-from edgekit.devices.ssh import SshDevice
-from edgekit.devices.visit import clean_device
-from edgekit.errors import DeviceError, UsageError
-from edgekit.events import Event, Events, StageStarted, Warned
-from edgekit.sensors.discovery import Board, Sensor
-from edgekit.verify import verify
+from edgekit.devices.linux.connection import Connection
+from edgekit.devices.linux.lease import lease
+from edgekit.devices.linux.observing import _Listening
+from edgekit.devices.linux.preflight import check_libraries, check_machine, required_features
+from edgekit.devices.linux.probe import ask_device
+from edgekit.devices.linux.ssh import SshDevice
+from edgekit.devices.linux.visit import clean_device
+from edgekit.devices.sensors.discovery import Board, Sensor
+from edgekit.project.devices import DeviceEntry
+from edgekit.verbs.bench import bench
+from edgekit.verbs.verify import verify
 
 pytestmark = needs("sshd")
 
@@ -522,7 +522,7 @@ def test_a_boards_sensors_are_read_while_a_model_is_measured(
             Sensor("gone", "fan", (str(tmp_path / "nothing"),), 1.0),
         ),
     )
-    monkeypatch.setattr("edgekit.devices.observing._board_there", lambda connection: board)
+    monkeypatch.setattr("edgekit.devices.linux.observing._board_there", lambda connection: board)
     plan = BenchPlan(warmup=1, runs=3, seconds=1.0, sensors=True)
     report = bench(bundle, device_on(server), plan)
     assert report.power is not None
@@ -553,7 +553,7 @@ def test_a_board_without_sensors_is_measured_all_the_same(
     server: SshServer, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "edgekit.devices.observing._board_there", lambda connection: Board(None, None, ())
+        "edgekit.devices.linux.observing._board_there", lambda connection: Board(None, None, ())
     )
     report = bench(bundle, device_on(server), BenchPlan(runs=3, seconds=0, sensors=True))
     assert (report.power, report.temperature) == (None, None)

@@ -12,14 +12,14 @@ from support.building import READ_ONLY, tmpfs
 from support.needs import needs
 from support.ssh_server import SshServer, ssh_server
 
-from edgekit.devices import transfer
-from edgekit.devices.connection import Connection
-from edgekit.devices.lease import DeviceBusy, lease
-from edgekit.devices.probe import ask_device
-from edgekit.devices.transfer import Item, Sent, Store
-from edgekit.errors import DeviceError
-from edgekit.events import Event, Events, StageProgress
-from edgekit.files import sha256_file
+from edgekit.base.errors import DeviceError
+from edgekit.base.events import Event, Events, StageProgress
+from edgekit.base.files import sha256_file
+from edgekit.devices.linux import transfer
+from edgekit.devices.linux.connection import Connection
+from edgekit.devices.linux.lease import DeviceBusy, lease
+from edgekit.devices.linux.probe import ask_device
+from edgekit.devices.linux.transfer import Item, Sent, Store
 
 pytestmark = needs("sshd")
 

@@ -23,8 +23,7 @@ from support.needs import needs
 from support.ports import CLOSED_PORT
 from support.stores import Postgres, a_run, all_bench_runs
 
-from edgekit.errors import StoreError, UsageError
-from edgekit.results import export_results
+from edgekit.base.errors import StoreError, UsageError
 from edgekit.store.address import runs_folder, waiting
 from edgekit.store.bench_runs import (
     Wanted,
@@ -38,6 +37,7 @@ from edgekit.store.documents import from_document
 from edgekit.store.migrations import NEWEST, STEPS, migrate, version_of
 from edgekit.store.outbox import DAMAGED, deliver, post
 from edgekit.store.queries import VERSION
+from edgekit.store.results import export_results
 from edgekit.store.tables import metadata
 
 WRITER = """

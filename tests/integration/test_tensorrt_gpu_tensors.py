@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from support.source import ROOT
 
-from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.source import INCLUDE
 from edgekit.backends.tensorrt import BACKEND
+from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
 
 SUPPORT = ROOT / "tests" / "support"

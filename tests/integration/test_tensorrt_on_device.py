@@ -24,20 +24,20 @@ from support.ssh_server import SshServer, ssh_server
 
 from edgekit.backends.plan import OffloadPlan
 from edgekit.backends.tensorrt.source import with_own_headers
-from edgekit.board import load_board
-from edgekit.build import build
+from edgekit.base.errors import BuildError, DeviceError, EdgekitError, MissingToolError
+from edgekit.base.events import Event, Events, StageEnded, StageProgress
+from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
-from edgekit.bundle import Bundle
+from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.deploy import DeployPlan, deploy_bundle
 from edgekit.devices.base import BenchPlan
-from edgekit.devices.local import LocalDevice
-from edgekit.devices.ssh import SshDevice
-from edgekit.errors import BuildError, DeviceError, EdgekitError, MissingToolError
-from edgekit.events import Event, Events, StageEnded, StageProgress
-from edgekit.export.application import export
-from edgekit.model import open_model
-from edgekit.rollback import rollback
+from edgekit.devices.linux.ssh import SshDevice
+from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import open_model
+from edgekit.profiles.board import load_board
+from edgekit.verbs.deploy import DeployPlan, deploy_bundle
+from edgekit.verbs.export.application import export
+from edgekit.verbs.rollback import rollback
 
 pytestmark = needs("sshd")
 

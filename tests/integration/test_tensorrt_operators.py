@@ -20,9 +20,9 @@ from support.relax_modules import run_module
 from support.tensorrt_regions import OnnxRegion, engine_of, offloaded
 
 from benchmarks.networks import build
-from edgekit.model import Model, ModelSource, import_model, open_model
-from edgekit.tensors import TensorSpec
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.tensors import TensorSpec
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.models.model import Model, ModelSource, import_model, open_model
 
 torch = import_needed("torch")
 

@@ -23,8 +23,8 @@ from benchmarks.model_zoo import MODELS, fetch
 from benchmarks.networks import build
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.tensorrt.graph import onnx_of
-from edgekit.model import import_model, open_model
-from edgekit.request import make_request
+from edgekit.building.choose import make_request
+from edgekit.models.model import import_model, open_model
 
 CLOSE = 2e-5
 """Of the largest expected value: what TVM folds is added in another order."""

@@ -16,15 +16,15 @@ from support.needs import needs, require
 from support.offloaded import selection_for
 from support.source import ROOT
 
-from edgekit.agent.runtime import ffi_headers
 from edgekit.backends.codegen import write_regions
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.source import INCLUDE
 from edgekit.backends.tensorrt import BACKEND
 from edgekit.backends.tensorrt.source import runner_source
-from edgekit.board import load_board
+from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
-from edgekit.model import import_model, open_model
+from edgekit.models.model import import_model, open_model
+from edgekit.profiles.board import load_board
 
 RUNNER = Path(BACKEND.include).parent / "runner"
 SOURCE = ROOT / "tests" / "support" / "tensorrt_logic.cc"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.tflite_models import Op, T, constant, run_both, tflite_bytes, write_model
 
-from edgekit.frontends.tflite.operators import COMPUTED, MOVED
+from edgekit.models.tflite.operators import COMPUTED, MOVED
 
 RANDOM = np.random.default_rng(7)
 IMAGE = T("x", (1, 6, 8, 4))

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from support.tflite_models import Op, T, constant, run_both, tflite_bytes, write_model
 
-from edgekit.errors import UnsupportedModelError
-from edgekit.frontends.tflite.operators import COMPUTED_QUANTIZED, MOVED
-from edgekit.model import import_model
+from edgekit.base.errors import UnsupportedModelError
+from edgekit.models.model import import_model
+from edgekit.models.tflite.operators import COMPUTED_QUANTIZED, MOVED
 
 RANDOM = np.random.default_rng(3)
 X = T("x", (1, 6, 8, 4), "int8", scale=0.037, zero=-11)

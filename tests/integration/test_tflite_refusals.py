@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
-from edgekit.errors import EdgekitError, ModelError, UnsupportedModelError
-from edgekit.frontends.tflite.file import read_tflite
-from edgekit.model import import_model, open_model, scan_model
+from edgekit.base.errors import EdgekitError, ModelError, UnsupportedModelError
+from edgekit.models.model import import_model, open_model, scan_model
+from edgekit.models.tflite.file import read_tflite
 
 SOUND = tflite_bytes(
     [

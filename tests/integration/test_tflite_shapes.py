@@ -10,10 +10,10 @@ import pytest
 from support.relax_modules import operators_in
 from support.tflite_models import Op, T, constant, run_both, tflite_bytes, write_model
 
-from edgekit.errors import ModelError
-from edgekit.events import Event, Events, Note
-from edgekit.frontends import tflite
-from edgekit.model import ModelSource, import_model, open_model, scan_model
+from edgekit.base.errors import ModelError
+from edgekit.base.events import Event, Events, Note
+from edgekit.models import tflite
+from edgekit.models.model import ModelSource, import_model, open_model, scan_model
 
 
 def flattening(signature: tuple[int, ...]) -> bytes:

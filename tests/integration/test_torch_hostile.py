@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from support.needs import import_needed
 
-from edgekit.errors import EdgekitError
-from edgekit.frontends.torch import open_program
-from edgekit.frontends.torch.expressions import check_expression
-from edgekit.model import ModelSource, import_model, scan_model
-from edgekit.oracle import oracle_for
+from edgekit.base.errors import EdgekitError
+from edgekit.models.model import ModelSource, import_model, scan_model
+from edgekit.models.oracle import oracle_for
+from edgekit.models.torch import open_program
+from edgekit.models.torch.expressions import check_expression
 
 torch = import_needed("torch")
 

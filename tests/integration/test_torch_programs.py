@@ -15,8 +15,8 @@ from support.needs import import_needed
 from support.relax_modules import operators_in
 from support.tflite_models import run_both
 
-from edgekit.errors import ModelError, UnsupportedModelError
-from edgekit.model import ModelSource, import_model, open_model, scan_model
+from edgekit.base.errors import ModelError, UnsupportedModelError
+from edgekit.models.model import ModelSource, import_model, open_model, scan_model
 
 torch = import_needed("torch")
 

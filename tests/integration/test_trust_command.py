@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.building import command_line, environment, write_model
 
-from edgekit.paths import built_in_profiles
+from edgekit.base.paths import built_in_profiles
 
 _PATIENCE_SECONDS = 240
 PROJECT = """\

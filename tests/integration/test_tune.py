@@ -25,25 +25,25 @@ from support.relax_modules import relax_of
 from support.rpc_lab import eventually, rpc_lab
 
 from edgekit.backends.offloading import compile_model
+from edgekit.base.events import SILENT, Event, Events, StageProgress
 from edgekit.building.request import BuildRequest
-from edgekit.events import SILENT, Event, Events, StageProgress
-from edgekit.model import Model
-from edgekit.schedules.choices import (
+from edgekit.building.tuned_kernels import measured_choices
+from edgekit.compiler.schedules.choices import (
     EXACTLY,
     Choices,
     TraceChoice,
     choice_as_json,
     choice_from_json,
 )
+from edgekit.models.model import Model
 from edgekit.store.database import close_store, open_store
 from edgekit.store.known import bring_what_waits
 from edgekit.store.tuning import all_records, progress_of, sessions
 from edgekit.store.tuning_runs import TuningRecord, TuningSession
-from edgekit.tune import Effort, TuneReport, tune
-from edgekit.tune_devices import Wish, pool_for
 from edgekit.tuning.child import Child
 from edgekit.tuning.standing import is_own
-from edgekit.tuning.store import measured_choices
+from edgekit.tuning.tune import Effort, TuneReport, tune
+from edgekit.tuning.tune_devices import Wish, pool_for
 from edgekit.tuning.work import FindTasks, Propose, Task
 
 FEW = 8
@@ -140,7 +140,7 @@ def test_what_a_search_finds_is_kept_used_and_not_searched_for_again(
 def test_a_candidate_that_is_fatal_costs_itself_only(
     fault: str, request_: BuildRequest, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgekit.tune.BUILDER", "support.faulty_builder")
+    monkeypatch.setattr("edgekit.tuning.tune.BUILDER", "support.faulty_builder")
     monkeypatch.setenv(FAULT, fault)
     monkeypatch.setenv("PYTHONPATH", str(CHECKOUT / "tests"))
     if fault == "timeout":

@@ -13,24 +13,24 @@ from support.needs import MICROCONTROLLERS, needs
 from support.tflite_models import write_model
 from support.twins import edgekit_json, twins_in
 
-from edgekit import tune_c as tuning
 from edgekit.aot.ways import VERSION, StepWays, Way, way_from_json
 from edgekit.backends.plan import OffloadPlan
-from edgekit.board import load_board
-from edgekit.build import build
+from edgekit.base.errors import BuildError
+from edgekit.base.events import SILENT
+from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
+from edgekit.building.tuned_steps import measured_ways
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import Device
 from edgekit.devices.choice import Candidate
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import BuildError
-from edgekit.events import SILENT
+from edgekit.devices.local.device import LocalDevice
+from edgekit.profiles.board import load_board
 from edgekit.store.database import close_store, open_store
 from edgekit.store.tuning import best_of, records_of, sessions
 from edgekit.store.tuning_runs import TuningRecord
-from edgekit.tune_c import steps_of, tune_c
-from edgekit.tuning.ways import measured_ways
-from edgekit.verify import verify
+from edgekit.tuning import tune_c as tuning
+from edgekit.tuning.tune_c import steps_of, tune_c
+from edgekit.verbs.verify import verify
 
 pytestmark = needs(*MICROCONTROLLERS)
 

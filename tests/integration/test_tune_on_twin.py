@@ -11,12 +11,12 @@ from support.needs import TWIN, needs
 from support.twins import twins_in
 
 from edgekit.building.request import BuildRequest
-from edgekit.schedules.choices import EXACTLY
+from edgekit.building.tuned_kernels import tuned_kernels
+from edgekit.compiler.schedules.choices import EXACTLY
 from edgekit.store.database import close_store, open_store
 from edgekit.store.tuning import all_records
-from edgekit.tune import Effort, tune
-from edgekit.tune_devices import Wish, pool_for
-from edgekit.tuning.store import tuned_kernels
+from edgekit.tuning.tune import Effort, tune
+from edgekit.tuning.tune_devices import Wish, pool_for
 
 BOARD = "rpi4"
 FEW = 6

@@ -24,10 +24,11 @@ from support.stores import (
     a_session,
 )
 
-from edgekit.cpu import Target
-from edgekit.errors import StorageError, UsageError
-from edgekit.events import Event, Events, Warned
-from edgekit.schedules.choices import NO_CHOICES, VERSION, ProductChoice, choice_as_json
+from edgekit.base.errors import StorageError, UsageError
+from edgekit.base.events import Event, Events, Warned
+from edgekit.building.tuned_kernels import measured_choices
+from edgekit.compiler.schedules.choices import NO_CHOICES, VERSION, ProductChoice, choice_as_json
+from edgekit.profiles.cpu import Target
 from edgekit.store.address import findings_folder, waiting
 from edgekit.store.database import Store, close_store, open_store
 from edgekit.store.findings import Findings
@@ -51,14 +52,13 @@ from edgekit.store.tuning import (
 )
 from edgekit.store.tuning_log import tuning_log
 from edgekit.store.tuning_runs import Workload
-from edgekit.tuning.store import measured_choices
 
 WRITER = """
 import sys
 from support.stores import a_point, a_record, a_session
 from edgekit.store.tuning_log import tuning_log
 from edgekit.store.tuning_runs import Workload
-from edgekit.tuning.store import measured_choices
+from edgekit.building.tuned_kernels import measured_choices
 with tuning_log(a_session(), sys.argv[1]) as log:
     for number in range(100_000):
         log.add([a_record(2 * number), a_record(2 * number + 1)], a_point(number))
@@ -318,8 +318,8 @@ def test_a_server_that_is_gone_costs_a_search_nothing_but_a_warning(postgres: Po
 
 BUILDER = """
 import sys
-from edgekit.cpu import Target
-from edgekit.tuning.store import measured_choices
+from edgekit.profiles.cpu import Target
+from edgekit.building.tuned_kernels import measured_choices
 target = Target("llvm", "aarch64-linux-gnu", "cortex-a72", (), 4)
 print(sorted(measured_choices(target).of_kernel))
 """

@@ -1,5 +1,5 @@
 """Each quirk of the pinned TVM that edgekit cures is still there: a failure here is good news,
-and says which cure in edgekit/tvm_compat.py can go."""
+and says which cure in edgekit/base/tvm_compat.py can go."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 from support.building import command_line, environment, write_model
 from support.needs import needs
 
-from edgekit import tvm_compat
-from edgekit.errors import MissingToolError
+from edgekit.base import tvm_compat
+from edgekit.base.errors import MissingToolError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,7 +68,7 @@ def test_tvm_still_drags_torch_in_and_load_tvm_does_not() -> None:
     plain = "import sys, tvm_ffi; print('torch' in sys.modules)"
     cured = """
         import sys
-        from edgekit.tvm_compat import load_tvm
+        from edgekit.base.tvm_compat import load_tvm
         load_tvm()
         print('torch' in sys.modules)
     """
@@ -81,7 +81,7 @@ def test_torch_can_be_imported_before_and_after() -> None:
     script = """
         import sys
         if {early}: import torch
-        from edgekit.tvm_compat import load_tvm
+        from edgekit.base.tvm_compat import load_tvm
         load_tvm()
         import torch
         from tvm.relax.frontend.torch import from_exported_program
@@ -111,7 +111,7 @@ def test_the_tensor_intrinsics_still_walk_the_stack_for_every_function() -> None
 def test_the_cure_for_the_intrinsics_leaves_no_trace() -> None:
     script = """
         import inspect, sys
-        from edgekit.tvm_compat import load_tensor_intrinsics
+        from edgekit.base.tvm_compat import load_tensor_intrinsics
         before = inspect.stack
         load_tensor_intrinsics()
         gpu = [m for m in sys.modules if m in ('tvm.s_tir.tensor_intrin.cuda',

@@ -24,7 +24,7 @@ from support.twins import (
     twins_in,
 )
 
-from edgekit.board import load_board
+from edgekit.profiles.board import load_board
 from edgekit.twin.machine import (
     Started,
     all_twins,

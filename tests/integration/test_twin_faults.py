@@ -23,18 +23,18 @@ from support.patience import stopped_at
 from support.rpc_lab import eventually
 from support.twins import COMMAND_SECONDS, edgekit_command, on_twin, twins_in
 
-from edgekit.board import load_board
-from edgekit.build import build
-from edgekit.bundle import Bundle
+from edgekit.base.errors import DeviceError
+from edgekit.base.events import SILENT, Event, Events, StageEnded, StageProgress
+from edgekit.base.files import sha256_file
+from edgekit.building.build import build
+from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.devices import transfer
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.emulated import emulated_device
-from edgekit.devices.ssh import SshDevice
-from edgekit.devices.visit import clean_device
-from edgekit.errors import DeviceError
-from edgekit.events import SILENT, Event, Events, StageEnded, StageProgress
-from edgekit.files import sha256_file
+from edgekit.devices.linux import transfer
+from edgekit.devices.linux.ssh import SshDevice
+from edgekit.devices.linux.visit import clean_device
+from edgekit.profiles.board import load_board
 from edgekit.twin.access import Access
 from edgekit.twin.machine import status, up
 

@@ -16,7 +16,7 @@ from support.needs import TWIN, needs
 from support.rpc_lab import eventually
 from support.twins import COMMAND_SECONDS, edgekit, on_twin, processes_with, twins_in
 
-from edgekit.board import load_board
+from edgekit.profiles.board import load_board
 from edgekit.twin.image import Image, build_log, ensure_image, find_image
 from edgekit.twin.machine import up
 from edgekit.twin.recipe import RELEASES, default_recipe

@@ -9,7 +9,7 @@ import pytest
 from support.needs import TWIN, needs
 from support.twins import edgekit, edgekit_json, on_twin, share_images, twins_in
 
-from edgekit.board import load_board
+from edgekit.profiles.board import load_board
 from edgekit.twin.machine import down, up
 from edgekit.twin.recipe import RELEASES
 from edgekit.twin.systemd import systemd_recipe

@@ -24,19 +24,19 @@ from support.rpc_lab import eventually
 from support.ssh_server import SshServer, agents_of, ssh_server
 from support.vanishing_network import Network, network_before
 
-from edgekit.bundle import Bundle
+from edgekit.base.errors import DeviceError
+from edgekit.base.files import sha256_file
+from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.devices import connection as connections
-from edgekit.devices import signs_of_life
-from edgekit.devices.connection import Connection, connect
-from edgekit.devices.lab_host import RemoteHost
-from edgekit.devices.lease import DeviceBusy, lease
-from edgekit.devices.probe import ask_device
-from edgekit.devices.remote_command import RemoteCommand
-from edgekit.devices.ssh import SshDevice
-from edgekit.devices.transfer import Item, Store
-from edgekit.errors import DeviceError
-from edgekit.files import sha256_file
+from edgekit.devices.linux import connection as connections
+from edgekit.devices.linux import signs_of_life
+from edgekit.devices.linux.connection import Connection, connect
+from edgekit.devices.linux.lease import DeviceBusy, lease
+from edgekit.devices.linux.probe import ask_device
+from edgekit.devices.linux.remote_command import RemoteCommand
+from edgekit.devices.linux.ssh import SshDevice
+from edgekit.devices.linux.transfer import Item, Store
+from edgekit.devices.serial.lab_host import RemoteHost
 
 pytestmark = needs("sshd")
 
@@ -244,11 +244,11 @@ def test_what_is_silent_itself_goes_on_while_the_host_is_there(
 HOLDS_DEVICE = """
 import sys
 from pathlib import Path
-from edgekit.device_entry import DeviceEntry
+from edgekit.project.devices import DeviceEntry
 from edgekit.devices import signs_of_life
-from edgekit.devices.connection import connect
-from edgekit.devices.hostkeys import KnownHosts
-from edgekit.devices.lease import lease
+from edgekit.devices.linux.connection import connect
+from edgekit.devices.linux.hostkeys import KnownHosts
+from edgekit.devices.linux.lease import lease
 
 user, port, key, fingerprint, known, silence = sys.argv[1:]
 signs_of_life.SECONDS_WITHOUT_HOST = int(silence)

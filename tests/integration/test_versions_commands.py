@@ -16,11 +16,11 @@ from support.needs import needs
 from support.rpc_lab import eventually
 from support.ssh_server import SshServer, ssh_server
 
-from edgekit.bundle import open_bundle
+from edgekit.base.errors import VerificationError
+from edgekit.bundle.folder import open_bundle
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.deploy import DeployPlan, deploy_bundle
-from edgekit.devices.ssh import SshDevice
-from edgekit.errors import VerificationError
+from edgekit.devices.linux.ssh import SshDevice
+from edgekit.verbs.deploy import DeployPlan, deploy_bundle
 
 pytestmark = needs("sshd")
 

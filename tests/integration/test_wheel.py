@@ -55,7 +55,7 @@ def test_the_wheel_holds_the_package_and_its_profiles(built: Built) -> None:
     assert built.wheel.name == f"edgekit-{__version__}-py3-none-any.whl"
     assert sources <= names
     assert "edgekit/py.typed" in names
-    assert {"edgekit/export/template/src/main.cc", "edgekit/agent/src/npy.cc"} <= names
+    assert {"edgekit/verbs/export/template/src/main.cc", "edgekit/agent/src/npy.cc"} <= names
     assert "edgekit/twin/guest/systemd/sshd.service" in names
     assert "edgekit/boards/local.toml" in profiles_in_checkout("boards") <= names
     assert "edgekit/toolchains/host.toml" in profiles_in_checkout("toolchains") <= names
@@ -195,7 +195,7 @@ def test_an_installed_wheel_does_the_whole_walk(
     pinned = installed.python(
         "-c",
         "from importlib.metadata import version\n"
-        "from edgekit.tvm_compat import PINNED\n"
+        "from edgekit.base.tvm_compat import PINNED\n"
         "print(all(version(name) == wanted for name, wanted in PINNED))",
     )
     assert pinned.stdout == "True\n", pinned.stderr

@@ -9,9 +9,9 @@ from support.bundles import make_bundle
 from support.local_bundles import with_c_library
 from support.on_device import run_on
 
-from edgekit.bundle import Bundle
-from edgekit.devices.local import LocalDevice
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.bundle.folder import Bundle
+from edgekit.devices.local.device import LocalDevice
 
 
 def last_words(folder: Path, code: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from edgekit.backends.plain.program import program_of
 from support.arm_machine import ArmMachine, start_machine
 
 if TYPE_CHECKING:
-    from edgekit.model import Model
+    from edgekit.models.model import Model
     from support.offloaded import Offloaded
 
 

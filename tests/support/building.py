@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from edgekit.board import load_board
 from edgekit.building.request import BuildRequest
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.model import open_model
+from edgekit.models.model import open_model
+from edgekit.profiles.board import load_board
 from support.needs import require
 from support.onnx_models import onnx_model
 

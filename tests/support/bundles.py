@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.bundle import (
+from edgekit.base.files import sha256_bytes
+from edgekit.base.tensors import Quantization, TensorSpec
+from edgekit.bundle.folder import (
     SCHEMA_VERSION,
     BoardEntry,
     Bundle,
@@ -28,9 +30,7 @@ from edgekit.bundle import (
     write_manifest,
     write_tensor,
 )
-from edgekit.files import sha256_bytes
-from edgekit.preprocess import Preprocess
-from edgekit.tensors import Quantization, TensorSpec
+from edgekit.models.preprocess import Preprocess
 
 IMAGE = TensorSpec("image", "uint8", (1, 4, 4, 3), Quantization((0.5,), (128,)))
 MASK = TensorSpec("mask", "bool", (3,))

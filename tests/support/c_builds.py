@@ -15,10 +15,10 @@ from edgekit.aot.generators import portable_generators
 from edgekit.aot.kernel import Generator
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_tree, write_vectors
-from edgekit.cpu import Cpu
-from edgekit.inputs import reference_inputs
-from edgekit.model import import_model, open_model
-from edgekit.oracle import oracle_for
+from edgekit.models.inputs import reference_inputs
+from edgekit.models.model import import_model, open_model
+from edgekit.models.oracle import oracle_for
+from edgekit.profiles.cpu import Cpu
 
 CORTEX_M4 = Cpu("Cortex-M4", "cortex-m", ("dsp", "fpu-single"), 1)
 CORTEX_M55 = Cpu(

@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from edgekit.base.files import exclusive_lock, replace_directory, sha256_bytes, sha256_file
 from edgekit.cross.toolchain import Compiler
 from edgekit.cross.tools import run_tool
-from edgekit.files import exclusive_lock, replace_directory, sha256_bytes, sha256_file
 from support.needs import PROGRAMS
 
 

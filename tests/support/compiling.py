@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgekit.backends.offloading import OffloadedModel, compile_model
-from edgekit.cpu import Target, this_cpu
-from edgekit.model import Model, ModelSource
+from edgekit.models.model import Model, ModelSource
+from edgekit.profiles.cpu import Target, this_cpu
 from support.deployed import run_deployed
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import relax_of

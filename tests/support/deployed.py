@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgekit.backends.base import Backend, Options, Region
-from edgekit.board import Target, load_board
-from edgekit.build import link_model
+from edgekit.base.errors import DeviceError
+from edgekit.base.events import SILENT
+from edgekit.building.build import link_model
+from edgekit.building.compilation import write_objects
 from edgekit.building.request import BuildRequest
-from edgekit.compilation import write_objects
 from edgekit.cross.toolchain import find_compiler, load_toolchain
-from edgekit.devices.local import worker_arguments
-from edgekit.devices.worker_process import WorkerProcess, started_worker
-from edgekit.errors import DeviceError
-from edgekit.events import SILENT
-from edgekit.model import ModelSource
+from edgekit.devices.local.device import worker_arguments
+from edgekit.devices.local.worker_process import WorkerProcess, started_worker
+from edgekit.models.model import ModelSource
+from edgekit.profiles.board import Target, load_board
 
 if TYPE_CHECKING:
     from edgekit.backends.offloading import OffloadedModel

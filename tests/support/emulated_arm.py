@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from edgekit.agent.build import build_agent
-from edgekit.board import load_board
-from edgekit.build import build
-from edgekit.bundle import Bundle
+from edgekit.base.paths import built_in_profiles
+from edgekit.building.build import build
+from edgekit.building.choose import make_request
+from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.paths import built_in_profiles
-from edgekit.request import make_request
+from edgekit.profiles.board import load_board
 from support.needs import ARM_PROGRAMS, require
 
 CPUS = {"rpi4": "cortex-a72", "rpi5": "cortex-a76"}

@@ -30,7 +30,7 @@ from edgekit.aot.operators import (
 )
 from edgekit.aot.program import Step
 from edgekit.aot.write_source import needed_helpers
-from edgekit.cpu import Cpu
+from edgekit.profiles.cpu import Cpu
 from support.integer_kernels import compiled, offered, run_step
 
 CPUS = {

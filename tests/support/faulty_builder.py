@@ -7,11 +7,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from edgekit.schedules.choices import ProductChoice
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.compiler.schedules.choices import ProductChoice
 from edgekit.tuning.builder import Workbench, serve
 from edgekit.tuning.child_side import Channel
 from edgekit.tuning.work import OWN, BatchOrder, BuiltBatch
-from edgekit.tvm_compat import load_tvm
 
 FATAL = ProductChoice(unrolled=2)
 """Takes the compiler down, or where FAULT says "run" the process that runs it; with "timeout" it
@@ -56,7 +56,7 @@ def main() -> None:
     channel = Channel()
     setup = channel.next()
     load_tvm()
-    from edgekit.schedules.vector_math import use_vector_math
+    from edgekit.compiler.schedules.vector_math import use_vector_math
 
     use_vector_math()
     serve(channel, FaultyWorkbench(setup))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.cpu import Target
+from edgekit.profiles.cpu import Target
 from support.tflite_models import Op, T, constant, tflite_bytes
 
 INPUT_SCALE = 0.037

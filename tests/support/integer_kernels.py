@@ -20,7 +20,7 @@ from edgekit.aot.program import Step
 from edgekit.aot.quantised.recognised import Recognised
 from edgekit.aot.quantised.rewrite import recognise
 from edgekit.aot.write_source import needed_helpers
-from edgekit.board import load_board
+from edgekit.profiles.board import load_board
 
 GUARD = 64
 """Bytes around every buffer that no kernel may touch."""
@@ -128,8 +128,8 @@ def run_module(
     from tvm import relax
 
     from edgekit.aot.quantised.rewrite import step_number
-    from edgekit.macs import shape_of
-    from edgekit.tvm_compat import constant_array
+    from edgekit.base.tvm_compat import constant_array
+    from edgekit.compiler.macs import shape_of
 
     order = sorted(recognised.operators)
     kernels = [
@@ -178,6 +178,6 @@ _MOVES: dict[str, Any] = {
 
 
 def recognised_file(path: Path) -> Recognised:
-    from edgekit.model import import_model, open_model
+    from edgekit.models.model import import_model, open_model
 
     return recognise(import_model(open_model(path)).module)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edgekit.base.paths import cache_dir
 from edgekit.cross.sources.library import libraries_cache
-from edgekit.paths import cache_dir
 
 
 def share_libraries(cache: Path) -> None:

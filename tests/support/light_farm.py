@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.events import SILENT
+from edgekit.base.events import SILENT
 from edgekit.farm.control import down, farm_folder
 from edgekit.farm.health import Limits
 from edgekit.farm.keeper import Keeper

@@ -8,8 +8,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from edgekit.build import build
-from edgekit.bundle import Bundle, describe_file, open_bundle, write_manifest
+from edgekit.building.build import build
+from edgekit.bundle.folder import Bundle, describe_file, open_bundle, write_manifest
 from edgekit.devices.elf import read_elf
 from support.building import request_for, write_model
 

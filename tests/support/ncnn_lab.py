@@ -20,7 +20,7 @@ from support.region_lab import LabRegion, Runs, compiled_lab, library_here
 
 if TYPE_CHECKING:
     from edgekit.backends.partition import Selection
-    from edgekit.model import Model
+    from edgekit.models.model import Model
     from support.offloaded import Offloaded
 
 

@@ -260,10 +260,10 @@ def _has_no_tensorrt() -> bool:
 
 
 def _has_library(backend: str, board_name: str) -> bool:
-    from edgekit.board import load_board
+    from edgekit.base.errors import EdgekitError
     from edgekit.cross.sources import built_in_recipe, find_library
     from edgekit.cross.toolchain import load_toolchain
-    from edgekit.errors import EdgekitError
+    from edgekit.profiles.board import load_board
 
     board = load_board(board_name)
     try:

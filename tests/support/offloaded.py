@@ -13,9 +13,9 @@ from edgekit.backends.offloading import compile_model
 from edgekit.backends.partition import Selection
 from edgekit.backends.plan import options_of
 from edgekit.backends.registry import load_backend
-from edgekit.board import load_board
-from edgekit.model import Model
-from edgekit.offload import Rates
+from edgekit.models.model import Model
+from edgekit.profiles.board import load_board
+from edgekit.profiles.offload import Rates
 from support.deployed import RegionInLab, run_deployed
 from support.region_lab import Runs
 

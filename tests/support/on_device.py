@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgekit.arrays import Array
-from edgekit.bundle import Bundle
+from edgekit.base.arrays import Array
+from edgekit.base.events import SILENT, Events
+from edgekit.bundle.folder import Bundle
 from edgekit.devices.base import BenchPlan, BenchSamples, Device, RunResult
-from edgekit.events import SILENT, Events
 
 
 def run_on(

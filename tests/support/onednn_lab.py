@@ -14,7 +14,7 @@ from edgekit.backends.plain.program import program_of
 from support.region_lab import LabRegion, compiled_lab
 
 if TYPE_CHECKING:
-    from edgekit.model import Model
+    from edgekit.models.model import Model
     from support.offloaded import Offloaded
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgekit.errors import EdgekitError
+from edgekit.base.errors import EdgekitError
 
 LIMITS_S = (5, 15, 60, 240)
 

@@ -1,4 +1,4 @@
-"""Runs models as `edgekit.devices.local_worker` does; labs of the tests compute their regions.
+"""Runs models as `edgekit.devices.local.worker` does; labs of the tests compute their regions.
 
 A request to load a model names a file with its regions, and what makes something callable of each.
 """
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from edgekit.backends.base import Region
-from edgekit.devices import local_worker
-from edgekit.devices.frames import Frame
+from edgekit.devices.local import worker as local_worker
+from edgekit.devices.local.frames import Frame
 
 
 class RegionWorker(local_worker.Worker):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.tvm_compat import load_tvm
+from edgekit.base.tvm_compat import load_tvm
 
 if TYPE_CHECKING:
     import onnx

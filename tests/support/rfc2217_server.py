@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import serial
 import serial.rfc2217
 
-from edgekit.devices.serial_port import DEFAULT_BAUD, opened_port
+from edgekit.devices.serial.port import DEFAULT_BAUD, opened_port
 
 HOST = "127.0.0.1"
 

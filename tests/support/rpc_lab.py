@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
 from edgekit.rpc.protocol import KeyStatus, TrackerAddress, TrackerClient
 from support.ports import free_port
 from support.ssh_server import SshServer, ssh_server

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "edgekit"
 @dataclass(frozen=True)
 class Import:
     module: str
-    """`edgekit.files`, or the first word of anything else: `numpy`."""
+    """`edgekit.base.files`, or the first word of anything else: `numpy`."""
     line: int
     at_start: bool
     """Runs when the module is imported: in no function, and not for type checkers alone."""

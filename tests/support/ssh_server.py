@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgekit.device_entry import DeviceEntry
-from edgekit.devices.connection import Connection, connect
-from edgekit.devices.hostkeys import KnownHosts
+from edgekit.devices.linux.connection import Connection, connect
+from edgekit.devices.linux.hostkeys import KnownHosts
+from edgekit.project.devices import DeviceEntry
 from support.needs import require
 from support.ports import free_port
 

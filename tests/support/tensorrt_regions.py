@@ -15,7 +15,7 @@ from edgekit.backends.tensorrt.graph import onnx_of
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
 if TYPE_CHECKING:
-    from edgekit.model import Model
+    from edgekit.models.model import Model
     from support.offloaded import Offloaded
 
 

@@ -11,8 +11,8 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from edgekit.model import ModelSource, import_model, open_model
-from edgekit.oracle import oracle_for
+from edgekit.models.model import ModelSource, import_model, open_model
+from edgekit.models.oracle import oracle_for
 
 TYPES = {
     "float32": schema.TensorType.FLOAT32,
@@ -171,7 +171,7 @@ def run_both(
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """What a deployment on this machine computes, and what the oracle does."""
     from edgekit.backends.offloading import compile_model
-    from edgekit.board import load_board
+    from edgekit.profiles.board import load_board
     from support.deployed import run_deployed
 
     model = import_model(source)

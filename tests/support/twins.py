@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from edgekit.errors import EdgekitError
+from edgekit.base.errors import EdgekitError
 from edgekit.twin import qemu
 from edgekit.twin.access import Access
 from edgekit.twin.image import ensure_image

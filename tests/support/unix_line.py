@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from edgekit.unix_sockets import reachable
+from edgekit.base.unix_sockets import reachable
 
 
 def line_of(address: str) -> socket.socket:

@@ -13,7 +13,7 @@ from edgekit.aot.arena import ALIGNMENT, ArenaPlan, Block, lower_bound, place, p
 from edgekit.aot.kernel import Kernel
 from edgekit.aot.operators import Dequantize
 from edgekit.aot.program import Buffer, Program, Step
-from edgekit.tensors import TensorSpec
+from edgekit.base.tensors import TensorSpec
 
 SIZES = st.integers(1, 64).map(lambda number: number * ALIGNMENT)
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.bench import plan_bench, summarise_samples
+from edgekit.base.errors import UsageError
+from edgekit.base.json_text import json_text
+from edgekit.base.metrics import HostState, read_host_state
 from edgekit.devices.base import BenchPlan, BenchSamples, MemoryUse
-from edgekit.errors import UsageError
-from edgekit.json_text import json_text
-from edgekit.metrics import HostState, read_host_state
+from edgekit.verbs.bench import plan_bench, summarise_samples
 
 CALM = HostState("performance", 2000.0, 0.1, 4)
 STEADY = BenchSamples(

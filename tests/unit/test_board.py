@@ -15,12 +15,12 @@ from support.profiles import (
     write_profile,
 )
 
-from edgekit.board import Board, board_names, check_board, load_board, parse_board
-from edgekit.devices.preflight import required_features
-from edgekit.errors import ProfileError
-from edgekit.instruction_sets import ARM_CPUS, ARM_FLAGS
-from edgekit.paths import built_in_profiles
-from edgekit.profiles import Problem, load_profile
+from edgekit.base.errors import ProfileError
+from edgekit.base.paths import built_in_profiles
+from edgekit.devices.linux.preflight import required_features
+from edgekit.profiles.board import Board, board_names, check_board, load_board, parse_board
+from edgekit.profiles.instruction_sets import ARM_CPUS, ARM_FLAGS
+from edgekit.profiles.reader import Problem, load_profile
 
 BUILT_IN = sorted(path.stem for path in built_in_profiles("boards").glob("*.toml"))
 LINUX = [

@@ -11,14 +11,14 @@ import pytest
 
 from edgekit.backends.measurements import Measured
 from edgekit.backends.plan import OffloadPlan
-from edgekit.board import load_board
+from edgekit.building.key import build_key, package_digest
 from edgekit.building.request import BuildRequest
+from edgekit.compiler.schedules.choices import Choices, ProductChoice
 from edgekit.cross.toolchain import Compiler, load_toolchain
-from edgekit.fingerprint import build_key, package_digest
-from edgekit.model import ModelFormat, ModelSource
-from edgekit.offload import Rates
-from edgekit.preprocess import Preprocess
-from edgekit.schedules.choices import Choices, ProductChoice
+from edgekit.models.model import ModelFormat, ModelSource
+from edgekit.models.preprocess import Preprocess
+from edgekit.profiles.board import load_board
+from edgekit.profiles.offload import Rates
 
 COMPILER = Compiler(Path("/usr/bin/cc"), (), "12.2.0", "cc (Debian) 12.2.0")
 Change = Callable[[BuildRequest], BuildRequest]
@@ -141,7 +141,7 @@ def test_another_version_of_compiler_importer_or_oracle_changes_the_key(
     request = replace(request_, source=replace(request_.source, format=format_))
     before = build_key(request, COMPILER)
     monkeypatch.setattr(
-        "edgekit.fingerprint.version",
+        "edgekit.building.key.version",
         lambda name: "999" if name == package else installed_version(name),
     )
     assert build_key(request, COMPILER) != before
@@ -152,7 +152,7 @@ def test_another_formats_importer_does_not_change_the_key(
 ) -> None:
     before = build_key(request_, COMPILER)
     monkeypatch.setattr(
-        "edgekit.fingerprint.version",
+        "edgekit.building.key.version",
         lambda name: "999" if name == "torch" else installed_version(name),
     )
     assert build_key(request_, COMPILER) == before
@@ -169,13 +169,13 @@ def test_the_order_of_preprocessing_tables_does_not_matter(request_: BuildReques
 def test_the_digest_of_the_package_covers_its_sources_and_not_its_profiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import edgekit.fingerprint
+    import edgekit.building.key
 
     package = tmp_path / "edgekit"
     (package / "boards").mkdir(parents=True)
     (package / "__pycache__").mkdir()
     (package / "pipeline.py").write_text("passes = 1")
-    monkeypatch.setattr(edgekit.fingerprint, "__file__", str(package / "fingerprint.py"))
+    monkeypatch.setattr(edgekit.building.key, "__file__", str(package / "fingerprint.py"))
 
     def digest() -> str:
         package_digest.cache_clear()

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 from support.bundles import INPUTS, OUTPUTS, edit_manifest, make_bundle, rename_library, sealed
 
-import edgekit.archive
-from edgekit.bundle import (
+import edgekit.bundle.archive
+from edgekit.base.cache import BuildCache
+from edgekit.base.errors import BundleError
+from edgekit.bundle.folder import (
     Bundle,
     copy_bundle,
     foreign_file,
@@ -26,9 +28,7 @@ from edgekit.bundle import (
     write_manifest,
     write_tensor,
 )
-from edgekit.cache import BuildCache
-from edgekit.errors import BundleError
-from edgekit.manifest import Manifest, manifest_text
+from edgekit.bundle.manifest import Manifest, manifest_text
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_reference_vectors_of_every_kind_survive(
     write_tensor(file, array)
 
     def change(document: dict[str, Any]) -> None:
-        from edgekit.files import sha256_file
+        from edgekit.base.files import sha256_file
 
         document["outputs"][0]["spec"].update(dtype=dtype, shape=list(shape))
         document["files"][3].update(size=file.stat().st_size, sha256=sha256_file(file))
@@ -186,7 +186,7 @@ def test_vectors_of_another_shape_than_the_manifest_says_are_refused(bundle: Bun
 
 @pytest.mark.parametrize("content", ["objects", "text", "short"])
 def test_vectors_that_are_no_plain_arrays_are_refused(bundle: Bundle, content: str) -> None:
-    from edgekit.files import sha256_file
+    from edgekit.base.files import sha256_file
 
     file = bundle.path / "reference/output-0.npy"
     if content == "objects":
@@ -375,13 +375,13 @@ def test_an_archive_that_changes_while_it_is_read_is_kept_nowhere(
 ) -> None:
     """The date of a member is no part of a bundle: only the archive's own hash tells."""
     data = archive.read_bytes()
-    parse = edgekit.archive.parse_manifest
+    parse = edgekit.bundle.archive.parse_manifest
 
     def parse_while_another_writes(text: bytes) -> Manifest:
         archive.write_bytes(data.replace(b"\x00\x00\x21\x00", b"\x00\x00\x22\x00"))
         return parse(text)
 
-    monkeypatch.setattr("edgekit.archive.parse_manifest", parse_while_another_writes)
+    monkeypatch.setattr("edgekit.bundle.archive.parse_manifest", parse_while_another_writes)
     with pytest.raises(BundleError, match="changed while it was read"):
         open_bundle(archive)
     assert BuildCache().entries() == ()

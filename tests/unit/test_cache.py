@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.cache import BuildCache
+from edgekit.base.cache import BuildCache
 
 DAY = 86400.0
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgekit.base.errors import UsageError
 from edgekit.cli.cache import parse_age, parse_room
-from edgekit.errors import UsageError
 
 
 @pytest.mark.parametrize(

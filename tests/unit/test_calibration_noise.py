@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgekit.quantization.calibration import looks_like_noise
+from edgekit.verbs.quantization.calibration import looks_like_noise
 
 
 def smooth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import edgekit
-from edgekit.children import import_folders, module_command, run, spoken_module
-from edgekit.programs import find_program, with_absolute_paths
+from edgekit.base.children import import_folders, module_command, run, spoken_module
+from edgekit.base.programs import find_program, with_absolute_paths
 
 ROOT = str(Path(edgekit.__file__).resolve().parent.parent)
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.schedules.candidates import (
+from edgekit.compiler.schedules.candidates import (
     depthwise_candidates,
     generic_candidates,
     product_candidates,
 )
-from edgekit.schedules.choices import (
+from edgekit.compiler.schedules.choices import (
     Choice,
     DepthwiseChoice,
     GenericChoice,
@@ -20,9 +20,9 @@ from edgekit.schedules.choices import (
     choice_from_json,
     on_its_cores,
 )
-from edgekit.schedules.machine import Machine
-from edgekit.schedules.problem import Problem, dense_problem, read_problem
-from edgekit.schedules.tiles import Tile
+from edgekit.compiler.schedules.machine import Machine
+from edgekit.compiler.schedules.problem import Problem, dense_problem, read_problem
+from edgekit.compiler.schedules.tiles import Tile
 
 NUMBERS = st.integers(1, 64)
 MAYBE = st.none() | NUMBERS

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.base.errors import MissingToolError, ProjectError
 from edgekit.cross.cmsis_nn import VARIABLE, find_cmsis_nn, read_cmsis_nn
-from edgekit.errors import MissingToolError, ProjectError
 
 HEADER = '#include "arm_nn_types.h"\n#include "cmsis_compiler.h"\n/* $Revision: V.9.1.0 */\n'
 CONVOLVE = """\

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.console import Console
-from edgekit.errors import ModelError
-from edgekit.events import Events
-from edgekit.progress import PlainProgress
+from edgekit.base.errors import ModelError
+from edgekit.base.events import Events
+from edgekit.cli.console import Console
+from edgekit.cli.progress import PlainProgress
 
 
 @dataclass(frozen=True)

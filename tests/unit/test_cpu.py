@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.cpu import Cpu, Target, architecture, detect_cpu, this_cpu
-from edgekit.errors import ProfileError
-from edgekit.instruction_sets import (
+from edgekit.base.errors import ProfileError
+from edgekit.profiles.cpu import Cpu, Target, architecture, detect_cpu, this_cpu
+from edgekit.profiles.instruction_sets import (
     ARM_CPUS,
     ARM_FLAGS,
     CPU_FLAGS,

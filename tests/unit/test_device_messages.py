@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.devices.agent_messages import AgentMessages, parse_bench, parse_info
-from edgekit.devices.preflight import missing_features, parse_libraries, required_features
-from edgekit.devices.probe import check_place, parse_answer
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench, parse_info
+from edgekit.devices.linux.preflight import missing_features, parse_libraries, required_features
+from edgekit.devices.linux.probe import check_place, parse_answer
 
 ANSWER = """\
 Welcome to my board!
@@ -122,7 +122,7 @@ def test_the_targets_instructions_are_looked_up_on_every_core() -> None:
 
 @pytest.mark.parametrize("board", ["rpi4", "rpi5"])
 def test_every_feature_of_a_board_is_one_that_the_kernel_has_a_word_for(board: str) -> None:
-    from edgekit.board import load_board
+    from edgekit.profiles.board import load_board
 
     loaded = load_board(board)
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.board import load_board
-from edgekit.device_entry import DeviceEntry, make_serial_entry
+from edgekit.base.errors import DeviceError, ProjectError, UsageError
 from edgekit.devices.choice import device_for
-from edgekit.devices.lab_host import LabHost
+from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.registry import (
     add_device,
     find_device,
     known_devices,
     remove_device,
 )
-from edgekit.devices.serial_device import SerialDevice
-from edgekit.devices.ssh import SshDevice
-from edgekit.errors import DeviceError, ProjectError, UsageError
-from edgekit.project import find_project
+from edgekit.devices.serial.device import SerialDevice
+from edgekit.devices.serial.lab_host import LabHost
+from edgekit.profiles.board import load_board
+from edgekit.project.devices import DeviceEntry, make_serial_entry
+from edgekit.project.file import find_project
 
 FULL = DeviceEntry(
     "kitchen", "rpi4", "fe80::1%eth0", "pi", 2222, '/home/me/my "key"', "jump:22", "/data/edgekit"

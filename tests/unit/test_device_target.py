@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.device_entry import Target, make_entry, parse_target
-from edgekit.errors import UsageError
+from edgekit.base.errors import UsageError
+from edgekit.project.devices import Target, make_entry, parse_target
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?(\.[a-z0-9]{1,10}){0,3}", fullmatch=True)
 users = st.none() | st.from_regex(r"[a-z_][a-z0-9._-]{0,20}", fullmatch=True)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from edgekit.arrays import as_spec_dtype, numpy_dtype
+from edgekit.base.arrays import as_spec_dtype, numpy_dtype
+from edgekit.base.npy import read_npy
 from edgekit.devices.tensors import npy_bytes
-from edgekit.npy import read_npy
 
 DTYPES = st.sampled_from(["float32", "float16", "int64", "uint8", "bool"])
 

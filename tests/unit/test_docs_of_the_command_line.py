@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from support.source import ROOT
 
-import edgekit.errors
+import edgekit.base.errors
+from edgekit.base.errors import EdgekitError
 from edgekit.cli.program import OUTPUT_CLOSED
-from edgekit.errors import EdgekitError
-from edgekit.project import find_project
+from edgekit.project.file import find_project
 
 DOCS = ROOT / "docs"
 
@@ -31,7 +31,7 @@ def test_every_exit_code_and_error_type_is_explained() -> None:
     documented = {int(code): text for code, text in rows}
     types = [
         value
-        for value in vars(edgekit.errors).values()
+        for value in vars(edgekit.base.errors).values()
         if isinstance(value, type) and issubclass(value, EdgekitError)
     ]
 

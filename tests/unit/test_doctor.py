@@ -5,9 +5,9 @@ from pathlib import Path
 import tomli
 from packaging.requirements import Requirement
 
-from edgekit.board import load_board
+from edgekit.advice.doctor import OPTIONAL_PACKAGES, _gpu
 from edgekit.cross.sources.steps import TOOLS
-from edgekit.doctor import OPTIONAL_PACKAGES, _gpu
+from edgekit.profiles.board import load_board
 
 
 def test_the_doctor_asks_for_what_the_extras_install() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.errors import UsageError
-from edgekit.export.model_header import c_string
-from edgekit.export.record import RECORD, Record, check_destination, sums_of, write_record
-from edgekit.export.template import TEMPLATE, filled, program_name
+from edgekit.base.errors import UsageError
+from edgekit.verbs.export.model_header import c_string
+from edgekit.verbs.export.record import RECORD, Record, check_destination, sums_of, write_record
+from edgekit.verbs.export.template import TEMPLATE, filled, program_name
 
 
 @given(st.text())

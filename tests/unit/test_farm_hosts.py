@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.errors import ProjectError, UsageError
-from edgekit.farm.hosts import (
+from edgekit.base.errors import ProjectError, UsageError
+from edgekit.farm.hosts.file import (
     forget_host,
     known_hosts_of_farm,
     make_host,

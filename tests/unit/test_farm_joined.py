@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.errors import DeviceError
-from edgekit.farm.hosts import make_host
-from edgekit.farm.joined import JoinedHost
+from edgekit.base.errors import DeviceError
+from edgekit.farm.hosts.file import make_host
+from edgekit.farm.hosts.joined import JoinedHost
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 
 NOW = 1_700_000_000.0

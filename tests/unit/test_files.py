@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.errors import BundleError, StorageError
-from edgekit.files import (
+from edgekit.base.errors import BundleError, StorageError
+from edgekit.base.files import (
     clear_directory,
     exclusive_lock,
     replace_directory,
@@ -93,7 +93,7 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def test_where_folders_cannot_be_exchanged_they_are_replaced_in_two_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgekit.files._exchange", lambda one, other: False)
+    monkeypatch.setattr("edgekit.base.files._exchange", lambda one, other: False)
     for content in ("one", "two"):
         with replace_directory(tmp_path / "d") as folder:
             (folder / content).write_text(content)
@@ -105,7 +105,7 @@ def test_what_could_not_be_replaced_in_two_steps_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder's new content vanishes in between: the second step fails."""
-    monkeypatch.setattr("edgekit.files._exchange", lambda one, other: False)
+    monkeypatch.setattr("edgekit.base.files._exchange", lambda one, other: False)
     with replace_directory(tmp_path / "d") as folder:
         (folder / "old").write_text("x")
     with pytest.raises(FileNotFoundError), replace_directory(tmp_path / "d") as folder:
@@ -167,7 +167,7 @@ def test_a_file_is_not_replaced_by_a_folder(tmp_path: Path) -> None:
 KILLED_WHILE_FILLING = """
 import sys, time
 from pathlib import Path
-from edgekit.files import replace_directory, replace_file
+from edgekit.base.files import replace_directory, replace_file
 with replace_directory(Path(sys.argv[1]) / "d") as folder, \
         replace_file(Path(sys.argv[1]) / "f") as stream:
     (folder / "half").write_text("x")
@@ -369,7 +369,7 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_none(
         lock.unlink()
         flock(descriptor, operation)
 
-    monkeypatch.setattr("edgekit.files.fcntl.flock", after_removal)
+    monkeypatch.setattr("edgekit.base.files.fcntl.flock", after_removal)
     assert try_lock(lock) is None
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.passes.fixed_point import FixedPoint, fixed_point
+from edgekit.compiler.passes.fixed_point import FixedPoint, fixed_point
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 

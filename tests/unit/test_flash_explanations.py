@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.board import load_board
-from edgekit.devices.firmware_file import FirmwareFile
-from edgekit.errors import BundleError, DeviceError
-from edgekit.flash import emulator, openocd, pyocd, stm32_loader, uf2
-from edgekit.flash.image import one_image, uf2_blocks
-from edgekit.flash.job import Failure, FlashJob, explained
-from edgekit.hardware import Flash
+from edgekit.aot.firmware.firmware_file import FirmwareFile
+from edgekit.base.errors import BundleError, DeviceError
+from edgekit.devices.flash import emulator, openocd, pyocd, stm32_loader, uf2
+from edgekit.devices.flash.image import one_image, uf2_blocks
+from edgekit.devices.flash.job import Failure, FlashJob, explained
+from edgekit.profiles.board import load_board
+from edgekit.profiles.hardware import Flash
 
 BOARD = load_board("stm32f746g-disco")
 

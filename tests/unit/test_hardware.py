@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from support.profiles import BAREMETAL_BOARD, LINUX_BOARD, write_profile
 
-from edgekit.bench import summarise_samples
-from edgekit.board import check_board, load_board
-from edgekit.device_entry import make_entry, make_serial_entry
+from edgekit.aot.firmware.firmware_file import FirmwareFile, Function
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.base.metrics import HostState
 from edgekit.devices.base import BenchSamples, MemoryUse
 from edgekit.devices.choice import device_for
-from edgekit.devices.faults import explain_fault
-from edgekit.devices.firmware_file import FirmwareFile, Function
 from edgekit.devices.registry import add_device, known_devices
-from edgekit.devices.serial_device import SerialDevice
-from edgekit.devices.serial_measure import counted, kernel_times
-from edgekit.devices.serial_messages import FaultReport, parse_fault, parse_hello, parse_model
-from edgekit.errors import DeviceError, UsageError
-from edgekit.hardware import FAMILIES
-from edgekit.metrics import HostState
+from edgekit.devices.serial.device import SerialDevice
+from edgekit.devices.serial.faults import explain_fault
+from edgekit.devices.serial.measure import counted, kernel_times
+from edgekit.devices.serial.messages import FaultReport, parse_fault, parse_hello, parse_model
+from edgekit.profiles.board import check_board, load_board
+from edgekit.profiles.hardware import FAMILIES
+from edgekit.project.devices import make_entry, make_serial_entry
+from edgekit.verbs.bench import summarise_samples
 
 _FIRMWARE = """
 [firmware]

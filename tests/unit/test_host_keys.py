@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from paramiko import ECDSAKey, PKey
 
-from edgekit.devices.hostkeys import KnownHosts, check_fingerprint, fingerprint_of
-from edgekit.errors import DeviceError, UsageError
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.devices.linux.hostkeys import KnownHosts, check_fingerprint, fingerprint_of
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.source import modules
 
-from edgekit import errors
+from edgekit.base import errors
 
 TESTS = Path(__file__).parents[1]
 ERRORS = {name for name in dir(errors) if name.endswith("Error")} | {"RefusedError"}

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgekit.arrays import DTYPES, numpy_dtype, read_array
-from edgekit.bundle import InputEntry
-from edgekit.errors import EdgekitError, InputError, UnsupportedModelError
-from edgekit.inputs import reference_inputs
-from edgekit.preprocess import Preprocess
-from edgekit.samples import (
+from edgekit.base.arrays import DTYPES, numpy_dtype, read_array
+from edgekit.base.errors import EdgekitError, InputError, UnsupportedModelError
+from edgekit.base.tensors import Quantization, TensorSpec
+from edgekit.bundle.folder import InputEntry
+from edgekit.bundle.samples import (
     InputFile,
     count_samples,
     iterate_samples,
     load_samples,
     parse_input_argument,
 )
-from edgekit.tensors import Quantization, TensorSpec
+from edgekit.models.inputs import reference_inputs
+from edgekit.models.preprocess import Preprocess
 
 X = InputEntry(TensorSpec("x", "float32", (2, 3)), None, "reference/input-0.npy")
 IDS = InputEntry(TensorSpec("ids", "int64", (4,)), None, "reference/input-1.npy")

@@ -11,7 +11,7 @@ from edgekit.aot.kernel import Declined, Kernel
 from edgekit.aot.operators import Add, FixedPoint, MaxPool, Operand, Rescale, Window
 from edgekit.aot.operators import Image as Extent
 from edgekit.aot.program import Step
-from edgekit.cpu import Cpu
+from edgekit.profiles.cpu import Cpu
 
 FEATURES = ("dsp", "fpu-single", "mve-integer", "mve-float")
 M4 = Cpu("Cortex-M4", "cortex-m", FEATURES[:2], 1)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from edgekit.interrupts import interrupts_deferred
+from edgekit.base.interrupts import interrupts_deferred
 
 
 def test_ctrl_c_comes_after_the_block() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.json_reader import DEPTH_LIMIT, JsonError, read_json, read_json_object
+from edgekit.base.json_reader import DEPTH_LIMIT, JsonError, read_json, read_json_object
 
 WHOLE = st.integers(-(2**63), 2**64 - 1)
 REAL = st.floats(allow_nan=False, allow_infinity=False)

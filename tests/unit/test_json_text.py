@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.json_text import json_text, plain
+from edgekit.base.json_text import json_text, plain
 
 
 class Color(Enum):

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.bench import summarise_samples
-from edgekit.devices.agent_messages import parse_bench
+from edgekit.base.errors import DeviceError
+from edgekit.base.metrics import HostState
 from edgekit.devices.base import BenchSamples, MemoryUse
-from edgekit.devices.kernel_stopwatch import KernelStopwatch
 from edgekit.devices.kernel_times import KernelTime, KernelTimes, parse_kernel_times
-from edgekit.errors import DeviceError
-from edgekit.metrics import HostState
+from edgekit.devices.linux.agent_messages import parse_bench
+from edgekit.devices.local.kernel_stopwatch import KernelStopwatch
+from edgekit.verbs.bench import summarise_samples
 
 CALM = HostState(None, None, None, 4)
 ANSWER = {

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.children import Done
-from edgekit.device_entry import DeviceEntry
-from edgekit.devices.labgrid import Place, _resources
-from edgekit.errors import DeviceError
+from edgekit.base.children import Done
+from edgekit.base.errors import DeviceError
+from edgekit.devices.serial.labgrid import Place, _resources
+from edgekit.project.devices import DeviceEntry
 
 SHOWN = """\
 Place 'desk':

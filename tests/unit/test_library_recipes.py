@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.toy_library import RECIPE, write_toy
 
-from edgekit.board import BACKENDS, load_board
+from edgekit.base.errors import BuildError, ProfileError
+from edgekit.building.prebuild import libraries_for
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.sources import built_in_recipe, load_recipe, recipe_names
 from edgekit.cross.sources.index import parse_pip_settings, read_links
 from edgekit.cross.sources.steps import jobs, telling_lines
 from edgekit.cross.sources.unpack import take, unpack
 from edgekit.cross.toolchain import load_toolchain
-from edgekit.errors import BuildError, ProfileError
-from edgekit.prebuild import libraries_for
+from edgekit.profiles.board import BACKENDS, load_board
 
 RANDOM = np.random.default_rng(0)
 

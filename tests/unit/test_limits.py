@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from edgekit.errors import BuildError, DeviceError, MissingToolError, ResourceError
-from edgekit.limits import explained_by_limits, limit_told_of, reached_limit
+from edgekit.base.errors import BuildError, DeviceError, MissingToolError, ResourceError
+from edgekit.base.limits import explained_by_limits, limit_told_of, reached_limit
 
 
 def caused(outer: Exception, inner: BaseException) -> Exception:

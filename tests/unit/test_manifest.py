@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from support.bundles import make_bundle, sealed
 from support.examples import examples
 
-from edgekit.comparison import Leeway
-from edgekit.errors import BundleError
-from edgekit.manifest import Manifest, manifest_text, parse_manifest
-from edgekit.tensors import Quantization
+from edgekit.base.errors import BundleError
+from edgekit.base.tensors import Quantization
+from edgekit.bundle.manifest import Manifest, manifest_text, parse_manifest
+from edgekit.models.comparison import Leeway
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.errors import ModelError
-from edgekit.model import open_model
+from edgekit.base.errors import ModelError
+from edgekit.models.model import open_model
 
 
 def refused(path: Path) -> ModelError:

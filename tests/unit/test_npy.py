@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from edgekit.npy import NpyError, open_npz, read_npy, read_npy_header
+from edgekit.base.npy import NpyError, open_npz, read_npy, read_npy_header
 
 DTYPES = st.one_of(
     arrays.boolean_dtypes(),

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.bench import summarise_samples
+from edgekit.base.metrics import HostState
 from edgekit.devices.base import BenchSamples, MemoryUse
-from edgekit.devices.observing import Blind, observing_here, parse_readings
-from edgekit.metrics import HostState
-from edgekit.sensors.readings import Observed, PowerUse, Warmth
+from edgekit.devices.linux.observing import Blind, observing_here, parse_readings
+from edgekit.devices.sensors.readings import Observed, PowerUse, Warmth
+from edgekit.verbs.bench import summarise_samples
 
 HOST = HostState("performance", 1500.0, 0.0, 4)
 

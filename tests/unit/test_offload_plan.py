@@ -12,10 +12,10 @@ from support.profiles import LINUX_BOARD, write_profile
 from edgekit.backends import registry
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.plan import plan_offload, selection_of, twin_of
-from edgekit.board import Board, parse_board
-from edgekit.errors import EdgekitError, ProfileError
-from edgekit.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload, Rates
-from edgekit.profiles import load_profile
+from edgekit.base.errors import EdgekitError, ProfileError
+from edgekit.profiles.board import Board, parse_board
+from edgekit.profiles.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload, Rates
+from edgekit.profiles.reader import load_profile
 
 BACKENDS = """\
 from support.offloading import ToyBackend

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from support.profiles import LINUX_BOARD, write_profile
 
-from edgekit.board import BACKENDS, board_names, check_board, load_board, parse_board
-from edgekit.errors import ProjectError
-from edgekit.model import ModelSource
-from edgekit.offload import ProjectOffload
-from edgekit.profiles import load_profile
-from edgekit.project import Project, choose_offload, read_project
+from edgekit.base.errors import ProjectError
+from edgekit.models.model import ModelSource
+from edgekit.profiles.board import BACKENDS, board_names, check_board, load_board, parse_board
+from edgekit.profiles.offload import ProjectOffload
+from edgekit.profiles.reader import load_profile
+from edgekit.project.file import Project, choose_offload, read_project
 
 SETTINGS = """
 [offload.cost]

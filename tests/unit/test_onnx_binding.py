@@ -9,9 +9,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from edgekit.errors import ModelError, UnsupportedModelError
-from edgekit.frontends.onnx.binding import Bound, bind
-from edgekit.model import ModelSource
+from edgekit.base.errors import ModelError, UnsupportedModelError
+from edgekit.models.model import ModelSource
+from edgekit.models.onnx.binding import Bound, bind
 
 
 def graph(**inputs: tuple[int, list[int | str | None] | None]) -> onnx.GraphProto:

@@ -9,9 +9,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgekit.errors import ModelError
-from edgekit.frontends.onnx import content_files
-from edgekit.frontends.onnx.files import read_model, read_structure
+from edgekit.base.errors import ModelError
+from edgekit.models.onnx import content_files
+from edgekit.models.onnx.files import read_model, read_structure
 
 
 def small_model(weight: TensorProto | None = None) -> onnx.ModelProto:
@@ -109,7 +109,7 @@ def test_a_missing_weight_file_is_named_with_its_place(
 def test_a_weight_file_that_is_too_short_is_refused(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(b"1234")
     path = write(tmp_path, small_model(external_weight("weights.bin")).SerializeToString())
-    from edgekit.frontends.onnx.importer import to_array
+    from edgekit.models.onnx.importer import to_array
 
     with pytest.raises(ModelError):
         to_array(read_model(path).graph.initializer[0])

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from edgekit.frontends.onnx.folding import LARGEST_GROWTH, fold
+from edgekit.models.onnx.folding import LARGEST_GROWTH, fold
 
 OPSETS = {"": 17}
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -85,5 +85,5 @@ def test_what_would_fill_the_memory_is_never_computed(
     def computed(*anything: object) -> None:
         raise AssertionError("terabytes were asked for")
 
-    monkeypatch.setattr("edgekit.frontends.onnx.folding.evaluate", computed)
+    monkeypatch.setattr("edgekit.models.onnx.folding.evaluate", computed)
     assert fold(made, inputs, OPSETS) is None

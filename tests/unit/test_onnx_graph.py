@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from edgekit.errors import ModelError
-from edgekit.frontends.onnx.graph import captured, in_order, needed
-from edgekit.frontends.onnx.parameters import open_parameters
+from edgekit.base.errors import ModelError
+from edgekit.models.onnx.graph import captured, in_order, needed
+from edgekit.models.onnx.parameters import open_parameters
 
 
 def chain(length: int) -> list[onnx.NodeProto]:

@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from edgekit.frontends.onnx.quantised_ends import inputs_with_steps, outputs_with_steps
-from edgekit.tensors import Quantization, TensorSpec
+from edgekit.base.tensors import Quantization, TensorSpec
+from edgekit.models.onnx.quantised_ends import inputs_with_steps, outputs_with_steps
 
 STORED = {
     "s": np.float32(0.5),

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from support.examples import examples
 
-from edgekit.frontends.onnx.operators.sampling import Method, taps
+from edgekit.models.onnx.operators.sampling import Method, taps
 
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric")
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgekit.base.errors import EdgekitError, InputError, UsageError
 from edgekit.cli import COMMANDS, root
 from edgekit.cli.options import Group, parse_constant_option, parse_shape_option
-from edgekit.constants import numbers
-from edgekit.errors import EdgekitError, InputError, UsageError
+from edgekit.models.constants import numbers
 
 NAMES = st.text(min_size=1)
 SHAPES = st.lists(st.integers(1, 10**11), min_size=1, max_size=16)

@@ -323,7 +323,7 @@ def test_processes_are_started_in_one_module() -> None:
         or alias.name == "ProcessPoolExecutor"
     ]
 
-    assert not elsewhere, "edgekit/children.py starts every process"
+    assert not elsewhere, "edgekit/base/children.py starts every process"
 
 
 STARTING_PARTS = {"ProxyCommand": "", "SSHConfig": "devices.match_exec"}

@@ -7,12 +7,8 @@ import pytest
 from support.profiles import machine_without_profiles
 
 from edgekit.backends.tensorrt.headers import find_headers
-from edgekit.board import load_board
-from edgekit.cross.cmsis_nn import find_cmsis_nn
-from edgekit.cross.sources import built_in_recipe, library_version
-from edgekit.cross.toolchain import load_toolchain
-from edgekit.errors import UsageError
-from edgekit.paths import (
+from edgekit.base.errors import UsageError
+from edgekit.base.paths import (
     built_in_profiles,
     cache_dir,
     config_dir,
@@ -22,6 +18,10 @@ from edgekit.paths import (
     place_of,
     profile_search_path,
 )
+from edgekit.cross.cmsis_nn import find_cmsis_nn
+from edgekit.cross.sources import built_in_recipe, library_version
+from edgekit.cross.toolchain import load_toolchain
+from edgekit.profiles.board import load_board
 
 
 def test_folders_are_under_home_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

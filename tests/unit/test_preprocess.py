@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgekit.errors import EdgekitError, InputError, ProjectError
-from edgekit.images import load_image
-from edgekit.preprocess import Preprocess, example_toml, parse_preprocess
-from edgekit.tensors import Quantization, TensorSpec
+from edgekit.base.errors import EdgekitError, InputError, ProjectError
+from edgekit.base.tensors import Quantization, TensorSpec
+from edgekit.models.images import load_image
+from edgekit.models.preprocess import Preprocess, example_toml, parse_preprocess
 
 NCHW = TensorSpec("image", "float32", (1, 3, 2, 4))
 NHWC = TensorSpec("image", "float32", (1, 2, 4, 3))

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.profiles import machine_without_profiles, write_profile
 
-from edgekit.errors import ProfileError
-from edgekit.profiles import (
+from edgekit.base.errors import ProfileError
+from edgekit.base.toml_source import parse_toml
+from edgekit.profiles.reader import (
     Problem,
     TableReader,
     find_profile,
@@ -18,7 +19,6 @@ from edgekit.profiles import (
     profile_names,
     shadowed_profiles,
 )
-from edgekit.toml_source import parse_toml
 
 HERE = Path("x.toml")
 

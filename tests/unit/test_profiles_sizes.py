@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.sizes import format_size, parse_size
+from edgekit.base.sizes import format_size, parse_size
 
 
 @pytest.mark.parametrize(

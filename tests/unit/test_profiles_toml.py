@@ -7,7 +7,7 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.toml_source import SIZE_LIMIT, TomlError, key_lines, parse_toml, read_toml
+from edgekit.base.toml_source import SIZE_LIMIT, TomlError, key_lines, parse_toml, read_toml
 
 HERE = Path("x.toml")
 TRICKY = '''\

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.errors import EdgekitError, ProfileError, ProjectError, UsageError
-from edgekit.project import (
+from edgekit.base.errors import EdgekitError, ProfileError, ProjectError, UsageError
+from edgekit.project.file import (
     DeviceEntry,
     choose_board,
     choose_preprocess,
@@ -182,7 +182,7 @@ def test_init_refuses_a_board_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_preprocessing_belongs_to_the_projects_own_model(tmp_path: Path) -> None:
-    from edgekit.model import ModelSource
+    from edgekit.models.model import ModelSource
 
     text = 'schema = 1\nmodel = "net.onnx"\n[preprocess.x]\nlayout = "NCHW"\n'
     project = read_project(write(tmp_path, text))

@@ -47,12 +47,12 @@ def test_a_verbs_name_is_its_module_whatever_was_imported_first() -> None:
         "import edgekit\n"
         "edgekit.build_bundle\n"
         "from edgekit import build, run, verify\n"
-        "print(type(build).__name__, callable(build.build), type(edgekit.run).__name__)"
+        "print(type(build).__name__, callable(build.build), type(edgekit.verbs.run).__name__)"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
 
     assert result.stdout == "module True module\n", result.stderr
-    assert isinstance(import_module("edgekit.build"), ModuleType)
+    assert isinstance(import_module("edgekit.building.build"), ModuleType)
 
 
 def test_a_misspelt_name_is_an_attribute_error() -> None:

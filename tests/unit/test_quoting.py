@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from support.source import modules
 
-from edgekit import quoting
-from edgekit.wording import printable
+from edgekit.base import quoting
+from edgekit.base.wording import printable
 
 WORDS = st.text() | st.text(alphabet="*/\\?\"'<>&|`=+-@%$#[]{}();\n\r\t,_~! \x00\x7fa")
 """Any text, and text made of what means something in one of the languages."""
@@ -165,7 +165,7 @@ def escapes_in(tree: ast.AST) -> list[int]:
 def test_text_is_escaped_in_one_module_alone() -> None:
     found = {name: module.tree for name, module in modules().items()}
     own = {name for name, tree in found.items() if escapes_in(tree)}
-    assert own == {"edgekit.quoting"}
+    assert own == {"edgekit.base.quoting"}
 
 
 @pytest.mark.parametrize("name", sorted(n for n in dir(quoting) if n.startswith("c_")))

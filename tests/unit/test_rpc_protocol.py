@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.errors import UsageError
+from edgekit.base.errors import UsageError
 from edgekit.rpc.protocol import (
     KeyStatus,
     TrackerAddress,

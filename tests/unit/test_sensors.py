@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.needs import needs
 
-from edgekit.devices.observing import observing_there
-from edgekit.errors import DeviceError
-from edgekit.sensors import nvml
-from edgekit.sensors.discovery import discover
-from edgekit.sensors.readings import observe
-from edgekit.sensors.sensor import Board, Sensor
-from edgekit.sensors.series import Readings, parse_reading
-from edgekit.sensors.snapshot import (
+from edgekit.base.errors import DeviceError
+from edgekit.devices.linux.observing import observing_there
+from edgekit.devices.sensors import nvml
+from edgekit.devices.sensors.discovery import discover
+from edgekit.devices.sensors.readings import observe
+from edgekit.devices.sensors.sensor import Board, Sensor
+from edgekit.devices.sensors.series import Readings, parse_reading
+from edgekit.devices.sensors.snapshot import (
     NVMAP_CLIENTS,
     SCRIPT,
     THROTTLED,
     local_snapshot,
     parse_snapshot,
 )
-from edgekit.sensors.state import Level
-from edgekit.sensors.watching import watched_for, watching
+from edgekit.devices.sensors.state import Level
+from edgekit.devices.sensors.watching import watched_for, watching
 
 I2C = "sys/bus/i2c/devices/1-0040"
 

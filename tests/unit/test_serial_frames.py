@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.devices.serial_frames import (
+from edgekit.devices.serial.frames import (
     LARGEST_PAYLOAD,
     FrameDecoder,
     Noise,

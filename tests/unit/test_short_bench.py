@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.deploy import SHORT_BENCH, brief
 from edgekit.devices.base import BenchPlan
-from edgekit.verify import SampleReport, VerifyReport
+from edgekit.verbs.deploy import SHORT_BENCH, brief
+from edgekit.verbs.verify import SampleReport, VerifyReport
 
 
 def verified(seconds: float) -> VerifyReport:

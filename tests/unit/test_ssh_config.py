@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.device_entry import DeviceEntry
-from edgekit.devices.ssh_config import route_to
-from edgekit.errors import DeviceError
+from edgekit.base.errors import DeviceError
+from edgekit.devices.linux.ssh_config import route_to
+from edgekit.project.devices import DeviceEntry
 
 
 def entry(host: str | None = "pi", **more: object) -> DeviceEntry:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.database_url import read_database_url, without_secrets
-from edgekit.errors import UsageError
-from edgekit.project import choose_store
+from edgekit.base.database_url import read_database_url, without_secrets
+from edgekit.base.errors import UsageError
+from edgekit.project.file import choose_store
 from edgekit.store.address import UNREADABLE, default_url, name_of, secrets_of
 
 SECRET = "s3cr3t"

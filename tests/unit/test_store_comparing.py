@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.stores import a_run
 
-from edgekit.errors import RegressionError
-from edgekit.results import raise_if_regressed
+from edgekit.base.errors import RegressionError
 from edgekit.store.comparing import best_of, compare_runs, median_interval
+from edgekit.store.results import raise_if_regressed
 from edgekit.store.runs import BenchRun
 
 

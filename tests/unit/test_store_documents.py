@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.stores import a_run
 
-from edgekit.errors import EdgekitError, InputError
+from edgekit.base.errors import EdgekitError, InputError
 from edgekit.store.address import waiting
 from edgekit.store.bench_runs import pack, unpack
 from edgekit.store.checked import LONGEST

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.table import Table
+from edgekit.cli.table import Table
 
 BOARDS = Table(
     ("name", "cpu", "RAM", "board"),

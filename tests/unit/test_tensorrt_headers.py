@@ -12,9 +12,9 @@ from edgekit.backends.plan import options_of
 from edgekit.backends.tensorrt import BACKEND
 from edgekit.backends.tensorrt.codegen import settings_of
 from edgekit.backends.tensorrt.headers import find_headers, library_of
-from edgekit.board import Board, load_board
+from edgekit.base.errors import MissingToolError, ProfileError
 from edgekit.cross.toolchain import Toolchain, load_toolchain
-from edgekit.errors import MissingToolError, ProfileError
+from edgekit.profiles.board import Board, load_board
 
 FILES = ("NvInfer.h", "NvOnnxParser.h", "cuda_runtime_api.h")
 VERSION = """\

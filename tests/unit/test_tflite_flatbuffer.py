@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.frontends.tflite.flatbuffer import Buffer, DamagedBufferError, Table
+from edgekit.models.tflite.flatbuffer import Buffer, DamagedBufferError, Table
 
 
 def table_with(fields: bytes, offsets: list[int]) -> bytes:

@@ -11,7 +11,7 @@ import tflite
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from support.tflite_models import Op, T, constant, tflite_bytes
 
-from edgekit.frontends.tflite.shapes import FOLDS, MAX_FOLDED_ELEMENTS, fold
+from edgekit.models.tflite.shapes import FOLDS, MAX_FOLDED_ELEMENTS, fold
 
 SHAPE = np.array([2, 5, 7, 3], "int32")
 TABLE = np.arange(24, dtype="int32").reshape(2, 3, 4)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.schedules.machine import Machine
-from edgekit.schedules.tiles import Tile, choose_pixels, choose_tile
+from edgekit.compiler.schedules.machine import Machine
+from edgekit.compiler.schedules.tiles import Tile, choose_pixels, choose_tile
 
 AVX512, AVX2 = Machine(16, 32, 1), Machine(8, 16, 1)
 SSE, NEON = Machine(4, 16, 1), Machine(4, 32, 1, multiplies_by_lane=True)

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.profiles import TOOLCHAIN, write_profile
 
+from edgekit.base.errors import MissingToolError, ProfileError
+from edgekit.base.paths import built_in_profiles
 from edgekit.cross.toolchain import (
     Install,
     check_toolchain,
@@ -23,9 +25,7 @@ from edgekit.cross.toolchain import (
     version_in,
     which,
 )
-from edgekit.errors import MissingToolError, ProfileError
-from edgekit.paths import built_in_profiles
-from edgekit.profiles import load_profile
+from edgekit.profiles.reader import load_profile
 
 VALUES = {"triple": "aarch64-linux-gnu", "cc": "gcc", "cxx": "g++", "minimum_version": "10.2"}
 

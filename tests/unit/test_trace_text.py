@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.schedules.choices import (
+from edgekit.compiler.schedules.choices import (
     TraceChoice,
     choice_as_json,
     choice_from_json,
 )
-from edgekit.schedules.trace_text import LONGEST_TRACE, check_trace
+from edgekit.compiler.schedules.trace_text import LONGEST_TRACE, check_trace
 
 GET = ["GetSBlock", [], ["T_relu", "main"], ["b0"]]
 LOOPS = ["GetLoops", ["b0"], [], ["l1", "l2"]]

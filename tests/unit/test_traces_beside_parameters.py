@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edgekit.schedules.choices import EXACTLY, Choice, ProductChoice, TraceChoice
-from edgekit.tuning.store import TunedKernel, choices_of
+from edgekit.building.tuned_kernels import TunedKernel, choices_of
+from edgekit.compiler.schedules.choices import EXACTLY, Choice, ProductChoice, TraceChoice
 
 PRODUCT = "product-0"
 WHOLE = f"{PRODUCT}{EXACTLY}00ff"

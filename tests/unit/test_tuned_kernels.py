@@ -11,22 +11,22 @@ from pathlib import Path
 import pytest
 from support.stores import a_record
 
-from edgekit.cpu import Target
-from edgekit.events import Event, Events, Warned
-from edgekit.schedules.choices import (
+from edgekit.base.events import Event, Events, Warned
+from edgekit.building.tuned_kernels import kept_under, measured_choices, tuned_kernels
+from edgekit.compiler.schedules.choices import (
     NO_CHOICES,
     VERSION,
     GenericChoice,
     ProductChoice,
     choice_as_json,
 )
-from edgekit.schedules.tiles import Tile
+from edgekit.compiler.schedules.tiles import Tile
+from edgekit.profiles.cpu import Target
 from edgekit.store import known
 from edgekit.store.address import findings_folder, waiting
 from edgekit.store.findings import Findings
 from edgekit.store.outbox import DAMAGED, post_findings
 from edgekit.store.tuning_runs import TuningRecord, Workload
-from edgekit.tuning.store import kept_under, measured_choices, tuned_kernels
 
 HERE = Target("llvm", "x86_64-linux-gnu", "skylake-avx512", (), 2)
 THERE = replace(HERE, cpu="haswell")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from support.stores import a_point, a_session
 
-from edgekit.farm.prometheus import tuning_metrics
-from edgekit.farm.tuning_page import sessions_part, tuning_page
-from edgekit.farm.web_token import token_file, web_token
+from edgekit.farm.web.prometheus import tuning_metrics
+from edgekit.farm.web.token import token_file, web_token
+from edgekit.farm.web.tuning_page import sessions_part, tuning_page
 from edgekit.store.moments import now
-from edgekit.tuning_results import SessionCurve, SessionSummary
+from edgekit.store.tuning_results import SessionCurve, SessionSummary
 
 
 def curve(count: int) -> tuple[SessionCurve, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgekit.schedules.choices import (
+from edgekit.base.tensors import TensorSpec
+from edgekit.compiler.schedules.choices import (
     Choice,
     GenericChoice,
     ProductChoice,
@@ -12,7 +13,6 @@ from edgekit.schedules.choices import (
     choice_as_json,
 )
 from edgekit.store.tuning_runs import TuningRecord, Workload
-from edgekit.tensors import TensorSpec
 from edgekit.tuning.parameters import neighbours
 from edgekit.tuning.standing import Result, Standing, next_task, outcomes, totals
 from edgekit.tuning.work import Subject, Task

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.json_text import json_text
-from edgekit.kept import kept_entries, prune_kept
+from edgekit.base.json_text import json_text
+from edgekit.building.kept import kept_entries, prune_kept
 from edgekit.twin.image import ImageContents, ensure_image, held_image, image_lock
 from edgekit.twin.images import stored_images
 from edgekit.twin.processes import machines_dir

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.needs import needs
 
-from edgekit.errors import BuildError
+from edgekit.base.errors import BuildError
 from edgekit.twin import cpio
 from edgekit.twin.initramfs import make_initramfs
 from edgekit.twin.recipe import default_recipe

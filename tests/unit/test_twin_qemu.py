@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 
-from edgekit.board import load_board
-from edgekit.errors import UsageError
+from edgekit.base.errors import UsageError
+from edgekit.profiles.board import load_board
 from edgekit.twin import qmp
 from edgekit.twin.image import Image
 from edgekit.twin.machine import counting_instructions, hardware_of, twin_folder

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.errors import DeviceError
-from edgekit.json_text import json_text
+from edgekit.base.errors import DeviceError
+from edgekit.base.json_text import json_text
 from edgekit.twin.state import Hardware, TwinState, parse_state, read_state, write_state
 
 STATE = TwinState(

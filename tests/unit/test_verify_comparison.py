@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from edgekit.comparison import (
+from edgekit.base.tensors import Quantization, TensorSpec
+from edgekit.models.comparison import (
     EXACT,
     ON_TIES,
     QUANTISED_STEPS,
@@ -21,7 +22,6 @@ from edgekit.comparison import (
     compare_tensor,
     tolerance_for,
 )
-from edgekit.tensors import Quantization, TensorSpec
 
 STEPPED = Quantization((0.1,), (0,))
 

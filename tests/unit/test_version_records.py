@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.devices.device_log import LogEntry, log_line, parse_line
-from edgekit.devices.version_records import (
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.devices.linux.device_log import LogEntry, log_line, parse_line
+from edgekit.devices.linux.version_records import (
     ModelFile,
     ModelInput,
     Version,
@@ -23,7 +24,6 @@ from edgekit.devices.version_records import (
     parse_versions,
     record_text,
 )
-from edgekit.errors import DeviceError, UsageError
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),

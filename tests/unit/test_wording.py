@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.wording import amount, did_you_mean, duration, milliseconds, printable, size
+from edgekit.base.wording import amount, did_you_mean, duration, milliseconds, printable, size
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.source import modules
 
-from edgekit.zip_reader import ZipError, read_zip
+from edgekit.base.zip_reader import ZipError, read_zip
 
 
 def packed(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:

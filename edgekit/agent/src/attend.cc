@@ -71,7 +71,7 @@ void SendFile(const std::string& path) {
 long Uptime() { return std::atol(FirstBytes("/proc/uptime", 32).c_str()); }
 
 // Ends the commands of a connection whose input is a stream of data, with no room for signs of
-// life. edgekit/devices/signs_of_life.py has the same in shell.
+// life. edgekit/devices/linux/signs_of_life.py has the same in shell.
 void EndStreams(const std::string& connection) {
   for (const std::string& name : NamesIn("/proc")) {
     const auto pid = static_cast<pid_t>(std::atol(name.c_str()));

@@ -9,7 +9,7 @@ namespace edgekit {
 // whose number was read before it could end, has ended already: the kernel sends nothing then.
 void EndWithParent(pid_t parent, int signal);
 
-// The number of the process that started this program, as edgekit/parent_process.py passes it.
+// The number of the process that started this program, as edgekit/base/parent_process.py passes it.
 pid_t StartedBy();
 
 }  // namespace edgekit

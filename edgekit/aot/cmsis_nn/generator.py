@@ -17,8 +17,8 @@ from edgekit.aot.operators import (
     Softmax,
 )
 from edgekit.aot.program import Step
-from edgekit.cpu import Cpu
 from edgekit.cross.cmsis_nn import CmsisNn
+from edgekit.profiles.cpu import Cpu
 
 _HEADERS = ('"arm_nnfunctions.h"',)
 _MVE_DEPTHWISE_BLOCK = 124

@@ -4,7 +4,7 @@ release."""
 from __future__ import annotations
 
 from edgekit.aot.operators import Image, Rescale, Window
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 
 def dims(name: str, n: int, height: int, width: int, channels: int) -> list[str]:

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
 from edgekit.aot.firmware.generated import config_header, models_source
 from edgekit.aot.firmware.memory import layout_of, linker_script
 from edgekit.aot.firmware.tree import CTree, read_tree
+from edgekit.base.errors import BuildError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import storage_errors
+from edgekit.base.wording import size
 from edgekit.cross.toolchain import find_compiler
 from edgekit.cross.tools import run_tool
-from edgekit.devices.firmware_file import FirmwareFile, read_firmware
-from edgekit.errors import BuildError, UsageError
-from edgekit.events import SILENT, Events
-from edgekit.files import storage_errors
-from edgekit.wording import size
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
     from edgekit.cross.toolchain import Toolchain
-    from edgekit.hardware import Firmware as Hardware
+    from edgekit.profiles.board import Board
+    from edgekit.profiles.hardware import Firmware as Hardware
 
 FIRMWARE_NAME = "firmware.elf"
 _SOURCE = Path(__file__).parent / "source"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgekit.aot.firmware.tree import CTree
-from edgekit.board import Board
-from edgekit.hardware import Firmware
+from edgekit.profiles.board import Board
+from edgekit.profiles.hardware import Firmware
 
 
 def config_header(board: Board, firmware: Firmware, arena: int) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from edgekit.board import Board, MemoryRegion
-from edgekit.errors import ProfileError
+from edgekit.base.errors import ProfileError
+from edgekit.profiles.board import Board, MemoryRegion
 
 BUILD_ID_BYTES = 20
 _BUILD_ID_HEADER = 16

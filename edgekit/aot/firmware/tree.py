@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.errors import BuildError
-from edgekit.files import storage_errors
+from edgekit.base.errors import BuildError
+from edgekit.base.files import storage_errors
 
 _RUN = re.compile(r"^int ([A-Za-z_][A-Za-z0-9_]*)_run\(", re.MULTILINE)
 _MACRO = re.compile(

@@ -14,7 +14,7 @@ from edgekit.aot.kernels_dsp import rescaling, text
 from edgekit.aot.operators import Conv2D, Rescale
 from edgekit.aot.program import Step
 from edgekit.aot.ties import largest_sum
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 _TILE_COST = {1: 6 / 4, 2: 9 / 8, 3: 12 / 12, 4: 15 / 16}
 """Instructions a multiplication, for so many pixels at once."""

@@ -12,7 +12,7 @@ from edgekit.aot.kernels_dsp import convolution, rescaling, text
 from edgekit.aot.operators import Conv2D, FullyConnected, Image, Rescale, Window
 from edgekit.aot.program import Step
 from edgekit.aot.ties import largest_sum
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 _STEPS = 2
 """Four values each, in a round of the loop."""

@@ -13,7 +13,7 @@ from edgekit.aot.kernel import Constant, Declined, Kernel
 from edgekit.aot.kernels_dsp import rescaling, text
 from edgekit.aot.operators import DepthwiseConv2D
 from edgekit.aot.program import Step
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 _SCRATCH = 3072
 

@@ -14,7 +14,7 @@ from edgekit.aot.operators import (
     Quantize,
 )
 from edgekit.aot.program import Step
-from edgekit.cpu import Cpu
+from edgekit.profiles.cpu import Cpu
 
 
 class DspGenerator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgekit.aot.kernels_dsp import text
 from edgekit.aot.operators import Rescale
 from edgekit.aot.ties import rounds_ties_wrong
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 
 def why_not(rescale: Rescale, largest: int = 0) -> str | None:

@@ -14,7 +14,7 @@ from edgekit.aot.kernels_mve import rescaling, text
 from edgekit.aot.operators import Conv2D, FullyConnected, Image, Window
 from edgekit.aot.program import Step
 from edgekit.aot.ties import largest_sum
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 _UNROLLED = 9
 """Vectors of a window that need no loop."""

@@ -10,7 +10,7 @@ from edgekit.aot.kernel import Constant, Declined, Kernel
 from edgekit.aot.kernels_mve import rescaling, text
 from edgekit.aot.operators import DepthwiseConv2D
 from edgekit.aot.program import Step
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 _TAP = """\
 /* Eight channels of a pixel, widened; what follows stays behind it. */

@@ -7,7 +7,7 @@ from edgekit.aot.kernel import NO_SUCH_WAY, Declined, Kernel
 from edgekit.aot.kernels_mve import addition, convolution, depthwise
 from edgekit.aot.operators import Add, Conv2D, DepthwiseConv2D, FullyConnected
 from edgekit.aot.program import Step
-from edgekit.cpu import Cpu
+from edgekit.profiles.cpu import Cpu
 
 
 class MveGenerator:

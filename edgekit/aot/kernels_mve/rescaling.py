@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgekit.aot.operators import Rescale
 from edgekit.aot.ties import rounds_ties_wrong
-from edgekit.arrays import Array
+from edgekit.base.arrays import Array
 
 HEADERS = ("arm_mve.h",)
 

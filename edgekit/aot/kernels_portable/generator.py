@@ -27,7 +27,7 @@ from edgekit.aot.operators import (
     Softmax,
 )
 from edgekit.aot.program import Step
-from edgekit.cpu import Cpu
+from edgekit.profiles.cpu import Cpu
 
 
 class PortableGenerator:

@@ -23,7 +23,7 @@ from edgekit.aot.operators import Conv2D, DepthwiseConv2D, FullyConnected, Windo
 from edgekit.aot.program import Step
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 _HELD_WEIGHTS = 25
 """As many as are read into variables before a channel's pixels: those of a window of 5 by 5."""

@@ -16,7 +16,7 @@ from edgekit.aot.operators import FixedPoint, Rescale
 from edgekit.aot.ties import rounds_ties_wrong
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 HIGH = """\
 /* value * factor / 2**31, rounded to the nearest. */

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from edgekit.aot.operators import Image
 from edgekit.aot.program import Step
-from edgekit.quoting import c_comment
+from edgekit.base.quoting import c_comment
 
 Lines = Iterable[str]
 MAKER = "edgekit"

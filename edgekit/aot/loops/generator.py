@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from edgekit.aot.kernel import NO_SUCH_WAY, Constant, Declined, Kernel
 from edgekit.aot.operators import LoopNest
 from edgekit.aot.program import Step
-from edgekit.cpu import Cpu
+from edgekit.profiles.cpu import Cpu
 
 if TYPE_CHECKING:
     from edgekit.aot.loops.schedule import Scheduled
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 _FLOAT_REGISTERS = 32
 _CORE_REGISTERS = 11
@@ -116,7 +116,7 @@ def _sums_up(nest: LoopNest) -> bool:
     import tvm
     from tvm import s_tir
 
-    from edgekit.schedules.blocks import blocks_of
+    from edgekit.compiler.schedules.blocks import blocks_of
 
     schedule = s_tir.Schedule(tvm.IRModule({"main": nest.function}))
     try:

@@ -16,7 +16,7 @@ import tvm
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from edgekit.schedules.blocks import Block, after, blocks_of, called_in, inline_into_last
+from edgekit.compiler.schedules.blocks import Block, after, blocks_of, called_in, inline_into_last
 
 _MOST_WORDS = 4
 """How many times an expression may be written down where it is read, rather than kept."""

@@ -9,9 +9,9 @@ from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.packages.compiled import CompiledTree, copy_into, write_text
 from edgekit.aot.packages.formats import PACKAGE_VERSION
 from edgekit.aot.write_test import allowed_difference
-from edgekit.archive import write_zip
-from edgekit.quoting import c_comment, one_line
-from edgekit.tensors import TensorSpec
+from edgekit.base.quoting import c_comment, one_line
+from edgekit.base.tensors import TensorSpec
+from edgekit.bundle.archive import write_zip
 
 ARDUINO_FOLDER = "arduino"
 _COMPARE = """\

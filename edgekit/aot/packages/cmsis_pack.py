@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 from edgekit.aot.packages.compiled import CompiledTree, copy_into
 from edgekit.aot.packages.formats import PACKAGE_VERSION
 from edgekit.aot.write_project import HOST_FOLDER
-from edgekit.archive import write_zip
-from edgekit.quoting import one_line
+from edgekit.base.quoting import one_line
+from edgekit.bundle.archive import write_zip
 
 VENDOR = "edgekit"
 _SCHEMA_VERSION = "1.7.36"

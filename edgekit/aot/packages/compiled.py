@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.aot.job import WrittenTree
-from edgekit.board import Board
+from edgekit.bundle.manifest import BareMetal
 from edgekit.cross.toolchain import Compiler, Toolchain
-from edgekit.manifest import BareMetal
+from edgekit.profiles.board import Board
 
 LICENSES = "LICENSES"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgekit.aot.packages.compiled import CompiledTree, copy_into, write_text
+from edgekit.base.errors import MissingToolError
 from edgekit.cross.toolchain import Toolchain, which
 from edgekit.cross.tools import run_tool
-from edgekit.errors import MissingToolError
 
 STATIC_LIBRARY_FOLDER = "static-lib"
 

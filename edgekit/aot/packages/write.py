@@ -10,7 +10,7 @@ from edgekit.aot.packages.cmsis_pack import write_cmsis_pack
 from edgekit.aot.packages.compiled import CompiledTree
 from edgekit.aot.packages.formats import CodeFormat
 from edgekit.aot.packages.static_library import write_static_library
-from edgekit.files import storage_errors
+from edgekit.base.files import storage_errors
 
 _WRITERS: Mapping[CodeFormat, Callable[[CompiledTree, Path, Path], tuple[str, ...]]] = {
     "static-lib": write_static_library,

@@ -25,10 +25,10 @@ from edgekit.aot.quantised.group import (
     ordered_last,
     to_last,
 )
-from edgekit.macs import shape_of
+from edgekit.compiler.macs import shape_of
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 _UNUSED = FixedPoint(0, 0)
 

@@ -11,12 +11,12 @@ import numpy as np
 import tvm
 
 from edgekit.aot.arithmetic import round_half_away
-from edgekit.macs import shape_of
-from edgekit.node_names import named_after
-from edgekit.tvm_compat import constant_array
+from edgekit.base.node_names import named_after
+from edgekit.base.tvm_compat import constant_array
+from edgekit.compiler.macs import shape_of
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
 RESHAPES = frozenset(

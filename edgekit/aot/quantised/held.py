@@ -10,7 +10,7 @@ from tvm import relax
 
 from edgekit.aot.quantised.graph import is_call
 from edgekit.aot.quantised.group import to_first
-from edgekit.macs import shape_of
+from edgekit.compiler.macs import shape_of
 
 
 @dataclass(frozen=True, eq=False)

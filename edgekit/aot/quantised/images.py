@@ -28,7 +28,7 @@ from edgekit.aot.quantised.group import (
     window_of,
 )
 from edgekit.aot.quantised.tables import rescaled
-from edgekit.macs import shape_of
+from edgekit.compiler.macs import shape_of
 
 MAX_POOLS = ("relax.nn.max_pool1d", "relax.nn.max_pool2d")
 _AVERAGE_POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d")

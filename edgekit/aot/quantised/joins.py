@@ -11,7 +11,7 @@ from edgekit.aot.operators import Concatenate, Pad
 from edgekit.aot.quantised import tables
 from edgekit.aot.quantised.graph import Source, Target, UnfitError, integers, is_call
 from edgekit.aot.quantised.group import Context, Group, ordered_last, required, to_last
-from edgekit.macs import shape_of
+from edgekit.compiler.macs import shape_of
 
 
 def match_join(context: Context, value: Any, target: Target) -> Group | None:

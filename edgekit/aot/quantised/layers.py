@@ -33,11 +33,11 @@ from edgekit.aot.quantised.group import (
     required,
     window_of,
 )
-from edgekit.macs import shape_of
-from edgekit.tvm_compat import constant_array
+from edgekit.base.tvm_compat import constant_array
+from edgekit.compiler.macs import shape_of
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 _CONVOLUTIONS, _PRODUCT = ("relax.nn.conv1d", "relax.nn.conv2d"), "relax.matmul"
 _AROUND = ("relax.add", "relax.clip", "relax.nn.relu", "relax.maximum", "relax.minimum")

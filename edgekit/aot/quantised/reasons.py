@@ -7,7 +7,7 @@ from typing import Any
 from tvm import relax
 
 from edgekit.aot.quantised.graph import DEQUANTIZE, QUANTIZE, Graph, is_call, operator_name
-from edgekit.tvm_compat import constant_array
+from edgekit.base.tvm_compat import constant_array
 
 
 def reads_stored(graph: Graph, value: Any) -> bool:

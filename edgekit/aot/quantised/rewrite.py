@@ -41,10 +41,10 @@ from edgekit.aot.quantised.layers import main_call, match_layer
 from edgekit.aot.quantised.reasons import is_whole, reads_stored, stored_otherwise, words
 from edgekit.aot.quantised.recognised import STEP_PREFIX, NotInteger, Recognised
 from edgekit.aot.quantised.stored import clipped, match_stored
-from edgekit.macs import shape_of
-from edgekit.node_names import named_after, numbered
-from edgekit.passes.litert_arithmetic import ARITHMETIC, LITERT
-from edgekit.tvm_compat import as_constant
+from edgekit.base.node_names import named_after, numbered
+from edgekit.base.tvm_compat import as_constant
+from edgekit.compiler.macs import shape_of
+from edgekit.compiler.passes.litert_arithmetic import ARITHMETIC, LITERT
 
 MATCHERS: tuple[Matcher, ...] = (
     match_layer,

@@ -12,8 +12,8 @@ from edgekit.aot.quantised import images, joins
 from edgekit.aot.quantised.graph import Graph, Source, Target, UnfitError, is_call
 from edgekit.aot.quantised.group import Context, Group
 from edgekit.aot.quantised.tables import STORED
-from edgekit.macs import shape_of
-from edgekit.tvm_compat import constant_array
+from edgekit.base.tvm_compat import constant_array
+from edgekit.compiler.macs import shape_of
 
 
 def match_stored(context: Context, call: Any, target: Target) -> Group | None:

@@ -24,7 +24,7 @@ from edgekit.aot.operators import FixedPoint, Lookup
 from edgekit.aot.quantised.graph import Source, Target
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 STORED = tuple(range(-128, 128))
 

@@ -14,7 +14,7 @@ from edgekit.backends.ncnn.layout import (
 from edgekit.backends.ncnn.net import Net, net_of
 from edgekit.backends.ncnn.params import Precision
 from edgekit.backends.source import region_source
-from edgekit.quoting import c_string
+from edgekit.base.quoting import c_string
 
 _NUMBERS_A_LINE = 12
 _SWITCHES = (

@@ -12,7 +12,7 @@ from edgekit.backends.ncnn.layout import AXES, Shape, held_tensor, turned_tensor
 from edgekit.backends.ncnn.params import Precision, encode_settings, encode_weights
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 _MAGIC = 7767517
 _MINUS_SCALAR, _FROM_SCALAR = 1, 7

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from edgekit.backends.base import Setting
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 Numbers = Mapping[str, int]
 

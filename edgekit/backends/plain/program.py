@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Region, Setting, Step
-from edgekit.quoting import c_string
+from edgekit.base.quoting import c_string
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 _ALIGNMENT = 64
 _BYTES = ("int8", "uint8")

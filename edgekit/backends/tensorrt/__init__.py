@@ -17,10 +17,10 @@ from edgekit.backends.base import GeneratedRegion, Option, Options, Region, Runn
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
-    from edgekit.board import Board
+    from edgekit.base.events import Events
     from edgekit.cross.sources import BuiltLibrary
     from edgekit.cross.toolchain import Toolchain
-    from edgekit.events import Events
+    from edgekit.profiles.board import Board
 
 _OPTIONS = {
     "precision": Option(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from edgekit.backends.base import GeneratedRegion, Options, Region
 from edgekit.backends.source import region_source
-from edgekit.errors import ProfileError
-from edgekit.quoting import c_string
+from edgekit.base.errors import ProfileError
+from edgekit.base.quoting import c_string
 
 _MIB = 1 << 20
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from edgekit.backends.base import Setting
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 
 class Nodes(Protocol):

@@ -16,11 +16,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from edgekit.arrays import Array
 from edgekit.backends.base import Region, Setting, Step, Tensor
 from edgekit.backends.tensorrt.expansions import EXPANSIONS
 from edgekit.backends.tensorrt.precision import needs_range
-from edgekit.errors import BuildError
+from edgekit.base.arrays import Array
+from edgekit.base.errors import BuildError
 
 OPSET, IR_VERSION = 17, 8
 _LARGEST = 2**31 - 2**20

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.errors import MissingToolError
-from edgekit.files import sha256_file
-from edgekit.paths import named_folders
+from edgekit.base.errors import MissingToolError
+from edgekit.base.files import sha256_file
+from edgekit.base.paths import named_folders
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
     from edgekit.cross.sources import BuiltLibrary
     from edgekit.cross.toolchain import Toolchain
+    from edgekit.profiles.board import Board
 
 VARIABLE = "TENSORRT_INCLUDE"
 _WANTED = ("NvInfer.h", "NvOnnxParser.h", "cuda_runtime_api.h")

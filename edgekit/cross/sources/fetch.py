@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from edgekit.cache import BuildCache
+from edgekit.base.cache import BuildCache
+from edgekit.base.errors import BuildError, MissingToolError
+from edgekit.base.events import Events
+from edgekit.base.files import sha256_file, storage_errors
+from edgekit.base.wording import size
 from edgekit.cross.sources.index import find_file, local_folder, pip_config
 from edgekit.cross.sources.recipe import Archive
 from edgekit.cross.sources.web import Web, WebError, blocks
-from edgekit.errors import BuildError, MissingToolError
-from edgekit.events import Events
-from edgekit.files import sha256_file, storage_errors
 from edgekit.twin.debian import download_package
 from edgekit.twin.tools import BuildTools, find_tool
-from edgekit.wording import size
 
 SOURCES_VARIABLE = "EDGEKIT_SOURCES"
 """Folders and addresses that hold archives by their names; looked at before all others."""

@@ -16,10 +16,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from edgekit.children import TimeoutExpired, module_command, run, spoken_module
+from edgekit.base.children import TimeoutExpired, module_command, run, spoken_module
+from edgekit.base.errors import BuildError, MissingToolError
+from edgekit.base.json_reader import read_json
 from edgekit.cross.sources.web import Web, WebError
-from edgekit.errors import BuildError, MissingToolError
-from edgekit.json_reader import read_json
 
 _ASKING_SECONDS = 60
 _LARGEST_PAGE = 64 << 20

@@ -12,7 +12,12 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from edgekit.cache import BuildCache
+from edgekit.base.cache import BuildCache
+from edgekit.base.errors import BuildError, StorageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import sha256_bytes, sha256_file, storage_errors
+from edgekit.base.json_reader import read_json
+from edgekit.base.paths import cache_dir, named_path
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.sources.fetch import fetch
 from edgekit.cross.sources.recipe import CMakeBuild, Products, Recipe, When
@@ -20,15 +25,10 @@ from edgekit.cross.sources.steps import Steps, jobs, require_build_tools
 from edgekit.cross.sources.unpack import take, unpack
 from edgekit.cross.toolchain import find_compiler, find_cxx_compiler
 from edgekit.cross.tools import run_tool
-from edgekit.errors import BuildError, StorageError
-from edgekit.events import SILENT, Events
-from edgekit.files import sha256_bytes, sha256_file, storage_errors
-from edgekit.json_reader import read_json
-from edgekit.paths import cache_dir, named_path
 
 if TYPE_CHECKING:
-    from edgekit.board import Board
     from edgekit.cross.toolchain import Toolchain
+    from edgekit.profiles.board import Board
 
 _SUMS = "sums.json"
 _LOGS_KEPT_SECONDS = 7 * 86400

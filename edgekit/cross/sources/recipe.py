@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
-from edgekit.errors import ProfileError
-from edgekit.instruction_sets import CPU_FLAGS
-from edgekit.paths import built_in_data
-from edgekit.profiles import (
+from edgekit.base.errors import ProfileError
+from edgekit.base.paths import built_in_data
+from edgekit.base.toml_source import TomlError, read_toml
+from edgekit.base.wording import nearest
+from edgekit.profiles.instruction_sets import CPU_FLAGS
+from edgekit.profiles.reader import (
     NAME_EXPECTED,
     NAME_PATTERN,
     SCHEMA_VERSION,
@@ -19,8 +21,6 @@ from edgekit.profiles import (
     TableReader,
     show,
 )
-from edgekit.toml_source import TomlError, read_toml
-from edgekit.wording import nearest
 
 Origin = Literal["pypi", "debian"]
 

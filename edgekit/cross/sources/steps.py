@@ -10,12 +10,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
-from edgekit.children import Process, TimeoutExpired, start
+from edgekit.base.children import Process, TimeoutExpired, start
+from edgekit.base.errors import BuildError, MissingToolError
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.parent_process import ending_with_us
 from edgekit.cross.toolchain import apt_command, pip_command, which
 from edgekit.cross.tools import disk_full, disk_full_error
-from edgekit.errors import BuildError, MissingToolError
-from edgekit.interrupts import interrupts_deferred
-from edgekit.parent_process import ending_with_us
 
 TOOLS: tuple[tuple[str, str], ...] = (("cmake", "cmake"), ("ninja", "ninja-build"))
 """What builds a library, and Debian's packages of it. Python packages of the same names have

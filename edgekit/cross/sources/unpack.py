@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from edgekit.errors import BuildError
-from edgekit.zip_reader import ZipError, read_zip, spelling
+from edgekit.base.errors import BuildError
+from edgekit.base.zip_reader import ZipError, read_zip, spelling
 
 _MOST_MEMBERS = 100_000
 _LARGEST = 4 << 30

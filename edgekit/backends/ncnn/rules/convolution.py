@@ -21,7 +21,7 @@ from edgekit.backends.plain.rules.curves import Curve
 from edgekit.backends.rule_tools import output_channels_first
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 _LAYOUTS = {
     "conv1d": "NCW",

@@ -15,7 +15,7 @@ from edgekit.backends.ncnn.rules.common import OUT, held_shape, per_channel
 from edgekit.backends.ncnn.rules.convolution import rules_with_activation
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 
 def rules() -> list[Rule]:

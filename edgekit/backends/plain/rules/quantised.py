@@ -18,7 +18,7 @@ from edgekit.backends.match import Match
 from edgekit.backends.rule_tools import OUT, integers, number, scalar
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
 _CLOSE = 1e-4

@@ -12,7 +12,7 @@ from edgekit.backends.rule_tools import OUT, integers, per_channel, positive
 from edgekit.backends.tensorrt.rules.node import checked, dequantised, node, rule, shape
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 _LAYOUTS = {
     1: ("NCW", "OIW", "IOW"),

@@ -10,7 +10,7 @@ from edgekit.backends.rule_tools import OUT, integers, number, positive
 from edgekit.backends.tensorrt.rules.node import checked, node, rule, shape
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 _PADDINGS = ("constant", "reflect", "edge")
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")

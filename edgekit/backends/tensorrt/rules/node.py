@@ -16,7 +16,7 @@ from edgekit.backends.match import Match
 from edgekit.backends.rule_tools import OUT
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 MOST_AXES = 8
 Take = Callable[[Match], Layer]

@@ -17,7 +17,7 @@ from edgekit.backends.tensorrt.rules.convolution import convolution_rules
 from edgekit.backends.tensorrt.rules.node import checked, dequantised
 
 if TYPE_CHECKING:
-    from edgekit.arrays import Array
+    from edgekit.base.arrays import Array
 
 
 def rules() -> list[Rule]:

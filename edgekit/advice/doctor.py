@@ -1,0 +1,348 @@
+"""What a board needs on this machine, what of it is there, and how to get the rest.
+
+Nothing here imports TVM: whether it loads is found out in a process of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.base.children import TimeoutExpired, run, statement_command
+from edgekit.base.errors import MissingToolError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import free_space
+from edgekit.base.paths import cache_dir
+from edgekit.base.sizes import format_size
+from edgekit.base.tvm_compat import PINNED, installed_version
+from edgekit.base.wording import size as rounded_size
+from edgekit.building.prebuild import libraries_for
+from edgekit.cross.sources.steps import TOOLS as LIBRARY_TOOLS
+from edgekit.cross.toolchain import (
+    Compiler,
+    Toolchain,
+    apt_command,
+    find_tool,
+    load_toolchain,
+    older,
+    pip_command,
+    version_in,
+    which,
+)
+from edgekit.profiles.board import Board
+from edgekit.twin.tools import TO_BUILD, TO_RUN
+from edgekit.twin.tools import find_tool as find_twin_tool
+
+_PROBE_SECONDS = 60
+_C_PROGRAM = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\nfloat f(float x);\n"
+_CXX_PROGRAM = "#include <cmath>\n#include <cstdint>\nfloat f(float x) { return x; }\n"
+_SPACE_NEEDED = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a board needs, or could use."""
+
+    name: str
+    purpose: str
+    required: bool
+    ok: bool
+    found: str
+    """The version, a path, a size; what is wrong where it is not ok."""
+    expected: str
+    fix: str | None
+    """The command that installs it, or what to do."""
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    board: str
+    toolchain: str
+    checks: tuple[Check, ...]
+    ready: bool
+    """Whether models can be built for the board: nothing required is missing."""
+
+
+@dataclass(frozen=True)
+class _Package:
+    """A Python package that some models or inputs need, as pyproject.toml's extras ask for it."""
+
+    name: str
+    relation: str
+    version: str
+    purpose: str
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.name}{self.relation}{self.version}"
+
+
+OPTIONAL_PACKAGES = (
+    _Package("onnx", ">=", "1.17", "read ONNX models"),
+    _Package("onnxruntime", ">=", "1.19", "prove ONNX models right"),
+    _Package("protobuf", ">=", "4.25", "read ONNX models"),
+    _Package("tflite", "==", "2.18.0", "read TFLite models"),
+    _Package("ai-edge-litert", ">=", "2.0", "prove TFLite models right"),
+    _Package("torch", ">=", "2.8", "read PyTorch models, and prove them right"),
+    _Package("pillow", ">=", "10.3", "take images as inputs"),
+)
+_DEBIAN_PACKAGE_OF = {
+    "gdb-multiarch": "gdb-multiarch",
+    "qemu-system-aarch64": "qemu-system-arm",
+    "qemu-system-arm": "qemu-system-arm",
+    "qemu-system-x86_64": "qemu-system-x86",
+}
+
+
+def examine(board: Board, events: Events = SILENT) -> DoctorReport:
+    """Look at everything that building for a board needs."""
+    toolchain = load_toolchain(board.toolchain)
+    with events.stage("look at this machine"):
+        checks = (
+            _python(),
+            *_tvm(),
+            *_compilers(board, toolchain),
+            *_binutils(toolchain),
+            *_sysroot(toolchain),
+            _cache(),
+            *(_optional_package(package) for package in OPTIONAL_PACKAGES),
+            *_twin(board),
+            *_flash(board),
+            *_gpu(board),
+            *_libraries(board),
+        )
+    ready = all(check.ok for check in checks if check.required)
+    return DoctorReport(board.name, toolchain.name, checks, ready)
+
+
+def _python() -> Check:
+    found = ".".join(str(number) for number in sys.version_info[:3])
+    return Check(
+        name="Python",
+        purpose="run edgekit",
+        required=True,
+        ok=(3, 10) <= sys.version_info[:2] <= (3, 13),
+        found=found,
+        expected="3.10 to 3.13",
+        fix="install edgekit into an environment of one of these versions",
+    )
+
+
+def _tvm() -> Iterable[Check]:
+    fix = pip_command(*(f"{name}=={wanted}" for name, wanted in PINNED))
+    exact = True
+    for name, wanted in PINNED:
+        found = installed_version(name)
+        exact = exact and found == wanted
+        yield Check(
+            name,
+            "compile models",
+            required=True,
+            ok=found == wanted,
+            found=found or "not installed",
+            expected=f"exactly {wanted}",
+            fix=fix,
+        )
+    if exact:
+        trouble = _trouble_loading("from edgekit.base.tvm_compat import load_tvm; load_tvm()")
+        yield Check(
+            "TVM's libraries",
+            "compile models",
+            required=True,
+            ok=trouble is None,
+            found=trouble or "they load",
+            expected="libraries that load",
+            fix=f"{fix} --force-reinstall",
+        )
+
+
+def _trouble_loading(statement: str) -> str | None:
+    """What goes wrong when a fresh Python runs a statement; a crash is one of the answers."""
+    return _trouble_running(statement_command(statement))
+
+
+def _trouble_running(command: Sequence[str]) -> str | None:
+    """The last thing that a failing command says; nothing where it works."""
+    try:
+        child = run(command, limit_s=_PROBE_SECONDS)
+    except TimeoutExpired:
+        return f"no end after {_PROBE_SECONDS} s"
+    if child.status == 0:
+        return None
+    if child.status < 0:
+        return f"it was ended by signal {-child.status}"
+    lines = child.errors.strip().splitlines()
+    said = next((line for line in lines if "error:" in line), lines[-1] if lines else "")
+    return said[:200] or f"exit code {child.status}"
+
+
+def _compilers(board: Board, toolchain: Toolchain) -> Iterable[Check]:
+    for tool, language, program, purpose in (
+        (toolchain.tools.cc, "c", _C_PROGRAM, "compile C"),
+        (toolchain.tools.cxx, "c++", _CXX_PROGRAM, "compile C++ and link"),
+    ):
+        try:
+            compiler = find_tool(toolchain, tool)
+            trouble = _trouble_compiling(board, toolchain, compiler, language, program)
+            found, ok = trouble or compiler.version, trouble is None
+        except MissingToolError as error:
+            found, ok = "not installed" if which(tool) is None else error.message, False
+        yield Check(
+            tool,
+            purpose,
+            required=True,
+            ok=ok,
+            found=found,
+            expected=f"{toolchain.minimum_version} or newer, with its libraries",
+            fix=toolchain.install.command(),
+        )
+
+
+def _trouble_compiling(
+    board: Board, toolchain: Toolchain, compiler: Compiler, language: str, program: str
+) -> str | None:
+    """What the compiler says to a small program for this board: headers, libraries and flags are
+    all there if it says nothing."""
+    sysroot = [f"--sysroot={toolchain.sysroot}"] if toolchain.sysroot else []
+    whole = ["-c"] if board.kind == "baremetal" else ["-shared", "-fPIC"]
+    cpu = toolchain.spelled(board.cpu.compile_flags)
+    flags = [*sysroot, *toolchain.compile_flags, *cpu, *whole]
+    with tempfile.TemporaryDirectory(prefix="edgekit-doctor-") as folder:
+        source, output = Path(folder, "probe"), Path(folder, "probe.out")
+        source.write_text(program, encoding="utf-8")
+        command = [*compiler.command, *flags, "-x", language, str(source), "-o", str(output)]
+        return _trouble_running(command)
+
+
+def _binutils(toolchain: Toolchain) -> Iterable[Check]:
+    tools = toolchain.tools
+    for tool, purpose in (
+        (tools.ar, "make static libraries"),
+        (tools.strip, "make files smaller"),
+        (tools.objcopy, "make firmware images"),
+        (tools.gdb, "flash and debug"),
+    ):
+        if tool is not None:
+            package = _DEBIAN_PACKAGE_OF.get(tool)
+            fix = apt_command((package,)) if package else toolchain.install.command()
+            yield _program(tool, purpose, fix)
+
+
+def _sysroot(toolchain: Toolchain) -> Iterable[Check]:
+    if toolchain.sysroot is not None:
+        there = Path(toolchain.sysroot).is_dir()
+        yield Check(
+            "sysroot",
+            "link against the board's own libraries",
+            required=True,
+            ok=there,
+            found=toolchain.sysroot if there else f"no folder {toolchain.sysroot}",
+            expected="a folder",
+            fix=toolchain.install.notes,
+        )
+
+
+def _cache() -> Check:
+    """Room where builds are kept: in the cache folder, or where it will be made."""
+    folder = cache_dir()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = free_space(existing)
+    return Check(
+        "disk space",
+        f"keep builds in {folder}",
+        required=False,
+        ok=free >= _SPACE_NEEDED,
+        found=f"{rounded_size(free)} free",
+        expected=f"{format_size(_SPACE_NEEDED)} free",
+        fix="`edgekit cache prune`, or set EDGEKIT_CACHE_DIR to a folder with more room",
+    )
+
+
+def _optional_package(package: _Package) -> Check:
+    found = installed_version(package.name)
+    number = version_in(found) if found else None
+    if number is None:
+        ok = False
+    elif package.relation == "==":
+        ok = number == package.version
+    else:
+        ok = not older(number, package.version)
+    return Check(
+        package.name,
+        package.purpose,
+        required=False,
+        ok=ok,
+        found=found or "not installed",
+        expected=f"exactly {package.version}"
+        if package.relation == "=="
+        else f"{package.version} or newer",
+        fix=pip_command(package.requirement),
+    )
+
+
+def _twin(board: Board) -> Iterable[Check]:
+    if board.twin is None:
+        return
+    emulator = board.twin.emulator
+    if board.kind != "linux":
+        fix = apt_command((_DEBIAN_PACKAGE_OF[emulator],))
+        yield _program(emulator, "stand in for the board", fix)
+        return
+    for tools, purpose in ((TO_RUN, "start the board's twin"), (TO_BUILD, "build twins' image")):
+        for tool in tools:
+            yield _program(tool.name, purpose, apt_command((tool.package,)), find_twin_tool)
+
+
+def _flash(board: Board) -> Iterable[Check]:
+    """What writes to a microcontroller; gdb, for emulated ones, is the toolchain's."""
+    driver = None if board.flash is None else board.flash.driver
+    if driver == "openocd":
+        yield _program(driver, "write to the board", apt_command((driver,)))
+    elif driver in ("pyocd", "stm32loader"):
+        yield _program(driver, "write to the board", pip_command(driver))
+
+
+def _gpu(board: Board) -> Iterable[Check]:
+    if board.target.gpu is None:
+        return
+    from edgekit.compiler.cuda.toolkit import PACKAGES, find_toolkit
+
+    try:
+        found = str(find_toolkit().root)
+    except MissingToolError:
+        found = ""
+    yield Check(
+        name="CUDA packages",
+        purpose="compile kernels for the board's GPU",
+        required=True,
+        ok=bool(found),
+        found=found or "not installed",
+        expected=", ".join(PACKAGES),
+        fix="pip install 'edgekit[cuda]'",
+    )
+
+
+def _libraries(board: Board) -> Iterable[Check]:
+    """What the libraries that the board may offload to are built with."""
+    recipes = [recipe.name for recipe in libraries_for(board) if recipe.cmake is not None]
+    for tool, package in LIBRARY_TOOLS if recipes else ():
+        fix = f"{pip_command(tool)}, or {apt_command((package,))}"
+        yield _program(tool, f"build {', '.join(recipes)} for the board", fix)
+
+
+def _program(
+    tool: str, purpose: str, fix: str, find: Callable[[str], Path | None] = which
+) -> Check:
+    path = find(tool)
+    return Check(
+        tool,
+        purpose,
+        required=False,
+        ok=path is not None,
+        found=str(path) if path else "not installed",
+        expected="a program on PATH",
+        fix=fix,
+    )

@@ -1,0 +1,125 @@
+"""Which way to take with a model on a board: what is supported, what is known, what to try first.
+
+The questions of somebody who has done it before, in their order: can it be built, does it fit,
+which libraries take how much of it and why not more, what was measured, what has to be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgekit.advice.words import Advice, Considered, HotSpot, Recommendation, Search, Subject
+from edgekit.base.events import SILENT, Events
+from edgekit.models.model import ModelSource
+from edgekit.profiles.board import Board, board_names, load_board
+
+if TYPE_CHECKING:
+    from edgekit.advice.summary import ModelSummary
+    from edgekit.devices.base import Device
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How every option is tried on a device of its board."""
+
+    reach: Callable[[Board, Events], Device]
+    search: Search | None = None
+    """For faster kernels, first; None uses what is known."""
+
+
+def recommend(
+    source: ModelSource,
+    boards: Sequence[str],
+    *,
+    store: str | None = None,
+    measuring: Measuring | None = None,
+    events: Events = SILENT,
+) -> Recommendation:
+    """Advice for these boards, or for all. With `measuring`, every supported option is tried on
+    the boards' devices first, all boards at the same time."""
+    from edgekit.advice.known import with_known
+    from edgekit.advice.options import hot_spot_of
+    from edgekit.advice.summary import summarise
+
+    summary = summarise(source, events)
+    if summary.obstacle is not None:
+        return _recommendation(summary, summary.obstacle.message, None, ())
+    from edgekit.models.model import import_model
+
+    subject = Subject(source, import_model(source, SILENT), summary, store)
+    seen = [_considered(subject, load_board(name), events) for name in boards or board_names()]
+    if measuring is not None:
+        seen = _measured(source, seen, measuring, events)
+    known = [Considered(one.board, with_known(source, one, store)) for one in seen]
+    return _recommendation(summary, None, hot_spot_of(subject), _advices(subject, known))
+
+
+def _considered(subject: Subject, board: Board, events: Events) -> Considered:
+    from edgekit.advice.options import options_of
+
+    with events.stage(f"consider {board.name}") as stage:
+        options = options_of(subject, board)
+        stage.result = f"{sum(option.supported for option in options)} options"
+    return Considered(board, options)
+
+
+def _measured(
+    source: ModelSource, seen: Sequence[Considered], measuring: Measuring, events: Events
+) -> list[Considered]:
+    """A board whose device can't be had keeps what is known of it, unless it is the only one."""
+    from edgekit.advice.trying import Trials, measured
+    from edgekit.devices.choice import Candidate
+    from edgekit.verbs.fleet import on_each
+
+    if len(seen) == 1:
+        device = measuring.reach(seen[0].board, events)
+        return [measured(Trials(source, device, measuring.search, events), seen[0])]
+    of_device: dict[int, Considered] = {}
+
+    def candidate(one: Considered) -> Candidate:
+        def reached(voice: Events) -> Device:
+            device = measuring.reach(one.board, voice)
+            of_device[id(device)] = one
+            return device
+
+        return Candidate(one.board.name, reached)
+
+    def work(device: Device, voice: Events) -> Considered:
+        trials = Trials(source, device, measuring.search, voice)
+        return measured(trials, of_device[id(device)])
+
+    outcomes = on_each([candidate(one) for one in seen], work, events)
+    return [outcome.report or one for one, outcome in zip(seen, outcomes, strict=True)]
+
+
+def _advices(subject: Subject, known: Sequence[Considered]) -> tuple[Advice, ...]:
+    from edgekit.advice.memory import fit_of, needs_in_c, needs_of
+    from edgekit.advice.verdict import advice_of
+
+    # Of all microcontrollers the same: kernels for one of them take a little more or less.
+    small = next((one.board for one in known if one.board.kind == "baremetal"), None)
+    needs = needs_of(subject)
+    in_c = needs if small is None else needs_in_c(subject, small)
+    return tuple(
+        advice_of(one, fit_of(one.board, in_c if one.board.kind == "baremetal" else needs))
+        for one in known
+    )
+
+
+def _recommendation(
+    summary: ModelSummary,
+    obstacle: str | None,
+    hot_spot: HotSpot | None,
+    advices: tuple[Advice, ...],
+) -> Recommendation:
+    return Recommendation(
+        summary.name,
+        summary.sha256,
+        None if summary.cost is None else summary.cost.macs,
+        summary.parameter_bytes,
+        hot_spot,
+        obstacle,
+        advices,
+    )

@@ -1,0 +1,141 @@
+"""What `edgekit inspect` tells about a model, importable or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgekit.base.errors import BuildError, EdgekitError, ModelError, UnsupportedModelError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.tensors import OpenTensorSpec
+from edgekit.models.model import (
+    Model,
+    ModelFormat,
+    ModelScan,
+    ModelSource,
+    OperatorCount,
+    UnsupportedOperator,
+    import_model,
+    scan_model,
+)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why the model can't be built as it stands, and what to do about it."""
+
+    message: str
+    hint: str | None
+    details: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one inference takes; None where shapes depend on the data."""
+
+    macs: int | None
+    """Multiply-accumulates of convolutions and matrix products."""
+    peak_activation_bytes: int | None
+    """Most bytes of tensors alive at the same time, without weights: edgekit/compiler/liveness.py."""
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    name: str
+    format: ModelFormat
+    sha256: str
+    buildable: bool
+    obstacle: Obstacle | None
+    inputs: tuple[OpenTensorSpec, ...]
+    outputs: tuple[OpenTensorSpec, ...]
+    """With the given shapes filled in, where the model could be imported."""
+    operators: tuple[OperatorCount, ...]
+    parameters: int
+    parameter_bytes: int
+    unsupported: tuple[UnsupportedOperator, ...]
+    repairs: tuple[str, ...]
+    cost: Cost | None
+
+
+def summarise(source: ModelSource, events: Events = SILENT) -> ModelSummary:
+    """Scan a model, import it if that is possible, and count.
+
+    A model that can't be imported is described as far as it is known; a file that is no model,
+    or a given shape or constant that doesn't fit, is an error.
+    """
+    with events.stage("read the model"):
+        scan = scan_model(source)
+    if scan.unsupported:
+        return _without_import(source, scan, _unsupported(scan))
+    try:
+        with events.stage("import the model"):
+            model = import_model(source, events)
+        with events.stage("count what it costs"):
+            cost = _cost(model)
+    except ModelError as error:
+        if source.shapes or source.constants:
+            raise
+        return _without_import(source, scan, error)
+    except (UnsupportedModelError, BuildError) as error:
+        return _without_import(source, scan, error)
+    return ModelSummary(
+        name=source.name,
+        format=source.format,
+        sha256=source.sha256,
+        buildable=True,
+        obstacle=None,
+        inputs=tuple(
+            OpenTensorSpec(spec.name, spec.dtype, spec.shape, spec.quantization)
+            for spec in model.inputs
+        ),
+        outputs=tuple(
+            OpenTensorSpec(spec.name, spec.dtype, spec.shape, spec.quantization)
+            for spec in model.outputs
+        ),
+        operators=scan.operators,
+        parameters=scan.parameters,
+        parameter_bytes=scan.parameter_bytes,
+        unsupported=(),
+        repairs=model.repairs,
+        cost=cost,
+    )
+
+
+def _cost(model: Model) -> Cost:
+    from edgekit.compiler.pipeline import fused, simplified
+
+    counted, kernels = simplified(model.module), fused(model.module)
+
+    from edgekit.compiler.liveness import peak_activation_bytes
+    from edgekit.compiler.macs import ShapeDependsOnDataError, count_macs
+
+    try:
+        return Cost(count_macs(counted), peak_activation_bytes(kernels))
+    except ShapeDependsOnDataError:
+        return Cost(None, None)
+
+
+def _unsupported(scan: ModelScan) -> EdgekitError:
+    first = scan.unsupported[0]
+    others = len(scan.unsupported) - 1
+    also = f", and {others} other operator{'s' if others > 1 else ''}" if others else ""
+    return UnsupportedModelError(
+        f"{first.name} (node {first.node}) can't be compiled{also}: {first.reason}"
+    )
+
+
+def _without_import(source: ModelSource, scan: ModelScan, error: EdgekitError) -> ModelSummary:
+    return ModelSummary(
+        name=source.name,
+        format=source.format,
+        sha256=source.sha256,
+        buildable=False,
+        obstacle=Obstacle(error.message, error.hint, error.details),
+        inputs=scan.inputs,
+        outputs=scan.outputs,
+        operators=scan.operators,
+        parameters=scan.parameters,
+        parameter_bytes=scan.parameter_bytes,
+        unsupported=scan.unsupported,
+        repairs=(),
+        cost=None,
+    )

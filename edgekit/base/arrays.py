@@ -1,0 +1,74 @@
+"""numpy arrays for a `TensorSpec`: its dtype (bfloat16 too), and a user's .npy files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.base.errors import InputError, UnsupportedModelError
+from edgekit.base.npy import Array as Array
+from edgekit.base.npy import read_npy, read_npy_header
+
+DTYPES = (
+    *("float32", "float16", "bfloat16", "float64"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"),
+)
+"""The tensor types that go into and come out of a model."""
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """numpy's dtype for a spec's dtype; UnsupportedModelError for what cannot cross the border."""
+    if name not in DTYPES:
+        raise UnsupportedModelError(
+            f"tensors of type {name} cannot go into or come out of a model",
+            hint=f"edgekit passes {', '.join(DTYPES)}; convert in the model before its border",
+        )
+    if name == "bfloat16":
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(name)
+
+
+def as_spec_dtype(array: Array, name: str) -> Array:
+    """Data as .npy stores it to the dtype it stands for: native byte order, bfloat16 named."""
+    if name == "bfloat16" and array.dtype == np.dtype("V2"):
+        return array.view(numpy_dtype("bfloat16"))
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def read_array(path: Path) -> Array:
+    """The array in a user's .npy file, whatever its shape; InputError says why it can't be read."""
+    try:
+        with path.open("rb") as stream:
+            refuse_objects(path.name, read_npy_header(stream).dtype)
+            stream.seek(0)
+            array = read_npy(stream)
+    except NPY_ERRORS as error:
+        raise unreadable(path, error) from error
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+NPY_ERRORS = (OSError, ValueError, MemoryError)
+"""What reading a .npy or .npz file raises where it is none, or can't be read."""
+
+
+def unreadable(path: Path, error: Exception) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"there is no file {path}", hint="check the path")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return InputError(
+        f"{path} cannot be read as numpy data: {reason}", hint="write it with numpy.save"
+    )
+
+
+def refuse_objects(name: str, dtype: np.dtype[Any]) -> None:
+    """Python objects in .npy data are pickles, which run whatever code they like."""
+    if dtype.hasobject:
+        raise InputError(
+            f"{name} holds pickled Python objects, which edgekit does not load",
+            hint='save numbers: numpy.save(path, array.astype("float32"))',
+        )

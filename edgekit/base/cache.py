@@ -1,0 +1,227 @@
+"""Finished builds by what went into them, shared by every process of this user.
+
+An entry is a folder that appears whole, in one step. A lock per key, which the kernel frees with
+its process, keeps two processes from making the same entry twice. Nothing here is trusted when
+it is used again: whoever takes a bundle from the cache checks its hashes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from edgekit.base.files import (
+    exclusive_lock,
+    replace_directory,
+    scratch_directory,
+    storage_errors,
+    sweep_leftovers,
+    try_lock,
+    write_atomically,
+)
+from edgekit.base.json_reader import read_json
+from edgekit.base.paths import cache_dir
+
+EntryKind = Literal["build", "unpacked", "library", "source"]
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    key: str
+    kind: str
+    """A "build", a bundle "unpacked" from its .zip, a "library" for boards or the "source" of one,
+    or a "twin image"."""
+    title: str
+    size: int
+    """Bytes."""
+    created: float
+    """Seconds since 1970, as is `used`."""
+    used: float
+
+
+@dataclass(frozen=True)
+class Pruned:
+    removed: tuple[CacheEntry, ...]
+    in_use: tuple[CacheEntry, ...]
+    """Would have gone, but a process is working with them."""
+
+    @property
+    def freed(self) -> int:
+        return sum(entry.size for entry in self.removed)
+
+
+class BuildCache:
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = cache_dir() / "builds" if root is None else root
+
+    @contextmanager
+    def locked(self, key: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+        """Be the only process that works on this key. StorageError where the cache can't be."""
+        lock = self._lock(key)
+        with storage_errors("use the build cache", lock):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            self._entries.mkdir(exist_ok=True)
+            sweep_leftovers(self._entries)
+            holding = exclusive_lock(lock, on_wait)
+            holding.__enter__()
+        try:
+            yield
+        finally:
+            holding.__exit__(None, None, None)
+
+    def find(self, key: str) -> Path | None:
+        """The folder stored under this key, which is the caller's to check."""
+        entry = self._entries / key
+        if not (entry / "entry.json").is_file():
+            return None
+        with suppress(OSError):  # a read-only cache is still good to read from
+            os.utime(entry / "entry.json")
+        return self.content(key)
+
+    def content(self, key: str) -> Path:
+        """Where `find` would find this key's folder."""
+        return self._entries / key / "content"
+
+    @contextmanager
+    def storing(self, key: str, kind: EntryKind, title: str) -> Iterator[Path]:
+        """Fill the folder that `find` will give back. Hold the key's lock."""
+        record = {"kind": kind, "title": title, "created": time.time()}
+        with (
+            storage_errors("write to the build cache", self.root),
+            replace_directory(self._entries / key) as folder,
+        ):
+            (folder / "content").mkdir()
+            yield folder / "content"
+            write_atomically(folder / "entry.json", json.dumps(record))
+
+    def forget(self, key: str) -> None:
+        """Drop an entry that turned out to be damaged. Hold the key's lock."""
+        with storage_errors("remove from the build cache", self.root):
+            self._remove(key)
+
+    def scratch(self) -> AbstractContextManager[Path]:
+        """A folder for intermediate files, on the cache's file system; gone afterwards."""
+        return scratch_directory(self.root / "work")
+
+    def entries(self) -> tuple[CacheEntry, ...]:
+        """Every entry, the most recently used first."""
+        with storage_errors("read the build cache", self.root):
+            found = [
+                self._describe(folder)
+                for folder in (self._entries.iterdir() if self._entries.is_dir() else ())
+                if _KEY.fullmatch(folder.name)
+            ]
+        return tuple(sorted(found, key=lambda entry: (-entry.used, entry.key)))
+
+    def size(self) -> int:
+        return sum(entry.size for entry in self.entries())
+
+    def prune(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Pruned:
+        """As `prune_entries` does it, and whatever killed processes left goes as well."""
+        pruned = prune_entries(
+            self.entries(),
+            lambda entry: self.remove_unless_in_use(entry.key),
+            older_than=older_than,
+            max_bytes=max_bytes,
+        )
+        self.sweep()
+        return pruned
+
+    @property
+    def _entries(self) -> Path:
+        return self.root / "entries"
+
+    def _lock(self, key: str) -> Path:
+        return self.root / "locks" / f"{key}.lock"
+
+    def sweep(self) -> None:
+        """Remove what killed processes left, and the locks of builds that never came to be."""
+        with storage_errors("tidy the build cache", self.root):
+            for folder in (self._entries, self.root / "work"):
+                if folder.is_dir():
+                    sweep_leftovers(folder)
+            for lock in (self.root / "locks").glob("*.lock"):
+                if not (self._entries / lock.stem).exists():
+                    held = try_lock(lock)
+                    if held is not None:
+                        lock.unlink()
+                        os.close(held)
+
+    def remove_unless_in_use(self, key: str) -> bool:
+        lock = self._lock(key)
+        with storage_errors("remove from the build cache", lock):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held = try_lock(lock)
+            if held is None:
+                return False
+            try:
+                self._remove(key)
+                lock.unlink()
+            finally:
+                os.close(held)
+        return True
+
+    def _remove(self, key: str) -> None:
+        # Renamed first, so that a kill in the middle can't leave half an entry under its key.
+        doomed = self._entries / f".{key}.000000000000.edgekit-tmp"
+        with suppress(FileNotFoundError):
+            (self._entries / key).rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+    def _describe(self, folder: Path) -> CacheEntry:
+        kind, title, created, used = "?", "?", 0.0, 0.0
+        with suppress(
+            OSError, ValueError, TypeError, LookupError
+        ):  # a damaged entry is still listed, to be pruned
+            file = folder / "entry.json"
+            record = read_json(file.read_text(encoding="utf-8"))
+            used = file.stat().st_mtime
+            kind, title = str(record["kind"]), str(record["title"])
+            created = float(record["created"])
+        return CacheEntry(folder.name, kind, title, _size_of(folder), created, used)
+
+
+def prune_entries(
+    entries: Iterable[CacheEntry],
+    remove: Callable[[CacheEntry], bool],
+    *,
+    older_than: float | None,
+    max_bytes: int | None,
+) -> Pruned:
+    """Remove what was not used for `older_than` seconds, then the least recently used until no
+    more than `max_bytes` are left; neither given means nothing to do. `remove` says whether it
+    could: what is in use stays."""
+    oldest = None if older_than is None else time.time() - older_than
+    kept = 0
+    removed: list[CacheEntry] = []
+    in_use: list[CacheEntry] = []
+    for entry in sorted(entries, key=lambda entry: (-entry.used, entry.key)):
+        too_old = oldest is not None and entry.used < oldest
+        too_much = max_bytes is not None and kept + entry.size > max_bytes
+        if not too_old and not too_much:
+            kept += entry.size
+        elif remove(entry):
+            removed.append(entry)
+        else:
+            in_use.append(entry)
+            kept += entry.size
+    return Pruned(tuple(removed), tuple(in_use))
+
+
+def _size_of(folder: Path) -> int:
+    """What removing the folder gives back, as near as file sizes say."""
+    total = 0
+    for current, _, files in os.walk(folder):
+        for name in files:
+            with suppress(FileNotFoundError):  # another process prunes
+                total += (Path(current) / name).lstat().st_size
+    return total

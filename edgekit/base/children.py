@@ -1,0 +1,242 @@
+"""Every process that edgekit starts.
+
+None of them finds a program, a module, a library or a setting in the folder that its caller is in:
+that folder may be a project that a stranger wrote. Programs are started by absolute paths, in a
+folder of their own, with an environment whose search paths are absolute. Python is started isolated
+and given the folders that this process imports from.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NoReturn, TypeAlias
+
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.parent_process import parent_environment
+from edgekit.base.programs import find_program, with_absolute_paths
+
+Process: TypeAlias = "subprocess.Popen[bytes]"
+"""A started program."""
+TimeoutExpired = subprocess.TimeoutExpired
+PIPE, NOTHING, WITH_OUTPUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
+"""Where a stream of a program goes, or comes from."""
+NEUTRAL_FOLDER = Path("/")
+"""A folder that ordinary users cannot write to."""
+
+_LONGEST_LINE = 4096
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a program that ended by itself."""
+
+    status: int
+    output: str
+    errors: str
+    """Empty where errors were asked for together with the output."""
+
+    @property
+    def last_words(self) -> str:
+        lines = [line.strip() for line in self.errors.splitlines() if line.strip()]
+        return lines[-1][:300] if lines else f"it ended with status {self.status}"
+
+
+def start(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    stdin: int | IO[bytes] = NOTHING,
+    stdout: int | IO[bytes] = PIPE,
+    stderr: int | IO[bytes] = WITH_OUTPUT,
+    buffered: bool = True,
+    pass_fds: Sequence[int] = (),
+) -> Process:
+    """Start a program in `folder`, in a session of its own: a terminal's Ctrl-C is for edgekit,
+    which ends its children. Call it where interrupts are deferred.
+
+    `environment` is the whole of it; this process's own otherwise.
+    """
+    return subprocess.Popen(
+        _located(command),
+        cwd=folder,
+        env=with_absolute_paths(os.environ if environment is None else environment),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        bufsize=-1 if buffered else 0,
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
+
+
+def end(process: Process) -> None:
+    """Kill a process with all that it started, if it still runs, and close its output."""
+    if process.returncode is None:  # until it is waited for, its number is no other process's
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def run(
+    command: Sequence[str],
+    *,
+    limit_s: float,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    together: bool = False,
+) -> Done:
+    """Run a program that hears no keyboard until it ends; TimeoutExpired where it takes longer
+    than `limit_s`. Without a `folder` it has an empty one of its own.
+
+    `together` puts what it says on both streams into the output, as it came.
+    """
+    with ExitStack() as ending:
+        if folder is None:
+            made = tempfile.TemporaryDirectory(prefix="edgekit-tool-", ignore_cleanup_errors=True)
+            folder = Path(ending.enter_context(made))
+        with interrupts_deferred():
+            process = start(
+                command,
+                folder=folder,
+                environment=environment,
+                stderr=WITH_OUTPUT if together else PIPE,
+            )
+            ending.callback(end, process)
+        output, errors = process.communicate(timeout=limit_s)
+        return Done(
+            process.returncode,
+            output.decode(errors="replace"),
+            (errors or b"").decode(errors="replace"),
+        )
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """Replace this process by a program that speaks with the user."""
+    located = _located(command)
+    os.execve(located[0], located, with_absolute_paths(os.environ))
+
+
+def folder_of_python() -> str:
+    """Say where the programs of the Python that runs edgekit are."""
+    return str(Path(sys.executable).parent)
+
+
+def spoken_module(module: str) -> str:
+    """Spell what a user types to run a module of the Python that runs edgekit."""
+    safe = "-P" if sys.version_info >= (3, 11) else "-I"
+    return f"{sys.executable} {safe} -m {module}"
+
+
+def module_command(module: str, *arguments: str) -> tuple[str, ...]:
+    """Spell the command that runs a Python module as `-m` does, isolated."""
+    runs = "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+    return (*_isolated(f"del sys.argv[0]; import runpy; {runs}"), module, *arguments)
+
+
+def statement_command(statement: str) -> tuple[str, ...]:
+    """Spell the command that runs a Python statement, isolated."""
+    return _isolated(statement)
+
+
+def shell_command(text: str) -> tuple[str, ...]:
+    """Spell the command that runs a line in the user's shell."""
+    shell = find_program(os.environ.get("SHELL", ""))
+    return (str(shell or "/bin/sh"), "-c", text)
+
+
+def start_module(
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    stderr: int = PIPE,
+    buffered: bool = True,
+    pass_fds: Sequence[int] = (),
+) -> Process:
+    """Start a Python module of edgekit's, with pipes. Call it where interrupts are deferred.
+
+    `environment` comes on top of this process's own. The module may call `end_with_parent`.
+    """
+    return start(
+        module_command(*arguments),
+        folder=NEUTRAL_FOLDER,
+        environment={**os.environ, **(environment or {}), **parent_environment()},
+        stdin=PIPE,
+        stderr=stderr,
+        buffered=buffered,
+        pass_fds=pass_fds,
+    )
+
+
+def import_folders() -> tuple[str, ...]:
+    """List where this process imports from, without the current folder: a child process finds this
+    very edgekit, and the packages beside it."""
+    root = str(Path(__file__).resolve().parent.parent)
+    current = _current_folder()
+    found = [
+        entry
+        for entry in sys.path
+        if Path(entry).is_absolute() and (entry == root or os.path.realpath(entry) != current)
+    ]
+    return tuple(found) if root in found else (root, *found)
+
+
+class LastLines:
+    """What a process wrote last to a stream."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._lines: deque[str] = deque(maxlen=most)
+        self._reader = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self._reader.start()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([line for line in self._lines if line.strip()])
+
+    def wait(self, seconds: float) -> None:
+        """Until the other side has closed the stream."""
+        self._reader.join(timeout=seconds)
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream:
+            while line := stream.readline(_LONGEST_LINE):
+                self._lines.append(line.decode(errors="replace").rstrip())
+
+
+def _isolated(statement: str) -> tuple[str, ...]:
+    """Isolated, Python takes no folder from the environment and not the current one. It is told
+    which folders count; those that its own start-up adds, such as editable packages, come last."""
+    known = f"sys.path[:] = dict.fromkeys([*{list(import_folders())!r}, *sys.path])"
+    options = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
+    if sys.flags.utf8_mode:
+        options += ["-X", "utf8"]
+    if sys.pycache_prefix is not None:
+        options += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
+    return (sys.executable, *options, "-c", f"import sys; {known}; {statement}")
+
+
+def _located(command: Sequence[str]) -> list[str]:
+    program = find_program(command[0])
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
+    return [str(program), *command[1:]]
+
+
+def _current_folder() -> str | None:
+    try:
+        return os.path.realpath(Path.cwd())
+    except FileNotFoundError:
+        return None

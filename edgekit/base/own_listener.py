@@ -1,0 +1,106 @@
+"""Listening sockets that serve their own user and root only.
+
+TVM's RPC has no passwords and runs what it is sent, and every user of a machine reaches its
+loopback. So the owner of each connection is looked up before a byte is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from edgekit.base.peer_owner import OwnerUnknown, peer_uid
+
+LOOPBACK = "127.0.0.1"
+ROOT = 0
+_SECONDS_BETWEEN_TELLING = 30.0
+_SECONDS_AFTER_FAILURE = 0.1
+
+
+class Door:
+    """Admits connections of this process's user and root. `told` hears who else knocked: at once,
+    then at most every half minute."""
+
+    def __init__(self, told: Callable[[str], None] = lambda text: None) -> None:
+        self._told = told
+        self._lock = threading.Lock()
+        self._silent_until = 0.0
+        self._untold = 0
+
+    def admits(self, connection: socket.socket) -> bool:
+        """Say whether the connection may be served; nothing is read of it or written to it."""
+        try:
+            uid = peer_uid(connection)
+        except OwnerUnknown as unknown:
+            if not unknown.is_expected:
+                self._tell(f"a connection{_to_port(connection)} was refused: {unknown}")
+            return False
+        own = os.geteuid()
+        if uid in (ROOT, own):
+            return True
+        users = "root only" if own == ROOT else f"user {own} and root only"
+        self._tell(
+            f"a connection of user {uid}{_to_port(connection)} was refused: it is for {users}"
+        )
+        return False
+
+    def _tell(self, text: str) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now < self._silent_until:
+                self._untold += 1
+                return
+            self._silent_until = now + _SECONDS_BETWEEN_TELLING
+            more, self._untold = self._untold, 0
+        self._told(f"{text} (and {more} more before it)" if more else text)
+
+
+class OwnListener(socket.socket):
+    """A listening socket whose `accept` returns connections of its own user and root only. All
+    others are closed at once."""
+
+    def __init__(self, listening: socket.socket, told: Callable[[str], None]) -> None:
+        timeout = listening.gettimeout()
+        super().__init__(listening.family, listening.type, listening.proto, listening.detach())
+        self.settimeout(timeout)
+        self._door = Door(told)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        while True:
+            connection, address = super().accept()
+            if self._door.admits(connection):
+                return connection, address
+            connection.close()
+
+    def connections(self) -> Iterator[socket.socket]:
+        """Accept until the listener is closed, whatever single connections do."""
+        while True:
+            try:
+                connection, _ = self.accept()
+            except OSError as error:
+                if self.fileno() < 0 or error.errno in (errno.EBADF, errno.EINVAL):
+                    return
+                time.sleep(_SECONDS_AFTER_FAILURE)  # too many files are open, for example
+            else:
+                yield connection
+
+
+def listen_on_loopback(
+    port: int, told: Callable[[str], None] = lambda text: None, backlog: int = 64
+) -> OwnListener:
+    """Listen on a port of loopback, 0 for any, for this user and root. `told` hears of others."""
+    return OwnListener(socket.create_server((LOOPBACK, port), backlog=backlog), told)
+
+
+def _to_port(connection: socket.socket) -> str:
+    if connection.family == socket.AF_UNIX:
+        return ""
+    with suppress(OSError):
+        return f" to port {connection.getsockname()[1]}"
+    return ""

@@ -1,0 +1,130 @@
+"""Text from outside in another language: one function for each language that edgekit writes.
+
+A name of a model, a layer, a file or a board may hold anything. Each function returns text that
+stands for the name in its language, and can neither end the place it is put into nor continue it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from edgekit.base.wording import printable
+
+_ADJACENT = re.compile(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)")
+"""Where a comment would begin or end, or a trigraph would begin."""
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#!|~&@$])")
+_FORMULA = ("=", "+", "-", "@", "|", "%")
+_CONTROL = re.compile(r"[\x01-\x1f\x7f]")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_STRAY_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def one_line(text: str) -> str:
+    """Printable text on one line."""
+    return " ".join(printable(text).split())
+
+
+def c_comment(text: str) -> str:
+    """Text for a comment of C, C++ or a makefile: ASCII that neither ends nor continues it."""
+    plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text).replace("\\", "/")
+    return _ADJACENT.sub(" ", plain)
+
+
+def c_string(text: str) -> str:
+    """A string literal of C or C++ with the text's UTF-8; a stray surrogate becomes `?`."""
+    out = []
+    for byte in text.encode("utf-8", "replace"):
+        plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
+        out.append(chr(byte) if plain else f"\\{byte:03o}")
+    return '"' + "".join(out) + '"'
+
+
+def html_text(text: str) -> str:
+    """Text for HTML or SVG, between tags or inside a quoted attribute."""
+    return html.escape(printable(text), quote=True)
+
+
+def markdown_text(text: str) -> str:
+    """Text for a line or a table's cell in Markdown, with every mark taken literally."""
+    return _MARKDOWN.sub(r"\\\1", one_line(text))
+
+
+def markdown_code(text: str) -> str:
+    """A code span in Markdown, also inside a table."""
+    line = one_line(text) or " "
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    space = " " if line[0] == "`" or line[-1] == "`" else ""
+    return f"{fence}{space}{line}{space}{fence}".replace("|", "\\|")
+
+
+def csv_cell(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula. Numbers stay numbers."""
+    if not isinstance(value, str):
+        return value
+    formula = value.lstrip().startswith(_FORMULA) or value[:1] in ("\t", "\r", "\n")
+    return f"'{value}" if formula else value
+
+
+def toml_string(text: str) -> str:
+    """A basic string of TOML."""
+    whole = _STRAY_SURROGATE.sub("\ufffd", text)
+    return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml_value(value: str | int) -> str:
+    """A string, a whole number or a truth value of TOML."""
+    return toml_string(value) if isinstance(value, str) else json.dumps(value)
+
+
+def toml_key(name: str) -> str:
+    """A key of TOML, bare where that is possible."""
+    return name if _BARE_KEY.fullmatch(name) else toml_string(name)
+
+
+def systemd_path(path: str | PurePath) -> str:
+    """The value of a unit's setting that takes a folder. No name in it ends the line or goes on."""
+    return f"{path}/".replace("%", "%%")
+
+
+def systemd_word(text: str) -> str:
+    """One word of a unit's setting that takes several, such as `Environment`."""
+    escaped = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", _escaped(text))
+    return f'"{escaped.replace("%", "%%")}"'
+
+
+def systemd_command(words: Iterable[str]) -> str:
+    """A command line for `ExecStart`."""
+    return " ".join(systemd_word(word).replace("$", "$$") for word in words)
+
+
+def cmake_string(text: str) -> str:
+    """A quoted argument of CMake."""
+    return '"' + _escaped(text).replace("$", "\\$") + '"'
+
+
+def tcl_word(text: str) -> str:
+    """A word of Tcl, such as OpenOCD's commands take."""
+    return '"' + re.sub(r"([$\[\]])", r"\\\1", _escaped(text)) + '"'
+
+
+def prometheus_label(text: str) -> str:
+    """The value of a label in Prometheus' text format, with its quotes."""
+    return f'"{_escaped(text)}"'
+
+
+def ssh_config_word(text: str | PurePath) -> str:
+    """A value in OpenSSH's configuration, with no token of its own."""
+    return f'"{_escaped(str(text)).replace("%", "%%")}"'
+
+
+def qemu_value(text: str | PurePath) -> str:
+    """A value inside one of QEMU's options, where a comma would begin the next."""
+    return str(text).replace(",", ",,")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

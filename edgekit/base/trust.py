@@ -1,0 +1,211 @@
+"""What the files of a project can make edgekit run or send, and whether its user agreed to that.
+
+A project may be a clone of what a stranger wrote. Each of its files that names a program, a flag, a
+host or a URL is agreed to once, by the hash of exactly these keys and values: whatever changes one
+of them asks again, and nothing else does. docs/security.md lists the keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from edgekit.base.consent import Effect, TrustedFile, is_agreed_to
+from edgekit.base.database_url import without_secrets
+from edgekit.base.errors import UntrustedProjectError
+from edgekit.base.files import exclusive_lock, replace_file, storage_errors
+from edgekit.base.paths import data_dir, nearest_project_file, own_profile_folders, place_of
+from edgekit.base.toml_source import TomlError, read_toml
+
+FileKind = Literal["project", "boards", "toolchains"]
+TRUSTED_FOLDERS = "EDGEKIT_TRUSTED_PATH"
+"""The variable that lists folders whose projects are their user's own."""
+
+_HARMLESS: Mapping[FileKind, tuple[str, ...]] = {
+    "project": (
+        *("schema", "model", "board", "keep", "shapes", "constants", "preprocess"),
+        *("offload.backends", "offload.force", "offload.never", "offload.cost"),
+    ),
+    "boards": (
+        *("schema", "name", "title", "kind", "vendor_url", "toolchain", "target", "gpu"),
+        *("cpu.name", "cpu.arch", "cpu.features", "cpu.cores", "memory", "transport", "firmware"),
+        *("offload.allowed", "offload.default", "offload.cost"),
+    ),
+    "toolchains": ("schema", "name", "title", "triple", "minimum_version", "openmp"),
+}
+"""Keys that make edgekit run nothing and send nothing. Every other key needs trust."""
+_MEANINGS: Mapping[FileKind, tuple[tuple[str, str], ...]] = {
+    "project": (
+        ("devices", "edgekit connects to this device and sends models to it"),
+        ("store", "measurements are sent to this store, and read from it"),
+        ("cmsis_nn", "C in this folder is compiled into models"),
+        ("offload", "an option of a library that runs parts of models"),
+    ),
+    "boards": (
+        ("cpu.compile_flags", "the compiler is given these flags"),
+        ("flash", "a program that writes firmware is told this"),
+        ("twin", "this emulator is started"),
+        ("offload", "an option of a library that runs parts of models"),
+    ),
+    "toolchains": (
+        ("tools", "this program is run"),
+        ("install", "edgekit tells its user to install this"),
+        ("sysroot", "headers and libraries in this folder are compiled in"),
+        ("link_flags", "the linker is given these flags"),
+        ("", "the compiler is given these flags"),
+    ),
+}
+"""What the keys that begin like this do, for people; the first that fits counts."""
+_CPU_FLAG = re.compile(r"-m((cpu|arch|tune|fpu|float-abi|abi)=[A-Za-z0-9.+_-]+|thumb|arm)")
+"""A flag that chooses among instructions and can do nothing else."""
+_SCHEMA_VERSION = 1
+
+
+def effects_of(kind: FileKind, table: Mapping[str, object]) -> tuple[Effect, ...]:
+    """List what a file makes edgekit run or send; every key that is not known to be harmless."""
+    return tuple(
+        Effect(key, json.dumps(_shown(value), ensure_ascii=False, default=str), _meaning(kind, key))
+        for key, value in _leaves(table)
+        if not _is_harmless(kind, key, value)
+    )
+
+
+def require_trust(path: Path, effects: Sequence[Effect]) -> None:
+    """Ask, where a person can be asked, for what was not agreed to yet; UntrustedProjectError
+    where nobody agrees."""
+    if not effects or is_trusted(path, effects):
+        return
+    place = place_of(path)
+    others = [file for file in project_files(Path.cwd()) if file.path != place]
+    asked = [TrustedFile(place, tuple(effects), False)]
+    asked += [file for file in others if file.effects and not file.trusted]
+    if is_agreed_to(asked):
+        trust(asked)
+        return
+    folder = shlex.quote(str(Path.cwd()))
+    raise UntrustedProjectError(
+        f"{path} is not trusted yet, and could make edgekit run programs or send data",
+        hint=f"`edgekit trust {folder}` trusts the project as it is; --show lists all that it does",
+        details=tuple(f"{effect}" for effect in effects),
+    )
+
+
+def is_trusted(path: Path, effects: Sequence[Effect]) -> bool:
+    """Say whether the user agreed to these effects of this file, or owns all projects around it.
+    A link is the user's own if both the link and the file that it leads to are."""
+    place = place_of(path)
+    listed = os.environ.get(TRUSTED_FOLDERS, "").split(os.pathsep)
+    own = [Path(entry).resolve() for entry in listed if Path(entry).is_absolute()]
+    if all(any(one.is_relative_to(folder) for folder in own) for one in (place, path.resolve())):
+        return True
+    return _known().get(str(place)) == _digest(effects)
+
+
+def trust(files: Sequence[TrustedFile]) -> None:
+    """Remember that the user agrees to what these files do now."""
+    agreed = {str(file.path): _digest(file.effects) for file in files if file.effects}
+    if agreed:
+        _change(lambda known: {**known, **agreed})
+
+
+def trust_effects(path: Path, effects: Sequence[Effect]) -> None:
+    """Remember that the user agrees to these effects of a file."""
+    trust([TrustedFile(place_of(path), tuple(effects), True)])
+
+
+def revoke(files: Sequence[TrustedFile]) -> None:
+    """Forget that the user agreed."""
+    gone = {str(file.path) for file in files}
+    _change(lambda known: {path: said for path, said in known.items() if path not in gone})
+
+
+def project_files(folder: Path) -> tuple[TrustedFile, ...]:
+    """List the files that edgekit reads as a project's where its caller is in `folder`. A file that
+    is no TOML has no effects: it can't be used."""
+    found: list[tuple[FileKind, Path]] = []
+    project = nearest_project_file(folder)
+    if project is not None:
+        found.append(("project", project))
+    for kind in ("boards", "toolchains"):
+        place = folder / kind
+        if not is_own_folder(kind, place):
+            found += [(kind, path) for path in sorted(place.glob("*.toml"))]
+    files = []
+    for kind, path in found:
+        try:
+            effects = effects_of(kind, read_toml(path).table)
+        except (OSError, TomlError):
+            effects = ()
+        files.append(TrustedFile(place_of(path), effects, is_trusted(path, effects)))
+    return tuple(files)
+
+
+def is_own_folder(kind: Literal["boards", "toolchains"], folder: Path) -> bool:
+    """Whether the profiles in a folder are the user's own or edgekit's: no project's."""
+    return folder.resolve() in {own.resolve() for own in own_profile_folders(kind)}
+
+
+def _leaves(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, object]]:
+    """Each value of a table with its dotted key; lists are values."""
+    for name, value in sorted(table.items()):
+        plain = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{before}{plain}.")
+        else:
+            yield f"{before}{plain}", value
+
+
+def _is_harmless(kind: FileKind, key: str, value: object) -> bool:
+    if kind == "boards" and key == "cpu.compile_flags" and isinstance(value, list):
+        return all(isinstance(flag, str) and _CPU_FLAG.fullmatch(flag) for flag in value)
+    return any(_begins(key, start) for start in _HARMLESS[kind])
+
+
+def _shown(value: object) -> object:
+    """A value without a password. A file that holds one is refused, so no change of it counts."""
+    return without_secrets(value) if isinstance(value, str) else value
+
+
+def _meaning(kind: FileKind, key: str) -> str:
+    for start, meaning in _MEANINGS[kind]:
+        if _begins(key, start):
+            return meaning
+    return "edgekit does not know this key"
+
+
+def _begins(key: str, start: str) -> bool:
+    return not start or key == start or key.startswith(f"{start}.")
+
+
+def _digest(effects: Sequence[Effect]) -> str:
+    said = json.dumps([[effect.key, effect.value] for effect in effects])
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _file() -> Path:
+    return data_dir() / "trusted.json"
+
+
+def _known() -> dict[str, str]:
+    """Digests by the paths of files. A file that is damaged says nothing."""
+    try:
+        said = json.loads(_file().read_text(encoding="utf-8"))
+        return {str(path): str(digest) for path, digest in said["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _change(changed: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    file = _file()
+    with storage_errors("remember what is trusted", file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive_lock(file.with_suffix(".lock")), replace_file(file) as stream:
+            os.fchmod(stream.fileno(), 0o600)
+            said = {"schema": _SCHEMA_VERSION, "files": dict(sorted(changed(_known()).items()))}
+            stream.write(json.dumps(said, indent=2).encode() + b"\n")

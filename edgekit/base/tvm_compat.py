@@ -1,0 +1,144 @@
+"""The quirks of the pinned TVM pair, each with its reason, in one place.
+
+tests/integration/test_tvm_compat.py fails when a quirk is gone, so that its cure can go too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from edgekit.base.errors import MissingToolError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TVM_VERSION = "0.27.0.post1"
+
+# apache-tvm asks for any newer apache-tvm-ffi, and pip picks 0.1.15: with it every MetaSchedule
+# tuning context dies of a segmentation fault.
+TVM_FFI_VERSION = "0.1.14.post1"
+
+PINNED = (("apache-tvm", TVM_VERSION), ("apache-tvm-ffi", TVM_FFI_VERSION))
+
+
+def installed_version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def check_pair() -> None:
+    """Refuse to go on with a TVM that is known, or not known not, to crash."""
+    wrong = [
+        f"{name} is {installed_version(name) or 'not installed'}, edgekit needs {wanted}"
+        for name, wanted in PINNED
+        if installed_version(name) != wanted
+    ]
+    if wrong:
+        raise MissingToolError(
+            "; ".join(wrong),
+            hint="pip install " + " ".join(f"{name}=={wanted}" for name, wanted in PINNED),
+        )
+
+
+@lru_cache(maxsize=1)
+def load_tvm() -> types.ModuleType:
+    """Import TVM, compiler and all. Call this before the first `import tvm` of a process."""
+    check_pair()
+    # Where torch is loaded already, tvm_ffi would compile an extension to exchange tensors with it.
+    os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")
+    try:
+        with _without_torch():
+            return import_module("tvm")
+    except (ImportError, OSError) as error:
+        raise MissingToolError(
+            f"TVM is installed but does not load: {error}",
+            hint="edgekit doctor says what this machine lacks",
+        ) from error
+
+
+@contextmanager
+def _without_torch() -> Iterator[None]:
+    """tvm_ffi imports the whole of torch where it is installed, to exchange tensors with it.
+
+    edgekit never does, and the import costs more than all of TVM. A torch that is loaded already
+    stays; one that is imported later works with TVM's importer all the same.
+    """
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+
+
+def load_tensor_intrinsics() -> types.ModuleType:
+    """Import TVM's tensor intrinsics in seconds rather than in more than a minute.
+
+    Every intrinsic is parsed from Python source, and for each the parser asks `inspect.stack`
+    for the source lines of the whole call stack, which it never looks at. Those for GPUs are
+    most of them, and no CPU schedule uses them.
+    """
+    load_tvm()
+    with _cheap_inspect_stack(), _without_gpu_intrinsics():
+        return import_module("tvm.s_tir.tensor_intrin")
+
+
+@contextmanager
+def _cheap_inspect_stack() -> Iterator[None]:
+    original = inspect.stack
+
+    def stack(context: int = 1) -> list[inspect.FrameInfo]:
+        del context
+        return inspect.getouterframes(sys._getframe(1), 0)
+
+    inspect.stack = stack
+    try:
+        yield
+    finally:
+        inspect.stack = original
+
+
+@contextmanager
+def _without_gpu_intrinsics() -> Iterator[None]:
+    names = [f"tvm.s_tir.tensor_intrin.{gpu}" for gpu in ("cuda", "rocm", "hexagon")]
+    added = [name for name in names if name not in sys.modules]
+    for name in added:
+        sys.modules[name] = types.ModuleType(name)
+    try:
+        yield
+    finally:
+        for name in added:
+            del sys.modules[name]
+
+
+def as_constant(array: np.ndarray) -> Any:
+    """A Relax constant of the array's own type: `relax.const` makes 32 bits of 64 unless told."""
+    from tvm import relax
+
+    return relax.const(array, str(array.dtype))
+
+
+def constant_array(expression: object) -> np.ndarray | None:
+    """The value of a Relax constant, or None for any other expression.
+
+    0.27 moved `relax.Constant` with its `.data` to `tvm.ir.GenericConst` with a `.value`.
+    """
+    from tvm.ir import GenericConst
+
+    if not isinstance(expression, GenericConst):
+        return None
+    array: np.ndarray = expression.value.numpy()
+    return array

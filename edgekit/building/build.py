@@ -1,0 +1,465 @@
+"""From a model file to a bundle: the verb that calls the rooms in their order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.aot.memory_map import MemoryMap, bare_metal_boards, memory_map
+from edgekit.aot.names import is_identifier
+from edgekit.aot.packages.static_library import find_archiver
+from edgekit.backends.base import Decision
+from edgekit.backends.compile import compile_regions
+from edgekit.backends.runners import make_runners
+from edgekit.base.errors import UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import replace_directory, storage_errors
+from edgekit.building.build_c import finish_tree, tree_job
+from edgekit.building.compilation import (
+    Compilation,
+    CompiledModel,
+    CompileJob,
+    compiling_here,
+)
+from edgekit.building.compile_process import compiling_apart
+from edgekit.building.expectation import (
+    Expectation,
+    Reference,
+    check_preprocess,
+    expect,
+    write_reference,
+)
+from edgekit.building.key import build_key, installed_version
+from edgekit.building.request import BuildRequest
+from edgekit.building.reuse import Order, make, reuse_or_make
+from edgekit.bundle.folder import (
+    LIBRARY_NAME,
+    BareMetal,
+    BoardEntry,
+    Bundle,
+    FileEntry,
+    Manifest,
+    ModelEntry,
+    ToolchainEntry,
+    Versions,
+    describe_file,
+    foreign_file,
+    open_bundle,
+    write_archive,
+    write_manifest,
+)
+from edgekit.bundle.manifest import SCHEMA_VERSION, Kernel, Region
+from edgekit.bundle.manifest_runners import RunnerEntry
+from edgekit.cross.link import Linker, link_shared_library
+from edgekit.cross.runtime import cuda_runtime
+from edgekit.cross.toolchain import Compiler, Toolchain, find_compiler
+from edgekit.devices.elf import weight_bytes
+from edgekit.profiles.board import Board
+from edgekit.profiles.cpu import architecture
+from edgekit.version import __version__
+
+if TYPE_CHECKING:
+    from edgekit.aot.job import WrittenTree
+    from edgekit.building.expectation import Ends
+
+
+_REPRODUCIBLE = (
+    "the same model, options, board, compiler and versions give the same library and manifest; "
+    "the expected outputs are the oracle's, whose last bits may differ on another kind of CPU"
+)
+_NOT_REPRODUCIBLE = "the compiler wrote the name of a temporary folder into the library"
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    bundle: Bundle
+    from_cache: bool
+    seconds: float
+    archive: Path | None
+    weight_bytes: int
+    """How much of the library is weights, which a start maps and does not copy."""
+    memory_map: MemoryMap | None = None
+    """Where a model in C has its bytes, if that was asked for."""
+
+
+def build(
+    request: BuildRequest,
+    out: Path,
+    *,
+    archive: bool = False,
+    dump_ir: Path | None = None,
+    use_cache: bool = True,
+    isolated: bool = True,
+    with_memory_map: bool = False,
+    events: Events = SILENT,
+) -> BuildResult:
+    """Build a bundle in the folder `out`, and as `out`.zip beside it with `archive`.
+
+    What was at `out` is replaced in one step, if it was a bundle, and kept if anything fails.
+    With `dump_ir` the compiler runs even where the cache has its result. Not `isolated`, it runs
+    in this process: quicker for many small models, and a crash takes the caller along.
+    """
+    started = time.perf_counter()
+    _check_for_c(request, with_memory_map)
+    check_toolchain(request.board, request.toolchain)
+    check_destination(out)
+    compiler = find_compiler(request.toolchain)
+    compiling = compiling_apart if isolated else compiling_here
+    with ExitStack() as replacing:
+        with storage_errors("write the bundle", out):
+            folder = replacing.enter_context(replace_directory(out))
+        work = _Work(request, compiler, folder, dump_ir, events, compiling)
+        order = Order(
+            key=build_key(request, compiler),
+            title=f"{request.source.name} for {request.board.name}",
+            folder=folder,
+            make=lambda scratch: _make(work, scratch),
+        )
+        if use_cache:
+            from_cache = reuse_or_make(order, remake=dump_ir is not None, events=events)
+        else:
+            from_cache = False
+            make(order)
+        with storage_errors("put the bundle in place", out):
+            replacing.close()
+    bundle = open_bundle(out)
+    is_linux = bundle.manifest.bare_metal is None
+    if is_linux and request.offload.backends and not bundle.manifest.regions:
+        names = ", ".join(request.offload.backends)
+        events.warn(f"nothing went to {names}; edgekit partition says why")
+    zipped = out.resolve().with_name(out.resolve().name + ".zip")
+    if archive:
+        write_archive(bundle.path, bundle.manifest, zipped)
+    elif zipped.exists():
+        events.warn(f"{zipped.name} beside the bundle is older than it; --zip writes it again")
+    return BuildResult(
+        bundle,
+        from_cache,
+        time.perf_counter() - started,
+        zipped if archive else None,
+        weight_bytes(bundle.library) if is_linux else 0,
+        _memory_map(bundle) if with_memory_map else None,
+    )
+
+
+def _memory_map(bundle: Bundle) -> MemoryMap | None:
+    c = bundle.manifest.bare_metal
+    return None if c is None else memory_map(c, bare_metal_boards())
+
+
+def default_destination(request: BuildRequest) -> Path:
+    return Path("build") / f"{request.source.name}-{request.board.name}"
+
+
+def check_destination(out: Path) -> None:
+    """Refuse to replace what no build has made, before any work is done."""
+    with storage_errors("look at the output folder", out):
+        is_folder = out.is_dir()
+        is_other = not is_folder and out.exists()
+        foreign = foreign_file(out) if is_folder else None
+    if is_other:
+        raise UsageError(
+            f"{out} is a file, and a bundle is a folder",
+            hint="choose another folder with -o; --zip adds a single file beside it",
+        )
+    if foreign is not None:
+        raise UsageError(
+            f"{out} holds {foreign!r}, which is no part of a bundle and would be lost",
+            hint="choose a folder that is new, empty or a bundle, or move that file away",
+        )
+    if is_folder and Path.cwd().is_relative_to(out.resolve()):
+        raise UsageError(
+            f"{out} is or holds the folder you are in, and building would replace it",
+            hint=f"choose a folder inside it, such as {out / 'bundle'}",
+        )
+    if is_folder and os.path.ismount(out):
+        raise UsageError(
+            f"{out} is a mount point, which can't be replaced in one step",
+            hint=f"choose a folder inside it, such as {out / 'bundle'}",
+        )
+
+
+def _check_for_c(request: BuildRequest, with_memory_map: bool) -> None:
+    """UsageError where what was asked for is for models in C, and this one becomes a library."""
+    if with_memory_map and request.board.kind != "baremetal":
+        raise UsageError(
+            f"--memory-map shows a model in C, and {request.board.name} gets a library",
+            hint="leave it out, or choose a bare-metal board; edgekit boards lists them",
+        )
+    if request.code_format is not None and request.board.kind != "baremetal":
+        raise UsageError(
+            f"--format says how a model in C is packed, and {request.board.name} gets a library",
+            hint="leave it out, or choose a bare-metal board; edgekit boards lists them",
+        )
+    if request.code_format == "static-lib":
+        find_archiver(request.toolchain)
+    if request.prefix is None:
+        return
+    if request.board.kind != "baremetal":
+        raise UsageError(
+            f"--prefix names a model's functions in C, and {request.board.name} gets a library",
+            hint="leave --prefix out, or choose a bare-metal board; edgekit boards lists them",
+        )
+    if not is_identifier(request.prefix):
+        raise UsageError(
+            f"{request.prefix!r} can't be what the names of C functions begin with",
+            hint="letters, digits and underscores, a letter first, and no word of C's own",
+        )
+
+
+def check_toolchain(board: Board, toolchain: Toolchain) -> None:
+    """UsageError where its code is for another CPU than the board's."""
+    made, needed = architecture(toolchain.triple), architecture(board.target.triple)
+    if made != needed:
+        raise UsageError(
+            f"the toolchain {toolchain.name} makes code for {made}, "
+            f"and {board.name} runs code for {needed}",
+            hint=f"name another toolchain in {board.origin}; edgekit toolchains lists them"
+            if toolchain.name == board.toolchain
+            else f"leave --toolchain out: {board.name} has its own, {board.toolchain}",
+        )
+
+
+@dataclass(frozen=True)
+class _Work:
+    request: BuildRequest
+    compiler: Compiler
+    folder: Path
+    """Where the bundle comes into being."""
+    dump_ir: Path | None
+    events: Events
+    compiling: Callable[[CompileJob, Events], AbstractContextManager[Compilation]]
+
+
+def _make(work: _Work, scratch: Path) -> None:
+    """Import, compile, link, and write the bundle. The oracle works while TVM compiles."""
+    request, events = work.request, work.events
+    job = CompileJob(
+        request.source,
+        request.board.target,
+        scratch,
+        work.dump_ir,
+        request.offload,
+        tree_job(request),
+        request.choices,
+    )
+    with work.compiling(job, events) as compilation:
+        model = compilation.imported()
+        for repair in model.repairs:
+            events.note(repair)
+        check_preprocess(request.preprocess, model.inputs)
+        ends = (model.inputs, model.outputs)
+        expectation = expect(
+            request.source,
+            request.seed,
+            ends,
+            events,
+            model.index_ranges,
+            verified=request.verified,
+        )
+        compiled = None if job.tree else compilation.compiled()
+        tree = compilation.tree() if job.tree else None
+    if tree is not None:
+        _finish_tree(work, tree, ends, expectation, scratch)
+    if compiled is not None:
+        _finish_library(work, compiled, ends, expectation, scratch)
+
+
+def _finish_tree(
+    work: _Work, tree: WrittenTree, ends: Ends, expectation: Expectation, scratch: Path
+) -> None:
+    request, folder = work.request, work.folder
+    bare_metal, files = finish_tree(
+        tree, expectation, request, work.compiler, folder, scratch, work.events
+    )
+    manifest = manifest_for(
+        request,
+        work.compiler,
+        expectation,
+        write_reference(folder, ends, expectation, request.preprocess),
+        files=files,
+        bare_metal=bare_metal,
+        reproducible=all(_is_free_of(scratch, folder / file.path) for file in files),
+    )
+    write_manifest(folder, manifest)
+
+
+def _finish_library(
+    work: _Work, compiled: CompiledModel, ends: Ends, expectation: Expectation, scratch: Path
+) -> None:
+    request, events = work.request, work.events
+    library = work.folder / LIBRARY_NAME
+    linked = link_model(compiled, request, work.compiler, scratch, library, events)
+    write_bundle(
+        request,
+        work.compiler,
+        work.folder,
+        linked,
+        ends,
+        expectation,
+        (_regions_of(compiled), _kernels_of(compiled)),
+        reproducible=_is_free_of(scratch, library),
+    )
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A model as files in a bundle's folder."""
+
+    library: str
+    beside: tuple[str, ...]
+    """Libraries that it loads."""
+    runners: tuple[RunnerEntry, ...]
+
+
+def link_model(
+    compiled: CompiledModel,
+    request: BuildRequest,
+    compiler: Compiler,
+    scratch: Path,
+    library: Path,
+    events: Events,
+) -> Linked:
+    """Regions through the board's compiler, then everything into one library, with those that it
+    loads beside it, and the sources of those that the device compiles."""
+    linker = Linker.for_board(request.board, request.toolchain, compiler)
+    objects = compiled.objects
+    beside: tuple[str, ...] = ()
+    runners: tuple[RunnerEntry, ...] = ()
+    if compiled.regions:
+        regions = compile_regions(
+            compiled.regions, request.board, request.toolchain, linker, scratch, events
+        )
+        objects = objects.with_libraries(regions.names, regions.libraries)
+        linker = replace(linker, compiler=regions.compiler)
+        with storage_errors("write the libraries", library):
+            for path in regions.beside:
+                shutil.copyfile(path, library.with_name(path.name))
+        runners = make_runners(
+            compiled.regions,
+            request.board,
+            request.toolchain,
+            linker,
+            scratch,
+            library.parent,
+            events,
+        )
+        here = tuple(runner.library for runner in runners if runner.built == "host")
+        beside = (*(path.name for path in regions.beside), *here)
+    if request.board.target.gpu is not None:
+        runtime = cuda_runtime(request.board.cpu.arch, events)
+        with storage_errors("write the libraries", library):
+            shutil.copyfile(runtime, library.with_name(runtime.name))
+        beside = (*beside, runtime.name)
+    with events.stage("link the library") as stage:
+        link_shared_library(objects, linker, scratch, library)
+        stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {compiler.path.name}"
+    return Linked(library.name, beside, runners)
+
+
+def _regions_of(compiled: CompiledModel) -> tuple[Region, ...]:
+    """Who runs what, for the manifest."""
+    members: dict[str, list[Decision]] = {}
+    for decision in compiled.decisions:
+        if decision.region is not None:
+            members.setdefault(decision.region, []).append(decision)
+    return tuple(
+        Region(
+            name=symbol,
+            backend=decisions[0].backend or "",
+            operators=tuple(decision.operator for decision in decisions),
+            macs=sum(decision.macs for decision in decisions),
+            model_macs=sum(decision.macs for decision in compiled.decisions),
+            reason=decisions[0].reason,
+        )
+        for symbol, decisions in members.items()
+    )
+
+
+def _kernels_of(compiled: CompiledModel) -> tuple[Kernel, ...]:
+    measured = dict(compiled.choices)
+    return tuple(Kernel(name, rule, measured.get(name, "")) for name, rule in compiled.rules)
+
+
+def _is_free_of(scratch: Path, library: Path) -> bool:
+    """Whether no name that was made up for this build got into the library."""
+    return os.fsencode(scratch.name) not in library.read_bytes()
+
+
+def write_bundle(
+    request: BuildRequest,
+    compiler: Compiler,
+    folder: Path,
+    linked: Linked,
+    ends: Ends,
+    expectation: Expectation,
+    insides: tuple[tuple[Region, ...], tuple[Kernel, ...]],
+    *,
+    reproducible: bool,
+) -> None:
+    """Reference vectors and the manifest, to the libraries that `link_model` put there; `ends` are
+    the inputs and outputs, `insides` who computes what."""
+    regions, kernels = insides
+    files = [describe_file(folder, linked.library, "library")]
+    files += [describe_file(folder, name, "shared-library") for name in linked.beside]
+    files += [describe_file(folder, one.source, "runner-source") for one in linked.runners]
+    reference = write_reference(folder, ends, expectation, request.preprocess)
+    manifest = manifest_for(
+        request,
+        compiler,
+        expectation,
+        reference,
+        regions=regions,
+        runners=linked.runners,
+        kernels=kernels,
+        files=tuple(files),
+        reproducible=reproducible,
+    )
+    write_manifest(folder, manifest)
+
+
+def manifest_for(
+    request: BuildRequest,
+    compiler: Compiler,
+    expectation: Expectation,
+    reference: Reference,
+    *,
+    files: tuple[FileEntry, ...],
+    regions: tuple[Region, ...] = (),
+    runners: tuple[RunnerEntry, ...] = (),
+    kernels: tuple[Kernel, ...] = (),
+    bare_metal: BareMetal | None = None,
+    reproducible: bool,
+) -> Manifest:
+    """What is the same for every kind of bundle, and what is not."""
+    return Manifest(
+        schema_version=SCHEMA_VERSION,
+        edgekit_version=__version__,
+        model=ModelEntry(
+            request.source.name,
+            request.source.format,
+            request.source.sha256,
+            request.source.path.name,
+        ),
+        board=BoardEntry(request.board.name, request.board.kind),
+        target=request.board.target.as_json(),
+        toolchain=ToolchainEntry(request.toolchain.name, compiler.banner),
+        versions=Versions(installed_version("apache-tvm"), installed_version("apache-tvm-ffi")),
+        oracle=expectation.oracle,
+        seed=request.seed,
+        inputs=reference.inputs,
+        outputs=reference.outputs,
+        regions=regions,
+        runners=runners,
+        kernels=kernels,
+        bare_metal=bare_metal,
+        files=(*files, *reference.files),
+        reproducible=reproducible,
+        reproducible_note=_REPRODUCIBLE if reproducible else _NOT_REPRODUCIBLE,
+    )

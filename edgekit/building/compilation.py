@@ -1,0 +1,180 @@
+"""From a model file to object files: the part of a build that needs TVM.
+
+`compiling_here` does it in this process. `compile_process.compiling_apart` does the same in a
+process of its own, which may be interrupted at any moment and may crash.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from edgekit.aot.job import TreeJob, WrittenTree
+from edgekit.backends.base import Backend, Decision, Options
+from edgekit.backends.codegen import RegionFiles, write_regions
+from edgekit.backends.plan import OffloadPlan, selection_of
+from edgekit.base.errors import EdgekitError
+from edgekit.base.events import Events
+from edgekit.base.limits import explained_by_limits, reached_limit
+from edgekit.base.tensors import TensorSpec
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
+from edgekit.cross.gpu_mark import write_mark
+from edgekit.cross.index_errors import write_index_error
+from edgekit.cross.link import Objects, export_objects
+from edgekit.cross.runtime import ffi_headers
+from edgekit.cross.weights import write_weights
+from edgekit.models.model import Model, ModelSource, import_model
+from edgekit.profiles.cpu import Target
+
+if TYPE_CHECKING:
+    from edgekit.backends.offloading import OffloadedModel
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    source: ModelSource
+    target: Target
+    scratch: Path
+    """Gets the object files."""
+    dump_ir: Path | None
+    offload: OffloadPlan = field(default_factory=OffloadPlan)
+    tree: TreeJob | None = None
+    """Where the model becomes C, and no library."""
+    choices: Choices = NO_CHOICES
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """What is known of a model before it is compiled."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    repairs: tuple[str, ...]
+    index_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The least and the largest index allowed, for each input that is one."""
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """What is left for the board's own compiler."""
+
+    objects: Objects
+    regions: tuple[RegionFiles, ...]
+    decisions: tuple[Decision, ...]
+    """Who runs each operator; empty where no backend was asked."""
+    rules: tuple[tuple[str, str], ...]
+    """Of each kernel: its name and the rule that gave its schedule."""
+    choices: tuple[tuple[str, str], ...]
+    """Of each kernel that has what was measured to be best: its name and that, in words."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception, in a form that survives the way to another process."""
+
+    kind: str
+    """The name of a class in edgekit.base.errors; empty for any other exception."""
+    message: str
+    hint: str | None
+    details: tuple[str, ...]
+    traceback: str
+
+
+def failure_of(error: Exception) -> Failure:
+    """The exception that is being handled, for another process."""
+    trace = traceback.format_exc()
+    if isinstance(error, EdgekitError):
+        known: EdgekitError | None = reached_limit(error) or error
+    else:
+        known = explained_by_limits(error)
+    if known is not None:
+        return Failure(type(known).__name__, known.message, known.hint, known.details, trace)
+    said = str(error).strip().splitlines()
+    what = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+    return Failure("", what, None, (), trace)
+
+
+class Compilation(Protocol):
+    """A job under way: ask for the model first, then for the rest."""
+
+    def imported(self) -> ImportedModel: ...
+
+    def compiled(self) -> CompiledModel: ...
+
+    def tree(self) -> WrittenTree: ...
+
+
+class CompilationHere:
+    def __init__(self, job: CompileJob, events: Events) -> None:
+        self._job = job
+        self._events = events
+        self._model: Model | None = None
+
+    def imported(self) -> ImportedModel:
+        with self._events.stage("load TVM"):
+            load_tvm()
+        from edgekit.compiler.passes.indices import index_ranges
+
+        model = import_model(self._job.source, self._events)
+        self._model = model
+        ranges = index_ranges(model.module, [spec.name for spec in model.inputs])
+        return ImportedModel(model.inputs, model.outputs, model.repairs, ranges)
+
+    def compiled(self) -> CompiledModel:
+        from edgekit.backends.offloading import compile_model
+
+        assert self._model is not None
+        plan = self._job.offload
+        selection = selection_of(plan) if plan.backends else None
+        compiled = compile_model(
+            self._model,
+            self._job.target,
+            offload=selection,
+            weights_apart=True,
+            choices=self._job.choices,
+            dump_ir=self._job.dump_ir,
+            events=self._events,
+        )
+        with self._events.stage("write the object files"):
+            return write_objects(
+                compiled,
+                self._job.target,
+                selection.backends if selection else (),
+                self._job.scratch,
+            )
+
+    def tree(self) -> WrittenTree:
+        """Instead of `compiled`, where the job is one of C."""
+        from edgekit.aot.compile import compile_to_tree
+        from edgekit.compiler.phases import dumper
+
+        assert self._model is not None
+        assert self._job.tree is not None
+        dump = dumper(self._job.dump_ir)
+        return compile_to_tree(self._model, self._job.tree, self._job.scratch, dump, self._events)
+
+
+def write_objects(
+    compiled: OffloadedModel,
+    target: Target,
+    backends: Sequence[tuple[Backend, Options]],
+    scratch: Path,
+) -> CompiledModel:
+    """What TVM made, and its weights and regions, as files in the scratch folder."""
+    objects = export_objects(compiled.executable, target.triple, scratch)
+    sources = (*write_weights(compiled.weights, scratch), *write_mark(target, scratch))
+    if compiled.checks_indices:
+        sources = (*sources, *write_index_error(scratch))
+    objects = objects.with_sources(sources, ffi_headers())
+    regions = write_regions(compiled.regions, backends, scratch)
+    return CompiledModel(objects, regions, compiled.decisions, compiled.rules, compiled.choices)
+
+
+@contextmanager
+def compiling_here(job: CompileJob, events: Events) -> Iterator[Compilation]:
+    yield CompilationHere(job, events)

@@ -1,0 +1,41 @@
+"""A bundle that only a device ever sees: something to be timed, and compared over here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.events import SILENT
+from edgekit.base.tensors import TensorSpec
+from edgekit.building.build import link_model, write_bundle
+from edgekit.building.compilation import CompiledModel
+from edgekit.building.expectation import Expectation
+from edgekit.building.request import BuildRequest
+from edgekit.bundle.folder import LIBRARY_NAME, Bundle, open_bundle
+from edgekit.cross.toolchain import Compiler
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+
+
+def trial_bundle(
+    request: BuildRequest,
+    compiler: Compiler,
+    name: str,
+    compiled: CompiledModel,
+    ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    inputs: Mapping[str, Array],
+    folder: Path,
+) -> Bundle:
+    """In `folder`, where its objects lie in `objects`. No oracle says what comes out of it."""
+    made = folder / "bundle"
+    made.mkdir()
+    request = replace(request, source=replace(request.source, path=Path(name)), preprocess={})
+    linked = link_model(
+        compiled, request, compiler, folder / "objects", made / LIBRARY_NAME, SILENT
+    )
+    expectation = Expectation(None, inputs, {}, {})
+    write_bundle(request, compiler, made, linked, ends, expectation, ((), ()), reproducible=False)
+    return open_bundle(made)

@@ -1,0 +1,335 @@
+"""What a build leaves behind: a library, reference vectors, and a manifest that vouches for both.
+
+Knows no TVM. Whatever is opened was made elsewhere: every path, size and hash is checked first.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import BundleError, UsageError
+from edgekit.base.files import (
+    safe_join,
+    sha256_bytes,
+    sha256_file,
+    storage_errors,
+    write_atomically,
+)
+from edgekit.base.tensors import TensorSpec
+from edgekit.bundle.archive import is_archive, unpack_archive, write_archive
+from edgekit.bundle.manifest import (
+    MANIFEST_LIMIT,
+    MANIFEST_NAME,
+    SCHEMA_VERSION,
+    BareMetal,
+    BoardEntry,
+    FileEntry,
+    FileRole,
+    InputEntry,
+    Kernel,
+    Manifest,
+    ModelEntry,
+    OutputEntry,
+    Region,
+    ToolchainEntry,
+    Versions,
+    manifest_text,
+    parse_manifest,
+)
+from edgekit.bundle.manifest_oracle import OracleEntry
+from edgekit.bundle.manifest_runners import RunnerEntry
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+
+__all__ = [
+    "MANIFEST_NAME",
+    "SCHEMA_VERSION",
+    "BareMetal",
+    "BoardEntry",
+    "Bundle",
+    "FileEntry",
+    "FileRole",
+    "InputEntry",
+    "Kernel",
+    "Manifest",
+    "ModelEntry",
+    "OracleEntry",
+    "OutputEntry",
+    "Region",
+    "RunnerEntry",
+    "ToolchainEntry",
+    "Versions",
+    "copy_bundle",
+    "describe_file",
+    "foreign_file",
+    "looks_like_a_bundle",
+    "open_bundle",
+    "write_archive",
+    "write_manifest",
+    "write_tensor",
+]
+
+LIBRARY_NAME = "model.so"
+TREE_NAME = "c"
+"""The folder of a bare-metal bundle that a firmware's project takes in."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose every file was as its manifest says when it was opened."""
+
+    path: Path
+    manifest: Manifest
+    digest: str
+    """Of the manifest, and through it of every file: what identifies this bundle."""
+
+    @property
+    def library(self) -> Path:
+        entries = [file for file in self.manifest.files if file.role == "library"]
+        if not entries:
+            raise BundleError(
+                f"{self.path} is for the bare-metal board {self.manifest.board.name}: it holds C, "
+                "and no library that could be loaded",
+                hint="build the model for a Linux board, or for local",
+            )
+        return self.path / entries[0].path
+
+    @property
+    def tree(self) -> Path | None:
+        """The model in C, where the bundle is of bare metal."""
+        return self.path / TREE_NAME if self.manifest.bare_metal else None
+
+    @property
+    def firmware(self) -> Path | None:
+        """A program for the board with the model inside, where there is one."""
+        entries = [file for file in self.manifest.files if file.role == "firmware"]
+        return self.path / entries[0].path if entries else None
+
+    @property
+    def code(self) -> tuple[FileEntry, ...]:
+        """What a device needs to run the model: its library, then those that this one loads, and
+        the source of those that the device compiles itself."""
+        roles = ("library", "shared-library")
+        there = {runner.source for runner in self.compiled_there}
+        return tuple(
+            sorted(
+                (file for file in self.manifest.files if file.role in roles or file.path in there),
+                key=lambda file: (file.role != "library", file.path),
+            )
+        )
+
+    @property
+    def compiled_there(self) -> tuple[RunnerEntry, ...]:
+        """Libraries that are none before the device has compiled them."""
+        return tuple(runner for runner in self.manifest.runners if runner.built == "device")
+
+    def copy_file(self, path: str, target: Path) -> None:
+        """Copy one of its files; BundleError if it is no longer what the manifest says."""
+        shutil.copyfile(self.path / path, target)
+        self._check(path, sha256_file(target))
+
+    def _read_file(self, path: str) -> bytes:
+        with storage_errors("read the bundle", self.path / path):
+            data = (self.path / path).read_bytes()
+        self._check(path, sha256_bytes(data))
+        return data
+
+    def _read_tensor(self, path: str, spec: TensorSpec) -> Array:
+        """A reference vector of exactly this dtype and shape; the file is not trusted."""
+        from edgekit.base.arrays import as_spec_dtype, numpy_dtype
+        from edgekit.base.npy import read_npy, read_npy_header
+
+        dtype = numpy_dtype(spec.dtype)
+        stream = io.BytesIO(self._read_file(path))
+        try:
+            header = read_npy_header(stream)
+            if header.shape != spec.shape or header.dtype.itemsize != dtype.itemsize:
+                raise ValueError(f"it holds {header.dtype}{list(header.shape)}")
+            stream.seek(0)
+            array = as_spec_dtype(read_npy(stream), spec.dtype)
+            if array.dtype != dtype:
+                raise ValueError(f"it holds {array.dtype}")
+        except ValueError as error:
+            raise _damaged(
+                self.path, f"{path} is not {spec.dtype}{list(spec.shape)} in .npy form: {error}"
+            ) from error
+        return array
+
+    def _check(self, path: str, sha256: str) -> None:
+        if any(file.path == path and file.sha256 != sha256 for file in self.manifest.files):
+            raise _damaged(self.path, f"its file {path} changed after the bundle was opened")
+
+    def reference_inputs(self) -> dict[str, Array]:
+        """The inputs that the expected outputs were computed from, by name."""
+        return {
+            entry.spec.name: self._read_tensor(entry.reference, entry.spec)
+            for entry in self.manifest.inputs
+        }
+
+    @property
+    def oracle(self) -> OracleEntry:
+        """Who computed the expected outputs; UsageError where the bundle holds none."""
+        if self.manifest.oracle is None:
+            raise UsageError(
+                f"{self.path} was built with --no-verify: it holds no expected outputs",
+                hint="build it again without --no-verify, or verify with --input and --model",
+            )
+        return self.manifest.oracle
+
+    def reference_outputs(self) -> dict[str, Array]:
+        """What the oracle computed, by name; UsageError where the bundle holds nothing of it."""
+        assert self.oracle
+        return {
+            entry.spec.name: self._read_tensor(entry.reference, entry.spec)
+            for entry in self.manifest.outputs
+            if entry.reference is not None
+        }
+
+
+def looks_like_a_bundle(path: Path) -> bool:
+    """Where a model file may be meant as well: those are no folders, and PyTorch's archives are
+    called otherwise."""
+    return path.suffix.lower() == ".zip" or path.is_dir()
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Open a bundle's folder or .zip and check all of it; BundleError says what is wrong."""
+    with storage_errors("open the bundle", path):
+        exists, is_file = path.exists(), path.is_file()
+    if not exists:
+        raise BundleError(f"there is no bundle at {path}", hint="edgekit build MODEL makes one")
+    if not is_file:
+        return _open_folder(path)
+    if not is_archive(path):
+        raise BundleError(
+            f"{path} is neither a bundle's folder nor its .zip",
+            hint="name the folder that edgekit build wrote",
+        )
+    return unpack_archive(path, _open_folder)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """The last step of making a bundle: without it, the folder is none."""
+    with storage_errors("write the manifest", folder):
+        write_atomically(folder / MANIFEST_NAME, manifest_text(manifest))
+
+
+def describe_file(folder: Path, relative: str, role: FileRole) -> FileEntry:
+    file = safe_join(folder, relative)
+    return FileEntry(relative, sha256_file(file), file.stat().st_size, role)
+
+
+def write_tensor(file: Path, array: Array) -> None:
+    import numpy as np
+
+    with storage_errors("write the reference vectors", file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as stream:
+            np.lib.format.write_array(stream, array, allow_pickle=False)
+
+
+def copy_bundle(bundle: Bundle, folder: Path) -> None:
+    """Copy what belongs to the bundle, and check the copy."""
+    with storage_errors("copy the bundle", folder):
+        for name in (*(entry.path for entry in bundle.manifest.files), MANIFEST_NAME):
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(bundle.path / name, target)
+    if _open_folder(folder).digest != bundle.digest:
+        raise _damaged(bundle.path, "it changed while it was copied")
+
+
+def foreign_file(folder: Path) -> str | None:
+    """A file in `folder` that no bundle put there; None where replacing it loses nothing.
+
+    A damaged bundle, or one of another schema version, is still nothing but a bundle.
+    """
+    listed = _listed_files(folder)
+    for current, folders, files in os.walk(folder):
+        links = [name for name in folders if (Path(current) / name).is_symlink()]
+        for name in sorted([*files, *links]):
+            relative = (Path(current) / name).relative_to(folder).as_posix()
+            if relative not in listed:
+                return relative
+    return None
+
+
+def _listed_files(folder: Path) -> frozenset[str]:
+    from edgekit.bundle.manifest_reader import parse_json
+
+    try:
+        document = parse_json(_read_manifest_text(folder))
+    except BundleError:
+        return frozenset()
+    if not isinstance(document, dict) or not isinstance(document.get("schema_version"), int):
+        return frozenset()
+    files = document.get("files")
+    paths = [
+        file.get("path")
+        for file in (files if isinstance(files, list) else ())
+        if isinstance(file, dict)
+    ]
+    return frozenset([MANIFEST_NAME, *(path for path in paths if isinstance(path, str))])
+
+
+def _open_folder(folder: Path) -> Bundle:
+    text = _read_manifest_text(folder)
+    manifest = parse_manifest(text)
+    for entry in manifest.files:
+        _check_file(folder, entry)
+    return Bundle(folder, manifest, sha256_bytes(text))
+
+
+def _read_manifest_text(folder: Path) -> bytes:
+    file = folder / MANIFEST_NAME
+    try:
+        if not stat.S_ISREG(file.lstat().st_mode):
+            raise BundleError(
+                f"{file} is not a regular file", hint="get the bundle again from who built it"
+            )
+    except OSError as error:
+        raise BundleError(
+            f"{folder} is not a bundle: it has no {MANIFEST_NAME}",
+            hint="name the folder that edgekit build wrote",
+        ) from error
+    with storage_errors("read the manifest", file), file.open("rb") as stream:
+        text = stream.read(MANIFEST_LIMIT + 1)
+    if len(text) > MANIFEST_LIMIT:
+        raise BundleError(
+            f"{file} is larger than {MANIFEST_LIMIT >> 20} MiB, which no manifest is",
+            hint="get the bundle again from who built it",
+        )
+    return text
+
+
+def _check_file(folder: Path, entry: FileEntry) -> None:
+    file = safe_join(folder, entry.path)
+    try:
+        found = file.lstat()
+    except OSError as error:
+        raise _damaged(folder, f"its file {entry.path} is missing") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise _damaged(folder, f"its {entry.path} is not a regular file")
+    if found.st_size != entry.size:
+        raise _damaged(
+            folder,
+            f"its file {entry.path} has {found.st_size} bytes, the manifest says {entry.size}",
+        )
+    with storage_errors("read the bundle", file):
+        digest = sha256_file(file)
+    if digest != entry.sha256:
+        raise _damaged(folder, f"the SHA-256 of its file {entry.path} is not the manifest's")
+
+
+def _damaged(folder: Path, what: str) -> BundleError:
+    return BundleError(
+        f"the bundle {folder} is damaged: {what}",
+        hint="build it again, or get it again from whoever built it",
+    )

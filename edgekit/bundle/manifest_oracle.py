@@ -1,0 +1,32 @@
+"""Who computed a bundle's expected outputs, in its manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgekit.bundle.manifest_reader import Reader
+
+NOTHING_PROVEN = "none: nothing is proven"
+"""What reports say of a bundle without expected outputs."""
+
+
+@dataclass(frozen=True)
+class OracleEntry:
+    """An independent runtime."""
+
+    name: str
+    version: str
+
+
+def oracle_in_words(oracle: OracleEntry | None) -> str:
+    return NOTHING_PROVEN if oracle is None else f"by {oracle.name} {oracle.version}"
+
+
+def read_oracle(reader: Reader | None) -> OracleEntry | None:
+    if reader is None:
+        return None
+    entry = OracleEntry(reader.text("name"), reader.text("version"))
+    reader.close()
+    return entry

@@ -1,0 +1,71 @@
+"""What a manifest says of parts that speak to a vendor's library, and are libraries of their own.
+
+Such a part is compiled where the vendor's headers are: where the model was built, or on the device.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from edgekit.bundle.manifest_reader import Reader
+
+Built = Literal["host", "device"]
+BUILT: tuple[Built, ...] = ("host", "device")
+FOLDER = "runner"
+"""Of the sources in a bundle."""
+
+_BACKEND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+
+
+@dataclass(frozen=True)
+class RunnerEntry:
+    backend: str
+    built: Built
+    """Who compiles it; the source is in the bundle either way."""
+    source: str
+    library: str
+    """Beside the model's. Where the device compiles it, it is not in the bundle."""
+    version: str
+    """Of the headers, where it was compiled with the model; else empty."""
+
+
+def runner_source(backend: str) -> str:
+    return f"{FOLDER}/{_stem(backend)}.cc"
+
+
+def runner_library(backend: str) -> str:
+    return f"lib{_stem(backend)}.so"
+
+
+def _stem(backend: str) -> str:
+    return "edgekit_" + backend.replace("-", "_")
+
+
+def read_runner(reader: Reader) -> RunnerEntry:
+    """Its names follow from the backend's: they are used in commands on a device."""
+    entry = RunnerEntry(
+        backend=reader.text("backend"),
+        built=reader.word("built", BUILT),
+        source=reader.text("source"),
+        library=reader.text("library"),
+        version=reader.text("version"),
+    )
+    names = (runner_source(entry.backend), runner_library(entry.backend))
+    if not _BACKEND.fullmatch(entry.backend) or (entry.source, entry.library) != names:
+        reader.refuse("a part of no backend's")
+    reader.close()
+    return entry
+
+
+def runners_problem(runners: tuple[RunnerEntry, ...], roles: Mapping[str, str]) -> str | None:
+    """What is wrong with a manifest's runners, by the roles of its files; None where nothing is."""
+    sources = {path for path, role in roles.items() if role == "runner-source"}
+    if sources != {runner.source for runner in runners} or len(sources) != len(runners):
+        return "must list the source of each of its runners, once"
+    for runner in runners:
+        if (roles.get(runner.library) == "shared-library") != (runner.built == "host"):
+            return f"must list {runner.library} just where it was compiled with the model"
+    return None

@@ -1,0 +1,284 @@
+"""A user's files to samples: .npy, .npz and images, none of them trusted, all of them checked
+against what the model takes before their data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgekit.base.arrays import (
+    NPY_ERRORS,
+    Array,
+    as_spec_dtype,
+    numpy_dtype,
+    refuse_objects,
+    unreadable,
+)
+from edgekit.base.errors import InputError
+from edgekit.base.npy import NpyError, NpyHeader, open_npz, read_npy, read_npy_header
+from edgekit.base.tensors import TensorSpec
+from edgekit.base.wording import did_you_mean
+from edgekit.models.images import IMAGE_SUFFIXES, load_image
+from edgekit.models.preprocess import example_toml
+
+if TYPE_CHECKING:
+    from edgekit.bundle.folder import InputEntry
+
+SUFFIXES = (".npy", ".npz", *IMAGE_SUFFIXES)
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file, folder or pattern that a user handed over, and for which input."""
+
+    name: str | None
+    path: Path
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Everything that one inference takes."""
+
+    name: str
+    """The file it came from."""
+    inputs: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Where one input's value for one sample lies."""
+
+    path: Path
+    key: str | None
+    """In an .npz."""
+
+
+def parse_input_argument(text: str) -> InputFile:
+    """ "image=cat.jpg", or "cat.npy" for a model with one input."""
+    name, separator, path = text.partition("=")
+    if not separator or Path(text).exists():
+        return InputFile(None, Path(text))
+    if not name or not path:
+        raise InputError(
+            f"the input {text!r} is not a name and a file", hint="write --input name=file.npy"
+        )
+    return InputFile(name, Path(path))
+
+
+def load_samples(
+    files: Sequence[InputFile], inputs: Sequence[InputEntry], *, allow_nonfinite: bool = False
+) -> tuple[Sample, ...]:
+    """All samples at once; several files for one input are several samples."""
+    return tuple(iterate_samples(files, inputs, allow_nonfinite=allow_nonfinite))
+
+
+def iterate_samples(
+    files: Sequence[InputFile], inputs: Sequence[InputEntry], *, allow_nonfinite: bool = False
+) -> Iterator[Sample]:
+    """The same, one in memory at a time. How files pair up is checked before the first is read."""
+    entries = {entry.spec.name: entry for entry in inputs}
+    parts = _assign(_expand(files), entries)
+    count = _count_samples(parts, entries)
+
+    def read() -> Iterator[Sample]:
+        for index in range(count):
+            chosen = {name: found[index % len(found)] for name, found in parts.items()}
+            arrays = {
+                name: _load(part, entries[name], allow_nonfinite) for name, part in chosen.items()
+            }
+            varying = [chosen[name].path.name for name, found in parts.items() if len(found) > 1]
+            named = varying or [part.path.name for part in chosen.values()]
+            yield Sample(", ".join(dict.fromkeys(named)), arrays)
+
+    return read()
+
+
+def count_samples(files: Sequence[InputFile], inputs: Sequence[InputEntry]) -> int:
+    entries = {entry.spec.name: entry for entry in inputs}
+    return _count_samples(_assign(_expand(files), entries), entries)
+
+
+def _expand(files: Sequence[InputFile]) -> list[InputFile]:
+    expanded = []
+    for file in files:
+        found = [file.path]
+        if file.path.is_dir():
+            found = sorted(p for p in file.path.iterdir() if p.suffix.lower() in SUFFIXES)
+            if not found:
+                raise InputError(
+                    f"the folder {file.path} holds no input files",
+                    hint=f"edgekit reads {', '.join(SUFFIXES)}",
+                )
+        elif not file.path.exists() and any(c in "*?[" for c in str(file.path)):
+            root = Path(file.path.anchor)
+            found = sorted(root.glob(str(file.path.relative_to(root))))
+            if not found:
+                raise InputError(
+                    f"no file matches {file.path}", hint="check the pattern, and quote it"
+                )
+        expanded += [InputFile(file.name, path) for path in found]
+    return expanded
+
+
+def _assign(
+    files: Sequence[InputFile], entries: Mapping[str, InputEntry]
+) -> dict[str, list[_Part]]:
+    parts: dict[str, list[_Part]] = {name: [] for name in entries}
+    for file in files:
+        if file.path.suffix.lower() not in SUFFIXES:
+            raise InputError(
+                f"{file.path} has a suffix that names no input format edgekit reads",
+                hint=f"edgekit reads {', '.join(SUFFIXES)}",
+            )
+        if file.name is not None and file.name not in entries:
+            raise _unknown_input(file.name, entries)
+        if file.path.suffix.lower() == ".npz":
+            for name, key in _keys(file, entries).items():
+                parts[name].append(_Part(file.path, key))
+        else:
+            parts[file.name or _only_input(file.path, entries)].append(_Part(file.path, None))
+    return parts
+
+
+def _keys(file: InputFile, entries: Mapping[str, InputEntry]) -> dict[str, str]:
+    """Which array of an .npz goes into which input."""
+    try:
+        with open_npz(file.path) as entries_in_file:
+            keys = list(entries_in_file)
+    except NPY_ERRORS as error:
+        raise unreadable(file.path, error) from error
+    if file.name is not None:
+        if file.name in keys:
+            return {file.name: file.name}
+        if len(keys) == 1:
+            return {file.name: keys[0]}
+        raise InputError(
+            f"{file.path} holds no array named {file.name!r}",
+            hint=did_you_mean(file.name, keys, f"it holds {_listed(keys)}"),
+        )
+    for key in keys:
+        if key not in entries:
+            raise _unknown_input(key, entries, where=f" of {file.path}")
+    return {key: key for key in keys}
+
+
+def _only_input(path: Path, entries: Mapping[str, InputEntry]) -> str:
+    if len(entries) == 1:
+        return next(iter(entries))
+    raise InputError(
+        f"{path} does not say which input it is for",
+        hint=f"write --input NAME={path}; the model's inputs are {_listed(entries)}",
+    )
+
+
+def _count_samples(parts: Mapping[str, Sequence[_Part]], entries: Mapping[str, InputEntry]) -> int:
+    missing = [name for name, found in parts.items() if not found]
+    if missing:
+        spec = entries[missing[0]].spec
+        raise InputError(
+            f"no file was given for the input {_listed(missing)}",
+            hint=f"add --input {spec.name}=FILE with {spec.dtype}{list(spec.shape)}",
+        )
+    count = max((len(found) for found in parts.values()), default=1)
+    for name, found in parts.items():
+        if len(found) not in (1, count):
+            raise InputError(
+                f"the input {name!r} has {len(found)} files where another has {count}",
+                hint="give every input one file a sample, or one file for all samples",
+            )
+    return count
+
+
+def _load(part: _Part, entry: InputEntry, allow_nonfinite: bool) -> Array:
+    spec = entry.spec
+    if part.path.suffix.lower() in IMAGE_SUFFIXES:
+        if entry.preprocess is None:
+            raise InputError(
+                f"{part.path} is an image, and nothing says how an image becomes the input "
+                f"{spec.name!r}",
+                hint="declare it in edgekit.toml, then build again if this is about a bundle:\n"
+                + example_toml(spec),
+            )
+        return load_image(part.path, spec, entry.preprocess)
+    array = _read_npy(part, spec)
+    if not allow_nonfinite:
+        _refuse_nonfinite(array, part, spec)
+    return array
+
+
+def _read_npy(part: _Part, spec: TensorSpec) -> Array:
+    try:
+        if part.key is None:
+            with part.path.open("rb") as stream:
+                _check_header(read_npy_header(stream), part, spec)
+                stream.seek(0)
+                array = read_npy(stream)
+        else:
+            with open_npz(part.path) as entries:
+                if part.key not in entries:
+                    raise NpyError(f"it no longer holds {part.key!r}")
+                _check_header(entries[part.key].header(), part, spec)
+                array = entries[part.key].read()
+    except NPY_ERRORS as error:
+        raise unreadable(part.path, error) from error
+    return np.ascontiguousarray(as_spec_dtype(array, spec.dtype)).reshape(spec.shape)
+
+
+def _check_header(header: NpyHeader, part: _Part, spec: TensorSpec) -> None:
+    """Refuse another dtype or shape than the input's, before any memory is taken for the data."""
+    where = str(part.path) if part.key is None else f"{part.key} in {part.path}"
+    refuse_objects(where, header.dtype)
+    expected = numpy_dtype(spec.dtype)
+    bare_bfloat16 = spec.dtype == "bfloat16" and header.dtype == np.dtype("V2")
+    if header.dtype.newbyteorder("=") != expected and not bare_bfloat16:
+        raise InputError(
+            f"{where} holds {header.dtype.name}, and the input {spec.name!r} takes {spec.dtype}",
+            hint=_conversion(spec, header.dtype),
+        )
+    if header.shape != spec.shape:
+        raise InputError(
+            f"{where} has shape {list(header.shape)}, and the input {spec.name!r} takes "
+            f"{list(spec.shape)}",
+            hint=_reshaping(spec, header.shape),
+        )
+
+
+def _conversion(spec: TensorSpec, found: np.dtype[np.generic]) -> str:
+    if spec.quantization is not None and found.kind == "f":
+        scale, zero = spec.quantization.scales[0], spec.quantization.zero_points[0]
+        return f"the input is quantised: store round(value / {scale:g}) + {zero} as {spec.dtype}"
+    return f'convert it: numpy.save(path, array.astype("{spec.dtype}"))'
+
+
+def _reshaping(spec: TensorSpec, found: tuple[int, ...]) -> str:
+    if (1, *found) == spec.shape:
+        return "add the batch dimension: numpy.save(path, array[None])"
+    if sorted(found) == sorted(spec.shape):
+        return "the dimensions are in another order: see numpy.transpose"
+    return "prepare the tensor in the shape that the model was built for"
+
+
+def _refuse_nonfinite(array: Array, part: _Part, spec: TensorSpec) -> None:
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        index = tuple(int(i) for i in np.unravel_index(bad[0], array.shape))
+        raise InputError(
+            f"{part.path} holds NaN or infinity for the input {spec.name!r}: {bad.size} of "
+            f"{array.size} elements, the first at {list(index)}",
+            hint="correct the data, or say --allow-nonfinite if it is meant",
+        )
+
+
+def _unknown_input(name: str, entries: Mapping[str, InputEntry], where: str = "") -> InputError:
+    return InputError(
+        f"the model has no input named {name!r}{where}",
+        hint=did_you_mean(name, entries, f"its inputs are {_listed(entries)}"),
+    )
+
+
+def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)

@@ -1,0 +1,175 @@
+"""What a person or a script sees: results on stdout, progress and errors on stderr.
+
+Colours and the live display appear on terminals only, and never with `NO_COLOR`, `--no-color`
+or `TERM=dumb`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from edgekit.base.errors import EdgekitError, ErrorReport
+from edgekit.base.events import Event, Events
+from edgekit.base.json_text import json_line, json_text
+from edgekit.base.wording import printable
+from edgekit.cli.progress import LiveProgress, PlainProgress, Progress, QuietProgress, write_line
+from edgekit.cli.table import GAP, Table
+
+_BOLD, _RED, _CYAN, _RESET = "\x1b[1m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
+
+
+@dataclass(frozen=True)
+class ErrorDocument:
+    error: ErrorReport
+
+
+class Console:
+    """The one that prints. The flags may be set until the first thing is shown."""
+
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        as_json: bool = False,
+        color: bool = True,
+        debug: bool = False,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+    ) -> None:
+        self.quiet = quiet
+        self.verbose = verbose
+        self.as_json = as_json
+        self.color = color
+        self.debug = debug
+        self._stdout = stdout
+        self._stderr = stderr
+        self._progress: Progress | None = None
+        self._document_written = False
+        self.events = Events(self._show)
+
+    def report(self, document: object, render: Callable[[], None]) -> None:
+        """A command's result: with --json the document, otherwise whatever `render` prints."""
+        if self.as_json:
+            self.json(document)
+        else:
+            render()
+
+    def json(self, document: object) -> None:
+        """The one JSON document of this run, on stdout."""
+        if self._document_written:
+            raise RuntimeError("a second JSON document was about to be printed")
+        text = json_text(document)
+        self._document_written = True  # even if Ctrl-C leaves half of it: no second one follows
+        write_line(self.stdout, text)
+
+    def json_line(self, document: object) -> None:
+        """One of many documents on stdout, each on a line of its own: for what has no end."""
+        self._document_written = True
+        write_line(self.stdout, json_line(document))
+
+    def print(self, text: str = "") -> None:
+        """A line of a result, on stdout."""
+        write_line(self.stdout, printable(text))
+
+    def heading(self, text: str) -> None:
+        write_line(self.stdout, self._styled(printable(text), _BOLD, self.stdout))
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        right: Sequence[str] = (),
+    ) -> None:
+        """Aligned columns on stdout; those named in `right` are numbers.
+
+        On a terminal text is wrapped to fit, the last column's first, and where that is not
+        enough each row is shown as fields; in a pipe a row is always one line.
+        """
+        room = self._width() if self._is_fancy(self.stdout) else None
+        table = Table(columns, [[_cell(value) for value in row] for row in rows], right)
+        header, lines = table.lines(room)
+        for line in header:
+            write_line(self.stdout, self._styled(line, _BOLD, self.stdout))
+        for line in lines:
+            write_line(self.stdout, line)
+
+    def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Names and values, one a line, on stdout."""
+        pairs = [(name, _cell(value)) for name, value in pairs]
+        width = max((len(name) for name, _ in pairs), default=0)
+        for name, value in pairs:
+            write_line(self.stdout, f"{name.ljust(width)}{GAP}{value}".rstrip())
+
+    def traceback(self, cause: BaseException) -> None:
+        """Where an error came from, on stderr."""
+        self.close()
+        write_line(self.stderr, printable("".join(traceback.format_exception(cause))).rstrip())
+
+    def error(self, error: EdgekitError, exit_code: int | None = None) -> None:
+        """One sentence, its details, a hint; with --json a document as well."""
+        self.close()
+        stream = self.stderr
+        label = self._styled("error:", _RED, stream)
+        write_line(stream, f"{label} {printable(error.message)}")
+        for line in error.details:
+            write_line(stream, textwrap.indent(printable(line), "  "))
+        if error.hint:
+            write_line(stream, f"{self._styled('hint:', _CYAN, stream)} {printable(error.hint)}")
+        if self.as_json and not self._document_written:
+            self.json(ErrorDocument(error.report(exit_code)))
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.close()
+
+    @property
+    def stdout(self) -> TextIO:
+        return self._stdout or sys.stdout
+
+    @property
+    def stderr(self) -> TextIO:
+        return self._stderr or sys.stderr
+
+    def _show(self, event: Event) -> None:
+        if self._progress is None:
+            self._progress = self._choose_progress()
+        self._progress.show(event)
+
+    def _choose_progress(self) -> Progress:
+        if self.quiet:
+            return QuietProgress(self.stderr)
+        if self._is_fancy(self.stderr) and not self.as_json:
+            return LiveProgress(self.stderr, verbose=self.verbose)
+        return PlainProgress(self.stderr, verbose=self.verbose)
+
+    def _is_fancy(self, stream: TextIO) -> bool:
+        return (
+            self.color
+            and stream.isatty()
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM", "dumb") != "dumb"
+            and (stream.encoding or "").lower().replace("-", "") == "utf8"
+        )
+
+    def _styled(self, text: str, style: str, stream: TextIO) -> str:
+        return f"{style}{text}{_RESET}" if self._is_fancy(stream) else text
+
+    def _width(self) -> int:
+        return shutil.get_terminal_size((100, 24)).columns
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return printable(str(value)).replace("\n", " ").replace("\t", " ")

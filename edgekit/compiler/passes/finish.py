@@ -1,0 +1,37 @@
+"""TVM's own lowering of loop nests, with what it lacks at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.tirx import compilation_pipeline
+
+from edgekit.compiler.passes.compare_booleans import CompareBooleans
+from edgekit.compiler.passes.keep_on_stack import KeepOnStack
+from edgekit.compiler.passes.take_maximum import TakeMaximum
+
+_NAME = "edgekit"
+
+
+def executable_of(module: Any, target: Any) -> Any:
+    """Of scheduled kernels and the calls of them."""
+    return relax.build(module, target, relax_pipeline=None, tir_pipeline=lowering())
+
+
+def lowering() -> str:
+    """The name under which TVM finds it: it takes no pipeline, only the name of one."""
+    compilation_pipeline.register_tir_pipeline(_NAME, _pipeline)
+    return _NAME
+
+
+def _pipeline() -> tuple[Any, Any, Any]:
+    lower, finish_host, finish_device = compilation_pipeline.get_tir_pipeline("s_tir")
+
+    def finish() -> Any:
+        return tvm.ir.transform.Sequential(
+            [KeepOnStack(), TakeMaximum(), finish_host(), CompareBooleans()]
+        )
+
+    return lower, finish, finish_device

@@ -1,0 +1,114 @@
+"""Indices that are checked: how an importer or a pass says so, and what it means for constants.
+
+A check is a call between an index tensor and the operator that reads or writes at it. It gives the
+same indices, counted from the start and inside the tensor. Where one lies outside, a library ends
+with an error (lower_index_checks.py), and a program in C clamps it and returns a status (aot/).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from edgekit.base.arrays import Array
+from edgekit.base.errors import ModelError
+from edgekit.cross.index_errors import OUTSIDE
+
+_PREFIX = "edgekit.index:"
+
+
+@dataclass(frozen=True)
+class IndexRule:
+    """Which values an index tensor may have."""
+
+    tensor: str
+    """The index tensor's name in the model, for the error; empty where only the graph tells."""
+    extents: tuple[int, ...]
+    """One for all of the indices, or one for each entry of their last axis."""
+    counts_from_end: bool = False
+    """Whether -1 is the last element."""
+
+    @property
+    def symbol(self) -> str:
+        return _PREFIX + json.dumps([self.tensor, self.extents, self.counts_from_end])
+
+    def lowest(self, extent: int) -> int:
+        return -extent if self.counts_from_end else 0
+
+    def outside(self, value: int, extent: int) -> str:
+        """The sentence for a value that is not allowed, as in the C of cross/index_errors.py."""
+        return (
+            f"'{self.tensor}' holds the index {value}, "
+            f"{OUTSIDE} {self.lowest(extent)} to {extent - 1}"
+        )
+
+
+def checked(indices: Any, rule: IndexRule) -> Any:
+    """The indices as the rule wants them: an expression, to be emitted."""
+    kind = indices.ty
+    is_narrow = str(kind.dtype) == "int32" and max(rule.extents) < 1 << 31
+    dtype = "int32" if is_narrow else "int64"
+    return relax.call_dps_packed(
+        rule.symbol, relax.Tuple([indices]), out_ty=relax.TensorType(kind.shape, dtype)
+    )
+
+
+def rule_of(call: Any) -> IndexRule | None:
+    """The rule of a check; None where the expression is none."""
+    operator = getattr(call, "op", None)
+    if not isinstance(operator, tvm.ir.Op) or operator.name != "relax.call_dps_packed":
+        return None
+    return read_rule(str(call.args[0].global_symbol))
+
+
+def read_rule(symbol: str) -> IndexRule | None:
+    """The rule that a symbol says; None where it is another's."""
+    if not symbol.startswith(_PREFIX):
+        return None
+    tensor, extents, counts_from_end = json.loads(symbol.removeprefix(_PREFIX))
+    return IndexRule(tensor, tuple(extents), counts_from_end)
+
+
+def counted_from_start(values: Array, rule: IndexRule) -> Array:
+    """Constant indices as the rule wants them, or a ModelError that names the first one outside."""
+    whole = values.astype(np.int64)
+    extents = np.broadcast_to(np.array(rule.extents, np.int64), whole.shape or (1,))
+    extents = extents.reshape(whole.shape)
+    lowest = -extents if rule.counts_from_end else np.zeros_like(extents)
+    wrong = (whole < lowest) | (whole >= extents)
+    if wrong.any():
+        place = tuple(int(axis[0]) for axis in np.nonzero(np.atleast_1d(wrong)))
+        value, extent = (int(np.atleast_1d(array)[place]) for array in (whole, extents))
+        raise ModelError(
+            rule.outside(value, extent),
+            hint="the model is broken: export it again with indices that its tensors have",
+        )
+    return np.where(whole < 0, whole + extents, whole)
+
+
+def index_ranges(module: Any, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The least and the largest value of each input of `main` that is checked as it comes in.
+
+    `names` are those of the inputs. What several operators check is what all of them allow.
+    """
+    main = module["main"]
+    inputs = dict(zip(main.params, names, strict=True))
+    ranges: dict[str, tuple[int, int]] = {}
+
+    def visit(expression: Any) -> None:
+        rule = rule_of(expression)
+        name = None if rule is None else inputs.get(expression.args[1].fields[0])
+        if rule is None or name is None:
+            return
+        extent = min(rule.extents)
+        low, high = ranges.get(name, (rule.lowest(extent), extent - 1))
+        ranges[name] = max(low, rule.lowest(extent)), min(high, extent - 1)
+
+    relax.analysis.post_order_visit(main.body, visit)
+    return {name: (low, high) for name, (low, high) in ranges.items() if low <= high}

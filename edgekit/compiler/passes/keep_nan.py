@@ -1,0 +1,74 @@
+"""ReLU and clipping that let NaN through, as onnxruntime, LiteRT and PyTorch do.
+
+A maximum is "the first if it is larger, else the second", and a comparison with NaN is false: so
+the value has to stand second, where TVM's own loop nests have it first and make zeros of NaN. That
+is the same instruction with its operands swapped, and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+from tvm import te, tirx, topi
+
+from edgekit.base.tvm_compat import constant_array
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def nan_keeping() -> Mapping[str, Callable[[Any, Any], Any]]:
+    """For LegalizeOps: operators and what makes loop nests of their calls."""
+    return {
+        "relax.nn.relu": _relu,
+        "relax.clip": _clip,
+        "relax.maximum": lambda block, call: _with_bound(block, call, te.max, topi.maximum),
+        "relax.minimum": lambda block, call: _with_bound(block, call, te.min, topi.minimum),
+    }
+
+
+def _relu(block: Any, call: Any) -> Any:
+    def relu(value: Any) -> Any:
+        zero = tirx.const(0, value.dtype)
+        return te.compute(value.shape, lambda *index: te.max(zero, value(*index)))
+
+    return block.call_te(relu, call.args[0], primfunc_name_hint="relu")
+
+
+def _clip(block: Any, call: Any) -> Any:
+    def clip(value: Any, low: Any, high: Any) -> Any:
+        least, most = (_scalar(bound, value) for bound in (low, high))
+        return te.compute(value.shape, lambda *index: te.max(least, te.min(most, value(*index))))
+
+    return block.call_te(clip, *call.args, primfunc_name_hint="clip")
+
+
+def _with_bound(
+    block: Any, call: Any, choose: Callable[[Any, Any], Any], general: Callable[[Any, Any], Any]
+) -> Any:
+    """A maximum or minimum with one number; any other one stays TVM's."""
+    first, second = call.args
+    for bound, value in ((first, second), (second, first)):
+        number = constant_array(bound)
+        if (
+            number is None
+            or number.size != 1
+            or number.ndim > len(value.ty.shape)
+            or str(value.ty.dtype) not in _FLOATS
+        ):
+            continue
+        limit = float(number.reshape(-1)[0])
+
+        def bounded(tensor: Any, limit: float = limit) -> Any:
+            edge = tirx.const(limit, tensor.dtype)
+            return te.compute(tensor.shape, lambda *index: choose(edge, tensor(*index)))
+
+        return block.call_te(bounded, value, primfunc_name_hint=general.__name__)
+    return block.call_te(general, first, second)
+
+
+def _scalar(bound: Any, value: Any) -> Any:
+    if tvm.ir.is_prim_expr(bound):
+        return tirx.Cast(value.dtype, bound)
+    return tirx.const(bound, value.dtype)

@@ -1,0 +1,24 @@
+"""Turn operators into loop nests that compute what other runtimes compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import relax
+
+from edgekit.compiler.passes.keep_nan import nan_keeping
+from edgekit.compiler.passes.keep_zeros import KeepZeros
+from edgekit.compiler.passes.sorting import SortInLoops
+
+
+def legalizing(target: Any, kept: Sequence[str] = ()) -> list[Any]:
+    """The passes, in order. Operators in `kept` stay operators. TVM has a sort of its own for GPUs:
+    one thread a row would be slow there."""
+    return [
+        KeepZeros(),
+        *([] if target.kind.name == "cuda" else [SortInLoops()]),
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        relax.transform.LegalizeOps(dict(nan_keeping()), list(kept)),
+    ]

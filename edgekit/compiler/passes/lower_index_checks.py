@@ -1,0 +1,164 @@
+"""Checks of indices as kernels: in a library they raise, on a GPU they clamp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as script
+
+from edgekit.compiler.passes.indices import IndexRule, read_rule, rule_of
+from edgekit.cross.index_errors import INDEX_ERROR
+
+_RULE = "edgekit.index_rule"
+"""The attribute of a kernel that raises: its rule."""
+
+
+@tvm.transform.module_pass(opt_level=0, name="LowerIndexChecks")
+class LowerIndexChecks:
+    """Every check becomes a loop nest for a CPU. Its kernel clamps too, so that nothing outside of
+    memory is touched whatever happens to the error."""
+
+    def transform_module(self, module: Any, context: Any) -> Any:
+        tvm_ffi.register_global_func(INDEX_ERROR, _raise, override=True)
+        return _Lowering(module, _raising).run()
+
+
+@tvm.transform.module_pass(opt_level=0, name="ClampIndices")
+class ClampIndices:
+    """Every check becomes what is computed on a GPU, where no kernel can raise."""
+
+    def transform_module(self, module: Any, context: Any) -> Any:
+        return _Lowering(module, None).run()
+
+
+def link_index_errors(module: Any) -> tuple[Any, bool]:
+    """Have kernels call the function of their own library (cross/index_errors.py), not one of this
+    process; and whether any does."""
+    functions = dict(module.functions_items())
+    found = {
+        variable: function
+        for variable, function in functions.items()
+        if isinstance(function, tirx.PrimFunc) and _RULE in (function.attrs or {})
+    }
+    for variable, function in found.items():
+        rule = read_rule(str(function.attrs[_RULE]))
+        assert rule is not None
+        given, safe = (parameter.ty for parameter in function.params)
+        linked = _raising(given, rule, str(safe.dtype), linked=True)
+        functions[variable] = linked.with_attr("global_symbol", variable.name_hint)
+    return tvm.IRModule(functions, attrs=module.attrs) if found else module, bool(found)
+
+
+def _raise(name: str, value: int, lowest: int, highest: int) -> None:
+    raise IndexError(IndexRule(name, (highest + 1,), lowest < 0).outside(value, highest + 1))
+
+
+@relax.expr_functor.mutator
+class _Lowering(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any, kernel: Any) -> None:
+        super().__init__(module)
+        self._module = module
+        self._kernel = kernel
+
+    def run(self) -> Any:
+        for variable, function in self._module.functions_items():
+            if isinstance(function, relax.Function):
+                self.builder_.update_func(variable, self.visit_expr(function))
+        return self.builder_.get()
+
+    def visit_call_(self, call: Any) -> Any:
+        rule = rule_of(call)
+        if rule is None:
+            return self.visit_expr_post_order(call)
+        indices = self.visit_expr(call.args[1].fields[0])
+        dtype = str(call.ty.dtype)
+        if self._kernel is None:
+            return self.builder_.call_te(
+                lambda tensor: clamped(tensor, rule, dtype), indices, primfunc_name_hint="indices"
+            )
+        name = self.builder_.add_func(self._kernel(indices.ty, rule, dtype), "check_indices")
+        return relax.call_tir(name, [indices], out_ty=call.ty)
+
+
+def clamped(tensor: te.Tensor, rule: IndexRule, dtype: str) -> te.Tensor:
+    """Counted from the start, and held inside of the extents."""
+
+    def at(*index: Any) -> Any:
+        each = zip(rule.extents, range(len(rule.extents)), strict=True)
+        values = [_safe(tensor(*index).astype(dtype), rule, extent, dtype) for extent, _ in each]
+        result = values[-1]
+        for place in range(len(values) - 1):
+            result = tirx.Select(index[-1] == place, values[place], result)
+        return result
+
+    return te.compute(tensor.shape, at, name="indices")
+
+
+def _safe(value: Any, rule: IndexRule, extent: int, dtype: str) -> Any:
+    zero, last = tirx.const(0, dtype), tirx.const(extent - 1, dtype)
+    if rule.counts_from_end:
+        value = tirx.Select(value < zero, value + tirx.const(extent, dtype), value)
+    return tirx.max(tirx.min(value, last), zero)
+
+
+def _raising(kind: Any, rule: IndexRule, dtype: str, linked: bool = False) -> Any:
+    """All indices as they should be and whether one lies outside; then the first of those."""
+    shape = [int(extent) for extent in kind.shape]
+    with IRBuilder() as builder, script.prim_func():
+        script.func_name("check_indices")
+        script.func_attr({"tirx.noalias": True, "op_pattern": 8, _RULE: rule.symbol})
+        given = script.arg("given", script.buffer(shape, str(kind.dtype)))
+        safe = script.arg("safe", script.buffer(shape, dtype))
+        wrong = script.alloc_buffer((1,), "int32", scope="local")
+        script.buffer_store(wrong, tirx.const(0, "int32"), [0])
+        _walk(shape, rule, lambda at, extent: _check(given, safe, wrong, at, rule, extent, dtype))
+        with script.If(wrong[0] != 0), script.Then():
+            _walk(shape, rule, lambda at, extent: _tell(given, at, rule, extent, linked))
+    return builder.get()
+
+
+def _walk(shape: list[int], rule: IndexRule, body: Any) -> None:
+    """`body` for every place, with the extent that counts at it."""
+    if len(rule.extents) == 1:
+        _grid(shape, lambda at: body(at, rule.extents[0]))
+    else:
+        _grid(
+            shape[:-1],
+            lambda at: [body([*at, k], extent) for k, extent in enumerate(rule.extents)],
+        )
+
+
+def _grid(shape: list[int], body: Any, *at: Any) -> None:
+    if not shape:
+        body(list(at))
+        return
+    with script.serial(0, shape[0]) as place:
+        _grid(shape[1:], body, *at, place)
+
+
+def _outside(value: Any, rule: IndexRule, extent: int) -> Any:
+    kind = str(value.ty.dtype)
+    lowest, last = (tirx.const(limit, kind) for limit in (rule.lowest(extent), extent - 1))
+    return tirx.any(value < lowest, value > last)
+
+
+def _check(
+    given: Any, safe: Any, wrong: Any, at: Any, rule: IndexRule, extent: int, dtype: str
+) -> None:
+    value = given[tuple(at)].astype(dtype)
+    script.buffer_store(safe, _safe(value, rule, extent, dtype), at)
+    one, zero = tirx.const(1, "int32"), tirx.const(0, "int32")
+    flag = tirx.Select(_outside(value, rule, extent), one, zero)
+    script.buffer_store(wrong, tirx.bitwise_or(wrong[0], flag), [0])
+
+
+def _tell(given: Any, at: Any, rule: IndexRule, extent: int, linked: bool) -> None:
+    value = given[tuple(at)].astype("int64")
+    limits = (tirx.const(limit, "int64") for limit in (rule.lowest(extent), extent - 1))
+    with script.If(_outside(value, rule, extent)), script.Then():
+        told = (INDEX_ERROR, rule.tensor, value, *limits)
+        script.evaluate(tirx.call_cpacked(*told) if linked else tirx.call_packed(*told))

@@ -1,0 +1,71 @@
+"""Each loop nest says which layer of the model it computes, in a form that fusion keeps apart.
+
+TVM makes one function of loop nests that are alike, and forgets the names of what it fuses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from edgekit.base.node_names import named_after
+
+LAYER_ATTRIBUTE = "edgekit.layer"
+
+
+@relax.expr_functor.mutator
+class _NameLayers(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._module = module
+        self._variable = ""
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        self._variable = str(binding.var.name)
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: Any) -> Any:
+        if str(getattr(call.op, "name", "")) != "relax.call_tir":
+            return call
+        function = self._module[call.args[0]]
+        layer = named_after(self._variable) or str(call.args[0].name_hint)
+        own = function.with_attr({LAYER_ATTRIBUTE: layer, "edgekit.variable": self._variable})
+        variable = self.builder_.add_func(own, str(call.args[0].name_hint))
+        return relax.Call(call.op, [variable, *call.args[1:]], call.attrs, call.ty_args)
+
+
+@tvm.transform.module_pass(opt_level=0, name="edgekit.NameLayers")
+class NameLayers:
+    def transform_module(self, module: Any, context: Any) -> Any:
+        del context
+        mutator = _NameLayers(module)
+        for variable, function in list(module.functions_items()):
+            if isinstance(function, relax.Function):
+                mutator.builder_.update_func(variable, mutator.visit_expr(function))
+        return mutator.builder_.get()
+
+
+def layers_of_groups(module: Any) -> dict[str, tuple[str, ...]]:
+    """After FuseOps: by function, the layers that it computes, in their order."""
+    found: dict[str, tuple[str, ...]] = {}
+    for variable, function in module.functions_items():
+        name = str(variable.name_hint)
+        if isinstance(function, tvm.tirx.PrimFunc):
+            found[name] = (_layer_of(function),)
+        elif name != "main":
+            calls = [binding.value for block in function.body.blocks for binding in block.bindings]
+            layers = [
+                _layer_of(module[call.args[0]])
+                for call in calls
+                if str(getattr(call.op, "name", "")) == "relax.call_tir"
+            ]
+            found[name] = tuple(dict.fromkeys(layers))
+    return found
+
+
+def _layer_of(function: Any) -> str:
+    attributes = function.attrs
+    has = attributes is not None and LAYER_ATTRIBUTE in attributes
+    return str(attributes[LAYER_ATTRIBUTE]) if has else ""

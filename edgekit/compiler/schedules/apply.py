@@ -1,0 +1,102 @@
+"""Which rule schedules which kernel: the first that takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from edgekit.compiler.schedules.choices import FAMILIES, NO_CHOICES, Choice, Choices, TraceChoice
+from edgekit.compiler.schedules.depthwise import schedule_depthwise
+from edgekit.compiler.schedules.generic import schedule_generic
+from edgekit.compiler.schedules.int8 import schedule_int8
+from edgekit.compiler.schedules.kernels import exact_key_of, key_of
+from edgekit.compiler.schedules.machine import Machine
+from edgekit.compiler.schedules.pair import schedule_pair
+from edgekit.compiler.schedules.product import schedule_product
+from edgekit.compiler.schedules.scalar import schedule_scalar
+from edgekit.compiler.schedules.trace import schedule_by_trace
+from edgekit.compiler.schedules.winograd import schedule_winograd
+
+Rule = Callable[..., bool]
+"""From a schedule and a machine to whether it took the kernel. The rules in `choices.FAMILIES` also
+take a choice."""
+
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("scalar", schedule_scalar),
+    ("product", schedule_product),
+    ("pair", schedule_pair),
+    ("depthwise", schedule_depthwise),
+    ("int8", schedule_int8),
+    ("winograd", schedule_winograd),
+    ("generic", schedule_generic),
+)
+
+RULE_ATTRIBUTE = "edgekit.schedule"
+CHOICE_ATTRIBUTE = "edgekit.choice"
+"""What was measured to be better than the rule's own choice, in words."""
+
+NO_RULE = "none"
+
+TRACE_RULE = "trace"
+
+
+def schedule_function(function: Any, machine: Machine, choice: Choice | None = None) -> Any:
+    """The function with its loops in another order, and the name of the rule as an attribute.
+
+    A rule that can't do what it meant to leaves the function to the next one: any order of loops
+    is right, and one that TVM can't prove right is not taken.
+    """
+    if isinstance(choice, TraceChoice) and choice.trace:
+        traced = _scheduled(function, TRACE_RULE, partial(_by_trace, choice=choice), machine)
+        if traced is not None:
+            return traced.with_attr(CHOICE_ATTRIBUTE, choice.words)
+    for name, rule in RULES:
+        if choice is not None and type(choice) is FAMILIES.get(name):
+            chosen = _scheduled(function, name, partial(rule, choice=choice), machine)
+            if chosen is not None:
+                return chosen.with_attr(CHOICE_ATTRIBUTE, choice.words)
+        scheduled = _scheduled(function, name, rule, machine)
+        if scheduled is not None:
+            return scheduled
+    return function.with_attr(RULE_ATTRIBUTE, NO_RULE)
+
+
+def _by_trace(schedule: s_tir.Schedule, machine: Machine, choice: TraceChoice) -> bool:
+    del machine
+    schedule_by_trace(schedule, choice.trace)
+    return True
+
+
+def _scheduled(function: Any, name: str, rule: Rule, machine: Machine) -> Any | None:
+    schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
+    try:
+        taken = rule(schedule, machine)
+    except s_tir.ScheduleError:
+        return None
+    return schedule.mod["main"].with_attr(RULE_ATTRIBUTE, name) if taken else None
+
+
+@tvm.transform.module_pass(opt_level=0, name="edgekit.ScheduleKernels")
+class ScheduleKernels:
+    def __init__(self, machine: Machine, choices: Choices = NO_CHOICES) -> None:
+        self._machine = machine
+        self._choices = choices
+        self._traces = choices.traces
+
+    def transform_module(self, module: Any, context: Any) -> Any:
+        del context
+        for variable, function in list(module.functions_items()):
+            if isinstance(function, tirx.PrimFunc):
+                module.update_func(variable, self._scheduled(function))
+        return module
+
+    def _scheduled(self, function: Any) -> Any:
+        picked = self._choices.of_kernel
+        choice = picked.get(key_of(function)) if picked else None
+        if self._traces:
+            choice = picked.get(exact_key_of(function), choice)
+        return schedule_function(function, self._machine, choice)

@@ -1,0 +1,135 @@
+"""What the rules ask of a kernel's blocks, and do to them in the same way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+from edgekit.compiler.schedules.machine import Machine
+
+
+@dataclass(frozen=True)
+class Block:
+    name: str
+    handle: SBlockRV
+    spatial: tuple[int, ...]
+    """Extents of the loops over results, in their order."""
+    reduced: tuple[int, ...]
+    """Extents of the loops that are summed up, or otherwise made one."""
+
+    @property
+    def work(self) -> int:
+        return math.prod(self.spatial) * math.prod(self.reduced)
+
+
+def blocks_of(schedule: s_tir.Schedule) -> list[Block] | None:
+    """A kernel's blocks in the order in which they run; None where a loop's extent is not known
+    or none at all, or where a loop is neither over results nor over a sum, or in another order
+    than that."""
+    found = []
+    for handle in schedule.get_child_blocks(schedule.get_sblock("root")):
+        block = schedule.get(handle)
+        spatial: list[int] = []
+        reduced: list[int] = []
+        for variable in block.iter_vars:
+            extent = getattr(variable.dom.extent, "value", None)
+            if not extent:
+                return None
+            if variable.iter_type == tirx.IterVar.DataPar and not reduced:
+                spatial.append(int(extent))
+            elif variable.iter_type == tirx.IterVar.CommReduce:
+                reduced.append(int(extent))
+            else:
+                return None
+        loops = [int(schedule.get(loop).extent) for loop in schedule.get_loops(handle)]
+        if loops != [*spatial, *reduced]:
+            return None
+        found.append(Block(str(block.name_hint), handle, tuple(spatial), tuple(reduced)))
+    return found
+
+
+def called_in(schedule: s_tir.Schedule, block: Block) -> set[str]:
+    """The functions that a block calls: `tirx.exp`."""
+    called: set[str] = set()
+    tvm_ffi.structural_walk(
+        schedule.get(block.handle).body,
+        (ir.Call, lambda call: called.add(str(getattr(call.op, "name", "")))),
+    )
+    return called
+
+
+def after(schedule: s_tir.Schedule, blocks: Sequence[Block], first: Block) -> list[Block]:
+    """The blocks that read what `first` computes, and what these compute, and so on."""
+    names = {first.name}
+    found = []
+    for block in blocks:
+        producers = {schedule.get(p).name_hint for p in schedule.get_producers(block.handle)}
+        if block is not first and names & producers:
+            names.add(block.name)
+            found.append(block)
+    return found
+
+
+def inline_into_last(
+    schedule: s_tir.Schedule, blocks: Sequence[Block], product: Block
+) -> list[Block] | None:
+    """Make one step of what follows a product; None where it is more than element-wise steps.
+
+    Gives the blocks that prepare something else which that step reads: they stay as they are.
+    """
+    following = after(schedule, blocks, product)
+    if any(block.reduced for block in following) or blocks[-1] not in (product, *following):
+        return None
+    for block in following[:-1]:
+        schedule.compute_inline(block.handle)
+    return [block for block in blocks if block is not product and block not in following]
+
+
+def run_parallel(
+    schedule: s_tir.Schedule, loops: Sequence[LoopRV], work: int, machine: Machine
+) -> LoopRV:
+    """One loop out of several; over all cores, where the work is worth it."""
+    loop = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+    if machine.cores > 1 and work >= machine.parallel_work:
+        schedule.parallel(loop)
+    return loop
+
+
+def vectorize_innermost(schedule: s_tir.Schedule, loop: LoopRV, machine: Machine) -> None:
+    """Over the elements of a line, which lie next to each other."""
+    extent = extent_of(schedule, loop)
+    if extent == 1:
+        return
+    if extent > 2 * machine.lanes:
+        width = (
+            machine.lanes
+            if extent % machine.lanes == 0
+            else largest_divisor(extent, 2 * machine.lanes)
+        )
+        if width < machine.lanes // 2:
+            width = machine.lanes
+        _, loop = schedule.split(loop, [None, width])
+    schedule.vectorize(loop)
+
+
+def vectorize_panel(schedule: s_tir.Schedule, loop: LoopRV, machine: Machine) -> None:
+    """A run of a few vectors, one after another: LLVM takes a vector of more lanes than the
+    machine's apart, and not well where their number is no power of two."""
+    extent = extent_of(schedule, loop)
+    if extent > machine.lanes:
+        vectors, loop = schedule.split(loop, [None, largest_divisor(extent, machine.lanes)])
+        schedule.unroll(vectors)
+    schedule.vectorize(loop)
+
+
+def extent_of(schedule: s_tir.Schedule, loop: LoopRV) -> int:
+    return int(schedule.get(loop).extent)
+
+
+def largest_divisor(number: int, most: int) -> int:
+    return max(d for d in range(1, min(number, most) + 1) if number % d == 0)

@@ -1,0 +1,195 @@
+"""What a rule can decide one way or another: its own choice unless something better was measured.
+
+A choice says how a kernel is computed, never what: whichever is made, the numbers are right.
+None in a field leaves it to the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING
+
+from edgekit.compiler.schedules.tiles import Tile
+from edgekit.compiler.schedules.trace_text import check_trace
+
+if TYPE_CHECKING:
+    from edgekit.compiler.schedules.machine import Machine
+
+VERSION = 2
+"""To be raised when a rule makes other code of the same choice: what was measured is over then."""
+
+EXACTLY = "/"
+"""Between the key of a product and what else a whole kernel with it is known by: a trace is of one
+such kernel, other choices are of the product in any."""
+
+_MOST = 1 << 16
+
+
+@dataclass(frozen=True)
+class ProductChoice:
+    """Of a product over packed weights."""
+
+    tile: Tile | None = None
+    unrolled: int = 4
+    """Steps of the sum that are written down one after another."""
+    lines_at_once: int = 8
+    """Lines that one core does before it goes on. Of what they read, padding included, the
+    kernel's height less one is copied twice."""
+    panels_outside: bool | None = None
+    """Each panel of weights is read once and the image again, rather than the other way."""
+    parallel: bool | None = None
+
+    @property
+    def words(self) -> str:
+        own = ProductChoice()
+        said = []
+        if self.tile is not None:
+            lines = f"{self.tile.lines}x" if self.tile.lines > 1 else ""
+            said.append(f"tile {lines}{self.tile.pixels}x{self.tile.channels}")
+        if self.unrolled != own.unrolled:
+            said.append(f"unrolled {self.unrolled}")
+        if self.lines_at_once != own.lines_at_once:
+            said.append(f"{self.lines_at_once} lines at once")
+        if self.panels_outside is not None:
+            said.append("panels outside" if self.panels_outside else "panels inside")
+        return ", ".join([*said, *_cores(self.parallel)])
+
+
+@dataclass(frozen=True)
+class DepthwiseChoice:
+    width: int | None = None
+    """Channels at a time."""
+    pixels: int | None = None
+    lines_at_once: int = 8
+    parallel: bool | None = None
+
+    @property
+    def words(self) -> str:
+        said = []
+        if self.width is not None or self.pixels is not None:
+            said.append(f"tile {self.pixels or 'own'}x{self.width or 'own'}")
+        if self.lines_at_once != DepthwiseChoice().lines_at_once:
+            said.append(f"{self.lines_at_once} lines at once")
+        return ", ".join([*said, *_cores(self.parallel)])
+
+
+@dataclass(frozen=True)
+class GenericChoice:
+    lanes: int | None = None
+    """Elements of a line at a time."""
+    steps_apart: bool = False
+    """Steps that change single elements stay apart, in place of becoming part of what reads
+    them."""
+    parallel: bool | None = None
+
+    @property
+    def words(self) -> str:
+        said = [f"{self.lanes} lanes"] if self.lanes is not None else []
+        said += ["steps apart"] if self.steps_apart else []
+        return ", ".join([*said, *_cores(self.parallel)])
+
+
+@dataclass(frozen=True)
+class TraceChoice:
+    """A schedule that a search found, in place of any rule's."""
+
+    trace: str = ""
+    """MetaSchedule's JSON; empty where the rule's own choice is meant."""
+
+    @property
+    def words(self) -> str:
+        return "trace"
+
+
+Choice = ProductChoice | DepthwiseChoice | GenericChoice | TraceChoice
+
+FAMILIES: dict[
+    str, type[ProductChoice] | type[DepthwiseChoice] | type[GenericChoice] | type[TraceChoice]
+] = {
+    "product": ProductChoice,
+    "depthwise": DepthwiseChoice,
+    "generic": GenericChoice,
+    "trace": TraceChoice,
+}
+"""By the rule that takes such a choice; a trace is for any kernel."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What was measured to be better than the rules' own choices, by the key of the kernel."""
+
+    of_kernel: Mapping[str, Choice] = field(default_factory=dict)
+
+    @property
+    def traces(self) -> bool:
+        """Whether any of them is one: then kernels are known by more than what they compute."""
+        return any(isinstance(choice, TraceChoice) for choice in self.of_kernel.values())
+
+    def tile_of(self, kernel: str) -> Tile | None:
+        choice = self.of_kernel.get(kernel)
+        return choice.tile if isinstance(choice, ProductChoice) else None
+
+
+NO_CHOICES = Choices()
+
+
+def family_of(choice: Choice) -> str:
+    return next(name for name, kind in FAMILIES.items() if type(choice) is kind)
+
+
+def on_its_cores(machine: Machine, parallel: bool | None) -> Machine:
+    """The machine as a kernel sees it that was told to use all cores, or one."""
+    if parallel is None:
+        return machine
+    return replace(machine, parallel_work=0) if parallel else replace(machine, cores=1)
+
+
+def choice_as_json(choice: Choice) -> dict[str, object]:
+    return {"family": family_of(choice), **asdict(choice)}
+
+
+def choice_from_json(document: Mapping[str, object]) -> Choice:
+    """ValueError for anything but what `choice_as_json` gives."""
+    family = FAMILIES.get(str(document.get("family")))
+    if family is None:
+        raise ValueError("a choice of no known family")
+    values = {name: value for name, value in document.items() if name != "family"}
+    if sorted(values) != sorted(item.name for item in fields(family)):
+        raise ValueError("a choice with other fields")
+    for name, value in values.items():
+        if name == "tile":
+            values[name] = None if value is None else _tile(value)
+        elif name == "trace":
+            _check_text(value)
+        elif name in ("panels_outside", "steps_apart", "parallel"):
+            if not isinstance(value, bool) and (value is not None or name == "steps_apart"):
+                raise ValueError(name)
+        elif value is not None or name in ("unrolled", "lines_at_once"):
+            _number(value)
+    return family(**values)  # type: ignore[arg-type]
+
+
+def _check_text(value: object) -> None:
+    if not isinstance(value, str):
+        raise ValueError("trace")
+    if value:
+        check_trace(value)
+
+
+def _tile(value: object) -> Tile:
+    if not isinstance(value, Mapping) or sorted(value) != ["channels", "lines", "pixels"]:
+        raise ValueError("tile")
+    return Tile(*(_number(value[name]) for name in ("lines", "pixels", "channels")))
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MOST:
+        raise ValueError("no sensible number")
+    return value
+
+
+def _cores(parallel: bool | None) -> list[str]:
+    if parallel is None:
+        return []
+    return ["all cores" if parallel else "one core"]

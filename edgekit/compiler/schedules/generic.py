@@ -1,0 +1,141 @@
+"""Everything else: element-wise steps, pooling, softmax, reductions, moves.
+
+What moves or changes single elements becomes part of what reads it, unless it would be computed
+many times and takes long. Of what is left each block gets its loops in the order results, sums,
+the last axis of the results: that axis lies together in memory and is done a vector at a time. A
+sum along the last axis itself is done in as many partial sums as a vector has lanes, and these are
+added up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import tvm_ffi
+from tvm import s_tir
+from tvm.s_tir import ScheduleError
+
+from edgekit.compiler.schedules.blocks import (
+    Block,
+    blocks_of,
+    called_in,
+    extent_of,
+    largest_divisor,
+    run_parallel,
+    vectorize_innermost,
+)
+from edgekit.compiler.schedules.choices import GenericChoice, on_its_cores
+from edgekit.compiler.schedules.machine import Machine
+
+_SMALL = 60
+"""Nodes of an expression that is written down once for each reader."""
+_DEAR = frozenset(
+    f"tirx.{name}" for name in ("exp", "tanh", "erf", "log", "pow", "sigmoid", "sqrt", "rsqrt")
+)
+
+
+def schedule_generic(
+    schedule: s_tir.Schedule, machine: Machine, choice: GenericChoice | None = None
+) -> bool:
+    choice = choice or GenericChoice()
+    machine = on_its_cores(machine, choice.parallel)
+    machine = replace(machine, lanes=choice.lanes or machine.lanes)
+    blocks = blocks_of(schedule)
+    if not blocks:
+        return False
+    for block in blocks[:-1] if not choice.steps_apart else ():
+        if not block.reduced and _is_worth_repeating(schedule, block, blocks):
+            _inline(schedule, block)
+    for block in blocks_of(schedule) or []:
+        order_loops(schedule, block, machine)
+    return True
+
+
+def _inline(schedule: s_tir.Schedule, block: Block) -> None:
+    try:
+        schedule.compute_inline(block.handle)
+    except ScheduleError:
+        # Not every block is a plain function of its indices (a scatter, say): it stays.
+        return
+
+
+def _is_worth_repeating(schedule: s_tir.Schedule, block: Block, blocks: list[Block]) -> bool:
+    """Whether computing an element where it is read costs no more than keeping it."""
+    names = [schedule.get(reader).name_hint for reader in schedule.get_consumers(block.handle)]
+    readers = [other for other in blocks if other.name in names]
+    dear = _is_dear(schedule, block)
+    if dear and any(_is_dear(schedule, reader) for reader in readers):
+        # One such function of another takes TVM long to simplify, and gains nothing.
+        return False
+    if len(readers) == 1 and readers[0].work <= block.work:
+        return True
+    return _size(schedule, block) <= _SMALL and not dear
+
+
+def _size(schedule: s_tir.Schedule, block: Block) -> int:
+    """Of a block's expression, with all that became part of it: what is read twice and reads twice
+    doubles from step to step."""
+    count = 0
+
+    def more(node: object) -> None:
+        nonlocal count
+        count += 1
+
+    tvm_ffi.structural_walk(schedule.get(block.handle).body, more)
+    return count
+
+
+def _is_dear(schedule: s_tir.Schedule, block: Block) -> bool:
+    return not called_in(schedule, block).isdisjoint(_DEAR)
+
+
+def order_loops(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None:
+    """Results, sums, the last axis of the results; cores share the first, vectors do the last."""
+    loops = list(schedule.get_loops(block.handle))
+    results, sums = loops[: len(block.spatial)], loops[len(block.spatial) :]
+    if not results:
+        return
+    if not sums:
+        *outer, last = results
+        if outer:
+            run_parallel(schedule, outer, block.work, machine)
+        vectorize_innermost(schedule, last, machine)
+    elif block.spatial[-1] >= machine.lanes // 2:
+        _sum_side_by_side(schedule, block, machine)
+    else:
+        _sum_along(schedule, block, machine)
+
+
+def _sum_side_by_side(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None:
+    """Many sums at once, one in each lane."""
+    loops = list(schedule.get_loops(block.handle))
+    *outer, last = loops[: len(block.spatial)]
+    sums = loops[len(block.spatial) :]
+    if extent_of(schedule, last) > 2 * machine.lanes:
+        panel, last = schedule.split(last, [None, machine.lanes])
+        outer.append(panel)
+    schedule.reorder(*outer, *sums, last)
+    if outer:
+        run_parallel(schedule, outer, block.work, machine)
+    schedule.vectorize(last)
+    schedule.decompose_reduction(block.handle, sums[0])
+
+
+def _sum_along(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None:
+    """One sum at a time, in as many parts as there are lanes."""
+    loops = list(schedule.get_loops(block.handle))
+    results, sums = loops[: len(block.spatial)], loops[len(block.spatial) :]
+    width = largest_divisor(block.reduced[-1], machine.lanes)
+    if width < 4 or block.reduced[-1] < 2 * width:
+        run_parallel(schedule, results, block.work, machine)
+        schedule.decompose_reduction(block.handle, sums[0])
+        return
+    _, lane = schedule.split(sums[-1], [None, width])
+    parts = schedule.rfactor(lane, len(block.spatial))
+    *before, lane = schedule.get_loops(parts)
+    schedule.reorder(*before, lane)
+    schedule.vectorize(lane)
+    for made in (parts, block.handle):
+        run_parallel(schedule, list(schedule.get_loops(made))[: len(results)], block.work, machine)
+    # Its results are one loop now.
+    schedule.decompose_reduction(parts, schedule.get_loops(parts)[1])

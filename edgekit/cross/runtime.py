@@ -1,0 +1,207 @@
+"""TVM's runtime for a board: two libraries out of the packages that TVM's own project publishes.
+
+For this machine's architecture they are installed already. For another, pip fetches that
+architecture's packages with the user's own configuration, and only if they are the pinned bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.base.children import module_command, spoken_module
+from edgekit.base.errors import BuildError, MissingToolError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import (
+    exclusive_lock,
+    replace_directory,
+    scratch_directory,
+    sha256_file,
+    storage_errors,
+)
+from edgekit.base.paths import cache_dir
+from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION, check_pair
+from edgekit.base.zip_reader import read_zip
+from edgekit.cross.tools import run_tool
+
+CUDA_RUNTIME = "libtvm_runtime_cuda.so"
+"""What kernels of a GPU run in, beside the others."""
+LIBRARIES = ("libtvm_runtime.so", "libtvm_ffi.so")
+_LARGEST_MEMBER = 64 << 20
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A published package, and what of it goes to a board."""
+
+    requirement: str
+    sha256: str
+    members: Mapping[str, str]
+    """Path in the wheel to the name it gets."""
+
+
+_TVM_FOR_AARCH64 = "4acfdb7653e4e1ba7a707bdf2833db72eb8fda7d04d99141f2a4e1da43171fb7"
+_PLATFORMS: Mapping[str, str] = {"aarch64": "manylinux_2_28_aarch64"}
+_WHEELS: Mapping[str, tuple[Wheel, ...]] = {
+    "aarch64": (
+        Wheel(
+            f"apache-tvm=={TVM_VERSION}",
+            _TVM_FOR_AARCH64,
+            {
+                "tvm/lib/libtvm_runtime.so": "libtvm_runtime.so",
+                "tvm/LICENSE": "LICENSE.tvm",
+                "tvm/NOTICE": "NOTICE.tvm",
+            },
+        ),
+        Wheel(
+            f"apache-tvm-ffi=={TVM_FFI_VERSION}",
+            "c7a759781d4fbf2b99fa12f2741f250b882b06acc2747bb02831d491d1ac7d3c",
+            {
+                "tvm_ffi/lib/libtvm_ffi.so": "libtvm_ffi.so",
+                f"apache_tvm_ffi-{TVM_FFI_VERSION}.dist-info/licenses/LICENSE": "LICENSE.tvm-ffi",
+                f"apache_tvm_ffi-{TVM_FFI_VERSION}.dist-info/licenses/NOTICE": "NOTICE.tvm-ffi",
+                "tvm_ffi/3rdparty/libbacktrace/LICENSE": "LICENSE.libbacktrace",
+            },
+        ),
+    )
+}
+
+_CUDA_WHEELS: Mapping[str, tuple[Wheel, ...]] = {
+    "aarch64": (
+        Wheel(
+            f"apache-tvm=={TVM_VERSION}",
+            _TVM_FOR_AARCH64,
+            {f"tvm/lib/{CUDA_RUNTIME}": CUDA_RUNTIME},
+        ),
+    )
+}
+
+
+def cuda_runtime(arch: str, events: Events = SILENT) -> Path:
+    """TVM's runtime for CUDA, for an architecture."""
+    check_pair()
+    if arch != platform.machine():
+        return _fetched(arch, _CUDA_WHEELS, "-cuda", events)[CUDA_RUNTIME]
+    installed = package_folder("tvm") / "lib" / CUDA_RUNTIME
+    if not installed.is_file():
+        raise MissingToolError(
+            f"TVM is installed without {CUDA_RUNTIME}",
+            hint="pip install --force-reinstall edgekit brings the pair that belongs together",
+        )
+    return installed
+
+
+def runtime_libraries(arch: str, events: Events = SILENT) -> dict[str, Path]:
+    """TVM's runtime libraries for an architecture, and their licences, by file name."""
+    check_pair()
+    if arch == platform.machine():
+        return _installed()
+    return _fetched(arch, _WHEELS, "", events)
+
+
+def _fetched(
+    arch: str, of_arch: Mapping[str, tuple[Wheel, ...]], suffix: str, events: Events
+) -> dict[str, Path]:
+    wheels = of_arch.get(arch)
+    if wheels is None:
+        raise BuildError(
+            f"TVM publishes no runtime for {arch}",
+            hint=f"boards with {', '.join(sorted(of_arch))} CPUs can be reached from here",
+        )
+    digest = sha256_of_pins(wheels)
+    final = cache_dir() / "runtimes" / f"{arch}{suffix}-{digest[:16]}"
+    with storage_errors("keep TVM's runtime", final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive_lock(final.with_suffix(".lock")):
+            if not final.is_dir():
+                _fetch(arch, wheels, final, events)
+    return {file.name: file for file in sorted(final.iterdir())}
+
+
+def sha256_of_pins(wheels: tuple[Wheel, ...]) -> str:
+    from edgekit.base.files import sha256_bytes
+
+    return sha256_bytes("\n".join(wheel.sha256 for wheel in wheels).encode())
+
+
+def ffi_headers() -> Path:
+    """The folder of tvm_ffi's C++ headers."""
+    return package_folder("tvm_ffi") / "include"
+
+
+def package_folder(name: str) -> Path:
+    """Where a package is installed, without importing it."""
+    found = importlib.util.find_spec(name)
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        return Path(folder)
+    raise MissingToolError(
+        f"{name} is not installed", hint="pip install --force-reinstall edgekit brings it"
+    )
+
+
+def _installed() -> dict[str, Path]:
+    tvm, ffi = package_folder("tvm"), package_folder("tvm_ffi")
+    licences = ffi.parent / f"apache_tvm_ffi-{TVM_FFI_VERSION}.dist-info" / "licenses"
+    found = {
+        "libtvm_runtime.so": tvm / "lib" / "libtvm_runtime.so",
+        "libtvm_ffi.so": ffi / "lib" / "libtvm_ffi.so",
+        "LICENSE.tvm": tvm / "LICENSE",
+        "NOTICE.tvm": tvm / "NOTICE",
+        "LICENSE.tvm-ffi": licences / "LICENSE",
+        "NOTICE.tvm-ffi": licences / "NOTICE",
+        "LICENSE.libbacktrace": ffi / "3rdparty" / "libbacktrace" / "LICENSE",
+    }
+    for library in LIBRARIES:
+        if not found[library].is_file():
+            raise MissingToolError(
+                f"TVM is installed without {library}",
+                hint="pip install --force-reinstall edgekit brings the pair that belongs together",
+            )
+    return {name: path for name, path in found.items() if path.is_file()}
+
+
+def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) -> None:
+    if importlib.util.find_spec("pip") is None:
+        raise MissingToolError(
+            f"fetching TVM's runtime for {arch} needs pip, which is not in this environment",
+            hint=spoken_module("ensurepip"),
+        )
+    with (
+        events.stage(f"fetch TVM's runtime for {arch} (once, 100 MB)"),
+        scratch_directory(final.parent) as scratch,
+    ):
+        pins = "".join(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in wheels)
+        (scratch / "requirements.txt").write_text(pins, encoding="ascii")
+        run_tool(
+            (
+                *module_command("pip", "download", "--quiet", "--disable-pip-version-check"),
+                *("--no-deps", "--only-binary=:all:", "--platform", _PLATFORMS[arch]),
+                *("--python-version", "3.11", "--implementation", "cp", "--require-hashes"),
+                *("-r", "requirements.txt", "-d", "wheels"),
+            ),
+            folder=scratch,
+            doing=f"fetch TVM's runtime for {arch}",
+        )
+        downloaded = {sha256_file(file): file for file in (scratch / "wheels").iterdir()}
+        with replace_directory(final) as folder:
+            for wheel in wheels:
+                if wheel.sha256 not in downloaded:
+                    raise BuildError(
+                        f"pip fetched another {wheel.requirement} than the pinned one",
+                        hint="check which package index pip is configured to use",
+                    )
+                _unpack(downloaded[wheel.sha256], wheel, folder)
+
+
+def _unpack(file: Path, wheel: Wheel, folder: Path) -> None:
+    """The file's bytes are the pinned ones, so that it can neither lack a member nor be damaged."""
+    with file.open("rb") as stream:
+        members = read_zip(stream)
+        for member, name in wheel.members.items():
+            if members[member].size > _LARGEST_MEMBER:
+                raise BuildError(f"{member} of {file.name} is too large", hint="report this")
+            with (folder / name).open("xb") as target:
+                target.writelines(members[member].blocks())

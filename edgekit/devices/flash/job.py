@@ -1,0 +1,78 @@
+"""What is written where, and what a tool's failure means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.aot.firmware.firmware_file import FirmwareFile
+from edgekit.base.errors import DeviceError
+from edgekit.devices.flash.tool import HERE, Tools
+from edgekit.profiles.board import Board
+from edgekit.profiles.hardware import Flash
+
+_LAST_LINES = 12
+
+
+@dataclass(frozen=True)
+class FlashJob:
+    firmware: FirmwareFile
+    board: Board
+    flash: Flash
+    device: str
+    """Its name, for people."""
+    port: str | None = None
+    """Its serial line, for boot loaders."""
+    probe: str | None = None
+    """The serial number of its debug probe, where several are attached."""
+    twin: Path | None = None
+    """The folder of an emulated one, where its sockets are."""
+    gdb: str = "gdb-multiarch"
+    tools: Tools = HERE
+    """Of the machine that the board is attached to."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A way in which a tool fails, told by its own words."""
+
+    pattern: re.Pattern[str]
+    what: str
+    """In one sentence, of {device}, {board} and {machine}."""
+    hint: str
+
+
+def failure(pattern: str, what: str, hint: str) -> Failure:
+    return Failure(re.compile(pattern, re.IGNORECASE | re.MULTILINE), what, hint)
+
+
+NO_PROBE = "no debug probe is attached to {machine} that could write to {device}"
+NO_PROBE_HINT = "plug it in; ordinary users need its udev rules, which come with openocd and pyocd"
+WRONG_CHIP = "the chip of {device} is not that of a {board}"
+WRONG_CHIP_HINT = "check --board, and [flash] in the board's profile"
+LOCKED = "the chip of {device} is locked against being written to or read"
+VERIFY_FAILED = "what {device} holds after it was written is not what was sent"
+VERIFY_HINT = "try again; if it stays so, the flash is worn out or the power unsteady"
+NO_TARGET = "the debug probe finds no chip on {device}"
+NO_TARGET_HINT = "is the board powered, and the cable in the right connector?"
+
+
+def explained(job: FlashJob, tool: str, output: str, failures: Sequence[Failure]) -> DeviceError:
+    """What went wrong in one sentence, with the tool's last lines below it."""
+    lines = tuple(line.rstrip() for line in output.splitlines() if line.strip())
+    for known in failures:
+        if known.pattern.search(output):
+            return DeviceError(
+                known.what.format(
+                    device=job.device, board=job.board.name, machine=job.tools.machine
+                ),
+                hint=known.hint,
+                details=lines[-_LAST_LINES:],
+            )
+    return DeviceError(
+        f"{tool} could not write the firmware to {job.device}",
+        hint="its last words are above; edgekit boards show says what it was told",
+        details=lines[-_LAST_LINES:] or ("it said nothing",),
+    )

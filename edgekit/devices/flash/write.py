@@ -1,0 +1,38 @@
+"""From a job to the driver that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from edgekit.base.errors import UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.wording import size
+from edgekit.devices.flash import emulator, openocd, pyocd, stm32_loader, uf2
+from edgekit.devices.flash.job import FlashJob
+from edgekit.devices.flash.tool import HERE
+from edgekit.profiles.hardware import FlashDriver
+
+_DRIVERS: Mapping[FlashDriver, Callable[[FlashJob], None]] = {
+    "qemu": emulator.write,
+    "openocd": openocd.write,
+    "pyocd": pyocd.write,
+    "stm32loader": stm32_loader.write,
+    "uf2": uf2.write,
+}
+_ON_THE_SPOT: tuple[FlashDriver, ...] = ("qemu", "uf2")
+"""Through files and sockets, which SSH does not bring here."""
+
+
+def write_firmware(job: FlashJob, events: Events = SILENT) -> int:
+    """Write and verify; the bytes. DeviceError says in one sentence what went wrong."""
+    driver = "qemu" if job.twin is not None else job.flash.driver
+    if driver in _ON_THE_SPOT and job.tools is not HERE:
+        raise UsageError(
+            f"the firmware of {job.device} can only be written on {job.tools.machine} itself",
+            hint="copy the bundle there and run edgekit flash on it",
+        )
+    written = sum(segment.file_size for segment in job.firmware.segments)
+    with events.stage(f"write the firmware to {job.device}") as stage:
+        _DRIVERS[driver](job)
+        stage.result = size(written)
+    return written

@@ -1,0 +1,1 @@
+"""Linux boards over SSH."""

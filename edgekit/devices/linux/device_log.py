@@ -1,0 +1,226 @@
+"""What happened on a device, kept on the device: one JSON object a line, in two files at most.
+
+Every entry has this machine's time; the device adds its own clock, which may be wrong. What is read
+back is not trusted: anybody who can write over there may have written it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import DeviceError, EdgekitError
+from edgekit.base.json_reader import read_json
+from edgekit.base.wording import PURPOSE, printable
+from edgekit.devices.linux.probe import FOLDER
+
+if TYPE_CHECKING:
+    from edgekit.devices.linux.connection import Connection
+
+LOG, OLDER_LOG = "log.jsonl", "log.1.jsonl"
+LARGEST_LOG = 1 << 20
+"""Bytes, from which on a new file is begun; the one before is kept."""
+
+MOST_LINES = 10_000
+_LONGEST_TEXT = 400
+_MOST_LAST_LINES = 12
+_LONGEST_LINE = 1 << 16
+_LATEST_CLOCK = 253_402_300_799
+"""The end of the year 9999."""
+
+# In edgekit's folder: adds an entry, and never makes a command fail. `date +%s` is not POSIX, but
+# whatever has coreutils or busybox has it.
+ADD_TO_LOG = f"""\
+add_to_log() {{
+  clock=$(date +%s 2>/dev/null)
+  case "$clock" in ''|*[!0-9]*) clock=null;; esac
+  [ ! -f {LOG} ] || [ "$(wc -c <{LOG})" -lt {LARGEST_LOG} ] || mv -f {LOG} {OLDER_LOG}
+  printf '{{"clock": %s, %s\\n' "$clock" "${{1#?}}" >>{LOG}
+}} 2>/dev/null
+"""
+
+# The folder of edgekit's files over there, from the words that name it.
+TO_ROOT = 'case "$1" in /*) cd "$1";; *) cd "${HOME:-.}/$1";; esac'
+
+_READ = f"""\
+LC_ALL=C; export LC_ALL
+{TO_ROOT} 2>/dev/null || exit 0
+size_of_log() {{ if [ -f {LOG} ]; then wc -c <{LOG}; else echo 0; fi; }}
+shown=$(size_of_log)
+{{ cat {OLDER_LOG}; head -c "$shown" {LOG}; }} 2>/dev/null | tail -n "$2"
+[ "$3" = follow ] || exit 0
+while sleep 1; do
+  size=$(size_of_log)
+  [ "$size" -ge "$shown" ] || shown=0
+  [ "$size" -eq "$shown" ] || tail -c +$((shown + 1)) {LOG} | head -c $((size - shown))
+  shown=$size
+done
+"""
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """Unknown is None."""
+
+    time: str | None
+    """UTC, by the clock of the machine that edgekit ran on."""
+    clock: str | None
+    """UTC, by the device's own clock."""
+    event: str
+    """run, verified, measured, deployed, rolled back, tidied up."""
+    failed: bool
+    by: str | None
+    model: str | None
+    digest: str | None
+    seconds: float | None
+    message: str | None
+    last_lines: tuple[str, ...]
+    """What the program over there wrote before it failed."""
+
+
+def log_line(
+    event: str,
+    *,
+    model: str | None = None,
+    digest: str | None = None,
+    seconds: float | None = None,
+    message: str | None = None,
+    error: EdgekitError | None = None,
+) -> str:
+    """An entry as `add_to_log` takes it: without the device's clock."""
+    entry: dict[str, object] = {
+        "time": now(),
+        "event": event,
+        "failed": error is not None,
+        "by": clean(who()),
+    }
+    if model is not None:
+        entry["model"] = clean(model)
+    if digest is not None:
+        entry["digest"] = digest
+    if seconds is not None:
+        entry["seconds"] = round(seconds, 9)
+    if message is not None or error is not None:
+        entry["message"] = clean(error.message if error is not None else message or "")
+    if error is not None and error.details:
+        entry["last_lines"] = [clean(line) for line in error.details[-_MOST_LAST_LINES:]]
+    return json.dumps(entry)
+
+
+def who() -> str:
+    """Who does something to a device, for whoever looks at it next."""
+    return f"{getpass.getuser()} on {socket.gethostname()}"
+
+
+def holder() -> str:
+    """Name who holds a device, and for which command, to others that wait for it."""
+    purpose = os.environ.get(PURPOSE)
+    return who() + (f" for `{clean(purpose)}`" if purpose else "") + f" (process {os.getpid()})"
+
+
+def now() -> str:
+    return _utc(datetime.now(timezone.utc))
+
+
+def read_log(
+    connection: Connection,
+    directory: str | None,
+    lines: int,
+    *,
+    follow: Callable[[LogEntry], None] | None = None,
+) -> tuple[LogEntry, ...]:
+    """The latest entries, oldest first. With `follow`, which gets each one, it goes on as new ones
+    are added, until Ctrl-C."""
+    entries: list[LogEntry] = []
+    take = follow or entries.append
+
+    def take_line(line: str) -> None:
+        entry = parse_line(line)
+        if entry is not None and len(entries) < lines:
+            take(entry)
+
+    mode = "follow" if follow is not None else "stop"
+    words = ("sh", "-c", _READ, "edgekit", directory or FOLDER, str(min(lines, MOST_LINES)), mode)
+    done = connection.run(words, timeout=None if follow else 60, on_line=take_line)
+    if done.status != 0:
+        raise DeviceError(
+            f"the log of {connection.name} could not be read",
+            hint="check edgekit's folder over there: its owner and its permissions",
+            details=done.errors[-12:],
+        )
+    return tuple(entries)
+
+
+def parse_line(line: str) -> LogEntry | None:
+    """An entry that may have come from anybody; None where it is none."""
+    if len(line) > _LONGEST_LINE:
+        return None
+    try:
+        said = read_json(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict) or not isinstance(said.get("event"), str):
+        return None
+    seconds, last = said.get("seconds"), said.get("last_lines")
+    return LogEntry(
+        time=checked_time(said.get("time")),
+        clock=_clock(said.get("clock")),
+        event=clean(said["event"])[:40],
+        failed=said.get("failed") is True,
+        by=_text(said, "by"),
+        model=_text(said, "model"),
+        digest=checked_digest(said.get("digest")),
+        seconds=checked_seconds(seconds),
+        message=_text(said, "message"),
+        last_lines=tuple(clean(str(text)) for text in last[:_MOST_LAST_LINES])
+        if isinstance(last, list)
+        else (),
+    )
+
+
+def checked_digest(value: object) -> str | None:
+    return value if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) else None
+
+
+def checked_seconds(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value < 1e9 else None
+
+
+def device_time(seconds: int) -> str | None:
+    """A device's clock in UTC; None where no clock shows that."""
+    if not 0 <= seconds <= _LATEST_CLOCK:
+        return None
+    return _utc(datetime.fromtimestamp(seconds, timezone.utc))
+
+
+def _clock(value: object) -> str | None:
+    return device_time(value) if type(value) is int else None
+
+
+def checked_time(value: object) -> str | None:
+    """A time as `now` writes it, or None."""
+    pattern = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+    return value if isinstance(value, str) and re.fullmatch(pattern, value) else None
+
+
+def _text(said: Mapping[str, object], key: str) -> str | None:
+    value = said.get(key)
+    return clean(value) if isinstance(value, str) else None
+
+
+def clean(text: str) -> str:
+    """One line of bounded length, with nothing in it that a terminal obeys."""
+    return printable(" ".join(text[: 4 * _LONGEST_TEXT].split()))[:_LONGEST_TEXT]
+
+
+def _utc(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,278 @@
+"""A device that is ours for a while: one user at a time, and nothing left behind.
+
+A shell over there holds a lock and a scratch folder for as long as its input is open, which ends
+with the connection however that ends: nobody has to come back to free a device.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import DeviceError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.wording import duration
+from edgekit.devices.linux.device_log import ADD_TO_LOG
+from edgekit.devices.linux.probe import (
+    FIND_ROOT,
+    FOLDER,
+    DeviceFacts,
+    Processor,
+    ask_device,
+    check_place,
+)
+from edgekit.devices.linux.remote_command import CommandEnded, CommandTimeout
+from edgekit.devices.linux.signs_of_life import END_STREAMS, LISTEN
+
+if TYPE_CHECKING:
+    from edgekit.devices.linux.connection import Connection
+    from edgekit.devices.linux.remote_command import RemoteCommand
+
+_LONGEST_HOLDER = 160
+
+# Every program that is started over there costs tens of milliseconds on a slow board: whatever the
+# shell can do by itself it does. Without flock there is no telling who else is at work, and
+# nobody's folder is swept. What the shell is sent while it holds the device are entries of the log:
+# they cost no command of their own.
+_HOLD = f"""\
+LC_ALL=C; export LC_ALL
+{ADD_TO_LOG}
+say() {{ printf 'edgekit %s %s\\n' "$1" "$2"; }}
+{LISTEN}
+{END_STREAMS}
+{FIND_ROOT}
+cd "$root" 2>/dev/null && [ -d objects ] && [ -d runs ] || {{ say none; exit; }}
+umask 077
+read_uptime() {{ up=; IFS=' .' read -r up left </proc/uptime; }} 2>/dev/null
+if command -v flock >/dev/null 2>&1; then
+  exec 9>>lock || exit 1
+  if ! flock -n 9; then
+    by= since=
+    {{ IFS= read -r by; read -r since; }} 2>/dev/null <holder
+    read_uptime
+    case "$since" in ''|*[!0-9]*) age=unknown;; *) age=$((${{up:-$since}} - since));; esac
+    say busy "$age $(printf %.{_LONGEST_HOLDER}s "$by")"
+    [ "$3" = wait ] || exit 0
+    flock 9
+  fi
+  for left in runs/* runs/.[!.]*; do
+    [ -e "$left" ] && rm -rf runs/* runs/.[!.]* && break
+  done
+  read_uptime
+  printf '%s\\n%s\\n' "$4" "$up" >holder
+fi
+mine=runs/$2
+mkdir "$mine" || exit 1
+shift 4
+say root "$root"
+{{ read -r machine </proc/sys/kernel/arch; }} 2>/dev/null || machine=$(uname -m)
+say machine "$machine"
+[ $# -eq 0 ] || ls -lnd "$@" 2>/dev/null
+[ ! -f "$1" ] || [ -x "$1" ] || say noexec
+say cpuinfo
+cat /proc/cpuinfo
+say mine
+for last; do :; done
+[ $# -eq 0 ] || touch -c "${{1%/*}}" "${{last%/*}}"
+listener=$$
+heard() {{ [ -z "$line" ] || add_to_log "$line"; }}
+ended() {{ rm -rf "$mine"; end_streams; }}
+listen
+"""
+
+SECONDS_TO_LOG = 5.0
+_LONGEST_ANSWER = 4 << 20
+_MOST_DIGITS = 9
+_DAY_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Lease:
+    root: str
+    scratch: str
+    """A folder over there that is gone when the lease ends."""
+    cpu: Processor
+    there: Mapping[str, int]
+    """Of the files that were asked for, those that are there, and how large they are."""
+    facts: DeviceFacts | None
+    """What was learnt of the device where its folder had to be made; else None."""
+    _write: Callable[[str], None]
+
+    def log(self, line: str) -> None:
+        """Add an entry to the device's log, as `log_line` makes it."""
+        with suppress(DeviceError):  # whoever uses the device is told that it is gone
+            self._write(line)
+
+
+class DeviceBusy(DeviceError):
+    """Somebody else is using the device."""
+
+
+class _NoPlace(DeviceError):
+    """There is no folder of ours yet, or it is not what it should be."""
+
+
+@contextmanager
+def lease(
+    connection: Connection,
+    directory: str | None,
+    *,
+    wait: float | None,
+    user: str = "",
+    files: Sequence[str] = (),
+    events: Events = SILENT,
+) -> Iterator[Lease]:
+    """Hold the device for the time of the block. `wait` is for how many seconds to wait where
+    another one holds it; None raises DeviceBusy at once.
+
+    `files` are looked for in the device's folder, and their folders count as used. The first one is
+    a program, which does not count as there where it can't be run.
+    """
+    holding = partial(_hold, connection, directory or FOLDER, wait, user, files, events)
+    with ExitStack() as held:
+        try:
+            leased = held.enter_context(holding(None))
+        except _NoPlace:
+            facts = ask_device(connection, directory)
+            check_place(facts, connection.name)
+            leased = held.enter_context(holding(facts))
+        yield leased
+
+
+@contextmanager
+def _hold(
+    connection: Connection,
+    directory: str,
+    wait: float | None,
+    user: str,
+    files: Sequence[str],
+    events: Events,
+    facts: DeviceFacts | None,
+) -> Iterator[Lease]:
+    name = secrets.token_hex(8)
+    how = "stay" if wait is None else "wait"
+    words = ("sh", "-c", _HOLD, "edgekit", directory, name, how, user, *files)
+    with connection.command(words, listens=True) as holder:
+
+        def write(line: str) -> None:
+            holder.send(line.encode() + b"\n", SECONDS_TO_LOG)
+
+        leased = read_lease(holder, connection.name, name, wait, write, events, facts)
+        if leased is None:
+            raise _NoPlace(
+                f"{connection.name} gives no place to work in",
+                hint=f"check {directory} over there: its owner, its permissions, its file system",
+                details=holder.errors()[-12:],
+            )
+        yield leased
+
+
+def read_lease(
+    holder: RemoteCommand,
+    device: str,
+    name: str,
+    wait: float | None,
+    write: Callable[[str], None],
+    events: Events,
+    facts: DeviceFacts | None = None,
+) -> Lease | None:
+    """What the holder answers, a shell or the agent; DeviceBusy where another one has the device,
+    None where it can't be held.
+
+    `name` is that of the scratch folder, `write` adds to the log.
+    """
+    try:
+        answer = _Answer.read(holder, 30)
+        if answer.busy is not None:
+            busy = _in_use(device, answer.busy)
+            if wait is None:
+                raise DeviceBusy(busy, hint="wait, or name another device with --device")
+            events.warn(f"{busy}: waiting")
+            try:
+                answer = _Answer.read(holder, wait)
+            except CommandTimeout as error:
+                raise DeviceBusy(
+                    f"{busy}, and was not free after {wait:g} s",
+                    hint="wait longer with --timeout, or name another device with --device",
+                ) from error
+    except CommandEnded:
+        return None
+    if not answer.root.startswith("/"):
+        return None
+    cpu = Processor(answer.machine, answer.cpuinfo)
+    scratch = f"{answer.root}/runs/{name}"
+    return Lease(answer.root, scratch, cpu, answer.files(), facts, write)
+
+
+def _in_use(device: str, busy: str) -> str:
+    """Say who holds a device since when, from the seconds since then and the holder's name.
+
+    The seconds are counted on the device, whose clock may show any time.
+    """
+    since, _, by = busy.strip().partition(" ")
+    said = f"{device} is in use" + (f" by {by.strip()}" if by.strip() else "")
+    if not since.isdecimal() or len(since) > _MOST_DIGITS:
+        return said
+    age = int(since)
+    began = datetime.now() - timedelta(seconds=age)
+    at = f"{began:%H:%M}" if age < _DAY_SECONDS else f"{began:%Y-%m-%d %H:%M}"
+    return f"{said} since {at} ({duration(age)})"
+
+
+@dataclass
+class _Answer:
+    """What the holder says before it holds; what start-up files say in between is left out."""
+
+    busy: str | None = None
+    root: str = ""
+    machine: str = ""
+    cpuinfo: str = ""
+    runnable: bool = True
+    listed: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def read(holder: RemoteCommand, seconds: float) -> _Answer:
+        answer = _Answer()
+        ends_at = time.monotonic() + seconds
+        lines, taken = answer.listed, 0
+        while True:
+            line = holder.read_line(max(ends_at - time.monotonic(), 0))
+            taken += len(line)
+            if taken > _LONGEST_ANSWER:
+                return _Answer()
+            word, _, rest = line.removeprefix("edgekit ").partition(" ")
+            if not line.startswith("edgekit "):
+                lines.append(line)
+            elif word == "busy":
+                return _Answer(busy=rest)
+            elif word == "none":
+                return _Answer()
+            elif word in ("root", "machine"):
+                setattr(answer, word, rest)
+            elif word == "file":
+                size, _, path = rest.partition(" ")
+                answer.sizes[path] = int(size) if size.isdecimal() else -1
+            elif word == "noexec":
+                answer.runnable = False
+            elif word == "cpuinfo":
+                lines = []
+            elif word == "mine":
+                answer.cpuinfo = "\n".join(lines)
+                return answer
+
+    def files(self) -> dict[str, int]:
+        """By their paths: as the agent says it, or out of the lines of `ls -lnd`."""
+        listed = [line.split() for line in self.listed]
+        found = {
+            words[-1]: int(words[4])
+            for words in listed
+            if len(words) > 5 and words[0].startswith("-") and words[4].isdecimal()
+        }
+        return {**self.sizes, **found} if self.runnable else {}

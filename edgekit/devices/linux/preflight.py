@@ -1,0 +1,191 @@
+"""What is about to be pushed against what the device is: a sentence now, and never an illegal
+instruction or a loader's complaint over there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import DeviceError
+from edgekit.devices.elf import ElfNeeds, read_elf
+from edgekit.profiles.instruction_sets import (
+    ARM_CPUS,
+    ARM_FLAGS,
+    ARM_OPTIONAL_FLAGS,
+    X86_CPUS,
+    X86_FLAGS,
+    X86_LEVELS,
+    Instructions,
+)
+
+if TYPE_CHECKING:
+    from edgekit.bundle.folder import Bundle
+    from edgekit.devices.linux.connection import Connection
+    from edgekit.devices.linux.probe import DeviceFacts, Processor
+
+_FLAGS: Mapping[str, tuple[str, Mapping[str, Instructions]]] = {
+    "aarch64": ("Features", ARM_FLAGS),
+    "x86_64": ("flags", X86_FLAGS),
+}
+_OLDER_GLIBC = (
+    "update the device's system, or build with a toolchain whose sysroot has an older glibc "
+    "(sysroot in toolchains/*.toml)"
+)
+
+# Asks the device's own loader, which knows its cache, its paths and its hardware levels.
+_LOADER = r"""\
+LC_ALL=C; export LC_ALL
+for library; do
+  found=
+  for folder in /lib /usr/lib /lib64 /usr/lib64 /usr/local/lib /lib/*-linux-gnu \
+      /usr/lib/*-linux-gnu; do
+    [ -e "$folder/$library" ] && found=$folder/$library && break
+  done
+  [ -z "$found" ] && found=$({ ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null |
+    sed -n "s|^.*$library .*=> ||p" | head -n 1)
+  echo "library $library ${found:-none}"
+  case "$library" in libstdc++*) [ -n "$found" ] &&
+    grep -a -o 'GLIBCXX_3\.4\.[0-9]*\|CXXABI_1\.3\.[0-9]*' "$found" |
+      sort -u | sed 's/^/version /';;
+  esac
+done"""
+
+
+def check_machine(bundle: Bundle, cpu: Processor, name: str) -> None:
+    """DeviceError where a device with such a CPU can't run the bundle's library."""
+    needs = read_elf(bundle.library)
+    board = bundle.manifest.board.name
+    if needs.machine != cpu.machine or needs.bits != 64:
+        raise DeviceError(
+            f"the bundle was built for the board {board} ({needs.machine}), and {name} is a "
+            f"{cpu.machine} machine",
+            hint="build it again with --board for the board that the device is",
+        )
+    missing = missing_features(bundle.manifest.target, cpu.machine, cpu.cpuinfo)
+    if missing:
+        raise DeviceError(
+            f"the bundle was built for {board}, whose CPU has {_listed(missing)}; that of {name} "
+            "has not",
+            hint="it would end with an illegal instruction: build it again for the board that the "
+            "device is, or correct the features in the board's profile",
+        )
+
+
+def check_libraries(
+    files: Iterable[Path], facts: DeviceFacts, connection: Connection, ours: frozenset[str]
+) -> None:
+    """DeviceError where the device lacks a library, or has one too old, for what will be pushed."""
+    name = connection.name
+    needs = [read_elf(file) for file in files]
+    for elf in needs:
+        if elf.machine != facts.machine:
+            raise DeviceError(
+                f"{elf.name} is made for {elf.machine}, and the CPU of {name} is {facts.machine}",
+                hint="check the toolchain of the board's profile",
+            )
+    _check_glibc(needs, facts, name)
+    wanted = sorted({library for elf in needs for library in elf.libraries} - ours)
+    if not wanted:
+        return
+    done = connection.run(("sh", "-c", _LOADER, "edgekit", *wanted), timeout=60)
+    there, versions = parse_libraries(done.output)
+    missing = [library for library in wanted if library not in there]
+    if missing:
+        raise lacks_libraries(name, missing)
+    for family in ("GLIBCXX", "CXXABI"):
+        newest = max((elf.versions.get(family, ()) for elf in needs), default=())
+        if versions.get(family) and newest > versions[family]:
+            raise DeviceError(
+                f"{name} has libstdc++ with {family}_{_dotted(versions[family])}, and "
+                f"{family}_{_dotted(newest)} is needed",
+                hint="update libstdc++6 over there, or build with an older compiler",
+            )
+
+
+def lacks_libraries(name: str, missing: Sequence[str]) -> DeviceError:
+    return DeviceError(
+        f"{name} lacks the libraries {', '.join(missing)}"
+        if len(missing) > 1
+        else f"{name} lacks the library {missing[0]}",
+        hint="the model runs on a GPU with CUDA 13, which JetPack 7 has and no emulated twin: "
+        "build it for another board"
+        if any(library.startswith("libcuda") for library in missing)
+        else "install them over there (on Debian: apt-get install libstdc++6 libgcc-s1)",
+    )
+
+
+def missing_features(target: str, machine: str, cpuinfo: str) -> tuple[str, ...]:
+    """What the target takes for granted, in the kernel's words, and some core doesn't list."""
+    if machine not in _FLAGS:
+        return ()
+    key = _FLAGS[machine][0]
+    lists = [set(line.split()) for line in re.findall(rf"^{key}\s*:(.*)$", cpuinfo, re.MULTILINE)]
+    if not lists:
+        return ()  # a kernel that does not say
+    there = set.intersection(*lists)
+    return tuple(flag for flag in required_features(target, machine) if flag not in there)
+
+
+def required_features(target: str, machine: str) -> tuple[str, ...]:
+    """The kernel's flags for the instructions that a target lets the compiler use."""
+    described = json.loads(target)
+    described = described.get("host", described)  # a GPU's target has the CPU's in it
+    cpu = str(described.get("mcpu", "generic"))
+    signed = [str(feature) for feature in described.get("mattr", [])]
+    table = _FLAGS[machine][1]
+    if machine == "aarch64":
+        given = {"fp", "asimd", *ARM_CPUS.get(cpu, ())}
+        if cpu in ARM_CPUS:
+            given.update(ARM_OPTIONAL_FLAGS)  # LLVM takes them for granted unless told otherwise
+    else:
+        given = set(X86_CPUS.get(cpu) or X86_LEVELS.get(cpu, ()))
+    by_llvm = {instructions.llvm: flag for flag, instructions in table.items()}
+    for feature in signed:
+        flag = by_llvm.get(feature[1:])
+        if flag is not None and feature.startswith("+"):
+            given.update((flag, *table[flag].needs))
+        elif flag is not None:
+            given.discard(flag)
+    return tuple(flag for flag in table if flag in given)
+
+
+def parse_libraries(text: str) -> tuple[set[str], dict[str, tuple[int, ...]]]:
+    """What the device's answer says is there, and the newest version of each family."""
+    there: set[str] = set()
+    newest: dict[str, tuple[int, ...]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[0] == "library" and words[2] != "none":
+            there.add(words[1])
+        elif len(words) == 2 and words[0] == "version":
+            family, _, number = words[1].partition("_")
+            if re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", number):
+                version = tuple(int(part) for part in number.split("."))
+                newest[family] = max(newest.get(family, ()), version)
+    return there, newest
+
+
+def _check_glibc(needs: Iterable[ElfNeeds], facts: DeviceFacts, name: str) -> None:
+    for elf in needs:
+        wanted = elf.versions.get("GLIBC", ())
+        if wanted and not facts.glibc:
+            raise DeviceError(
+                f"{name} has no glibc, or does not say which",
+                hint="edgekit's boards run glibc (Debian, Ubuntu, Raspberry Pi OS); musl is none",
+            )
+        if wanted > facts.glibc:
+            raise DeviceError(
+                f"{elf.name} needs glibc {_dotted(wanted)}, and {name} has {_dotted(facts.glibc)}",
+                hint=_OLDER_GLIBC,
+            )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,178 @@
+"""What a device is and whether edgekit can keep files there: asked in one round trip, with what
+every Linux has (a POSIX shell and a few small programs), before anything is sent."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import DeviceError
+from edgekit.base.wording import size
+
+if TYPE_CHECKING:
+    from edgekit.devices.linux.connection import Connection
+
+FOLDER = ".local/share/edgekit"
+"""In the home folder over there; everything that edgekit keeps on a device is in it."""
+
+_LONGEST_ANSWER = 4 << 20
+
+FIND_ROOT = """\
+case "$1" in /*) root=$1;; *) root=${HOME:-$(pwd)}/$1;; esac
+"""
+
+_SCRIPT = (
+    r"""
+LC_ALL=C; export LC_ALL
+say() { printf '%s %s\n' "$1" "$2"; }
+"""
+    + FIND_ROOT
+    + r"""say root "$root"
+say machine "$(uname -m)"
+say kernel "$(uname -r)"
+say hostname "$(uname -n)"
+glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null || ldd --version 2>&1 | head -n 1)
+case "$glibc" in *[0-9].[0-9]*) ;; *)
+  for loader in /lib/ld-linux-*.so.* /lib64/ld-linux-*.so.*; do
+    [ -x "$loader" ] && glibc=$("$loader" --version 2>/dev/null | head -n 1) && break
+  done;;
+esac
+say glibc "$glibc"
+for tool in sha256sum flock mkdir mv ln df cat tee; do
+  command -v "$tool" >/dev/null 2>&1 && say tool "$tool"
+done
+umask 077
+if trouble=$(mkdir -p "$root/objects" "$root/models" "$root/agents" "$root/runs" 2>&1); then
+  for word in $(df -Pk "$root" 2>/dev/null | tail -n 1); do
+    case "$word" in *%) say free "$before"; break;; esac
+    before=$word
+  done
+  probe=$root/.probe-$$  # not in runs, which whoever takes the device next sweeps
+  if trouble=$( { printf '#!/bin/sh\nexit 0\n' | cat >"$probe"; } 2>&1 ) && [ -s "$probe" ]; then
+    chmod 700 "$probe"
+    if trouble=$("$probe" 2>&1); then say place ok; else say place "noexec $trouble"; fi
+  else
+    say place "unwritable ${trouble:-No space left on device}"
+  fi
+  rm -f "$probe"
+else
+  say place "unwritable $trouble"
+fi
+cat /proc/meminfo 2>/dev/null | sed -n 's/^MemAvailable: *\([0-9]*\) kB/memory \1/p'
+echo cpuinfo
+cat /proc/cpuinfo
+"""
+)
+
+
+@dataclass(frozen=True)
+class Processor:
+    machine: str
+    """As the kernel calls it: aarch64, x86_64."""
+    cpuinfo: str
+
+
+@dataclass(frozen=True)
+class DeviceFacts(Processor):
+    """What a device said of itself. Unknown is None or empty, never a guess."""
+
+    root: str
+    """The folder of edgekit's files."""
+    kernel: str
+    hostname: str
+    glibc: tuple[int, ...]
+    tools: frozenset[str]
+    free: int | None
+    """Bytes, where the root is."""
+    memory_available: int | None
+    trouble: str | None
+    """Why nothing can be kept or run there."""
+
+
+def ask_device(connection: Connection, directory: str | None = None) -> DeviceFacts:
+    done = connection.run(
+        ("sh", "-c", _SCRIPT, "edgekit", directory or FOLDER),
+        timeout=30,
+        most_output=_LONGEST_ANSWER,
+    )
+    facts = parse_answer(done.output)
+    if facts is None:
+        raise DeviceError(
+            f"{connection.name} did not say what it is: it runs no POSIX shell, or its start-up "
+            "files end the session",
+            hint=f"try `ssh … sh -c 'uname -m'` by hand; it said {done.output[:80]!r}",
+            details=done.errors[-12:],
+        )
+    return facts
+
+
+def parse_answer(text: str) -> DeviceFacts | None:
+    """The answer of the script; None where it is not one. Start-up files may have spoken first."""
+    head, separator, cpuinfo = text.partition("\ncpuinfo\n")
+    values: dict[str, str] = {}
+    tools = set()
+    for line in head.splitlines():
+        key, _, value = line.partition(" ")
+        if key == "tool":
+            tools.add(value)
+        else:
+            values[key] = value.strip()
+    if not separator or not values.get("root", "").startswith("/") or "machine" not in values:
+        return None
+    return DeviceFacts(
+        root=values["root"],
+        machine=values["machine"],
+        kernel=values.get("kernel", ""),
+        hostname=values.get("hostname", ""),
+        glibc=_version(values.get("glibc", "")),
+        tools=frozenset(tools),
+        free=_kilobytes(values.get("free", "")),
+        memory_available=_kilobytes(values.get("memory", "")),
+        trouble=_trouble(values.get("place", "unwritable"), values["root"]),
+        cpuinfo=cpuinfo,
+    )
+
+
+def check_place(facts: DeviceFacts, name: str, needed: int = 0) -> None:
+    """DeviceError where the device has no room, or no place, for `needed` bytes of files."""
+    if facts.trouble is not None:
+        raise DeviceError(
+            f"{name} has no place for edgekit's files: {facts.trouble}",
+            hint='free some space over there, or name a better folder with directory = "/PATH" in '
+            f"[devices.{name}]",
+        )
+    missing = sorted({"sha256sum", "mkdir", "mv", "cat", "tee"} - facts.tools)
+    if missing:
+        raise DeviceError(
+            f"{name} lacks {', '.join(missing)}",
+            hint="install coreutils or busybox over there",
+        )
+    if facts.free is not None and needed > facts.free:
+        raise DeviceError(
+            f"{name} has {size(facts.free)} free in {facts.root}, and {size(needed)} are needed",
+            hint=f"free some space over there (edgekit device clean {name}), or name another "
+            f'folder with directory = "/PATH" in [devices.{name}]',
+        )
+
+
+def _trouble(place: str, root: str) -> str | None:
+    kind, _, words = place.partition(" ")
+    if kind == "ok":
+        return None
+    if kind == "noexec":
+        return f"nothing may be run from {root} (mounted noexec?): {words.rpartition(': ')[2]}"
+    reason = words.rpartition(": ")[2].strip() or "it can't be written to"
+    return f"{root}: {reason[:1].lower()}{reason[1:]}"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The last version in a text that has GLIBC or GNU in it: other C libraries count as none."""
+    if not re.search(r"glibc|gnu libc|libc", text, re.IGNORECASE) or "musl" in text.lower():
+        return ()
+    found = re.findall(r"(?<![\w.])([0-9]{1,3})\.([0-9]{1,3})(?!\w)", text)
+    return (int(found[-1][0]), int(found[-1][1])) if found else ()
+
+
+def _kilobytes(text: str) -> int | None:
+    return int(text) * 1024 if re.fullmatch(r"[0-9]{1,15}", text) else None

@@ -1,0 +1,49 @@
+"""What regions of a model say while they do what takes long: have an engine built, say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from edgekit.base.wording import printable
+
+if TYPE_CHECKING:
+    from edgekit.base.events import Events, Stage
+
+WORKING = "working"
+"""The key of such a message, whose value is a sentence."""
+_LONGEST = 160
+
+
+class WorkShown:
+    """Those sentences as a stage of its own, for as long as they come one after the other."""
+
+    def __init__(self, events: Events, device: str) -> None:
+        self._events = events
+        self._device = device
+        self._open = ExitStack()
+        self._stage: Stage | None = None
+
+    def __enter__(self) -> WorkShown:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def hear(self, message: Mapping[str, object]) -> None:
+        said = message.get(WORKING)
+        if not isinstance(said, str):
+            self._stage = None
+            self._open.close()
+            return
+        if self._stage is None:
+            stage = self._events.stage(f"prepare the model on {self._device}")
+            self._stage = self._open.enter_context(stage)
+        self._stage.advance(0, printable(said)[:_LONGEST])

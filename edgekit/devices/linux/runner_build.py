@@ -1,0 +1,224 @@
+"""Libraries that a device compiles itself, of source that came with the model: beside the model's
+own, against the headers that are over there. One that was compiled of the same source, by the same
+compiler and against the same headers, is taken again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import BuildError, DeviceError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.wording import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from edgekit.devices.linux.connection import Connection
+
+LONGEST_BUILD = 1800.0
+"""Seconds. A slow board takes half a minute."""
+_SILENCE = 120.0
+_SHOWN_LINES = 12
+_HEADER = re.compile(r"[A-Za-z0-9_.]{1,60}")
+
+# NvInferVersion.h changes with every version of TensorRT; the others are looked for in the same
+# places, and are in the key because somebody may put headers of two versions together. The compiler
+# says nothing while it works: a loop does, whose `sleep` must not keep our output open.
+_COMPILE = r"""
+LC_ALL=C; export LC_ALL
+umask 077
+cd "$1" && [ -f "$2/$3" ] || { echo "its source is gone" >&2; exit 1; }
+root=$1 folder=$2 source=$3 library=$4
+say() { printf 'edgekit %s %s\n' "$1" "$2"; }
+compiler=
+for name in ${CXX:-} g++ c++ clang++; do
+  if command -v "$name" >/dev/null 2>&1; then compiler=$name; break; fi
+done
+[ -n "$compiler" ] || { say lacks compiler; exit 0; }
+set --
+IFS=:
+for place in ${TENSORRT_INCLUDE:-}; do [ -n "$place" ] && set -- "$@" "$place"; done
+unset IFS
+for place in /usr/include/*-linux-gnu /usr/include /usr/local/cuda/include \
+    /usr/local/cuda/targets/*/include /usr/local/TensorRT/include; do
+  [ -d "$place" ] && set -- "$@" "$place"
+done
+missing= headers= options=
+for name in NvInfer.h NvInferVersion.h NvOnnxParser.h cuda_runtime_api.h; do
+  found=
+  for place in "$@"; do
+    [ -f "$place/$name" ] && found=$place && break
+  done
+  if [ -z "$found" ]; then missing="$missing $name"; continue; fi
+  headers="$headers$found/$name
+"
+  case "$options" in *"$found
+"*) ;; *) options="$options$found
+";; esac
+done
+[ -z "$missing" ] || { say lacks "$missing"; exit 0; }
+IFS='
+'
+set --
+for place in $options; do set -- "$@" -I "$place"; done
+set -- -std=c++17 -O2 -fPIC -shared -fvisibility=hidden -Wl,--strip-all "$@"
+key=$({ "$compiler" --version | head -n 1; echo "$*"; cat "$folder/$source" $headers; } |
+  sha256sum) || exit 1
+key=${key%% *}
+numbers='s/^#define *[A-Z_]*_\(MAJOR\|MINOR\|PATCH\)\(_ENTERPRISE\)* *\([0-9][0-9]*\).*/\3/p'
+version=$(cat $headers | sed -n "$numbers" | head -n 3 | tr '\n' '.')
+unset IFS
+say version "${version%.}"
+made=objects/runner-$key.so log=$folder/${source%.cc}.log
+if [ -s "$made" ] && [ -f "$folder/$library" ] && cmp -s "$made" "$folder/$library"; then
+  say there; exit 0
+fi
+if [ ! -s "$made" ]; then
+  say compiles "$compiler"
+  part=$made.part
+  ( while sleep 2 </dev/null >/dev/null 2>&1; do say works; done ) &
+  ticker=$!
+  "$compiler" "$@" -o "$part" "$folder/$source" -ldl >"$log" 2>&1 </dev/null
+  code=$?
+  kill $ticker 2>/dev/null
+  if [ $code -ne 0 ]; then
+    rm -f "$part"; say failed $code; say log "$root/$log"; head -c 20000 "$log"; exit 0
+  fi
+  chmod 700 "$part" || exit 1
+  sync "$part" 2>/dev/null || sync 2>/dev/null
+  mv -f "$part" "$made" || exit 1
+fi
+rm -f "$folder/.$library"
+ln "$made" "$folder/.$library" 2>/dev/null || cp -p "$made" "$folder/.$library" || exit 1
+mv -f "$folder/.$library" "$folder/$library" || exit 1
+say done
+"""
+
+
+_SOURCE = re.compile(r"edgekit_[a-z0-9_]{1,40}\.cc")
+
+
+@dataclass(frozen=True)
+class CompiledThere:
+    """A library that a device compiles, and what it is for."""
+
+    folder: str
+    """Of the model, in edgekit's over there."""
+    source: str
+    """In that folder."""
+    library: str
+    regions: str
+    """The layers that it runs, in words; empty where nobody remembers."""
+
+
+def sources_among(names: Iterable[str]) -> tuple[str, ...]:
+    """Of a model's files over there, the sources of what was compiled there."""
+    return tuple(name for name in names if _SOURCE.fullmatch(name))
+
+
+def library_of(source: str) -> str:
+    return f"lib{PurePosixPath(source).stem}.so"
+
+
+def compile_there(
+    connection: Connection, root: str, wanted: CompiledThere, events: Events = SILENT
+) -> None:
+    """Have the library in the model's folder; DeviceError or BuildError says what that takes."""
+    answer = _Answer()
+    words = ("sh", "-c", _COMPILE, "edgekit", root, wanted.folder, wanted.source, wanted.library)
+    with events.stage(f"compile for TensorRT on {connection.name}") as stage:
+
+        def hear(line: str) -> None:
+            if answer.take(line):
+                stage.advance(0, answer.doing)
+
+        done = connection.run(words, timeout=LONGEST_BUILD, silence=_SILENCE, on_line=hear)
+        stage.result = answer.result
+        _check(connection.name, answer, wanted, done.status, done.errors)
+
+
+class _Answer:
+    """What the script says; the compiler's own lines come last."""
+
+    def __init__(self) -> None:
+        self.doing = ""
+        self.result = ""
+        self.version = ""
+        self.missing: list[str] = []
+        self.lacks_compiler = False
+        self.failed = False
+        self.done = False
+        self.log = ""
+        self.lines: list[str] = []
+
+    def take(self, line: str) -> bool:
+        """Whether it is news of the script's own."""
+        word, _, rest = line.removeprefix("edgekit ").partition(" ")
+        if not line.startswith("edgekit "):
+            if self.failed and line.strip():
+                self.lines.append(printable(line)[:400])
+            return False
+        if word == "lacks" and rest == "compiler":
+            self.lacks_compiler = True
+        elif word == "lacks":
+            self.missing = [name for name in rest.split() if _HEADER.fullmatch(name)]
+        elif word == "version":
+            self.version = rest[:20]
+        elif word == "compiles":
+            self.doing = f"with {rest[:40]}, against TensorRT {self.version}"
+            self.result = f"TensorRT {self.version}"
+        elif word == "there":
+            self.done, self.result = True, "it is there"
+        elif word == "done":
+            self.done, self.result = True, self.result or "it was compiled before"
+        elif word == "failed":
+            self.failed = True
+        elif word == "log":
+            self.log = rest[:300]
+        return True
+
+
+_HERE = (
+    "or build with the board's headers here: set TENSORRT_INCLUDE to their folders, or give the "
+    "toolchain a sysroot that has them"
+)
+
+
+def _check(
+    name: str, answer: _Answer, wanted: CompiledThere, status: int, errors: Sequence[str]
+) -> None:
+    if answer.done and status == 0:
+        return
+    if answer.lacks_compiler:
+        raise DeviceError(
+            f"{name} has no C++ compiler, and what speaks to TensorRT is compiled there",
+            hint=f"install one over there (sudo apt-get install g++), {_HERE}",
+        )
+    if answer.missing:
+        raise DeviceError(
+            f"{name} lacks {', '.join(answer.missing)}, and what speaks to TensorRT is compiled "
+            "there",
+            hint="install JetPack's headers over there (sudo apt-get install "
+            "libnvinfer-headers-dev libnvonnxparsers-dev, and the cuda-cudart-dev of its CUDA), "
+            f"{_HERE}",
+        )
+    if not answer.failed:
+        why = errors[-1].rpartition(": ")[2] if errors else "it said nothing"
+        raise DeviceError(
+            f"{name} could not compile what speaks to TensorRT: {printable(why)[:200].lower()}",
+            hint="check edgekit's folder over there: its disk, its owner, its permissions",
+            details=tuple(errors[-_SHOWN_LINES:]),
+        )
+    reason = next((line for line in answer.lines if "error" in line), "it said nothing")
+    regions = f" for the region of {wanted.regions}" if wanted.regions else ""
+    raise BuildError(
+        f"what speaks to TensorRT{regions} does not compile on {name} against TensorRT "
+        f"{answer.version}: {reason}",
+        hint="check that libnvinfer-headers-dev, libnvonnxparsers-dev and cuda-cudart-dev are all "
+        f"JetPack's; all that the compiler said is in {answer.log} over there",
+        details=tuple(answer.lines[:_SHOWN_LINES]),
+    )

@@ -1,0 +1,225 @@
+"""A bundle on a board over SSH: the agent runs it there, as often as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from statistics import median
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import DeviceError, EdgekitError, InterruptedByUserError
+from edgekit.base.events import SILENT, Events, Stage
+from edgekit.devices.base import BenchPlan, BenchSamples, Installed, RunResult, check_same
+from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench
+from edgekit.devices.linux.device_log import log_line
+from edgekit.devices.linux.observing import Observer, observing_there
+from edgekit.devices.linux.ready_agent import ReadyAgent
+from edgekit.devices.linux.region_work import WorkShown
+from edgekit.devices.linux.remote_command import Finished
+from edgekit.devices.linux.version_records import (
+    ModelFile,
+    ModelInput,
+    folder_of,
+    new_record,
+    record_text,
+)
+from edgekit.devices.linux.versions import Recorded, record_version
+from edgekit.devices.tensors import in_order, named_outputs
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.bundle.folder import Bundle
+    from edgekit.bundle.manifest import FileEntry
+
+LIBRARY = "model.so"
+"""Its name on a device."""
+
+_MOST_SAMPLES_AT_ONCE = 32
+_MOST_BYTES_AT_ONCE = 64 << 20
+
+
+@dataclass(frozen=True)
+class SshSession:
+    agent: ReadyAgent
+    bundle: Bundle
+    library: str
+    """The model's, over there."""
+    installed: Installed
+    events: Events
+
+    @property
+    def name(self) -> str:
+        return self.agent.connection.name
+
+    @contextmanager
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SshSession]:
+        check_same(self.bundle, bundle)
+        yield self
+
+    def run(self, inputs: Mapping[str, Array]) -> RunResult:
+        (result,) = self.run_all([inputs])
+        return result
+
+    def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
+        seconds: list[float] = []
+        with self._logged("run") as entry:
+            for batch in _in_batches(in_order(self.bundle, sample) for sample in samples):
+                for result in self._run_batch(batch):
+                    seconds.append(result.seconds)
+                    yield result
+            entry.seconds = median(seconds) if seconds else None
+            entry.message = f"{len(seconds)} samples" if len(seconds) > 1 else None
+
+    def _run_batch(self, batch: Sequence[Sequence[Array]]) -> Iterator[RunResult]:
+        specs = [entry.spec for entry in self.bundle.manifest.outputs]
+        messages = AgentMessages()
+        words = ("run", self.library)
+        with (
+            WorkShown(self.events, self.name) as work,
+            self.agent.calling(words, batch, messages, len(specs), work.hear) as call,
+        ):
+            if call.done.status != 0 or len(messages.samples) != len(batch):
+                raise self._failure(call.done, messages)
+            outputs = call.outputs(specs, len(batch))
+            for arrays, nanoseconds in zip(outputs, messages.samples, strict=True):
+                yield RunResult(named_outputs(self.bundle, arrays), nanoseconds / 1e9)
+
+    def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
+        words = [
+            *("bench", "--warmup", str(plan.warmup), "--runs", str(plan.runs)),
+            *("--seconds", f"{plan.seconds:.6f}"),
+        ]
+        if plan.threads is not None:
+            words += ["--threads", str(plan.threads)]
+        if plan.profiled:
+            words += ["--profile", str(plan.profiled)]
+        total = plan.warmup + plan.runs if plan.seconds == 0 else None
+        messages = AgentMessages()
+        with (
+            self._logged("measured") as entry,
+            observing_there(self.agent.connection, self.agent.program, plan.sensors) as observer,
+            self.events.stage(f"measure on {self.name}", total) as stage,
+            WorkShown(self.events, self.name) as work,
+        ):
+            follow = _Follow(stage, plan.warmup, observer, work)
+            batch = [in_order(self.bundle, inputs)]
+            done = self.agent.call((*words, self.library), batch, messages, follow)
+            if done.status != 0 or messages.answer is None:
+                raise self._failure(done, messages)
+            samples = replace(parse_bench(messages.answer, self.name), observed=observer.end())
+            stage.result = f"{len(samples.nanoseconds)} runs"
+            entry.seconds = median(samples.nanoseconds) / 1e9
+            entry.message = stage.result
+        return samples
+
+    def make_current(self, *, verified: bool, median: float | None, keep: int) -> Recorded:
+        manifest = self.bundle.manifest
+        record = new_record(
+            manifest.model.name,
+            self.bundle.digest,
+            manifest.board.name,
+            [ModelFile(name_there(file), file.sha256) for file in self.bundle.code],
+            verified=verified,
+            median=median,
+            inputs=[ModelInput(i.spec.dtype, i.spec.shape) for i in manifest.inputs],
+        )
+        line = self._log_line("deployed", seconds=median, message=verified_or_not(verified))
+        again = (folder_of(record.model), record.digest, keep, record_text(record), line)
+        if self.agent.attendant.record_again(*again):
+            return Recorded(record.digest, ())
+        return record_version(self.agent.connection, self.agent.root, record, keep, line)
+
+    def log_failure(self, event: str, error: EdgekitError) -> None:
+        self.agent.leased.log(self._log_line(event, error=error))
+
+    @contextmanager
+    def _logged(self, event: str) -> Iterator[_Outcome]:
+        outcome = _Outcome()
+        try:
+            yield outcome
+        except EdgekitError as error:
+            self.log_failure(event, error)
+            raise
+        except KeyboardInterrupt:
+            self.log_failure(event, InterruptedByUserError("interrupted"))
+            raise
+        line = self._log_line(event, seconds=outcome.seconds, message=outcome.message)
+        self.agent.leased.log(line)
+
+    def _log_line(
+        self,
+        event: str,
+        *,
+        seconds: float | None = None,
+        message: str | None = None,
+        error: EdgekitError | None = None,
+    ) -> str:
+        return log_line(
+            event,
+            model=self.bundle.manifest.model.name,
+            digest=self.bundle.digest,
+            seconds=seconds,
+            message=message,
+            error=error,
+        )
+
+    def _failure(self, done: Finished, messages: AgentMessages) -> DeviceError:
+        return self.agent.failure(done, messages, self.bundle.manifest.board.name)
+
+
+@dataclass
+class _Outcome:
+    """What the log is to say of something that went well."""
+
+    seconds: float | None = None
+    message: str | None = None
+
+
+class _Follow:
+    """Moves a stage on as the agent reports its progress."""
+
+    def __init__(self, stage: Stage, warmup: int, observer: Observer, work: WorkShown) -> None:
+        self._stage = stage
+        self._work = work
+        self._warmup = warmup
+        self._observer = observer
+        self._done = 0
+
+    def __call__(self, message: Mapping[str, object]) -> None:
+        self._work.hear(message)
+        progress, phase = message.get("progress"), str(message.get("phase", ""))[:40]
+        if phase == "measuring":
+            self._observer.begin()
+        elif phase == "profiling":
+            self._observer.end()
+        if isinstance(progress, int) and phase != "profiling":
+            now = progress + (self._warmup if phase == "measuring" else 0)
+            self._stage.advance(now - self._done, phase)
+            self._done = now
+
+
+def _in_batches(samples: Iterator[list[Array]]) -> Iterator[list[list[Array]]]:
+    """Samples in groups that are worth a start of the model, and fit a board's memory."""
+    batch: list[list[Array]] = []
+    size = 0
+    for sample in samples:
+        batch.append(sample)
+        size += sum(array.nbytes for array in sample)
+        if len(batch) >= _MOST_SAMPLES_AT_ONCE or size >= _MOST_BYTES_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def name_there(file: FileEntry) -> str:
+    """What a file of a bundle's code is called in the model's folder on a device."""
+    if file.role == "library":
+        return LIBRARY
+    return PurePosixPath(file.path).name
+
+
+def verified_or_not(verified: bool) -> str:
+    return "verified" if verified else "not verified"

@@ -1,0 +1,175 @@
+"""What can be done with a device apart from running models: look at it, at what was deployed to it
+and at its log, and tidy it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import DeviceError
+from edgekit.devices.linux.connection import Connection, connect
+from edgekit.devices.linux.device_log import (
+    ADD_TO_LOG,
+    LOG,
+    OLDER_LOG,
+    LogEntry,
+    holder,
+    log_line,
+    read_log,
+)
+from edgekit.devices.linux.lease import lease
+from edgekit.devices.linux.probe import DeviceFacts, ask_device, check_place
+from edgekit.devices.linux.version_records import Version
+from edgekit.devices.linux.versions import READ_STAMPS, SWEEP_OBJECTS, read_versions
+
+if TYPE_CHECKING:
+    from edgekit.devices.linux.hostkeys import Ask, KnownHosts
+    from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.project.devices import DeviceEntry
+
+# What is current on the device is not for edgekit alone: an application may load it from there.
+_CLEAN = f"""\
+LC_ALL=C; export LC_ALL
+{ADD_TO_LOG}{READ_STAMPS}{SWEEP_OBJECTS}
+cd "$1" || exit 1
+keep=$2
+used() {{ set -- $(du -sk . 2>/dev/null); echo "${{1:-0}}"; }}
+before=$(used)
+[ "$3" != all ] || rm -rf deployments {LOG} {OLDER_LOG}
+current=$(for folder in deployments/*; do
+  [ ! -d "$folder" ] || ( cd "$folder" && current_version )
+done)
+for kind in models agents; do
+  count=0
+  ls -1t "$kind" 2>/dev/null | while read -r name; do
+    count=$((count + 1))
+    [ "$count" -gt "$keep" ] || continue
+    [ "$kind" = agents ] || case " $(echo $current) " in *" $name "*) continue;; esac
+    rm -f deployments/*/"$name".version
+    rm -rf "$kind/$name"; echo "removed $kind"
+  done
+done
+sweep_objects
+[ "$3" = all ] || add_to_log "$4" || :
+echo "kilobytes $before $(used)"
+"""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """A device as it was just found."""
+
+    name: str
+    board: str
+    address: str
+    fingerprint: str
+    machine: str
+    kernel: str
+    hostname: str
+    glibc: str | None
+    folder: str
+    free: int | None
+    """Bytes."""
+    memory_available: int | None
+
+
+@dataclass(frozen=True)
+class CleanReport:
+    name: str
+    models: int
+    """How many were removed."""
+    agents: int
+    freed: int
+    """Bytes."""
+
+
+@contextmanager
+def visit(
+    entry: DeviceEntry, *, wait: float | None, known_hosts: KnownHosts | None = None
+) -> Iterator[tuple[Connection, DeviceFacts]]:
+    """A device that is connected, sound, and ours for the time of the block."""
+    with connect(entry, known_hosts=known_hosts) as connection:
+        facts = ask_device(connection, entry.directory)
+        check_place(facts, entry.name)
+        with lease(connection, facts.root, wait=wait, user=holder()):
+            yield connection, facts
+
+
+def check_device(
+    entry: DeviceEntry,
+    *,
+    arch: str | None = None,
+    ask: Ask | None = None,
+    fingerprint: str | None = None,
+    known_hosts: KnownHosts | None = None,
+) -> CheckReport:
+    """Log in and look around; DeviceError for whatever would stop a deployment.
+
+    `arch` is the board's; a device of another one is refused.
+    """
+    with connect(entry, known_hosts=known_hosts, ask=ask, fingerprint=fingerprint) as connection:
+        facts = ask_device(connection, entry.directory)
+        if arch is not None and arch != facts.machine:
+            raise DeviceError(
+                f"{entry.name} has a CPU of {facts.machine}, and the board {entry.board} one of "
+                f"{arch}",
+                hint="name the board that it is; `edgekit boards` lists them",
+            )
+        check_place(facts, entry.name)
+        return CheckReport(
+            name=entry.name,
+            board=entry.board,
+            address=connection.address,
+            fingerprint=connection.fingerprint,
+            machine=facts.machine,
+            kernel=facts.kernel,
+            hostname=facts.hostname,
+            glibc=".".join(str(part) for part in facts.glibc) or None,
+            folder=facts.root,
+            free=facts.free,
+            memory_available=facts.memory_available,
+        )
+
+
+def clean_device(
+    entry: DeviceEntry,
+    *,
+    keep: int = 0,
+    everything: bool = False,
+    known_hosts: KnownHosts | None = None,
+) -> CleanReport:
+    """Remove what edgekit left on a device but for the `keep` models and agents used last, and for
+    what is current. With `everything` that goes too, and the log."""
+    with visit(entry, wait=None, known_hosts=known_hosts) as (connection, facts):
+        line = log_line("tidied up", message=f"all but the {keep} models and agents used last")
+        words = ("sh", "-c", _CLEAN, "edgekit", facts.root)
+        extent = "all" if everything else "rest"
+        done = connection.run((*words, str(keep), extent, line), timeout=300)
+        lines = done.output.splitlines()
+        sizes = lines[-1].split() if lines else []
+        if done.status != 0 or len(sizes) != 3 or sizes[0] != "kilobytes":
+            raise DeviceError(
+                f"{entry.name} could not be tidied up",
+                hint=f"look at {facts.root} over there",
+                details=done.errors[-12:],
+            )
+        freed = max(int(sizes[1]) - int(sizes[2]), 0) * 1024
+        return CleanReport(
+            entry.name, lines.count("removed models"), lines.count("removed agents"), freed
+        )
+
+
+def versions_on(device: SshDevice) -> tuple[Version, ...]:
+    """Every version that was deployed to a device and is still there, the newest first."""
+    with connect(device.entry, known_hosts=device.known_hosts) as connection:
+        return read_versions(connection, device.entry.directory)
+
+
+def log_of(
+    device: SshDevice, lines: int, *, follow: Callable[[LogEntry], None] | None = None
+) -> tuple[LogEntry, ...]:
+    """What happened on a device; see `read_log`."""
+    with connect(device.entry, known_hosts=device.known_hosts) as connection:
+        return read_log(connection, device.entry.directory, lines, follow=follow)

@@ -1,0 +1,192 @@
+"""This machine as a device: every model runs in a child process, so a crash is only reported."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import BundleError, DeviceError, MissingToolError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.metrics import HostState
+from edgekit.devices.base import (
+    BenchPlan,
+    BenchSamples,
+    MemoryUse,
+    RunResult,
+    check_same,
+)
+from edgekit.devices.kernel_times import parse_kernel_times
+from edgekit.devices.linux.observing import observing_here
+from edgekit.devices.linux.region_work import WORKING, WorkShown
+from edgekit.devices.tensors import in_order, named_outputs
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.base.errors import EdgekitError
+    from edgekit.bundle.folder import Bundle
+    from edgekit.devices.local.frames import Frame
+    from edgekit.devices.local.worker_process import WorkerProcess
+
+DEFAULT_TIMEOUT_SECONDS = 600.0
+"""Without a sign of life: neither loading nor one inference should take as long."""
+
+_ELF_MACHINE = slice(18, 20)
+
+
+@dataclass(frozen=True)
+class LocalDevice:
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
+    name: str = field(default="local", init=False)
+
+    @contextmanager
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[LocalSession]:
+        _check_machine(bundle)
+        yield LocalSession(self, bundle, events)
+
+
+@dataclass(frozen=True)
+class LocalSession:
+    """Every call is a process of its own: what it measures is not what an earlier one left."""
+
+    device: LocalDevice
+    bundle: Bundle
+    events: Events
+
+    @property
+    def name(self) -> str:
+        return self.device.name
+
+    @property
+    def installed(self) -> None:
+        return None
+
+    @contextmanager
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[LocalSession]:
+        check_same(self.bundle, bundle)
+        yield self
+
+    def run(self, inputs: Mapping[str, Array]) -> RunResult:
+        (result,) = self.run_all([inputs])
+        return result
+
+    def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
+        with self._loaded(threads=None) as (worker, *_):
+            for sample in samples:
+                arrays = in_order(self.bundle, sample)
+                with WorkShown(self.events, self.name) as work:
+                    for frame in worker.ask("running", {"do": "run"}, arrays):
+                        work.hear(frame.message)
+                outputs = named_outputs(self.bundle, frame.arrays)
+                yield RunResult(outputs, frame.message["nanoseconds"] / 1e9)
+
+    def make_current(self, *, verified: bool, median: float | None, keep: int) -> None:
+        """The bundle is where it was built."""
+
+    def log_failure(self, event: str, error: EdgekitError) -> None:
+        """Whoever is here is told."""
+
+    def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
+        message = {
+            "do": "bench",
+            "warmup": plan.warmup,
+            "runs": plan.runs,
+            "seconds": plan.seconds,
+            "profiled": plan.profiled,
+        }
+        total = plan.warmup + plan.runs if plan.seconds == 0 else None
+        with (
+            self._loaded(plan.threads) as (worker, threads, load_nanoseconds),
+            observing_here(plan.sensors) as observer,
+            self.events.stage(f"measure on {self.name}", total) as stage,
+            WorkShown(self.events, self.name) as work,
+        ):
+            done = 0
+            for frame in worker.ask("being measured", message, in_order(self.bundle, inputs)):
+                work.hear(frame.message)
+                if WORKING in frame.message:
+                    continue
+                if "progress" not in frame.message:
+                    stage.result = f"{frame.arrays[0].size} runs"
+                    return replace(
+                        _samples_of(frame, threads),
+                        load_nanoseconds=load_nanoseconds,
+                        observed=observer.end(),
+                    )
+                if frame.message["phase"] == "profiling":
+                    observer.end()
+                    continue
+                warm = frame.message["phase"] == "measuring"
+                if warm:
+                    observer.begin()
+                now = int(frame.message["progress"]) + (plan.warmup if warm else 0)
+                stage.advance(now - done, "" if warm else "warming up")
+                done = now
+        raise DeviceError("the measurement gave no answer", hint="report this: it is a bug")
+
+    @contextmanager
+    def _loaded(self, threads: int | None) -> Iterator[tuple[WorkerProcess, int, int]]:
+        from edgekit.devices.local.worker_process import started_worker
+
+        environment = {} if threads is None else {"TVM_NUM_THREADS": str(threads)}
+        with started_worker(
+            worker_arguments(), environment, self.name, self.device.timeout
+        ) as worker:
+            load = {"do": "load", "library": str(self.bundle.library.resolve())}
+            (frame,) = worker.ask("loading", load)
+            yield worker, int(frame.message["threads"]), int(frame.message["nanoseconds"])
+
+
+def worker_arguments() -> list[str]:
+    """The module that runs models in a process of its own, and its arguments."""
+    return ["edgekit.devices.local.worker", str(_runtime_library())]
+
+
+def _runtime_library() -> Path:
+    """TVM's runtime, found without importing TVM."""
+    found = importlib.util.find_spec("tvm")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        library = Path(folder) / "lib" / "libtvm_runtime.so"
+        if library.is_file():
+            return library
+    raise MissingToolError(
+        "TVM's runtime library is not installed",
+        hint="pip install --force-reinstall edgekit brings the versions that belong together",
+    )
+
+
+def _check_machine(bundle: Bundle) -> None:
+    """Refuse a library for another CPU family with a sentence, before the loader does."""
+    with bundle.library.open("rb") as library:
+        header = library.read(64)
+    with Path("/proc/self/exe").open("rb") as ourselves:
+        ours = ourselves.read(64)
+    if header[:4] != b"\x7fELF":
+        raise BundleError(
+            f"the library of the bundle {bundle.path} is not a shared library",
+            hint="build the bundle again",
+        )
+    if header[_ELF_MACHINE] != ours[_ELF_MACHINE] or header[4] != ours[4]:
+        raise DeviceError(
+            f"the bundle was built for the board {bundle.manifest.board.name}, whose code does not "
+            f"run on this machine ({platform.machine()})",
+            hint="build it again with --board local",
+        )
+
+
+def _samples_of(frame: Frame, threads: int) -> BenchSamples:
+    message = frame.message
+    return BenchSamples(
+        nanoseconds=tuple(int(value) for value in frame.arrays[0]),
+        warmup=message["warmup"],
+        threads=threads,
+        memory=MemoryUse(message["memory_before"], message["memory_peak"]),
+        host_before=HostState(**message["host_before"]),
+        host_after=HostState(**message["host_after"]),
+        preemptions=message["preemptions"],
+        kernels=parse_kernel_times(message),
+    )

@@ -1,0 +1,96 @@
+"""The messages between edgekit and a process that runs a model: JSON, then arrays, over a pipe.
+
+A frame is the length of its header (4 bytes, big endian), the header (JSON), and the bytes of the
+arrays that the header lists, one after another. Imported by the process that runs the model, so
+it needs numpy alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgekit.base.arrays import Array, numpy_dtype
+from edgekit.base.errors import UnsupportedModelError
+from edgekit.base.json_reader import read_json
+
+ALIGNMENT = 64
+"""Bytes. Compiled code uses aligned vector loads on its inputs."""
+
+_LENGTH = struct.Struct(">I")
+_LARGEST_HEADER = 64 << 20
+_LARGEST_ARRAY = 64 << 30
+
+
+class FrameError(ValueError):
+    """What came is no frame; the message says why."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    message: Mapping[str, Any]
+    arrays: tuple[Array, ...]
+
+
+def encode_frame(
+    message: Mapping[str, object], arrays: Sequence[Array] = ()
+) -> list[bytes | memoryview]:
+    """The pieces to write, in order; arrays are not copied where they are contiguous."""
+    described = [{"dtype": array.dtype.name, "shape": array.shape} for array in arrays]
+    header = json.dumps({"message": message, "arrays": described}).encode()
+    pieces: list[bytes | memoryview] = [_LENGTH.pack(len(header)), header]
+    for array in arrays:
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        if flat.size:
+            pieces.append(flat.data)
+    return pieces
+
+
+def read_frame(read_into: Callable[[memoryview], None]) -> Frame:
+    """One frame; `read_into` fills the buffer it gets, or raises."""
+    length = bytearray(_LENGTH.size)
+    read_into(memoryview(length))
+    (header_length,) = _LENGTH.unpack(length)
+    if header_length > _LARGEST_HEADER:
+        raise FrameError(f"a header of {header_length} bytes")
+    header = bytearray(header_length)
+    read_into(memoryview(header))
+    message, described = _parsed(header)
+    arrays = []
+    for shape, dtype in described:
+        array = aligned_array(shape, dtype)
+        if array.size:
+            read_into(array.reshape(-1).view(np.uint8).data)
+        arrays.append(array)
+    return Frame(message, tuple(arrays))
+
+
+def _parsed(header: bytearray) -> tuple[dict[str, Any], list[tuple[tuple[int, ...], Any]]]:
+    """The message, and the shape and type of each array."""
+    try:
+        document = read_json(header)
+        message, described = document["message"], []
+        for array in document["arrays"]:
+            shape, dtype = tuple(map(int, array["shape"])), numpy_dtype(array["dtype"])
+            if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > _LARGEST_ARRAY:
+                raise ValueError(f"an array of the shape {list(shape)}")
+            described.append((shape, dtype))
+    except (ValueError, TypeError, LookupError, UnsupportedModelError) as error:
+        raise FrameError(str(error)) from error
+    if not isinstance(message, dict):
+        raise FrameError("no message")
+    return message, described
+
+
+def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Uninitialised memory that compiled code may read with aligned loads."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)

@@ -1,0 +1,181 @@
+"""From a snapshot of sysfs to sensors. What a board does not have is not in the list: a quantity
+that nobody measures is unknown, never zero."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from edgekit.devices.sensors.graphics import graphics
+from edgekit.devices.sensors.sensor import Board, Sensor
+from edgekit.devices.sensors.snapshot import NVPMODEL, NVPMODEL_STATUS, THROTTLED, folders
+
+_I2C, _HWMON = "/sys/bus/i2c/devices/", "/sys/class/hwmon/"
+_TOTALS = ("VIN", "POM_5V_IN", "VDD_IN")
+"""What the rail before all others is called on one Jetson or another: the first that is there."""
+_NOT_A_RAIL = re.compile(r"NC|sum of shunt voltages", re.IGNORECASE)
+
+
+def discover(snapshot: Mapping[str, str]) -> Board:
+    rails = [*_ina3221(snapshot), *_ina3221_of_jetpack_4(snapshot), *_ina238(snapshot)]
+    if not rails:
+        rails = list(_power_of_monitors(snapshot))
+    return Board(
+        snapshot.get("/proc/device-tree/model"),
+        _power_mode(snapshot),
+        (
+            *_with_total(rails),
+            *_rapl(snapshot),
+            *_temperatures(snapshot),
+            *_clocks(snapshot),
+            *_throttling(snapshot),
+            *_fans(snapshot),
+            *graphics(snapshot),
+        ),
+    )
+
+
+def _ina3221(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    for device in _i2c_devices(snapshot, "ina3221"):
+        for folder in folders(
+            snapshot, f"{device}/hwmon/", ("in1_label", "in2_label", "in3_label")
+        ):
+            for number in range(1, 9):
+                label = snapshot.get(f"{folder}/in{number}_label", "")
+                files = (f"{folder}/in{number}_input", f"{folder}/curr{number}_input")
+                if label and not _NOT_A_RAIL.fullmatch(label) and _are_there(snapshot, files):
+                    yield Sensor(label, "watts", files, 1e-6)  # mV times mA
+
+
+def _ina3221_of_jetpack_4(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    for device in _i2c_devices(snapshot, "ina3221"):
+        for path, label in snapshot.items():
+            folder, _, name = path.rpartition("/")
+            if not path.startswith(f"{device}/iio:device") or not name.startswith("rail_name_"):
+                continue
+            power = f"{folder}/in_power{name.removeprefix('rail_name_')}_input"
+            if not _NOT_A_RAIL.fullmatch(label) and power in snapshot:
+                yield Sensor(label, "watts", (power,), 1e-3)
+
+
+def _ina238(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    for device in _i2c_devices(snapshot, "ina238"):
+        for folder in folders(snapshot, f"{device}/hwmon/", ("power1_input",)):
+            label = snapshot.get(f"{folder}/in1_label", "VIN")
+            yield Sensor(label, "watts", (f"{folder}/power1_input",), 1e-6)
+
+
+def _power_of_monitors(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    """Any monitor that the kernel knows: a USB meter, an INA219 that a person added."""
+    for folder in folders(snapshot, _HWMON, ("name",)):
+        chip = snapshot[f"{folder}/name"]
+        for number in range(1, 9):
+            for kind in ("input", "average"):
+                path = f"{folder}/power{number}_{kind}"
+                if path in snapshot:
+                    label = snapshot.get(f"{folder}/power{number}_label", f"{chip} {number}")
+                    yield Sensor(label, "watts", (path,), 1e-6)
+                    break
+
+
+def _with_total(rails: list[Sensor]) -> tuple[Sensor, ...]:
+    names = [sensor.name for sensor in rails]
+    total = next((name for name in _TOTALS if name in names), None)
+    if total is None and len(rails) == 1:
+        total = names[0]
+    return tuple(replace(sensor, is_total=sensor.name == total) for sensor in rails)
+
+
+def _rapl(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    """Packages alone: their parts are counted in them, and they in what is called psys, the whole
+    platform, where there is one."""
+    for folder in folders(snapshot, "/sys/class/powercap/", ("energy_uj",)):
+        zone = folder.rpartition("/")[2]
+        if zone.count(":") != 1:
+            continue
+        name = snapshot.get(f"{folder}/name", zone)
+        if name == "psys":
+            continue
+        most = _number(snapshot.get(f"{folder}/max_energy_range_uj"))
+        yield Sensor(
+            name,
+            "joules",
+            (f"{folder}/energy_uj",),
+            1e-6,
+            wraps_at=None if most is None else most * 1e-6,
+        )
+
+
+def _temperatures(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    zones = folders(snapshot, "/sys/class/thermal/", ("temp",))
+    for folder in zones:
+        name = snapshot.get(f"{folder}/type", folder.rpartition("/")[2])
+        yield Sensor(name, "celsius", (f"{folder}/temp",), 1e-3)
+    if zones:
+        return
+    for folder in folders(snapshot, _HWMON, ("name",)):
+        for number in range(1, 17):
+            path = f"{folder}/temp{number}_input"
+            if path in snapshot:
+                chip = snapshot[f"{folder}/name"]
+                label = snapshot.get(f"{folder}/temp{number}_label", f"{chip} {number}")
+                yield Sensor(label, "celsius", (path,), 1e-3)
+
+
+def _clocks(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    for folder in folders(snapshot, "/sys/devices/system/cpu/", ("scaling_cur_freq",)):
+        core = folder.split("/")[-2]
+        yield Sensor(core, "megahertz", (f"{folder}/scaling_cur_freq",), 1e-3)
+    for folder in folders(snapshot, "/sys/class/devfreq/", ("cur_freq",)):
+        yield Sensor(folder.rpartition("/")[2], "megahertz", (f"{folder}/cur_freq",), 1e-6)
+
+
+def _throttling(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    if THROTTLED in snapshot:
+        yield Sensor("firmware", "throttling", (THROTTLED,), 1.0)
+    for folder in folders(snapshot, _HWMON, ("in0_lcrit_alarm",)):
+        yield Sensor("undervoltage", "throttling", (f"{folder}/in0_lcrit_alarm",), 1.0)
+
+
+def _fans(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    if "/sys/devices/pwm-fan/cur_pwm" in snapshot:
+        yield Sensor("pwm-fan", "fan", ("/sys/devices/pwm-fan/cur_pwm",), 1.0)
+    for folder in folders(snapshot, _HWMON, ("name",)):
+        for number in range(1, 9):
+            for name in (f"fan{number}_input", f"pwm{number}", *(("rpm",) if number == 1 else ())):
+                if f"{folder}/{name}" in snapshot:
+                    chip = snapshot[f"{folder}/name"]
+                    yield Sensor(f"{chip} {name}", "fan", (f"{folder}/{name}",), 1.0)
+
+
+def _power_mode(snapshot: Mapping[str, str]) -> str | None:
+    """`pmode:0002 fmode:fanNull` as nvpmodel keeps it, with the name that its settings give it."""
+    match = re.search(r"pmode:(\d{1,6})", snapshot.get(NVPMODEL_STATUS, ""))
+    if match is None:
+        return None
+    number = int(match[1])
+    name = re.search(rf"\bID={number} NAME=(\S+)", snapshot.get(NVPMODEL, ""))
+    return f"{number} ({name[1]})" if name else str(number)
+
+
+def _i2c_devices(snapshot: Mapping[str, str], chip: str) -> list[str]:
+    return sorted(
+        path.rpartition("/")[0]
+        for path, value in snapshot.items()
+        if path.startswith(_I2C)
+        and path.count("/") == _I2C.count("/") + 1
+        and path.endswith("/name")
+        and chip in value
+    )
+
+
+def _are_there(snapshot: Mapping[str, str], files: tuple[str, ...]) -> bool:
+    return all(_number(snapshot.get(file)) is not None for file in files)
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return int(text or "", 0)
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""Microcontrollers on a serial line."""

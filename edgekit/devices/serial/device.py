@@ -1,0 +1,395 @@
+"""A microcontroller on a serial line as a device: its firmware is written where it has another one,
+and models run in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
+from edgekit.base.errors import BundleError, DeviceError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.metrics import HostState
+from edgekit.devices.base import (
+    BenchPlan,
+    BenchSamples,
+    Installed,
+    MemoryUse,
+    RunResult,
+    check_same,
+)
+from edgekit.devices.flash.job import FlashJob
+from edgekit.devices.flash.tool import HERE, Tools
+from edgekit.devices.flash.write import write_firmware
+from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.devices.serial.client import BoardRestarted, Client, FirmwareFault
+from edgekit.devices.serial.faults import explain_fault, stack_overflow
+from edgekit.devices.serial.labgrid import acquired
+from edgekit.devices.serial.link import Link, NoAnswer
+from edgekit.devices.serial.measure import counted, kernel_times
+from edgekit.devices.serial.messages import Hello, Inference, ModelOnBoard
+from edgekit.devices.serial.port import PATIENCE, Line, LocalLine, held
+from edgekit.devices.tensors import in_order
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.base.errors import EdgekitError
+    from edgekit.bundle.folder import Bundle
+    from edgekit.devices.serial.lab_host import LabHost
+    from edgekit.profiles.board import Board
+
+_HELLO_SECONDS = 2.5
+_AFTER_WRITING_SECONDS = 8.0
+_EMULATED_SECONDS = 15.0
+"""For either: an emulator shares this machine with whatever else runs on it."""
+_TRIES = 3
+"""Of an inference on a board that was reset in the middle of it."""
+
+
+@dataclass(frozen=True)
+class EmulatedChip:
+    """What sets an emulated microcontroller apart."""
+
+    folder: Path
+    """Where its sockets are."""
+    clock: int
+    """Of its timer, in Hz."""
+
+
+@dataclass(frozen=True)
+class SerialDevice:
+    name: str
+    board: Board
+    port: str
+    baud: int
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
+    probe: str | None = None
+    gdb: str = "gdb-multiarch"
+    chip: EmulatedChip | None = None
+    host: LabHost | None = None
+    """Where the port is on another machine."""
+    labgrid: str | None = None
+    """The place that knows the port."""
+
+    @contextmanager
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SerialSession]:
+        firmware = _firmware_of(bundle)
+        self.check_board(bundle)
+        with self.prepared(firmware, events) as (client, hello, sent):
+            model = _model_of(bundle, client, hello, self.name)
+            yield SerialSession(self, bundle, firmware, client, hello, model, sent, events)
+
+    def check_board(self, bundle: Bundle) -> None:
+        """Another board's firmware would not even start."""
+        if bundle.manifest.board.name != self.board.name:
+            raise DeviceError(
+                f"the bundle was built for the board {bundle.manifest.board.name}, and {self.name} "
+                f"is a {self.board.name}",
+                hint=f"build it again with --board {self.board.name}",
+            )
+
+    @contextmanager
+    def prepared(
+        self, firmware: FirmwareFile, events: Events = SILENT, *, again: bool = False
+    ) -> Iterator[tuple[Client, Hello, int]]:
+        """The board with this firmware on it, which was written if it had another, or `again`; and
+        how many bytes that took."""
+        with self.held() as line:
+            if not again and not self._blank():
+                with self.connected(line) as client:
+                    hello = self._hello_or_none(client)
+                    if hello is not None and hello.build_id == firmware.build_id:
+                        yield client, hello, 0
+                        return
+            sent = self.write(firmware, events, line.tools)
+            with self.connected(line) as client:
+                yield client, self._hello_of_new(client, firmware), sent
+
+    @contextmanager
+    def held(self, patience: float = PATIENCE) -> Iterator[Line]:
+        """The line is ours for the time of the block; DeviceError where somebody else has it."""
+        if self.host is not None:
+            with self.host.held(self.port, patience) as line:
+                yield line
+        elif self.labgrid is not None:
+            with acquired(self.labgrid) as place, held(place.serial, patience):
+                yield LocalLine(place.serial)
+        else:
+            with held(self.port, patience):
+                yield LocalLine(self.port)
+
+    @contextmanager
+    def connected(self, line: Line | None = None) -> Iterator[Client]:
+        with ExitStack() as stack:
+            ours = stack.enter_context(self.held()) if line is None else line
+            port = stack.enter_context(ours.opened(self.baud))
+            yield Client(Link(port, self.name, self.baud), self.name)
+
+    def write(self, firmware: FirmwareFile, events: Events = SILENT, tools: Tools = HERE) -> int:
+        """Flash; the port must not be open: some tools use it themselves."""
+        if self.board.flash is None:
+            raise UsageError(
+                f"edgekit does not know how to write to a {self.board.name}",
+                hint="add [flash] to the board's profile, or write the bundle's firmware.elf "
+                "yourself",
+            )
+        job = FlashJob(
+            firmware=firmware,
+            board=self.board,
+            flash=self.board.flash,
+            device=self.name,
+            port=self.port,
+            probe=self.probe,
+            twin=None if self.chip is None else self.chip.folder,
+            gdb=self.gdb,
+            tools=tools,
+        )
+        return write_firmware(job, events)
+
+    def _blank(self) -> bool:
+        """Whether it is known without asking that there is no firmware."""
+        if self.chip is None:
+            return False
+        from edgekit.twin.microcontroller import condition_of
+
+        return condition_of(self.chip.folder) == "blank"
+
+    def patience(self, usual: float) -> float:
+        """Seconds for it to say who it is, where a real one has the `usual` ones."""
+        return usual if self.chip is None else _EMULATED_SECONDS
+
+    def _hello_or_none(self, client: Client) -> Hello | None:
+        try:
+            return client.hello(self.patience(_HELLO_SECONDS))
+        except NoAnswer:
+            return None
+
+    def _hello_of_new(self, client: Client, firmware: FirmwareFile) -> Hello:
+        try:
+            hello = client.hello(self.patience(_AFTER_WRITING_SECONDS))
+        except NoAnswer as error:
+            raise DeviceError(
+                f"the firmware was written to {self.name}, and nothing answers on {self.port}",
+                hint="is that the port of this board, and its baud rate that of the profile?",
+            ) from error
+        if hello.build_id != firmware.build_id:
+            raise DeviceError(
+                f"{self.name} runs another firmware than the one that was written to it",
+                hint="is --port that of the board which the probe writes to?",
+            )
+        return hello
+
+
+@dataclass(frozen=True)
+class SerialSession:
+    """A model in a microcontroller's firmware."""
+
+    device: SerialDevice
+    bundle: Bundle
+    firmware: FirmwareFile
+    client: Client
+    hello: Hello
+    model: tuple[int, ModelOnBoard]
+    sent: int
+    events: Events
+
+    @property
+    def name(self) -> str:
+        return self.device.name
+
+    @property
+    def installed(self) -> Installed:
+        size = sum(segment.file_size for segment in self.firmware.segments)
+        return Installed(agent=0, runtime=0, model=size, sent=self.sent)
+
+    @contextmanager
+    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SerialSession]:
+        check_same(self.bundle, bundle)
+        yield self
+
+    def run(self, inputs: Mapping[str, Array]) -> RunResult:
+        (result,) = self.run_all([inputs])
+        return result
+
+    def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
+        for sample in samples:
+            data = self._bytes(sample)
+            with self._faults_explained():
+                outputs, seconds = self._inference(data)
+            yield RunResult(outputs, seconds)
+
+    def make_current(self, *, verified: bool, median: float | None, keep: int) -> None:
+        """A microcontroller has one firmware, and no place for others."""
+
+    def log_failure(self, event: str, error: EdgekitError) -> None:
+        """Nor for a log."""
+
+    def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
+        data = self._bytes(inputs)
+        # Emulated, every run takes the same number of instructions.
+        warmup = plan.warmup if self.device.chip is None else 0
+        seconds = plan.seconds if self.device.chip is None else 0.0
+        cycles: list[int] = []
+        nanoseconds: list[int] = []
+        with (
+            self._faults_explained(),
+            self.events.stage(f"measure on {self.name}", warmup + plan.runs) as stage,
+        ):
+            self._write(data)
+            for _ in range(warmup):
+                self._repeat(data)
+                stage.advance(1, "warming up")
+            ends_at = time.monotonic() + seconds
+            while len(cycles) < plan.runs or time.monotonic() < ends_at:
+                inference, took = self._repeat(data)
+                cycles.append(inference.cycles)
+                nanoseconds.append(round(took * 1e9))
+                stage.advance()
+            steps = self._steps(data)
+            marks = self.client.memory()
+            if marks.stack_used >= marks.stack:
+                raise stack_overflow(self.name, marks.stack)
+            stage.result = f"{len(cycles)} runs"
+        clock = None if self.device.chip is None else self.device.chip.clock
+        found = counted(cycles, steps, self.hello.clock, clock)
+        core = self.hello.clock / 1e6 if self.device.chip is None else None
+        state = HostState(governor=None, frequency_mhz=core, load_average=None, cores=1)
+        return BenchSamples(
+            nanoseconds=tuple(nanoseconds),
+            warmup=warmup,
+            threads=1,
+            memory=MemoryUse(before_model=0, peak=self.model[1].arena + marks.stack_used),
+            host_before=state,
+            host_after=state,
+            preemptions=None,
+            kernels=kernel_times(found) if plan.profiled else None,
+            counted=found,
+        )
+
+    def _bytes(self, inputs: Mapping[str, Array]) -> list[bytes]:
+        import numpy as np
+
+        return [np.ascontiguousarray(array).tobytes() for array in in_order(self.bundle, inputs)]
+
+    def _write(self, data: list[bytes]) -> None:
+        for index, piece in enumerate(data):
+            self.client.write(self.model[0], index, piece)
+
+    def _inference(self, data: list[bytes]) -> tuple[dict[str, Array], float]:
+        """A board that is reset forgets its inputs: then all is done again."""
+        for remaining in reversed(range(_TRIES)):
+            try:
+                self._write(data)
+                _, seconds = self._run()
+                return self._outputs(), seconds
+            except BoardRestarted:
+                if not remaining:
+                    raise
+                self.events.warn(f"{self.name} was reset; the inference is done again")
+                self.client.hello(self.device.patience(_AFTER_WRITING_SECONDS))
+        raise AssertionError("the last try returns or raises")
+
+    def _run(self) -> tuple[Inference, float]:
+        began = time.monotonic()
+        inference = self.client.run(self.model[0], self.device.timeout)
+        took = time.monotonic() - began
+        if inference.status != 0:
+            indices = self.client.step_name(self.model[0], inference.status - 1)
+            raise DeviceError(
+                f"an index in {indices} is outside of the tensor that it counts in",
+                hint="feed indices that the model has; those outside were held at its edges",
+            )
+        return inference, (inference.cycles / self.hello.clock if not self.device.chip else took)
+
+    def _repeat(self, data: list[bytes]) -> tuple[Inference, float]:
+        if not self.model[1].keeps_inputs:
+            self._write(data)
+        return self._run()
+
+    def _steps(self, data: list[bytes]) -> list[tuple[str, int]]:
+        if not self.model[1].keeps_inputs:
+            self._write(data)
+        index, model = self.model
+        return [
+            (
+                self.client.step_name(index, step),
+                self.client.run_step(index, step, self.device.timeout).cycles,
+            )
+            for step in range(model.steps)
+        ]
+
+    def _outputs(self) -> dict[str, Array]:
+        import numpy as np
+
+        from edgekit.base.arrays import numpy_dtype
+
+        outputs = {}
+        for index, entry in enumerate(self.bundle.manifest.outputs):
+            spec = entry.spec
+            dtype = numpy_dtype(spec.dtype)
+            data = self.client.read(self.model[0], index, spec.elements * dtype.itemsize)
+            outputs[spec.name] = np.frombuffer(data, dtype).reshape(spec.shape).copy()
+        return outputs
+
+    @contextmanager
+    def _faults_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except FirmwareFault as error:
+            raise explain_fault(self.name, error.fault, self.firmware, self.hello.stack) from error
+
+
+def _firmware_of(bundle: Bundle) -> FirmwareFile:
+    path = bundle.firmware
+    if path is None:
+        raise BundleError(
+            f"the bundle {bundle.path} has no firmware",
+            hint="build it for a bare-metal board; `edgekit boards` lists them",
+        )
+    return read_firmware(path)
+
+
+def _model_of(
+    bundle: Bundle, client: Client, hello: Hello, device: str
+) -> tuple[int, ModelOnBoard]:
+    """Which of the firmware's models is the bundle's, checked against what the bundle says."""
+    models = [client.model(index) for index in range(hello.models)]
+    wanted = bundle.manifest.model.sha256
+    index = next((i for i, model in enumerate(models) if model.sha256 == wanted), None)
+    if index is None and len(models) == 1:
+        index = 0
+    if index is None:
+        raise DeviceError(
+            f"the firmware on {device} does not hold the model of {bundle.path}",
+            hint="build the bundle again",
+        )
+    model = models[index]
+    if model.failed_check:
+        raise DeviceError(
+            f"the model on {device} says that its check {model.failed_check} failed: a library "
+            "needs more scratch memory than was planned",
+            hint="build the bundle again; report this if it stays so",
+        )
+    from edgekit.base.arrays import numpy_dtype
+
+    inputs = [entry.spec for entry in bundle.manifest.inputs]
+    outputs = [entry.spec for entry in bundle.manifest.outputs]
+    for output, specs in ((False, inputs), (True, outputs)):
+        if len(specs) != (model.outputs if output else model.inputs):
+            raise _unlike(bundle, device)
+        for place, spec in enumerate(specs):
+            size = spec.elements * numpy_dtype(spec.dtype).itemsize
+            if client.tensor(index, place, output=output).bytes != size:
+                raise _unlike(bundle, device)
+    return index, model
+
+
+def _unlike(bundle: Bundle, device: str) -> DeviceError:
+    return DeviceError(
+        f"the model on {device} has other inputs and outputs than the bundle {bundle.path}",
+        hint="build the bundle again",
+    )

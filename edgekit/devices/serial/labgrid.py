@@ -1,0 +1,217 @@
+"""Places of labgrid's: acquired for as long as a device is used, and asked where the device stands.
+
+labgrid's own client does it, whichever environment it is installed in. labgrid does not notice when
+whoever acquired a place dies; so what edgekit acquired is noted in a file, and released by whoever
+uses the place next.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from edgekit.base.children import Done, TimeoutExpired, run
+from edgekit.base.errors import DeviceError, MissingToolError
+from edgekit.base.files import storage_errors, try_lock
+from edgekit.base.paths import data_dir
+from edgekit.base.programs import find_program
+from edgekit.project.devices import DeviceEntry, is_host, is_user
+
+_CLIENT = "labgrid-client"
+_SECONDS = 60.0
+_OURS = b"acquired"
+_ALREADY_OURS = re.compile(r"You have already acquired place [^ ]+\.\s*$")
+_RESOURCE = re.compile(r"^Acquired resource .*\((?P<path>[^()]+)\):$")
+_PROTOCOLS = {"raw": "socket", "rfc2217": "rfc2217"}
+
+
+class PlaceTaken(DeviceError):
+    """Somebody else has the place."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What labgrid says of a place that is ours."""
+
+    name: str
+    resources: Mapping[str, Mapping[str, Any]]
+    """By their class: the parameters of each."""
+
+    def reached(self, entry: DeviceEntry) -> DeviceEntry:
+        """The same device with the address of its NetworkService; what the entry says counts."""
+        found = self._resource("NetworkService")
+        host, user, port = found.get("address"), found.get("username"), found.get("port", 22)
+        if not isinstance(host, str) or not is_host(host) or not _is_port(port):
+            raise self._nonsense("NetworkService")
+        if user is not None and not (isinstance(user, str) and is_user(user)):
+            raise self._nonsense("NetworkService")
+        return replace(
+            entry,
+            host=entry.host or host,
+            user=entry.user or user or None,
+            port=entry.port or port,
+            proxy=entry.proxy or _proxy(found),
+        )
+
+    @property
+    def serial(self) -> str:
+        """The address of its NetworkSerialPort, as pyserial opens it."""
+        found = self._resource("NetworkSerialPort")
+        host, port = found.get("host"), found.get("port")
+        scheme = _PROTOCOLS.get(str(found.get("protocol", "rfc2217")))
+        if not isinstance(host, str) or not is_host(host) or not _is_port(port) or scheme is None:
+            raise self._nonsense("NetworkSerialPort")
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+    def _resource(self, kind: str) -> Mapping[str, Any]:
+        if kind not in self.resources:
+            there = ", ".join(sorted(self.resources)) or "nothing"
+            raise DeviceError(
+                f"the labgrid place {self.name} has no {kind}, but {there}",
+                hint=f"export one, and match it: {_CLIENT} -p {self.name} add-match PATTERN",
+            )
+        return self.resources[kind]
+
+    def _nonsense(self, kind: str) -> DeviceError:
+        return DeviceError(
+            f"what labgrid says of the {kind} of {self.name} makes no sense",
+            hint=f"{_CLIENT} -p {self.name} show; its exporter's file says so",
+        )
+
+
+@dataclass
+class _Held:
+    """What this process has, and for how many: one device may need several connections."""
+
+    place: Place
+    giving_back: ExitStack
+    users: int = 1
+
+
+_held: dict[str, _Held] = {}
+_changing = threading.Lock()
+
+
+@contextmanager
+def acquired(name: str) -> Iterator[Place]:
+    """The place is ours until the block ends; PlaceTaken where somebody has it. Where its user
+    acquired it beforehand, it is used and stays acquired."""
+    with _changing:
+        if name in _held:
+            held = _held[name]
+            held.users += 1
+        else:
+            with ExitStack() as opened:
+                place = opened.enter_context(_acquired_alone(name))
+                held = _held[name] = _Held(place, opened.pop_all())
+    try:
+        yield held.place
+    finally:
+        with _changing:
+            held.users -= 1
+            if not held.users:
+                del _held[name]
+                held.giving_back.close()
+
+
+@contextmanager
+def _acquired_alone(name: str) -> Iterator[Place]:
+    note = data_dir() / "labgrid" / f"{name}.lock"
+    with storage_errors("note the labgrid place", note):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        lock = try_lock(note)
+    if lock is None:
+        raise PlaceTaken(
+            f"the labgrid place {name} is in use by another edgekit of this user",
+            hint="wait until it is done, or end it",
+        )
+    try:
+        is_left_over = note.read_bytes() == _OURS
+        done = _client(name, "acquire")
+        if done.status != 0 and not _ALREADY_OURS.search(done.errors):
+            raise _refused(name, done)
+        is_ours_to_release = done.status == 0 or is_left_over
+        if is_ours_to_release:
+            _note(lock, _OURS)
+        try:
+            yield Place(name, _resources(_client(name, "show")))
+        finally:
+            if is_ours_to_release:
+                _client(name, "release")
+                _note(lock, b"")
+    finally:
+        os.close(lock)
+
+
+def _client(name: str, command: str) -> Done:
+    program = find_program(_CLIENT)
+    if program is None:
+        raise MissingToolError(
+            f"{_CLIENT}, which knows labgrid's places, is not installed",
+            hint="pipx install labgrid; LG_COORDINATOR=host:20408 says where its coordinator is",
+        )
+    try:
+        return run([str(program), "-p", name, command], limit_s=_SECONDS)
+    except TimeoutExpired as error:
+        raise DeviceError(
+            f"labgrid does not answer within {_SECONDS:g} s",
+            hint="is its coordinator up, and LG_COORDINATOR right?",
+        ) from error
+
+
+def _refused(name: str, done: Done) -> DeviceError:
+    lines = [line.strip() for line in done.errors.splitlines() if line.strip()]
+    last = lines[-1].partition("Error: ")[2] or lines[-1] if lines else "it said nothing"
+    kind = PlaceTaken if "already acquired" in last else DeviceError
+    return kind(
+        f"labgrid does not give the place {name}: {last[:200]}",
+        hint=f"{_CLIENT} -p {name} show says who has it",
+    )
+
+
+def _resources(done: Done) -> dict[str, Mapping[str, Any]]:
+    """What `show` says: a line for each resource, and its values as Python writes them."""
+    found: dict[str, Mapping[str, Any]] = {}
+    kind, block = "", ""
+    for line in [*done.output.splitlines(), "end"]:
+        if kind and line.startswith("  "):
+            block += line[2:] + "\n"
+            continue
+        if kind:
+            found.setdefault(kind, _parameters(block))
+        match = _RESOURCE.match(line)
+        parts = match["path"].split("/") if match is not None else []
+        kind, block = parts[2] if len(parts) > 2 else "", ""
+    return found
+
+
+def _parameters(block: str) -> Mapping[str, Any]:
+    try:
+        said = ast.literal_eval(block)
+        parameters = said["params"]
+    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError):
+        return {}
+    return parameters if isinstance(parameters, dict) else {}
+
+
+def _proxy(found: Mapping[str, Any]) -> str | None:
+    extra = found.get("extra")
+    if not isinstance(extra, dict) or extra.get("proxy_required") is not True:
+        return None
+    proxy = extra.get("proxy")
+    return proxy if isinstance(proxy, str) and is_host(proxy) else None
+
+
+def _is_port(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 16
+
+
+def _note(lock: int, text: bytes) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, text, 0)

@@ -1,0 +1,148 @@
+"""Requests and answers over a line that loses, damages and repeats what it carries."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+from edgekit.base.errors import DeviceError
+from edgekit.devices.serial.frames import (
+    FrameDecoder,
+    SerialFrame,
+    encode_frame,
+    framed_length,
+)
+from edgekit.devices.serial.messages import (
+    ANSWER,
+    FAULT,
+    REFUSED,
+    FaultReport,
+    Refusal,
+    Request,
+    parse_fault,
+)
+
+_FIRST_PATIENCE = 0.4
+_MOST_PATIENCE = 5.0
+_BITS_A_BYTE = 10
+
+
+class NoAnswer(DeviceError):
+    """Nothing came that was meant for us."""
+
+
+class FirmwareFault(DeviceError):
+    """The core stopped at an instruction that it can't execute."""
+
+    def __init__(self, port: str, report: FaultReport) -> None:
+        super().__init__(
+            f"the firmware on {port} has stopped with a fault",
+            hint="edgekit flash writes it again",
+        )
+        self.fault = report
+
+
+class BoardRestarted(DeviceError):
+    """It does not know our session any more: what was written to it is gone."""
+
+
+class Link:
+    """One session. Every request has a number; one whose answer does not come is sent again, and
+    the board does not do twice what it has done."""
+
+    def __init__(self, port: Any, name: str, baud: int) -> None:
+        self._port = port
+        self._name = name
+        self._baud = baud
+        self._decoder = FrameDecoder()
+        self._session = secrets.randbelow(0xFFFF) + 1
+        self._count = 0
+        self.retries = 0
+        self.started = False
+
+    def ask(
+        self, kind: Request, payload: bytes = b"", *, limit_s: float = 10.0, expect: int = 0
+    ) -> bytes:
+        """The answer's payload, of about `expect` bytes; NoAnswer where none comes in time."""
+        self._count = (self._count + 1) & 0xFFFF
+        sequence = self._session << 16 | self._count
+        message = encode_frame(SerialFrame(kind, sequence, payload))
+        on_the_line = _BITS_A_BYTE * (len(message) + framed_length(expect)) / self._baud
+        patience = _FIRST_PATIENCE + 2 * on_the_line
+        ends_at = time.monotonic() + limit_s
+        first = True
+        while first or time.monotonic() < ends_at:
+            self.retries += not first
+            first = False
+            self._send(message)
+            until = min(time.monotonic() + patience, max(ends_at, time.monotonic() + on_the_line))
+            answer = self._await(kind, sequence, until, framed_length(expect))
+            if answer is not None:
+                return answer
+            patience = min(2 * patience, max(_MOST_PATIENCE, 2 * on_the_line))
+        raise NoAnswer(
+            f"{self._name} does not answer",
+            hint="is it powered, is it the right port, and does edgekit's firmware run on it? "
+            "edgekit flash writes it",
+        )
+
+    def _await(self, kind: Request, sequence: int, until: float, wanted: int) -> bytes | None:
+        received = 0
+        while time.monotonic() < until:
+            data = self._receive(max(wanted - received, 1))
+            received += len(data)
+            for frame in self._decoder.feed(data):
+                if isinstance(frame, SerialFrame):
+                    answer = self._taken(frame, kind, sequence)
+                    if answer is not None:
+                        return answer
+        return None
+
+    def _taken(self, frame: SerialFrame, kind: Request, sequence: int) -> bytes | None:
+        # What answers an earlier request came late. A fault is repeated for every request.
+        if frame.sequence != sequence:
+            return None
+        if frame.kind == FAULT:
+            try:
+                raise FirmwareFault(self._name, parse_fault(frame.payload))
+            except ValueError:
+                return None
+        if frame.kind == REFUSED and len(frame.payload) >= 2 and frame.payload[1] == kind:
+            raise self._refused(frame.payload[0], kind)
+        return frame.payload if frame.kind == kind | ANSWER else None
+
+    def _refused(self, why: int, kind: Request) -> DeviceError:
+        if why == Refusal.NO_SESSION:
+            return BoardRestarted(
+                f"{self._name} was reset while it was used",
+                hint="look at its power supply and its watchdog",
+            )
+        reason = Refusal(why).name.lower() if why in set(Refusal) else str(why)
+        return DeviceError(
+            f"{self._name} refuses {kind.name.lower().replace('_', ' ')}: {reason}",
+            hint="edgekit flash writes a firmware that fits this edgekit",
+        )
+
+    def _send(self, message: bytes) -> None:
+        import serial
+
+        try:
+            self._port.write(message)
+            self._port.flush()
+        except (serial.SerialException, OSError) as error:
+            raise self._broken(error) from error
+
+    def _receive(self, most: int) -> bytes:
+        import serial
+
+        try:
+            return bytes(self._port.read(most))
+        except (serial.SerialException, OSError) as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: Exception) -> DeviceError:
+        return DeviceError(
+            f"the line to {self._name} broke: {error}",
+            hint="was it unplugged? plug it in and try again",
+        )

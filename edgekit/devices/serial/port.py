@@ -1,0 +1,157 @@
+"""Opening a serial line of any kind: a tty, a pty, socket://host:port, rfc2217://host:port, and
+unix://path for emulated boards."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from edgekit.base.errors import DeviceError
+from edgekit.base.files import storage_errors, try_lock
+from edgekit.base.paths import cache_dir
+from edgekit.devices.flash.tool import HERE, Tools
+
+DEFAULT_BAUD = 115200
+SLICE_SECONDS = 0.05
+"""How long one look at the line takes at most."""
+_WRITE_SECONDS = 20.0
+PATIENCE = 3.0
+"""Seconds to wait for a line that somebody has: a farm that looks at it is done sooner."""
+_SECONDS_BETWEEN_TRIES = 0.1
+
+
+class LineInUse(DeviceError):
+    """Somebody else has the serial port."""
+
+
+class Line(Protocol):
+    """A serial port that is ours, here or on another machine."""
+
+    @property
+    def tools(self) -> Tools:
+        """To write with what is attached to the machine that has the port."""
+
+    def opened(self, baud: int) -> AbstractContextManager[Any]:
+        """A port as pyserial's are."""
+
+
+@dataclass(frozen=True)
+class LocalLine:
+    address: str
+    tools: Tools = HERE
+
+    def opened(self, baud: int) -> AbstractContextManager[Any]:
+        return opened_port(self.address, baud)
+
+
+@contextmanager
+def opened_port(address: str, baud: int) -> Iterator[Any]:
+    """pyserial's port; DeviceError in one sentence where that does not come about.
+
+    `held` comes first.
+    """
+    import serial
+
+    try:
+        port = _port_at(address, baud)
+        if "://" not in address:
+            port.exclusive = True
+            port.write_timeout = _WRITE_SECONDS  # others have none, or refuse it
+        port.open()
+    except (serial.SerialException, OSError, ValueError) as error:
+        raise _not_opened(address, error) from error
+    try:
+        yield port
+    finally:
+        port.close()
+
+
+def _port_at(address: str, baud: int) -> Any:
+    import serial
+
+    from edgekit.devices.serial.unix import SCHEME, UnixSerial
+
+    if not address.startswith(SCHEME):
+        return serial.serial_for_url(
+            address, baudrate=baud, timeout=SLICE_SECONDS, do_not_open=True
+        )
+    port = UnixSerial(baudrate=baud, timeout=SLICE_SECONDS)
+    port.port = address
+    return port
+
+
+@contextmanager
+def held(address: str, patience: float = PATIENCE) -> Iterator[None]:
+    """The line is ours for the time of the block, among everybody's edgekit of this user: two that
+    talk at once understand nothing."""
+    folder = cache_dir() / "serial"
+    with storage_errors("take the serial line", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(_known(address).encode()).hexdigest()[:24]
+        ends_at = time.monotonic() + patience
+        while (lock := try_lock(folder / f"{name}.lock")) is None:
+            if time.monotonic() >= ends_at:
+                break
+            time.sleep(_SECONDS_BETWEEN_TRIES)
+    if lock is None:
+        raise LineInUse(
+            f"the serial port {address} is in use by another edgekit",
+            hint="wait until it is done, or end it",
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _known(address: str) -> str:
+    return address if "://" in address else str(Path(address).resolve())
+
+
+def _not_opened(address: str, error: Exception) -> DeviceError:
+    """pyserial says the system's words; what to do about them depends on the number."""
+    number = _number(error)
+    if number in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
+        return DeviceError(
+            f"there is no serial port {address}",
+            hint="plug the board in; ls /dev/serial/by-id shows the ports there are",
+        )
+    if number in (errno.EACCES, errno.EPERM):
+        return DeviceError(
+            f"this user may not open the serial port {address}",
+            hint="sudo usermod -aG dialout $USER, then log in again",
+        )
+    if number in (errno.EBUSY, errno.EAGAIN):
+        return LineInUse(
+            f"the serial port {address} is in use by another program",
+            hint="close it; fuser shows which one it is",
+        )
+    if number == errno.ECONNREFUSED or isinstance(error, socket.gaierror):
+        return DeviceError(
+            f"nobody listens at {address}", hint="start what serves the serial port there"
+        )
+    return DeviceError(
+        f"the serial port {address} can't be opened: {error}",
+        hint="name a device file, socket://host:port, rfc2217://host:port or unix:///path",
+    )
+
+
+def _number(error: BaseException | None) -> int | None:
+    """Of the system's error, which pyserial may have wrapped, or put into words alone."""
+    while error is not None:
+        number = getattr(error, "errno", None)
+        if isinstance(number, int):
+            return number
+        for known in (errno.EAGAIN, errno.ECONNREFUSED, errno.EACCES, errno.ENOENT):
+            if f"[Errno {known}]" in str(error):
+                return known
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,1 @@
+"""Farms of other hosts that joined this one."""

@@ -1,0 +1,133 @@
+"""Units for the user's own systemd: the farm is up when the machine is, here or on another host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.base.children import module_command
+from edgekit.base.errors import DeviceError, UsageError
+from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.json_reader import read_json
+from edgekit.base.paths import config_dir
+from edgekit.base.programs import with_absolute_paths
+from edgekit.base.quoting import systemd_command, systemd_path, systemd_word
+from edgekit.farm.hosts.file import find_host, known_hosts_of_farm
+from edgekit.farm.plan import plan_farm
+from edgekit.project.file import Project
+from edgekit.rpc.protocol import DEFAULT_PORT
+
+_FARM = """\
+# Written by `edgekit farm install`.
+[Unit]
+Description=edgekit farm
+After=network-online.target
+
+[Service]
+ExecStart={command}
+WorkingDirectory={folder}
+{environment}Restart=on-failure
+RestartSec=5
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+_WEB = """\
+# Written by `edgekit farm install`.
+[Unit]
+Description=edgekit farm's page
+After=edgekit-farm.service
+
+[Service]
+ExecStart={command}
+WorkingDirectory={folder}
+{environment}Restart=on-failure
+RestartSec=5
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+
+
+_PASSED_ON = ("PATH", "LG_COORDINATOR", "LG_PROXY")
+"""What the farm's programs are found by, which systemd does not know of."""
+_SCRIPT = """\
+PATH=$PATH:$HOME/.local/bin:/usr/local/bin; export PATH
+exec "$@" """
+_SECONDS_OVER_THERE = 120.0
+
+
+@dataclass(frozen=True)
+class Installed:
+    units: tuple[Path, ...]
+    commands: tuple[str, ...]
+    """What switches them on."""
+
+
+def install(project: Project | None, names: Sequence[str], *, web: bool) -> Installed:
+    """Nothing is started: that is the user's to say."""
+    plan_farm(project, names, DEFAULT_PORT)  # what can't be up need not be installed
+    folder = project.path.parent if project is not None else Path.home()
+    if any(character in str(folder) for character in "\n\r"):
+        raise UsageError("the project's folder has a line break in its name", hint="rename it")
+    searched = with_absolute_paths(os.environ)
+    environment = "".join(
+        f"Environment={systemd_word(f'{name}={value}')}\n"
+        for name in _PASSED_ON
+        if (value := searched.get(name)) and value.isprintable()
+    )
+    place = config_dir().parent / "systemd" / "user"
+    edgekit = module_command("edgekit")
+    units = [("edgekit-farm.service", _FARM, [*edgekit, "farm", "up", *names])]
+    if web:
+        units.append(("edgekit-farm-web.service", _WEB, [*edgekit, "farm", "web"]))
+    written = []
+    with storage_errors("write the units", place):
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text, words in units:
+            path = place / name
+            write_atomically(
+                path,
+                text.format(
+                    command=systemd_command(words),
+                    folder=systemd_path(folder),
+                    environment=environment,
+                ),
+            )
+            written.append(path)
+    services = " ".join(path.name for path in written)
+    return Installed(
+        tuple(written),
+        (
+            "systemctl --user daemon-reload",
+            f"systemctl --user enable --now {services}",
+            "loginctl enable-linger    # so that they run while you are away",
+        ),
+    )
+
+
+def install_on(name: str, devices: Sequence[str], *, web: bool) -> Installed:
+    """The same on a host that has joined the farm, by its own edgekit."""
+    from edgekit.devices.linux.connection import connect
+
+    host = find_host(name, known_hosts_of_farm())
+    words = [host.program or "edgekit", "farm", "install", "--json", *devices]
+    words += [] if web else ["--no-web"]
+    with connect(host.entry) as connection:
+        done = connection.run(("sh", "-c", _SCRIPT, "edgekit", *words), timeout=_SECONDS_OVER_THERE)
+    try:
+        said = read_json(done.output)
+        return Installed(
+            tuple(Path(str(path)) for path in said["units"]),
+            tuple(str(command) for command in said["commands"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DeviceError(
+            f"no units could be written on {name}",
+            hint="edgekit farm install over there says more",
+            details=done.errors[-12:],
+        ) from error

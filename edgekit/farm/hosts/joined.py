@@ -1,0 +1,197 @@
+"""Another host's farm, as this one's keeper sees it: what its devices are, and a way to ask it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+from edgekit.base.children import module_command
+from edgekit.base.errors import DeviceError
+from edgekit.farm import health
+from edgekit.farm.health import Health, Limits, State
+from edgekit.farm.hosts.file import FarmHost
+from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus, Lease, status_from
+from edgekit.farm.worker_process import WorkerProcess
+from edgekit.profiles.reader import NAME_PATTERN
+
+_PATIENT = Limits(faults=sys.maxsize)
+"""A host is tried again and again, and never left alone for long."""
+_MOST_DEVICES = 1000
+_SECONDS_OF_JITTER = 5.0
+_LONGEST_TEXT = 300
+_LONGEST_NAME = 100
+
+Answer = Callable[[Mapping[str, Any] | None], None]
+"""Hears each line that comes back, and None when it was the last."""
+
+
+class JoinedHost:
+    def __init__(self, host: FarmHost, now: float) -> None:
+        self.host = host
+        self.health = Health(since=now)
+        self.worker: WorkerProcess | None = None
+        self.devices: tuple[DeviceStatus, ...] = ()
+        """As the host told it last, in this farm's time and with this farm's ports."""
+        self.identity: tuple[int, float] = (0, 0.0)
+        """Process and start of its keeper."""
+        self.ports: dict[str, int] = {}
+        """Where clients here reach each of them."""
+        self._ahead = 0.0
+        """Our clock, as compared with the host's; that news are late by a moment is no news."""
+        self._asked: dict[int, Answer] = {}
+        self._number = 0
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    def command(self, tracker_port: int) -> tuple[str, ...]:
+        return module_command("edgekit.farm.hosts.worker", self.name, str(tracker_port))
+
+    def status(self) -> HostStatus:
+        state = self.health
+        shown = "up" if state.state == "free" else "lost" if state.state == "lost" else "starting"
+        return HostStatus(
+            self.name,
+            self.host.address,
+            shown,  # type: ignore[arg-type]
+            state.since,
+            state.reason,
+            state.again_at,
+            len(self.devices),
+        )
+
+    def take(self, message: Mapping[str, Any], now: float) -> bool:
+        """What its worker says; whether the host has come up by that."""
+        if message.get("state") == "news":
+            told = status_from(message.get("status"))
+            self.identity = (told.pid, told.started)
+            try:
+                ahead = now - _number(told.now)
+                if abs(ahead - self._ahead) > _SECONDS_OF_JITTER:
+                    self._ahead = ahead
+                self.ports = {str(name): int(port) for name, port in message["ports"].items()}
+                self.devices = _seen_from_here(self.name, told, self.ports, self._ahead)
+            except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+                raise DeviceError(
+                    f"what {self.name} says of its devices makes no sense",
+                    hint="install the same edgekit on both hosts",
+                ) from error
+            if self.health.state != "free":
+                self.health = health.came_up(self.health, now)
+                return True
+        number = message.get("id")
+        if isinstance(number, int) and number in self._asked:
+            if message.get("over"):
+                self._asked.pop(number)(None)
+            elif isinstance(message.get("answer"), dict):
+                self._asked[number](message["answer"])
+        return False
+
+    def ask(self, request: Mapping[str, object], answer: Answer) -> Callable[[], None]:
+        """What to call where nobody wants to hear the answer any more."""
+        if self.worker is None:
+            raise self.lost_error()
+        self._number += 1
+        number = self._number
+        self._asked[number] = answer
+        if not self.worker.tell({"id": number, "request": dict(request)}):
+            del self._asked[number]
+            self.worker.kill("its process took no more requests")
+            raise self.lost_error()
+
+        def forget() -> None:
+            if self._asked.pop(number, None) is not None and self.worker is not None:
+                self.worker.tell({"id": number, "close": True})
+
+        return forget
+
+    def was_lost(self, reason: str, now: float) -> None:
+        self.health = health.was_lost(self.health, reason, now, _PATIENT)
+        asked, self._asked = self._asked, {}
+        for answer in asked.values():
+            error = self.lost_error()
+            answer({"error": error.message, "hint": error.hint})
+            answer(None)
+
+    def time_passed(self, now: float) -> None:
+        self.health = health.time_passed(self.health, now, _PATIENT)
+
+    def devices_now(self) -> tuple[DeviceStatus, ...]:
+        """Those of a host that is gone are gone with it."""
+        if self.health.state == "free":
+            return self.devices
+        gone = self.health
+        return tuple(
+            replace(
+                device,
+                state="lost",
+                since=gone.since,
+                reason=f"{self.name} is not there: {gone.reason}" if gone.reason else "",
+                again_at=gone.again_at,
+                port=0,
+                lease=None,
+            )
+            for device in self.devices
+        )
+
+    def lost_error(self) -> DeviceError:
+        return DeviceError(
+            f"the host {self.name} is not there"
+            + (f": {self.health.reason}" if self.health.reason else ""),
+            hint="`edgekit farm status` shows when it is tried again",
+        )
+
+
+def _seen_from_here(
+    host: str, told: FarmStatus, ports: Mapping[str, int], ahead: float
+) -> tuple[DeviceStatus, ...]:
+    """Another host's clock is not ours, nor are its ports; and nothing it says is believed to be
+    of the right kind."""
+    return tuple(
+        _checked(device, host, ahead, ports.get(device.name, 0))
+        for device in told.devices[:_MOST_DEVICES]
+        if not device.host
+    )
+
+
+def _checked(device: DeviceStatus, host: str, ahead: float, port: int) -> DeviceStatus:
+    for name in (device.name, device.board, *((device.key,) if device.key != "" else ())):
+        if not NAME_PATTERN.fullmatch(name):
+            raise ValueError("no name")
+    if device.state not in get_args(State):
+        raise ValueError("no state")
+    lease = device.lease
+    return DeviceStatus(
+        name=device.name,
+        board=device.board,
+        key=device.key,
+        state=device.state,
+        since=_number(device.since) + ahead,
+        reason=str(device.reason)[:_LONGEST_TEXT],
+        again_at=None if device.again_at is None else _number(device.again_at) + ahead,
+        port=port if device.port else 0,
+        sessions=int(device.sessions),
+        faults=int(device.faults),
+        lease=None
+        if lease is None
+        else Lease(
+            str(lease.owner)[:_LONGEST_NAME],
+            str(lease.purpose)[:_LONGEST_NAME],
+            _number(lease.until) + ahead,
+        ),
+        load=None if device.load is None else _number(device.load),
+        temperature=None if device.temperature is None else _number(device.temperature),
+        host=host,
+        waiting=int(device.waiting),
+    )
+
+
+def _number(value: float) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("no number")
+    return number

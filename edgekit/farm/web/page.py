@@ -1,0 +1,153 @@
+"""The farm's devices and benchmark results as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgekit.base.quoting import html_text
+from edgekit.base.wording import duration, milliseconds
+from edgekit.farm.status import DeviceStatus, FarmStatus
+from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
+
+if TYPE_CHECKING:
+    from edgekit.store.comparing import Comparison
+    from edgekit.store.runs import BenchRun
+
+_SHORT = 12
+
+
+@dataclass(frozen=True)
+class History:
+    """Runs of one model on one device, the oldest first."""
+
+    model: str
+    board: str
+    device: str
+    runs: tuple[BenchRun, ...]
+
+
+def farm_page(status: FarmStatus) -> str:
+    body = (
+        f"<p>Up for {duration(status.now - status.started)}, tracker at "
+        f"<code>{html_text(status.tracker)}</code>. {LIVE_WORD}</p>"
+        + live_part("/devices", devices_table(status))
+    )
+    return whole_page("Farm", body, live=True)
+
+
+def devices_table(status: FarmStatus) -> str:
+    hosts = len(status.hosts) > 0
+    rows = [_device_row(device, status.now, hosts) for device in status.devices]
+    first = ("device", *(("host",) * hosts), "board", "state", "since", "who")
+    numbers = (len(first), len(first) + 1, len(first) + 2)
+    devices = table((*first, "load", "°C", "sessions", "why"), rows, numbers=numbers)
+    return devices + "".join(
+        f"<p>{html_text(host.name)} ({html_text(host.address)}) is "
+        f"<span class='{html_text(host.state)}'>{html_text(host.state)}</span>: "
+        f"{html_text(host.reason)}</p>"
+        for host in status.hosts
+        if host.state != "up"
+    )
+
+
+def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
+    lease = device.lease
+    who = "" if lease is None else f"{lease.owner}: {lease.purpose}"
+    if device.waiting:
+        who = f"{who or 'nobody'}; {device.waiting} wait"
+    why = device.reason
+    if device.again_at is not None:
+        why = f"{why}; tried again in {duration(max(device.again_at - now, 0))}"
+    return (
+        html_text(device.name),
+        *((html_text(device.host or "here"),) * hosts),
+        html_text(device.board),
+        f"<span class='{html_text(device.state)}'>{html_text(device.state)}</span>",
+        html_text(duration(max(now - device.since, 0))),
+        html_text(who),
+        "" if device.load is None else f"{device.load:.2f}",
+        "" if device.temperature is None else f"{device.temperature:.0f}",
+        str(device.sessions),
+        html_text(why),
+    )
+
+
+def results_page(histories: Sequence[History]) -> str:
+    parts = []
+    for history in histories:
+        title = f"{history.model} on {history.device} ({history.board})"
+        rows = [
+            (
+                f"<a href='/compare?before={html_text(before.id)}&amp;after={html_text(run.id)}'>"
+                f"{html_text(run.id[:_SHORT])}</a>"
+                if before is not None
+                else html_text(run.id[:_SHORT]),
+                html_text(run.measured_at[:16].replace("T", " ")),
+                html_text(", ".join(run.build.offload) or "none"),
+                _amount(run, run.median),
+                _amount(run, run.p90),
+                str(run.conditions.threads),
+                html_text(run.purpose),
+            )
+            for before, run in zip((None, *history.runs), history.runs, strict=False)
+        ]
+        parts.append(
+            f"<h2>{html_text(title)}</h2>{_curve(history.runs)}"
+            + table(
+                ("run", "when", "offload", "median", "p90", "threads", "for"),
+                list(reversed(rows)),
+                numbers=(3, 4, 5),
+            )
+        )
+    return whole_page("Results", "".join(parts) or "<p>Nothing was measured yet.</p>")
+
+
+def comparison_page(comparison: Comparison) -> str:
+    before, after = comparison.before, comparison.after
+    rows = [
+        (
+            title,
+            html_text(run.id[:_SHORT]),
+            html_text(run.measured_at[:16].replace("T", " ")),
+            _amount(run, run.median),
+            _amount(run, run.p90),
+            html_text(", ".join(run.build.offload) or "none"),
+        )
+        for title, run in (("before", before), ("after", after))
+    ]
+    notes = [f"not comparable: {text}" for text in comparison.obstacles] + list(comparison.remarks)
+    body = (
+        f"<h2>{html_text(after.build.model)} on {html_text(after.device)}: "
+        f"{comparison.verdict}</h2>"
+        + table(("", "run", "when", "median", "p90", "offload"), rows, numbers=(3, 4))
+        + f"<p>after / before: {comparison.ratio:.3f}, between {comparison.low:.3f} and "
+        f"{comparison.high:.3f} in 95 of 100 cases</p>"
+        + "".join(f"<p>{html_text(note)}</p>" for note in notes)
+    )
+    return whole_page("Comparison", body)
+
+
+def error_page(message: str) -> str:
+    return whole_page("edgekit", f"<p>{html_text(message)}</p>")
+
+
+def _curve(runs: Sequence[BenchRun]) -> str:
+    """Medians over time, from zero."""
+    if len(runs) < 2:
+        return ""
+    width, height = 600, 80
+    top = max(run.median for run in runs) or 1.0
+    points = [
+        f"{place * width / (len(runs) - 1):.1f} {height - run.median / top * (height - 4):.1f}"
+        for place, run in enumerate(runs)
+    ]
+    return (
+        f"<svg viewBox='0 0 {width} {height}' width='{width}' height='{height}' role='img' "
+        f"aria-label='medians of {len(runs)} runs'><path d='M{' L'.join(points)}'/></svg>"
+    )
+
+
+def _amount(run: BenchRun, value: float) -> str:
+    return milliseconds(value) if run.unit == "seconds" else f"{value:.0f} {html_text(run.unit)}"

@@ -1,0 +1,107 @@
+"""Searches for faster kernels as a page: where each one stands, and its curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgekit.base.quoting import html_text
+from edgekit.base.wording import duration, milliseconds
+from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
+from edgekit.store.moments import seconds_at, seconds_since
+from edgekit.store.tuning_results import SessionCurve
+from edgekit.store.tuning_runs import TuningProgress, TuningSession
+
+_SHORT = 12
+_WIDTH, _HEIGHT = 600, 120
+_POINTS = 300
+
+
+def tuning_page(curves: Sequence[SessionCurve]) -> str:
+    body = f"<p>{LIVE_WORD}</p>" + live_part("/sessions", sessions_part(curves))
+    return whole_page("Tuning", body, live=True)
+
+
+def sessions_part(curves: Sequence[SessionCurve]) -> str:
+    if not curves:
+        return "<p>Nothing was tuned yet.</p>"
+    heads = (
+        *("session", "model", "board", "devices", "state", "since", "trials", "failed"),
+        *("rules' own", "best so far", "gain", "left"),
+    )
+    rows = [_row(one.session, one.curve[-1] if one.curve else None) for one in curves]
+    drawn = [_drawn(one) for one in curves if len(one.curve) > 1]
+    return table(heads, rows, numbers=(6, 7, 8, 9, 10, 11)) + "".join(drawn)
+
+
+def _row(session: TuningSession, point: TuningProgress | None) -> Sequence[str]:
+    return (
+        html_text(session.id[:_SHORT]),
+        html_text(session.model),
+        html_text(session.board),
+        html_text(", ".join(session.devices)),
+        f"<span class='{html_text(session.state)}'>{html_text(session.state)}</span>",
+        html_text(session.started_at[:16].replace("T", " ")),
+        *(("", "", "", "", "") if point is None else _figures(session, point)),
+        html_text(_left(session, point)),
+    )
+
+
+def _figures(session: TuningSession, point: TuningProgress) -> tuple[str, ...]:
+    wanted = "" if session.wanted_trials is None else f" of {session.wanted_trials}"
+    return (
+        f"{point.trials}{wanted}",
+        str(point.failed),
+        milliseconds(point.own_us / 1e6),
+        milliseconds(point.best_us / 1e6),
+        f"{point.own_us / point.best_us:.2f}x" if point.best_us > 0 else "",
+    )
+
+
+def _left(session: TuningSession, point: TuningProgress | None) -> str:
+    """Empty where nobody knows."""
+    if session.state != "running":
+        return ""
+    passed = seconds_since(session.started_at)
+    left = []
+    if session.wanted_seconds is not None:
+        left.append(session.wanted_seconds - passed)
+    if session.wanted_trials is not None and point is not None and point.trials > 0:
+        left.append(passed / point.trials * (session.wanted_trials - point.trials))
+    return duration(max(min(left), 0.0)) if left else ""
+
+
+def _drawn(one: SessionCurve) -> str:
+    """The best so far over time, beside what the rules' own take; from zero."""
+    curve = _some(one.curve)
+    first, last = _seconds(curve[0]), _seconds(curve[-1])
+    across = max(last - first, 1e-6)
+    top = max(point.own_us for point in curve) or 1.0
+
+    def line(values: Sequence[float]) -> str:
+        places = [
+            f"{(_seconds(point) - first) / across * _WIDTH:.1f} "
+            f"{_HEIGHT - value / top * (_HEIGHT - 4):.1f}"
+            for point, value in zip(curve, values, strict=True)
+        ]
+        return "M" + " L".join(places)
+
+    own = line([min(point.own_us, top) for point in curve])
+    best = line([min(point.best_us, top) for point in curve])
+    title = f"{one.session.model} on {', '.join(one.session.devices)}"
+    return (
+        f"<h2>{html_text(title)}</h2>"
+        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' width='{_WIDTH}' height='{_HEIGHT}' role='img' "
+        f"aria-label='the best of {one.curve[-1].trials} trials so far'>"
+        f"<path class='own' d='{own}'/><path d='{best}'/></svg>"
+    )
+
+
+def _some(curve: Sequence[TuningProgress]) -> Sequence[TuningProgress]:
+    """No more than a picture can show."""
+    if len(curve) <= _POINTS:
+        return curve
+    return [curve[round(n * (len(curve) - 1) / (_POINTS - 1))] for n in range(_POINTS)]
+
+
+def _seconds(point: TuningProgress) -> float:
+    return seconds_at(point.at)

@@ -1,0 +1,339 @@
+"""When two tensors count as the same, and where they differ most. docs/verify.md gives reasons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from edgekit.base.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from edgekit.base.arrays import Array
+
+    Floats = npt.NDArray[np.float64]
+    Flags = npt.NDArray[np.bool_]
+
+Unit = Literal["absolute", "steps"]
+Value = float | int | bool
+
+ALL_ZERO_ATOL = 1e-7
+"""What may stand where the oracle's whole tensor is zero, and nothing else gives a scale."""
+
+ORACLE_NOISE_CAP = 0.02
+"""Of the largest expected magnitude: more than that is never put down to the oracle."""
+
+QUANTISED_STEPS = 1
+"""Two right implementations may round a tie differently; whole int8 networks were measured at 0."""
+
+FEW_ELEMENTS = 2
+"""Elements of any tensor that may lie on a tie."""
+
+SHARE_ON_TIES = 0.01
+"""The share of a tensor's elements that may lie on a tie, where nothing shows that it is more."""
+
+
+@dataclass(frozen=True)
+class Leeway:
+    """What rounding inside a model lets a few elements of an output be off by."""
+
+    allowed: float
+    """Absolute; for a quantised output in its steps."""
+    share: float
+    """The share of the elements that may make use of it."""
+    reason: str
+
+    def elements(self, size: int) -> int:
+        """Return how many of `size` elements may make use of it."""
+        return max(FEW_ELEMENTS, math.ceil(self.share * size))
+
+    def __or__(self, other: Leeway | None) -> Leeway:
+        """Return what either allows."""
+        if other is None:
+            return self
+        return Leeway(
+            max(self.allowed, other.allowed),
+            max(self.share, other.share),
+            f"{self.reason} or {other.reason}",
+        )
+
+
+SHARE_OFF_BY_A_STEP = 0.25
+"""The share of a quantised output's elements that may be off by a step: libraries and tables of
+functions round a few in a hundred otherwise, a wrong zero point moves all of them."""
+
+ON_TIES = Leeway(QUANTISED_STEPS, SHARE_OFF_BY_A_STEP, "rounding of ties")
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """An element may be off by rtol * |expected| + of_max * max|expected tensor| + atol, and by
+    what the oracle itself is off by (`oracle_noise`, capped by ORACLE_NOISE_CAP).
+
+    For a quantised tensor with `steps`, by that many steps and the rest does not count. All zero
+    means: exactly equal. A few elements may use the `leeway` in addition.
+    """
+
+    rtol: float = 0.0
+    of_max: float = 0.0
+    atol: float = 0.0
+    oracle_noise: float = 0.0
+    steps: int | None = None
+    leeway: Leeway | None = None
+
+    def __str__(self) -> str:
+        if self.leeway is not None:
+            unit = "" if self.steps is None else " steps"
+            return f"{self._rule()}; {self.leeway.allowed:.3g}{unit} on ties"
+        return self._rule()
+
+    def _rule(self) -> str:
+        if self.steps:
+            return f"{self.steps} step" + ("" if self.steps == 1 else "s")
+        parts = [f"{self.rtol:g}*expected"] if self.rtol else []
+        parts += [f"{self.of_max:g}*largest"] if self.of_max else []
+        parts += [f"{self.atol:g}"] if self.atol else []
+        parts += [f"{self.oracle_noise:g}"] if self.oracle_noise else []
+        return " + ".join(parts) or "exact"
+
+
+EXACT = Tolerance()
+_FLOATS: Mapping[str, Tolerance] = {
+    "float64": Tolerance(rtol=1e-6, of_max=1e-7),
+    # onnxruntime's sigmoid and tanh are rational approximations, good to 1e-7 and no better.
+    "float32": Tolerance(rtol=1e-3, of_max=1e-4, oracle_noise=5e-7),
+    "float16": Tolerance(rtol=1e-2, of_max=5e-3),
+    "bfloat16": Tolerance(rtol=4e-2, of_max=2e-2),
+}
+
+
+@dataclass(frozen=True)
+class Widening:
+    """What a user asks for instead of the defaults; None leaves them."""
+
+    rtol: float | None = None
+    atol: float | None = None
+    steps: int | None = None
+
+
+def tolerance_for(
+    spec: TensorSpec, widening: Widening | None = None, leeway: Leeway | None = None
+) -> Tolerance:
+    """Return the default for the tensor's type, with what a user asked for instead."""
+    if _is_quantised(spec):
+        tolerance = Tolerance(steps=0, leeway=ON_TIES | leeway)
+    else:
+        tolerance = replace(_FLOATS.get(spec.dtype, EXACT), leeway=leeway)
+    if widening is None:
+        return tolerance
+    if tolerance.steps is not None:
+        if widening.steps is None:
+            return tolerance
+        return replace(tolerance, steps=widening.steps, leeway=leeway)
+    if spec.dtype == "bool":
+        return tolerance
+    return replace(
+        tolerance,
+        rtol=tolerance.rtol if widening.rtol is None else widening.rtol,
+        atol=tolerance.atol if widening.atol is None else widening.atol,
+    )
+
+
+@dataclass(frozen=True)
+class WorstElement:
+    """The element that is furthest beyond what it may be off by, or comes nearest to that."""
+
+    index: tuple[int, ...]
+    expected: Value
+    actual: Value
+
+
+@dataclass(frozen=True)
+class TensorComparison:
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    tolerance: Tolerance
+    elements: int
+    out_of_tolerance: int
+    max_error: float
+    """Infinite where one side is NaN or infinite and the other isn't."""
+    unit: Unit
+    """Of `max_error`."""
+    largest: float
+    """The largest finite magnitude that was expected."""
+    worst: WorstElement | None
+    """None where all elements are equal."""
+    top1_agrees: bool | None
+    """Whether both put the same class first; None where the tensor looks like no class scores."""
+    mismatch: str | None
+    """Why the tensors could not be compared at all."""
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Verification:
+    tensors: tuple[TensorComparison, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(tensor.passed for tensor in self.tensors)
+
+
+def compare(
+    expected: Mapping[str, Array],
+    actual: Mapping[str, Array],
+    specs: Sequence[TensorSpec],
+    tolerances: Mapping[str, Tolerance] | None = None,
+) -> Verification:
+    """Compare every output that `specs` name; NaN equals NaN, and infinity of the same sign."""
+    return Verification(
+        tuple(
+            compare_tensor(
+                expected.get(spec.name),
+                actual.get(spec.name),
+                spec,
+                (tolerances or {}).get(spec.name) or tolerance_for(spec),
+            )
+            for spec in specs
+        )
+    )
+
+
+def compare_tensor(
+    expected: Array | None, actual: Array | None, spec: TensorSpec, tolerance: Tolerance
+) -> TensorComparison:
+    unit: Unit = "absolute" if tolerance.steps is None else "steps"
+    mismatch = _mismatch(expected, actual)
+    if expected is None or actual is None or mismatch is not None:
+        return _incomparable(spec, tolerance, unit, mismatch)
+    error, largest = _errors(expected, actual)
+    allowed = _allowed(expected, largest, tolerance)
+    outside = error > allowed
+    if tolerance.leeway is not None and outside.sum() <= tolerance.leeway.elements(expected.size):
+        allowed = allowed + tolerance.leeway.allowed
+        outside = error > allowed
+    return TensorComparison(
+        name=spec.name,
+        dtype=spec.dtype,
+        shape=expected.shape,
+        tolerance=tolerance,
+        elements=expected.size,
+        out_of_tolerance=int(outside.sum()),
+        max_error=float(error.max(initial=0.0)),
+        unit=unit,
+        largest=largest,
+        worst=_worst(expected, actual, error, error - allowed),
+        top1_agrees=_top1(expected, actual, spec),
+        mismatch=None,
+        passed=not outside.any(),
+    )
+
+
+def within(expected: Array, actual: Array, tolerance: Tolerance) -> Flags:
+    """Return for each element whether it keeps to the tolerance, any leeway left aside."""
+    error, largest = _errors(expected, actual)
+    close: Flags = error <= _allowed(expected, largest, tolerance)
+    return close
+
+
+def _incomparable(
+    spec: TensorSpec, tolerance: Tolerance, unit: Unit, mismatch: str | None
+) -> TensorComparison:
+    return TensorComparison(
+        name=spec.name,
+        dtype=spec.dtype,
+        shape=spec.shape,
+        tolerance=tolerance,
+        elements=spec.elements,
+        out_of_tolerance=spec.elements,
+        max_error=float("inf"),
+        unit=unit,
+        largest=0.0,
+        worst=None,
+        top1_agrees=None,
+        mismatch=mismatch,
+        passed=False,
+    )
+
+
+def _allowed(expected: Array, largest: float, tolerance: Tolerance) -> Floats:
+    import numpy as np
+
+    if tolerance.steps is not None:
+        return np.full(expected.shape, float(tolerance.steps))
+    with np.errstate(invalid="ignore"):
+        allowed = tolerance.rtol * np.abs(expected.astype(np.float64))
+    allowed = np.where(np.isfinite(allowed), allowed, 0.0)
+    floor = min(tolerance.oracle_noise, ORACLE_NOISE_CAP * largest)
+    if tolerance.of_max and largest == 0.0:
+        floor = ALL_ZERO_ATOL
+    return np.asarray(allowed + tolerance.of_max * largest + tolerance.atol + floor)
+
+
+def _is_quantised(spec: TensorSpec) -> bool:
+    return spec.quantization is not None and spec.dtype.startswith(("int", "uint"))
+
+
+def _mismatch(expected: Array | None, actual: Array | None) -> str | None:
+    if expected is None:
+        return "the oracle gives no such output"
+    if actual is None:
+        return "the device gives no such output"
+    if expected.dtype != actual.dtype or expected.shape != actual.shape:
+        return (
+            f"expected {expected.dtype.name}{list(expected.shape)}, "
+            f"got {actual.dtype.name}{list(actual.shape)}"
+        )
+    return None
+
+
+def _errors(expected: Array, actual: Array) -> tuple[Floats, float]:
+    """Each element's absolute error, and the largest finite magnitude that was expected."""
+    import numpy as np
+
+    left, right = expected.astype(np.float64), actual.astype(np.float64)
+    same: Flags = (expected == actual) | (np.isnan(left) & np.isnan(right))
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(right - left)
+    # Two different 64-bit integers can be one and the same float64.
+    error = np.where(error == 0.0, 1.0, error)
+    error = np.where(np.isfinite(left) & np.isfinite(right), error, np.inf)
+    finite = np.abs(left[np.isfinite(left)])
+    return np.where(same, 0.0, error), float(finite.max(initial=0.0))
+
+
+def _worst(expected: Array, actual: Array, error: Floats, excess: Floats) -> WorstElement | None:
+    import numpy as np
+
+    if not error.any():
+        return None
+    at = int(np.argmax(np.where(error > 0.0, excess, -np.inf)))
+    index = tuple(int(i) for i in np.unravel_index(at, expected.shape))
+    return WorstElement(index, _plain(expected[index]), _plain(actual[index]))
+
+
+def _plain(value: Any) -> Value:
+    import numpy as np
+
+    if isinstance(value, np.bool_):
+        return bool(value)
+    return int(value) if isinstance(value, np.integer) else float(value)
+
+
+def _top1(expected: Array, actual: Array, spec: TensorSpec) -> bool | None:
+    import numpy as np
+
+    scores = [extent for extent in expected.shape if extent != 1]
+    is_scored = spec.dtype.startswith(("float", "bfloat")) or _is_quantised(spec)
+    if len(scores) != 1 or scores[0] < 2 or not is_scored:
+        return None
+    left, right = expected.reshape(-1).astype(np.float64), actual.reshape(-1).astype(np.float64)
+    if np.isnan(left).any() or np.isnan(right).any():
+        return None
+    # A tie for the first place on either side is no disagreement.
+    return bool(right[np.argmax(left)] == right.max() or left[np.argmax(right)] == left.max())

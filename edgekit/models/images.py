@@ -1,0 +1,135 @@
+"""An image file to an input tensor, through the model owner's declared preprocessing.
+
+Image files are not trusted: their size is looked at before their pixels are decoded, and whatever
+a decoder stumbles over becomes an InputError.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from edgekit.base.arrays import Array, numpy_dtype
+from edgekit.base.errors import InputError, MissingToolError
+from edgekit.base.tensors import TensorSpec
+from edgekit.models.preprocess import Preprocess
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+
+_LARGEST_IMAGE_PIXELS = 100_000_000
+
+
+def load_image(path: Path, spec: TensorSpec, preprocess: Preprocess) -> Array:
+    """Decode, resize, reorder, normalise and, for a quantised input, quantise."""
+    height, width = _image_extent(spec, preprocess)
+    pixels = _decode(path, preprocess, width, height)
+    if preprocess.color == "bgr":
+        pixels = pixels[:, :, ::-1]
+    mean, std = np.array(preprocess.mean), np.array(preprocess.std)
+    values = (pixels * preprocess.scale - mean) / std
+    if preprocess.layout == "NCHW":
+        values = values.transpose(2, 0, 1)
+    return np.ascontiguousarray(_store(values, spec).reshape(spec.shape))
+
+
+def _image_extent(spec: TensorSpec, preprocess: Preprocess) -> tuple[int, int]:
+    shape = spec.shape[1:] if len(spec.shape) == 4 and spec.shape[0] == 1 else spec.shape
+    if len(shape) == 3:
+        if preprocess.layout == "NCHW":
+            channels, height, width = shape
+        else:
+            height, width, channels = shape
+        if channels == preprocess.channels:
+            return height, width
+    raise InputError(
+        f"the input {spec.name} has shape {spec.shape}, which takes no {preprocess.color} image "
+        f"in {preprocess.layout}",
+        hint="correct layout and color in its [preprocess] table",
+    )
+
+
+def _decode(path: Path, preprocess: Preprocess, width: int, height: int) -> npt.NDArray[np.float64]:
+    """Pixels of 0 to 255, height x width x channels."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise MissingToolError(
+            "reading images needs Pillow, which is not installed",
+            hint="pip install 'edgekit[images]'",
+        ) from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=("PNG", "JPEG")) as opened:
+                _refuse_huge(path, opened.width * opened.height)
+                opened.load()
+                image = ImageOps.exif_transpose(opened)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise _too_large(path) from error
+    except InputError:
+        raise
+    except Exception as error:  # a decoder's parts raise whatever they do on damaged data
+        raise InputError(
+            f"{path} is no image that can be read: {error}",
+            hint="it may be cut off or damaged; open it in an image viewer to check",
+        ) from error
+    image = _to_eight_bits(image).convert("L" if preprocess.color == "gray" else "RGB")
+    resized = _resize(image, preprocess, width, height)
+    return np.asarray(resized, dtype=np.float64).reshape(height, width, preprocess.channels)
+
+
+def _to_eight_bits(image: Image.Image) -> Image.Image:
+    from PIL import Image
+
+    if not image.mode.startswith("I"):
+        return image
+    # 16-bit grey: Pillow's own conversion clips at 255 instead of scaling.
+    wide = np.asarray(image).astype(np.int64)
+    return Image.fromarray(np.clip(wide >> 8, 0, 255).astype(np.uint8))
+
+
+def _resize(image: Image.Image, preprocess: Preprocess, width: int, height: int) -> Image.Image:
+    from PIL import Image, ImageOps
+
+    if image.size == (width, height):
+        return image
+    method = Image.Resampling.BILINEAR
+    if preprocess.resize == "crop":
+        return ImageOps.fit(image, (width, height), method)
+    if preprocess.resize == "pad":
+        return ImageOps.pad(image, (width, height), method, color=0)
+    return image.resize((width, height), method)
+
+
+def _store(values: npt.NDArray[np.float64], spec: TensorSpec) -> Array:
+    dtype = numpy_dtype(spec.dtype)
+    if dtype.kind not in "iu":
+        return values.astype(dtype)
+    if spec.quantization is not None:
+        if len(spec.quantization.scales) != 1:
+            raise InputError(
+                f"the input {spec.name} is quantised per channel, which images do not support",
+                hint="prepare the tensor yourself and hand it over as .npy",
+            )
+        values = values / spec.quantization.scales[0] + spec.quantization.zero_points[0]
+    limits = np.iinfo(dtype)
+    return np.clip(np.rint(values), limits.min, limits.max).astype(dtype)
+
+
+def _refuse_huge(path: Path, pixels: int) -> None:
+    if pixels > _LARGEST_IMAGE_PIXELS:
+        raise _too_large(path)
+
+
+def _too_large(path: Path) -> InputError:
+    return InputError(
+        f"{path} unpacks to more pixels than edgekit decodes",
+        hint=f"scale it down below {_LARGEST_IMAGE_PIXELS // 1_000_000} megapixels first",
+    )

@@ -1,0 +1,74 @@
+"""What goes into a model when nobody says: reference inputs that every machine makes the same."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.random import PCG64
+
+from edgekit.base.arrays import Array, numpy_dtype
+from edgekit.base.errors import UnsupportedModelError
+from edgekit.base.tensors import TensorSpec
+
+_LARGEST_INPUT_BYTES = 4 << 30
+
+
+def reference_inputs(
+    specs: Sequence[TensorSpec], seed: int, ranges: Mapping[str, tuple[int, int]] | None = None
+) -> dict[str, Array]:
+    """The same inputs for the same specs and seed, on every machine and numpy.
+
+    Floats lie in [-1, 1). Quantised tensors and the small integer types (8 and 16 bits) take
+    their whole range. Wider integers are 0 or 1: they are mostly masks or counts, for which those
+    two are always in range. An input that has an entry in `ranges` takes values from it, the least
+    and the largest first.
+    """
+    ranges = ranges or {}
+    return {spec.name: _reference_input(spec, seed, ranges.get(spec.name)) for spec in specs}
+
+
+def _reference_input(spec: TensorSpec, seed: int, wanted: tuple[int, int] | None) -> Array:
+    dtype = numpy_dtype(spec.dtype)
+    if spec.elements * dtype.itemsize > _LARGEST_INPUT_BYTES:
+        raise UnsupportedModelError(
+            f"the input {spec.name} of shape {spec.shape} takes more than 4 GiB",
+            hint="give the model a smaller --shape",
+        )
+    bits = _random_bits(spec, seed)
+    if dtype.kind == "b":
+        values: Array = (bits & np.uint64(1)).astype(dtype)
+    elif dtype.kind in "iu":
+        low, high = _integer_range(spec, dtype, wanted)
+        values = ((bits % np.uint64(high - low + 1)).astype(np.int64) + low).astype(dtype)
+        if wanted is not None:
+            values[:2] = (low, high)[: values.size]
+    else:
+        unit = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        values = (unit * 2.0 - 1.0).astype(dtype)
+    return values.reshape(spec.shape)
+
+
+def _random_bits(spec: TensorSpec, seed: int) -> npt.NDArray[np.uint64]:
+    # Raw bits of a named generator: numpy promises their stability, but not that of the methods
+    # of Generator, and two builds must give the same bytes. The name is part of the seed so that
+    # inputs of one shape differ, whatever their order.
+    source = PCG64([seed & 0xFFFFFFFFFFFFFFFF, zlib.crc32(spec.name.encode())])
+    return np.asarray(source.random_raw(spec.elements), dtype=np.uint64)
+
+
+def _integer_range(
+    spec: TensorSpec, dtype: np.dtype[Any], wanted: tuple[int, int] | None
+) -> tuple[int, int]:
+    if wanted is not None:
+        limits = np.iinfo(dtype)
+        return max(wanted[0], int(limits.min)), min(wanted[1], int(limits.max))
+    if dtype.itemsize <= 2:
+        limits = np.iinfo(dtype)
+        return int(limits.min), int(limits.max)
+    if spec.quantization is not None:
+        return (-1000 if dtype.kind == "i" else 0), 1000
+    return 0, 1

@@ -1,0 +1,61 @@
+"""ONNX models into Relax: every shape fixed, weights constant, gaps mended or named.
+
+`files` reads, `binding` closes open shapes, `importer` walks the graph, `operators` holds one
+converter an operator, `scanning` says what is in a file without importing it.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import MissingToolError
+from edgekit.base.tvm_compat import load_tvm
+
+if TYPE_CHECKING:
+    from edgekit.base.events import Events
+    from edgekit.models.model import Model, ModelScan, ModelSource
+
+
+def load(source: ModelSource, events: Events) -> Model:
+    """The model as a Relax module."""
+    _require_onnx()
+    load_tvm()
+    from edgekit.models.onnx.loading import load_model
+
+    return load_model(source, events)
+
+
+def scan(source: ModelSource) -> ModelScan:
+    """What is in the file, and what of it can't be compiled; works for any readable model."""
+    _require_onnx()
+    load_tvm()
+    from edgekit.models.onnx.scanning import scan_model
+
+    return scan_model(source)
+
+
+def check_inputs(source: ModelSource) -> None:
+    """ModelError where an input's shape is open."""
+    _require_onnx()
+    from edgekit.models.onnx.binding import bind
+    from edgekit.models.onnx.files import read_structure
+
+    bind(read_structure(source.path).graph, source)
+
+
+def content_files(path: Path) -> tuple[Path, ...]:
+    """The model file and its weight files: everything a hash of the model has to cover."""
+    _require_onnx()
+    from edgekit.models.onnx.files import external_files, read_structure
+
+    return (path, *external_files(path, read_structure(path)))
+
+
+def _require_onnx() -> None:
+    if find_spec("onnx") is None:
+        raise MissingToolError(
+            "reading an ONNX model needs the Python package onnx, which is not installed",
+            hint="pip install 'edgekit[onnx]'",
+        )

@@ -1,0 +1,125 @@
+"""What rounding inside an ONNX model lets its outputs be off by, as onnxruntime itself shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edgekit.base.arrays import Array
+from edgekit.base.tensors import TensorSpec
+from edgekit.models.comparison import (
+    SHARE_OFF_BY_A_STEP,
+    SHARE_ON_TIES,
+    Leeway,
+    tolerance_for,
+    within,
+)
+from edgekit.models.onnx.files import read_model, read_structure
+from edgekit.models.onnx.rounding import nudged, rounds, steps_of_outputs
+from edgekit.models.onnx.widening import holds_halves, widened
+
+_LARGEST_MODEL = (2 << 30) - (16 << 20)
+"""Bytes of a model that can be handed over in one piece."""
+_HALF_STEP = 2.0**-11
+"""Relative. What float16 rounds."""
+_OTHER_RUNS = 2.0
+"""Another right runtime differs by no more than this times what onnxruntime differs from itself
+in the few runs that are tried."""
+
+
+@dataclass(frozen=True)
+class Roundings:
+    """What is known of a model's roundings before it runs."""
+
+    steps: Mapping[str, tuple[float, str]]
+    """The largest step of each output that is rounded last of all, and what rounds it."""
+    variants: tuple[bytes, ...]
+    """The model with every rounding nudged; empty for one that is too large to be changed."""
+    wide: bytes | None
+    """A model that computes in half precision, in float32."""
+
+
+def roundings(path: Path) -> Roundings | None:
+    """Return what the model rounds; None for one that computes in float32 or float64 alone."""
+    structure = read_structure(path)
+    is_rounded, has_halves = rounds(structure.graph), holds_halves(structure)
+    if not (is_rounded or has_halves):
+        return None
+    steps = steps_of_outputs(structure.graph)
+    model = read_model(path)
+    if model.ByteSize() > _LARGEST_MODEL:
+        return Roundings(steps, (), None)
+    changed = nudged(model) if is_rounded else ()
+    wide = widened(model) if has_halves else None
+    return Roundings(
+        steps,
+        tuple(one.SerializeToString() for one in changed),
+        wide.SerializeToString() if wide is not None else None,
+    )
+
+
+def rounded_inputs(inputs: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+    """Yield the float inputs in float32, as they are, and with every element moved by what half
+    precision rounds: one up and the next down, and the other way round."""
+    for size in (0.0, _HALF_STEP, -_HALF_STEP):
+        moved = dict(inputs)
+        for name, array in inputs.items():
+            if array.dtype.name.startswith(("float", "bfloat")):
+                signs = np.where(np.arange(array.size) % 2, -size, size).reshape(array.shape)
+                kept = "float64" if array.dtype.name == "float64" else "float32"
+                moved[name] = np.asarray(array.astype("float64") * (1.0 + signs), kept)
+        yield moved
+
+
+def leeways(
+    expected: Mapping[str, Array],
+    others: Iterable[Mapping[str, Array]],
+    steps: Mapping[str, tuple[float, str]],
+) -> Mapping[str, Leeway]:
+    """Return the leeway of each output that depends on rounding: one step of the node that rounds
+    it, and what the `others` show, which are runs with other roundings."""
+    spreads = {name: _Spread(array) for name, array in expected.items()}
+    for found in others:
+        for name, spread in spreads.items():
+            spread.add(found[name])
+    made = {name: spread.leeway(*steps.get(name, (0.0, ""))) for name, spread in spreads.items()}
+    return {name: leeway for name, leeway in made.items() if leeway is not None}
+
+
+class _Spread:
+    """How far one output is from itself in other runs."""
+
+    def __init__(self, expected: Array) -> None:
+        self._expected = expected
+        self._largest = 0.0
+        self._share = 0.0
+
+    def add(self, found: Array) -> None:
+        if not self._expected.size:
+            return
+        spec = TensorSpec("", self._expected.dtype.name, self._expected.shape)
+        same = within(self._expected, found, tolerance_for(spec))
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(found.astype(np.float64) - self._expected.astype(np.float64))
+        error = np.where(np.isfinite(error) & ~same, error, 0.0)
+        self._largest = max(self._largest, float(error.max()))
+        self._share = max(self._share, float(np.count_nonzero(error)) / error.size)
+
+    def leeway(self, step: float, maker: str) -> Leeway | None:
+        reasons = []
+        if step:
+            reasons.append(f"one step of {maker}")
+        if self._largest:
+            reasons.append(
+                f"twice what onnxruntime differs from itself by ({self._largest:.3g} in "
+                f"{self._share:.1%} of the elements)"
+            )
+        if not reasons:
+            return None
+        least = SHARE_OFF_BY_A_STEP if step else SHARE_ON_TIES
+        share = min(1.0, max(least, _OTHER_RUNS * self._share))
+        allowed = max(step, _OTHER_RUNS * self._largest)
+        return Leeway(allowed, share, " or ".join(reasons))

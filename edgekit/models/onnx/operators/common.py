@@ -1,0 +1,66 @@
+"""Small things that converters of every family need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm import relax
+
+from edgekit.models.onnx.node import Converter, Node, Outputs
+from edgekit.models.onnx.values import Expr, constant, dtype_of, shape_of
+
+op = relax.op
+
+
+def cast(value: Expr, dtype: str) -> Expr:
+    """The value in another type; a plain conversion, without ONNX's rules for bool."""
+    return value if dtype_of(value) == dtype else op.astype(value, dtype)
+
+
+def like(number: float | int, value: Expr) -> Expr:
+    """A scalar constant of the value's type."""
+    return constant(number, dtype_of(value))
+
+
+def reshape(value: Expr, shape: Sequence[int]) -> Expr:
+    if shape_of(value) == tuple(shape):
+        return value
+    if 0 in shape_of(value):
+        return op.zeros(tuple(shape), dtype_of(value))
+    return op.reshape(value, tuple(shape))
+
+
+def broadcast(value: Expr, shape: Sequence[int]) -> Expr:
+    return value if shape_of(value) == tuple(shape) else op.broadcast_to(value, tuple(shape))
+
+
+def positive_axis(axis: int, rank: int) -> int:
+    return axis + rank if axis < 0 else axis
+
+
+def unary(function: Callable[[Expr], Expr]) -> Converter:
+    """A converter that applies one function to the only input."""
+
+    def convert(node: Node) -> Outputs:
+        return function(node.expr(0))
+
+    return convert
+
+
+def wide(node: Node, value: Expr) -> Expr:
+    """float16 and bfloat16 as float32, so that sums and exponentials keep their accuracy."""
+    narrow = dtype_of(value) in ("float16", "bfloat16")
+    return node.emit(op.astype(value, "float32")) if narrow else value
+
+
+def take_at(value: Expr, indices: Expr, axis: int) -> Expr:
+    """`take` with indices held inside the axis: TVM's faster mode reads beyond it, and says so."""
+    return op.take(value, indices, axis=axis, mode="clip")
+
+
+def known_scalar(value: Any) -> Any:
+    return value.reshape(-1)[0].item()
+
+
+Converters = Mapping[str, Converter]

@@ -1,0 +1,318 @@
+"""Operators that treat each element by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from edgekit.models.onnx.node import Converter, Node, Outputs, RefusedError
+from edgekit.models.onnx.operators.common import Converters, cast, like, reshape, unary, wide
+from edgekit.models.onnx.values import (
+    Expr,
+    Tensor,
+    as_expr,
+    dtype_named,
+    dtype_of,
+    is_float,
+    is_known,
+    shape_of,
+)
+
+op = relax.op
+
+
+def binary(function: Callable[[Expr, Expr], Expr]) -> Converter:
+    def convert(node: Node) -> Outputs:
+        return function(*aligned(node))
+
+    return convert
+
+
+def aligned(node: Node) -> tuple[Expr, Expr]:
+    """Both inputs, the second in the place that `axis` gives it before opset 7."""
+    first, second = node.expr(0), node.expr(1)
+    if node.opset < 7 and node.get("axis") is not None:
+        rank, axis = len(shape_of(first)), node.get("axis")
+        inner = shape_of(second)
+        padded = inner + (1,) * (rank - axis - len(inner))
+        second = node.emit(op.reshape(second, padded))
+    return first, second
+
+
+def variadic(function: Callable[[Expr, Expr], Expr]) -> Converter:
+    """Operators that take any number of inputs, two at a time."""
+
+    def convert(node: Node) -> Outputs:
+        result = node.expr(0)
+        for position in range(1, len(node.inputs)):
+            result = function(result, node.expr(position))
+        return result
+
+    return convert
+
+
+def _mean(node: Node) -> Outputs:
+    total = variadic(op.add)(node)
+    return op.divide(total, like(len(node.inputs), node.expr(0)))
+
+
+def _divide(node: Node) -> Outputs:
+    first, second = aligned(node)
+    if is_float(dtype_of(first)):
+        return op.divide(first, second)
+    return integer_division(node, first, second)
+
+
+def integer_division(node: Node, first: Expr, second: Expr) -> Expr:
+    """Division of whole numbers towards zero, which is what ONNX's runtimes do."""
+    _refuse_zero(node)
+    return node.block.emit_te(
+        lambda a, b: _elementwise(tirx.truncdiv, a, b), first, second, primfunc_name_hint="div"
+    )
+
+
+def _elementwise(
+    function: Callable[[Expr, Expr], Expr], first: te.Tensor, second: te.Tensor
+) -> te.Tensor:
+    """A binary function with numpy's broadcasting, for what Relax has no operator for."""
+    rank = max(len(first.shape), len(second.shape))
+    shapes = [
+        [1] * (rank - len(t.shape)) + [int(extent) for extent in t.shape] for t in (first, second)
+    ]
+    output = [b if a == 1 else a for a, b in zip(*shapes, strict=True)]
+
+    def pick(tensor: te.Tensor, shape: list[int], index: tuple[Expr, ...]) -> Expr:
+        own = index[rank - len(tensor.shape) :]
+        own_shape = shape[rank - len(tensor.shape) :]
+        return tensor(*(0 if e == 1 else i for i, e in zip(own, own_shape, strict=True)))
+
+    return te.compute(
+        output,
+        lambda *index: function(pick(first, shapes[0], index), pick(second, shapes[1], index)),
+    )
+
+
+def _modulo(node: Node) -> Outputs:
+    first, second = aligned(node)
+    if is_float(dtype_of(first)):
+        wide_first, wide_second = wide(node, first), wide(node, second)
+        name = "fmod" if dtype_of(wide_first) == "float64" else "fmodf"
+        result = node.block.emit_te(
+            lambda a, b: _elementwise(
+                lambda x, y: tirx.call_pure_extern(x.ty.dtype, name, x, y), a, b
+            ),
+            wide_first,
+            wide_second,
+            primfunc_name_hint="fmod",
+        )
+        if not node.get("fmod", 0):
+            mismatch = op.less(op.multiply(result, wide_second), like(0, wide_first))
+            result = op.where(mismatch, op.add(result, wide_second), result)
+        return cast(node.emit(result), dtype_of(first))
+    _refuse_zero(node)
+    function = tirx.truncmod if node.get("fmod", 0) else tirx.floormod
+    return node.block.emit_te(
+        lambda a, b: _elementwise(function, a, b), first, second, primfunc_name_hint="mod"
+    )
+
+
+def _refuse_zero(node: Node) -> None:
+    """Refuse a constant zero among whole divisors: processors end a program for it."""
+    divisor = node.value(1) if len(node.inputs) > 1 else None
+    if is_known(divisor) and not np.all(divisor):
+        raise RefusedError("it divides whole numbers by zero")
+
+
+def _power(node: Node) -> Outputs:
+    base, exponent = aligned(node)
+    dtype = dtype_of(base)
+    known = node.value(1)
+    if is_known(known) and known.size == 1 and float(known.reshape(-1)[0]) == 2.0:
+        return _in_shape_of_both(op.multiply(base, base), shape_of(base), known.shape)
+    if is_float(dtype):
+        wide_base = wide(node, base)
+        result = op.power(wide_base, cast(exponent, dtype_of(wide_base)))
+        return cast(node.emit(result), dtype)
+    result = node.emit(op.power(cast(base, "float64"), cast(exponent, "float64")))
+    return op.astype(op.round(result) if not is_float(dtype_of(exponent)) else result, dtype)
+
+
+def _in_shape_of_both(value: Expr, own: tuple[int, ...], other: tuple[int, ...]) -> Expr:
+    shape = tuple(np.broadcast_shapes(own, other))
+    return value if shape == own else op.broadcast_to(value, shape)
+
+
+def _bit_shift(node: Node) -> Outputs:
+    """A shift by the type's width or more leaves only the sign; the processor would wrap around."""
+    value, amount = node.expr(0), node.expr(1)
+    dtype, left = dtype_of(value), node.get("direction") == "LEFT"
+    bits = np.dtype(dtype).itemsize * 8
+    inside = op.less(amount, like(bits, amount))
+    if not dtype.startswith("uint"):
+        inside = op.logical_and(inside, op.greater_equal(amount, like(0, amount)))
+    inside = node.emit(inside)
+    shift = op.left_shift if left else op.right_shift
+    moved = shift(value, op.where(inside, amount, like(0, amount)))
+    rest = like(0, value) if left else op.right_shift(value, like(bits - 1, value))
+    return op.where(inside, moved, rest)
+
+
+def _clip(node: Node) -> Outputs:
+    """As `relax.clip` wherever both bounds are known, so that ReLU6 can be recognised."""
+    value = node.expr(0)
+    low, high = (
+        (node.get("min"), node.get("max")) if node.opset < 11 else (node.value(1), node.value(2))
+    )
+    least, most = _number(low), _number(high)
+    if is_float(dtype_of(value)) and least is not None and most is not None and least <= most:
+        return op.clip(value, least, most)
+    if low is not None:
+        value = op.maximum(value, _bound(low, value))
+    if high is not None:
+        value = op.minimum(value, _bound(high, node.expr(0)))
+    return value
+
+
+def _number(bound: Tensor | float | None) -> float | None:
+    if bound is None or isinstance(bound, float):
+        return bound
+    return float(bound.reshape(-1)[0]) if is_known(bound) else None
+
+
+def _bound(bound: Tensor | float, value: Expr) -> Expr:
+    if isinstance(bound, float):
+        return like(bound, value)
+    return reshape(as_expr(bound), ())
+
+
+def _cast_to(node: Node, value: Expr, dtype: str) -> Expr:
+    source = dtype_of(value)
+    if source == dtype:
+        return value
+    if dtype == "bool":
+        return op.not_equal(value, like(0, value))
+    if source == "bool" or (dtype in ("float16", "bfloat16") and source in ("float16", "bfloat16")):
+        return op.astype(op.astype(value, "float32" if is_float(dtype) else "int32"), dtype)
+    return op.astype(value, dtype)
+
+
+def _cast(node: Node) -> Outputs:
+    return _cast_to(node, node.expr(0), _device_dtype(node.get("to")))
+
+
+def _cast_like(node: Node) -> Outputs:
+    value = node.value(0)
+    if is_known(value):
+        return value.astype(dtype_named(node.dtype(1)))
+    return _cast_to(node, value, node.dtype(1))
+
+
+def _device_dtype(element: int) -> str:
+    import onnx
+
+    if element == onnx.TensorProto.STRING:
+        raise RefusedError("devices don't work with text")
+    return str(onnx.helper.tensor_dtype_to_np_dtype(element))
+
+
+def _where(node: Node) -> Outputs:
+    return op.where(node.expr(0), node.expr(1), node.expr(2))
+
+
+def _is_inf(node: Node) -> Outputs:
+    value = node.expr(0)
+    positive = op.equal(value, like(np.inf, value))
+    negative = op.equal(value, like(-np.inf, value))
+    wanted = (node.get("detect_positive", 1), node.get("detect_negative", 1))
+    if wanted == (1, 1):
+        return op.logical_or(positive, negative)
+    if wanted == (1, 0):
+        return positive
+    if wanted == (0, 1):
+        return negative
+    return op.zeros(shape_of(value), "bool")
+
+
+def _absolute(value: Expr) -> Expr:
+    return value if dtype_of(value).startswith("uint") else op.abs(value)
+
+
+def _sign(value: Expr) -> Expr:
+    if dtype_of(value).startswith("uint"):
+        return op.astype(op.greater(value, like(0, value)), dtype_of(value))
+    return op.sign(value)
+
+
+def _whole(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """Rounding: whole numbers are whole already."""
+    return lambda value: function(value) if is_float(dtype_of(value)) else value
+
+
+def _in_float32(function: Callable[[Expr], Expr]) -> Converter:
+    """Functions whose device code exists for float32 and float64 only."""
+
+    def convert(node: Node) -> Outputs:
+        value = node.expr(0)
+        return cast(node.emit(function(wide(node, value))), dtype_of(value))
+
+    return convert
+
+
+ELEMENTWISE: Converters = {
+    "Abs": unary(_absolute),
+    "Acos": _in_float32(op.acos),
+    "Acosh": _in_float32(op.acosh),
+    "Add": binary(op.add),
+    "And": binary(op.logical_and),
+    "Asin": _in_float32(op.asin),
+    "Asinh": _in_float32(op.asinh),
+    "Atan": _in_float32(op.atan),
+    "Atanh": _in_float32(op.atanh),
+    "BitShift": _bit_shift,
+    "BitwiseAnd": binary(op.bitwise_and),
+    "BitwiseNot": unary(op.bitwise_not),
+    "BitwiseOr": binary(op.bitwise_or),
+    "BitwiseXor": binary(op.bitwise_xor),
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Ceil": unary(_whole(op.ceil)),
+    "Clip": _clip,
+    "Cos": _in_float32(op.cos),
+    "Cosh": _in_float32(op.cosh),
+    "Div": _divide,
+    "Equal": binary(op.equal),
+    "Erf": _in_float32(op.erf),
+    "Exp": _in_float32(op.exp),
+    "Floor": unary(_whole(op.floor)),
+    "Greater": binary(op.greater),
+    "GreaterOrEqual": binary(op.greater_equal),
+    "Identity": lambda node: node.value(0),
+    "IsInf": _is_inf,
+    "IsNaN": unary(op.isnan),
+    "Less": binary(op.less),
+    "LessOrEqual": binary(op.less_equal),
+    "Log": _in_float32(op.log),
+    "Max": variadic(op.maximum),
+    "Mean": _mean,
+    "Min": variadic(op.minimum),
+    "Mod": _modulo,
+    "Mul": binary(op.multiply),
+    "Neg": unary(op.negative),
+    "Not": unary(op.logical_not),
+    "Or": binary(op.logical_or),
+    "Pow": _power,
+    "Reciprocal": unary(lambda value: op.divide(like(1, value), value)),
+    "Round": unary(_whole(op.round)),
+    "Sign": unary(_sign),
+    "Sin": _in_float32(op.sin),
+    "Sinh": _in_float32(op.sinh),
+    "Sqrt": _in_float32(op.sqrt),
+    "Sub": binary(op.subtract),
+    "Sum": variadic(op.add),
+    "Tan": _in_float32(op.tan),
+    "Tanh": _in_float32(op.tanh),
+    "Where": _where,
+    "Xor": binary(op.logical_xor),
+}

@@ -1,0 +1,106 @@
+"""What every later step takes for granted about an ONNX file that could be parsed.
+
+Protobuf lets through what the schema forbids: text that is no text, numbers of element types
+that no ONNX defines, negative extents, functions that call themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import onnx
+from google.protobuf.message import Message  # type: ignore[import-untyped]
+
+from edgekit.base.errors import ModelError
+from edgekit.models.onnx.graph import all_nodes, domain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NEWEST_OPSET = 2**31 - 1
+"""ONNX counts in 32 bits."""
+LARGEST_TENSOR = 1 << 40
+"""Elements; no machine that compiles a model holds more."""
+
+_TENSOR_TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
+_DECLARED_TYPES = frozenset(onnx.TensorProto.DataType.values())
+
+
+def check_sound(name: str, model: onnx.ModelProto, tensors: Iterable[onnx.TensorProto]) -> None:
+    """ModelError where the file `name` breaks one of these rules."""
+    problem = next(_problems(model, tensors), None)
+    if problem is not None:
+        raise ModelError(
+            f"{name} is damaged: {problem}",
+            hint="copy, download or export it again and compare its size",
+        )
+
+
+def _problems(model: onnx.ModelProto, tensors: Iterable[onnx.TensorProto]) -> Iterator[str]:
+    yield from _bad_text(model)
+    for opset in model.opset_import:
+        if not 0 < opset.version <= NEWEST_OPSET:
+            yield f"it asks for version {opset.version} of the operators {opset.domain!r}"
+    for item in (*model.graph.input, *model.graph.output):
+        element = item.type.tensor_type.elem_type
+        if element not in _DECLARED_TYPES:
+            yield f"{item.name!r} has elements of the unknown type {element}"
+    for tensor in tensors:
+        if tensor.data_type not in _TENSOR_TYPES:
+            yield f"the tensor {tensor.name!r} has elements of the unknown type {tensor.data_type}"
+        yield from _bad_extents(f"the tensor {tensor.name!r}", tensor.dims)
+    yield from _recursion(model)
+
+
+def _bad_text(message: Any) -> Iterator[str]:
+    """Names that are not UTF-8: protobuf hands them out as bytes."""
+    if isinstance(message, onnx.TensorProto):  # not to copy its values
+        if isinstance(message.name, bytes):
+            yield f"the name {message.name[:40]!r} of a tensor is not text"
+        return
+    for field, value in message.ListFields():
+        single = isinstance(value, str | bytes | Message)
+        if field.type == field.TYPE_STRING:
+            for text in (value,) if single else value:
+                if isinstance(text, bytes):
+                    yield f"its {message.DESCRIPTOR.name}.{field.name} {text[:40]!r} is not text"
+        elif field.type == field.TYPE_MESSAGE:
+            for inner in (value,) if single else value:
+                yield from _bad_text(inner)
+
+
+def _bad_extents(what: str, extents: Iterable[int]) -> Iterator[str]:
+    elements = 1
+    for extent in extents:
+        elements *= extent
+        if extent < 0 or elements > LARGEST_TENSOR:
+            yield f"{what} has an extent of {extent}"
+            return
+
+
+def _recursion(model: onnx.ModelProto) -> Iterator[str]:
+    """Functions that call themselves, by whatever way."""
+    functions = {(domain_of(function), function.name): function for function in model.functions}
+    calls = {
+        key: {
+            (domain_of(node), node.op_type)
+            for node in all_nodes(function.node)
+            if (domain_of(node), node.op_type) in functions
+        }
+        for key, function in functions.items()
+    }
+    for key in _in_a_circle(calls):
+        yield f"its function {key[1]!r} calls itself"
+
+
+def _in_a_circle(calls: Mapping[Any, set[Any]]) -> Iterator[Any]:
+    """What is left when all that calls nothing that is left has been taken away."""
+    left = dict(calls)
+    while left:
+        done = [key for key, called in left.items() if not called & left.keys()]
+        if not done:
+            yield from left
+            return
+        for key in done:
+            del left[key]

@@ -1,0 +1,213 @@
+"""Two oracles for ONNX: onnxruntime, and where that has no kernel, ONNX's reference evaluator."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.base.arrays import Array
+from edgekit.base.errors import ModelError
+from edgekit.models.comparison import Leeway
+from edgekit.models.model import ModelSource
+from edgekit.models.oracle_types import Oracle, blamed, installed_or_unknown, package, seconds_of
+
+if TYPE_CHECKING:
+    from edgekit.models.onnx.leeway import Roundings
+
+
+class OnnxOracle:
+    """onnxruntime, until it fails; from then on ONNX's reference evaluator."""
+
+    def __init__(self, source: ModelSource) -> None:
+        self._source = source
+        self._failure: ModelError | None = None
+        self._oracle: Oracle
+        try:
+            self._oracle = OnnxRuntimeOracle(source)
+        except ModelError as error:
+            self._fall_back(error)
+
+    @property
+    def name(self) -> str:
+        return self._oracle.name
+
+    @property
+    def version(self) -> str:
+        return self._oracle.version
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        if self._failure is None:
+            try:
+                return self._oracle.run(inputs)
+            except ModelError as error:
+                self._fall_back(error)
+        try:
+            return self._oracle.run(inputs)
+        except ModelError as error:
+            raise self._nobody(error) from error
+
+    def leeways(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Leeway]:
+        return self._oracle.leeways(inputs, outputs)
+
+    def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
+        if self._failure is not None:
+            raise self._failure  # how fast the reference evaluator is says nothing
+        return self._oracle.time(inputs, threads, runs)
+
+    def _fall_back(self, failure: ModelError) -> None:
+        self._failure = failure
+        try:
+            self._oracle = ReferenceOracle(self._source)
+        except ModelError as error:
+            raise self._nobody(error) from error
+
+    def _nobody(self, error: ModelError) -> ModelError:
+        assert self._failure is not None
+        return ModelError(
+            self._failure.message,
+            hint="edgekit build --no-verify builds it all the same, and then nothing is proven",
+            details=(*self._failure.details, error.message, *error.details),
+        )
+
+
+class ReferenceOracle:
+    """ONNX's own evaluator in Python: slow, and it has nearly every operator."""
+
+    name = "the ONNX reference evaluator"
+
+    def __init__(self, source: ModelSource) -> None:
+        self.version = installed_or_unknown("onnx")
+        self._source = source
+        with blamed(self):
+            from onnx.reference import ReferenceEvaluator
+
+            self._evaluator: Any = ReferenceEvaluator(_model(source.path))
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        given = {**inputs, **self._source.constants}
+        feeds = {name: given[name] for name in self._evaluator.input_names if name in given}
+        with blamed(self), np.errstate(all="ignore"):
+            values = self._evaluator.run(None, feeds)
+        names = self._evaluator.output_names
+        return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
+
+    def leeways(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Leeway]:
+        del inputs, outputs
+        return {}
+
+    def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
+        raise ModelError("ONNX's reference evaluator is not made to be timed")
+
+
+def _model(path: Path) -> Any:
+    from edgekit.models.onnx.files import read_model
+
+    return read_model(path)
+
+
+@dataclass(frozen=True)
+class _OtherRuns:
+    """A model in onnxruntime with other roundings than the oracle's."""
+
+    roundings: Roundings
+    sessions: tuple[Any, ...]
+    wide: Any | None
+    """In float32, what the model has in half precision."""
+
+
+class OnnxRuntimeOracle:
+    """onnxruntime on one thread, with every graph optimisation off."""
+
+    name = "onnxruntime"
+
+    def __init__(self, source: ModelSource) -> None:
+        # onnxruntime reports to its maker, under an id it leaves in the user's home, unless told
+        # not to before it is loaded. Proving a model is nobody else's business.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        self._ort = package("onnxruntime", "onnx")
+        self.version = installed_or_unknown("onnxruntime")
+        self._source = source
+        self._session = self._open(threads=1, optimised=False)
+        self._others: list[_OtherRuns | None] = []
+        """Empty until it is asked for."""
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        names = [output.name for output in self._session.get_outputs()]
+        with blamed(self):
+            values = self._session.run(names, self._feeds(self._session, inputs))
+        return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
+
+    def leeways(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Leeway]:
+        from edgekit.models.onnx.leeway import leeways, rounded_inputs
+
+        others = self._other_runs()
+        if others is None:
+            return {}
+        names = list(outputs)
+        runs = [(session, inputs) for session in others.sessions]
+        if others.wide is not None:
+            runs += [(others.wide, given) for given in rounded_inputs(inputs)]
+        found = []
+        for session, given in runs:
+            # One that onnxruntime can't run leaves less leeway, and no doubt.
+            with suppress(ModelError), blamed(self):
+                values = session.run(names, self._feeds(session, given))
+                found.append(dict(zip(names, values, strict=True)))
+        return leeways(outputs, found, others.roundings.steps)
+
+    def _other_runs(self) -> _OtherRuns | None:
+        """Return the model ready to run with other roundings; None if it rounds nothing."""
+        if not self._others:
+            from edgekit.models.onnx.leeway import roundings
+
+            found = roundings(self._source.path)
+            if found is None:
+                self._others = [None]
+            else:
+                sessions = [self._open(threads=1, optimised=True)]
+                sessions += [self._open(1, optimised=False, model=one) for one in found.variants]
+                wide = None
+                with suppress(ModelError):
+                    wide = self._open(1, optimised=False, model=found.wide) if found.wide else None
+                self._others = [_OtherRuns(found, tuple(sessions), wide)]
+        return self._others[0]
+
+    def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
+        session = self._open(threads, optimised=True)
+        feeds = self._feeds(session, inputs)
+        with blamed(self):
+            return seconds_of(lambda: session.run(None, feeds), runs)
+
+    def _open(self, threads: int, optimised: bool, model: bytes | None = None) -> Any:
+        options = self._ort.SessionOptions()
+        # Its fast kernels for u8s8 saturate on CPUs without VNNI, unless told to be precise.
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        levels = self._ort.GraphOptimizationLevel
+        options.graph_optimization_level = (
+            levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+        )
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        with blamed(self):
+            return self._ort.InferenceSession(
+                model or str(self._source.path), options, providers=["CPUExecutionProvider"]
+            )
+
+    def _feeds(self, session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        given = {**inputs, **self._source.constants}
+        return {
+            entry.name: given[entry.name] for entry in session.get_inputs() if entry.name in given
+        }

@@ -1,0 +1,168 @@
+"""What a model computes according to somebody other than TVM.
+
+Each format has the runtime its authors test with: onnxruntime, LiteRT's reference kernels, PyTorch.
+They are optional packages; importing this module imports none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.base.arrays import Array, numpy_dtype
+from edgekit.models.comparison import Leeway
+from edgekit.models.model import ModelSource
+from edgekit.models.oracle_types import Oracle, blamed, installed_or_unknown, package, seconds_of
+
+if TYPE_CHECKING:
+    pass
+
+
+def oracle_for(source: ModelSource) -> Oracle:
+    """The oracle for a model's format; MissingToolError if its package is not installed."""
+    if source.format == "onnx":
+        from edgekit.models.onnx_oracle import OnnxOracle
+
+        return OnnxOracle(source)
+    if source.format == "tflite":
+        return LiteRtOracle(source)
+    return TorchOracle(source)
+
+
+class LiteRtOracle:
+    """LiteRT with its reference kernels, which define what quantised operators mean."""
+
+    name = "LiteRT"
+
+    def __init__(self, source: ModelSource) -> None:
+        from edgekit.models.tflite import input_names, input_shapes, output_names
+        from edgekit.models.tflite.file import read_tflite
+
+        self._interpreters = package("ai_edge_litert.interpreter", "tflite")
+        self.version = installed_or_unknown("ai-edge-litert")
+        file = read_tflite(source.path)  # LiteRT checks less than this does, and is native code.
+        self._content = file.data
+        self._inputs = input_names(file)
+        self._outputs = output_names(file)
+        self._shapes = input_shapes(file, source)
+        self._interpreter = self._open(threads=1, reference=True)
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        with blamed(self):
+            self._set(self._interpreter, inputs)
+            self._interpreter.invoke()
+            values = [
+                np.array(self._interpreter.get_tensor(detail["index"]))
+                for detail in self._interpreter.get_output_details()
+            ]
+        return dict(zip(self._outputs, values, strict=True))
+
+    def leeways(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Leeway]:
+        return {}
+
+    def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
+        interpreter = self._open(threads, reference=False)
+        with blamed(self):
+            self._set(interpreter, inputs)
+            return seconds_of(interpreter.invoke, runs)
+
+    def _open(self, threads: int, reference: bool) -> Any:
+        kinds = self._interpreters.OpResolverType
+        with blamed(self):
+            if not reference:
+                interpreter = self._interpreter_with(kinds.AUTO, threads)
+            else:
+                try:
+                    interpreter = self._interpreter_with(kinds.BUILTIN_REF, threads)
+                except ValueError:  # Some operators, such as CEIL, have no reference kernel.
+                    plain = kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+                    interpreter = self._interpreter_with(plain, threads)
+            for detail, shape in zip(interpreter.get_input_details(), self._shapes, strict=True):
+                if tuple(detail["shape"]) != shape:
+                    interpreter.resize_tensor_input(detail["index"], shape)
+            interpreter.allocate_tensors()
+        return interpreter
+
+    def _interpreter_with(self, kernels: Any, threads: int) -> Any:
+        return self._interpreters.Interpreter(
+            model_content=self._content,
+            num_threads=threads,
+            experimental_op_resolver_type=kernels,
+        )
+
+    def _set(self, interpreter: Any, inputs: Mapping[str, Array]) -> None:
+        for detail, name in zip(interpreter.get_input_details(), self._inputs, strict=True):
+            interpreter.set_tensor(detail["index"], inputs[name])
+
+
+class TorchOracle:
+    """The saved program, run by PyTorch eagerly."""
+
+    name = "PyTorch"
+
+    def __init__(self, source: ModelSource) -> None:
+        from edgekit.models.torch import open_program
+
+        self._torch = package("torch", "torch")
+        self.version = installed_or_unknown("torch")
+        opened = open_program(source)
+        self._outline, self._program = opened.outline, opened.program
+        with blamed(self):
+            self._module = self._program.module()
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        with blamed(self), _threads(self._torch, 1), self._torch.no_grad():
+            results = self._call(inputs)()
+        names = [spec.name for spec in self._outline.outputs]
+        return {name: self._array(value) for name, value in zip(names, results, strict=True)}
+
+    def leeways(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Leeway]:
+        return {}
+
+    def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
+        with blamed(self), _threads(self._torch, threads), self._torch.no_grad():
+            return seconds_of(self._call(inputs), runs)
+
+    def _call(self, inputs: Mapping[str, Array]) -> Callable[[], Sequence[Any]]:
+        from torch.utils import _pytree as pytree
+
+        from edgekit.models.torch import arguments
+
+        tensors = [self._tensor(inputs[spec.name]) for spec in self._outline.inputs]
+        positional, keywords = arguments(self._program, tensors)
+
+        def call() -> Sequence[Any]:
+            leaves: Sequence[Any] = pytree.tree_leaves(self._module(*positional, **keywords))
+            return leaves
+
+        return call
+
+    def _tensor(self, array: Array) -> Any:
+        if array.dtype.name == "bfloat16":  # torch does not know numpy's extension type.
+            return self._torch.from_numpy(array.view(np.int16).copy()).view(self._torch.bfloat16)
+        # Not np.ascontiguousarray, which makes a scalar a vector of one.
+        return self._torch.from_numpy(np.asarray(array, order="C"))
+
+    def _array(self, tensor: Any) -> Array:
+        if tensor.dtype == self._torch.bfloat16:
+            halves: Array = tensor.contiguous().view(self._torch.int16).numpy()
+            return halves.view(numpy_dtype("bfloat16"))
+        return np.array(tensor.numpy())
+
+
+@contextmanager
+def _threads(torch: ModuleType, threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

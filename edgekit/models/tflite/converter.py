@@ -1,0 +1,307 @@
+"""From TFLite operators to Relax: TVM's converter, with what it gets wrong put right.
+
+TVM's class is subclassed, never patched. Its methods ask four questions of `self` (a tensor's
+value, expression, shape, quantisation); answering those from a checked `TfliteFile` mends most of
+what goes wrong. The operators that need more are in `layers.py`, `moves.py`, `pooling.py` and
+`transposed.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+from tvm import ir, relax
+from tvm.relax.frontend.tflite.tflite_frontend import (
+    ExprTable,
+    OperatorConverter,
+    TensorWrapper,
+)
+
+from edgekit.base.arrays import Array
+from edgekit.base.errors import EdgekitError, UnsupportedModelError
+from edgekit.base.tensors import Quantization
+from edgekit.models.naming import NamingBuilder
+from edgekit.models.tflite import layers, moves, pooling, shapes, transposed
+from edgekit.models.tflite.file import TfliteFile, TfliteGraph, TfliteOperator, TfliteTensor
+from edgekit.models.tflite.operators import MOVED, place
+
+
+class NamedTensor(tflite.Tensor):  # type: ignore[misc]
+    """A tensor under the name that is unique in its graph: TVM's converter files by name."""
+
+    unique_name = ""
+
+    def Name(self) -> bytes:  # noqa: N802 - the schema's accessor
+        return self.unique_name.encode()
+
+
+class NamedSubgraph:
+    """A subgraph whose tensors have unique names."""
+
+    def __init__(self, subgraph: tflite.SubGraph, graph: TfliteGraph) -> None:
+        self._subgraph = subgraph
+        self._graph = graph
+
+    def __getattr__(self, accessor: str) -> Any:
+        return getattr(self._subgraph, accessor)
+
+    def Tensors(self, index: int) -> NamedTensor:  # noqa: N802
+        plain = self._subgraph.Tensors(index)
+        named = NamedTensor()
+        named.Init(plain._tab.Bytes, plain._tab.Pos)
+        named.unique_name = self._graph.tensors[index].name
+        return named
+
+
+class Converter(OperatorConverter):  # type: ignore[misc]
+    """Converts one checked graph into the Relax function that the builder has open."""
+
+    def __init__(self, file: TfliteFile, builder: NamingBuilder, resized: bool) -> None:
+        model = tflite.Model.GetRootAsModel(file.data, 0)
+        self.graph = file.main
+        subgraph = NamedSubgraph(model.Subgraphs(0), self.graph)
+        super().__init__(model, subgraph, ExprTable(), builder)
+        self.convert_map.update(
+            AVERAGE_POOL_2D=lambda op: pooling.convert_average_pool(self, op),
+            FULLY_CONNECTED=lambda op: layers.convert_fully_connected(self, op),
+            SOFTMAX=lambda op: layers.convert_softmax(self, op),
+            BATCH_TO_SPACE_ND=lambda op: moves.convert_batch_to_space(self, op),
+            EXPAND_DIMS=lambda op: moves.convert_expand_dims(self, op),
+            GATHER_ND=lambda op: moves.convert_gather_nd(self, op),
+            RESIZE_NEAREST_NEIGHBOR=lambda op: moves.convert_resize_nearest(self, op),
+            SPACE_TO_BATCH_ND=lambda op: moves.convert_space_to_batch(self, op),
+            TRANSPOSE_CONV=lambda op: transposed.convert_transposed_convolution(self, op),
+        )
+        self.repairs: list[str] = []
+        self._resized = resized
+        self._known: dict[int, Array] = {}
+        """Tensors whose values turned out to be known at import."""
+
+    # What TVM's methods ask.
+
+    def get_tensors(self, indices: Iterable[int]) -> list[TensorWrapper]:
+        """As TVM's, but float tensors that carry leftover scales stay float tensors."""
+        return [self._wrapper(int(index)) for index in self._indices_or_empty(indices)]
+
+    def _wrapper(self, index: int) -> TensorWrapper:
+        if index < 0:
+            return TensorWrapper(index, 0, 0)
+        tensor = self.subgraph.Tensors(index)
+        parameters = _quantization_parameters(self.graph.tensors[index].quantization)
+        return TensorWrapper(index, tensor, self.model.Buffers(tensor.Buffer()), parameters)
+
+    def get_tensor_value(self, tensor_wrapper: TensorWrapper, is_sparse: bool = False) -> Array:
+        index = tensor_wrapper.tensor_idx
+        if index in self._known:
+            return self._known[index]
+        if self.is_prefetched(index):
+            dense: Array = self.get_prefetched_node(index)
+            return dense
+        if not self.graph.tensors[index].is_constant:
+            raise ValueError(
+                f"'{self.graph.tensors[index].name}' is computed when the model runs; "
+                "it has to be a constant here"
+            )
+        value: Array = super().get_tensor_value(tensor_wrapper, is_sparse)
+        return value
+
+    def get_expr(self, input_tensor_idx: int) -> ir.RelaxExpr:
+        """As TVM's, which fails where an operator's data is a constant."""
+        if self.has_expr(input_tensor_idx) or self.is_prefetched(input_tensor_idx):
+            return super().get_expr(input_tensor_idx)
+        return self.get_tensor_expr(self._wrapper(input_tensor_idx))
+
+    def get_tensor_shape(self, tensor_wrapper: TensorWrapper) -> Array:
+        """The shape that came out, not the one declared: they differ once inputs are resized."""
+        index = tensor_wrapper.tensor_idx
+        if self.has_expr(index):
+            return np.array(static_shape(super().get_expr(index)), np.int64)
+        if index in self._known:
+            return np.array(self._known[index].shape, np.int64)
+        return np.array(self.graph.tensors[index].shape, np.int64)
+
+    def convert_qnn_fused_activation_function(
+        self, expr: Any, fused_activation_fn: int, scale: float, zero_point: int, dtype: str
+    ) -> Any:
+        """A clip between stored values, rounded as LiteRT rounds; TVM rounds ties to even.
+
+        What would clip to the whole range of the type clips nothing.
+        """
+        if fused_activation_fn not in _CUT_OFF:
+            return super().convert_qnn_fused_activation_function(
+                expr, fused_activation_fn, scale, zero_point, dtype
+            )
+        limits = np.iinfo(dtype)
+        low, high = (
+            float(limit if real is None else zero_point + _round_half_away(real, scale))
+            for real, limit in zip(
+                _CUT_OFF[fused_activation_fn], (limits.min, limits.max), strict=True
+            )
+        )
+        if low <= limits.min and high >= limits.max:
+            return expr
+        return relax.op.clip(expr, min=max(low, limits.min), max=min(high, limits.max))
+
+    # The walk.
+
+    def set_input(self, index: int, variable: relax.Var) -> None:
+        self.exp_tab.set_expr(self.graph.tensors[index].name, variable)
+
+    def convert_graph(self) -> None:
+        for index, operator in enumerate(self.graph.operators):
+            flat = self.subgraph.Operators(index)
+            self.bb.node = self._label(operator)
+            try:
+                if not self._fold(operator, flat):
+                    self._convert(operator, flat)
+            except EdgekitError:
+                raise
+            except Exception as error:
+                raise UnsupportedModelError(
+                    f"{operator.name} ({place(self.graph, index)}) cannot be imported: "
+                    f"{_first_line(error)}",
+                    hint="export the model without this use of the operator",
+                ) from error
+        self.bb.node = ""
+
+    def _label(self, operator: TfliteOperator) -> str:
+        """Operators have no names there: the first tensor that one computes has."""
+        return self.graph.tensors[operator.outputs[0]].name if operator.outputs else ""
+
+    def outputs(self) -> list[Any]:
+        return [self.get_tensor_expr(wrapper) for wrapper in self.get_tensors(self.graph.outputs)]
+
+    def repaired(self, what: str) -> None:
+        if what not in self.repairs:
+            self.repairs.append(what)
+
+    def _fold(self, operator: TfliteOperator, flat: tflite.Operator) -> bool:
+        if operator.name == "SHAPE":
+            source = self._wrapper(operator.inputs[0])
+            value = shapes.fold_shape(flat, self.get_tensor_shape(source).tolist())
+        else:
+            constants = [self._constant(index) for index in operator.inputs]
+            values = [constant for constant in constants if constant is not None]
+            if not values or len(values) < len(constants) or self._is_quantized(operator):
+                return False
+            folded = shapes.fold(operator.name, flat, values)
+            if folded is None:
+                return False
+            value = folded
+        self._known[operator.outputs[0]] = value
+        self.repaired("shape arithmetic computed at import")
+        return True
+
+    def _constant(self, index: int) -> Array | None:
+        if index in self._known:
+            return self._known[index]
+        if index < 0 or not self.graph.tensors[index].is_constant:
+            return None
+        tensor = self.graph.tensors[index]
+        if tensor.sparse or math.prod(tensor.shape) > shapes.MAX_FOLDED_ELEMENTS:
+            return None
+        return self.get_tensor_value(self._wrapper(index))
+
+    def _is_quantized(self, operator: TfliteOperator) -> bool:
+        return any(self.graph.tensors[i].quantization for i in operator.outputs)
+
+    def _convert(self, operator: TfliteOperator, flat: tflite.Operator) -> None:
+        if operator.name in MOVED:
+            self._check_moves_unchanged(operator)
+        result = self.convert_map[operator.name](op=flat)
+        if result is None:  # The value is known now, and TVM keeps it for those who use it.
+            return
+        values = self._emit(result, len(operator.outputs))
+        for index, value in zip(operator.outputs, values, strict=True):
+            self._check_type(self.graph.tensors[index], value)
+            self.exp_tab.set_expr(self.graph.tensors[index].name, value)
+
+    def _emit(self, result: Any, count: int) -> Sequence[Any]:
+        """Bind the result to a variable, so that two users share it and don't compute it twice."""
+        if isinstance(result, relax.Tuple):
+            return [self.bb.emit(self.bb.normalize(field)) for field in result.fields]
+        value = self.bb.emit(self.bb.normalize(result))
+        if isinstance(value.ty, relax.TupleType):
+            return [self.bb.emit(relax.TupleGetItem(value, i)) for i in range(count)]
+        return [value]
+
+    def _check_moves_unchanged(self, operator: TfliteOperator) -> None:
+        """Quantised values may only move as they are where both sides read them the same way."""
+        moved = [self.graph.tensors[operator.inputs[0]]]
+        if operator.name == "PACK":
+            moved = [self.graph.tensors[index] for index in operator.inputs]
+        for source in moved:
+            for index in operator.outputs:
+                if not _same_scale(source.quantization, self.graph.tensors[index].quantization):
+                    raise ValueError("its input and output are quantised differently")
+
+    def _check_type(self, declared: TfliteTensor, value: Any) -> None:
+        """What TVM made is what the file says; a silent difference would be a wrong model."""
+        dtype = str(value.ty.dtype)
+        if dtype != declared.dtype:
+            raise ValueError(f"it comes out as {dtype}, the file says {declared.dtype}")
+        shape = static_shape(value)
+        if not self._resized and declared.shape and shape != declared.shape:
+            raise ValueError(f"it comes out as {list(shape)}, the file says {list(declared.shape)}")
+
+
+_CUT_OFF: dict[int, tuple[float | None, float | None]] = {
+    tflite.ActivationFunctionType.RELU: (0.0, None),
+    tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+    tflite.ActivationFunctionType.RELU6: (0.0, 6.0),
+}
+"""Between which real numbers a fused activation leaves what it is given."""
+
+
+def _round_half_away(real: float, scale: float) -> int:
+    steps = float(np.float32(real) / np.float32(scale))
+    return math.floor(abs(steps) + 0.5) * (1 if steps >= 0 else -1)
+
+
+def static_shape(expression: Any) -> tuple[int, ...]:
+    """The shape of an expression whose every dimension is known."""
+    shape = expression.ty.shape
+    if shape is None:
+        raise ValueError("its shape is only known when the model runs")
+    extents = []
+    for extent in shape:
+        if not hasattr(extent, "value"):
+            raise ValueError("its shape is only known when the model runs")
+        extents.append(int(extent))
+    return tuple(extents)
+
+
+def variable_name(name: str, index: int) -> str:
+    """A name that Relax, C and a file system can all hold."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII)[:60] + f"_{index}"
+
+
+def _quantization_parameters(quantization: Quantization | None) -> dict[str, Any] | None:
+    if quantization is None:
+        return None
+    scales, zero_points = quantization.scales, quantization.zero_points
+    if quantization.axis is None:
+        scale, zero_point = relax.const(scales[0], "float32"), relax.const(zero_points[0], "int32")
+    else:
+        scale = relax.const(np.array(scales, np.float32))
+        shared = zero_points[0] if len(set(zero_points)) == 1 else np.array(zero_points, np.int32)
+        zero_point = relax.const(shared, "int32")
+    return {"scale": scale, "zero_point": zero_point, "axis": quantization.axis or 0}
+
+
+def _same_scale(one: Quantization | None, other: Quantization | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.zero_points == other.zero_points and np.allclose(
+        one.scales, other.scales, rtol=1e-6, atol=0
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,102 @@
+"""Which TFLite operators can be imported, and why the others cannot.
+
+Listed here, and not asked of TVM, so that a scan needs no TVM and so that every name on the list is
+one that tests compare with LiteRT.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from edgekit.models.model import UnsupportedOperator
+from edgekit.models.tflite.file import BYTES_PER_ELEMENT, TfliteGraph, TfliteOperator
+
+_COMPUTED = """
+    ABS ADD ADD_N ARG_MAX ARG_MIN AVERAGE_POOL_2D BATCH_MATMUL CAST CEIL CONCATENATION CONV_2D COS
+    CUMSUM DEPTHWISE_CONV_2D DEQUANTIZE DENSIFY DIV ELU EQUAL EXP FILL FLOOR FLOOR_DIV FLOOR_MOD
+    FULLY_CONNECTED GELU GREATER GREATER_EQUAL HARD_SWISH L2_NORMALIZATION L2_POOL_2D LEAKY_RELU
+    LESS LESS_EQUAL LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR LOGISTIC
+    LOG_SOFTMAX MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NEG NOT_EQUAL ONE_HOT POW PRELU QUANTIZE
+    RANK REDUCE_ALL REDUCE_ANY REDUCE_MAX REDUCE_MIN REDUCE_PROD RELU RELU6 RELU_0_TO_1
+    RELU_N1_TO_1 RESIZE_BILINEAR ROUND RSQRT SELECT SELECT_V2 SHAPE SIGN SIN SOFTMAX SQRT SQUARE
+    SQUARED_DIFFERENCE SUB SUM TANH TOPK_V2 TRANSPOSE_CONV ZEROS_LIKE
+"""
+COMPUTED = frozenset(_COMPUTED.split())
+_MOVED = """
+    BATCH_TO_SPACE_ND BROADCAST_TO DEPTH_TO_SPACE EXPAND_DIMS GATHER GATHER_ND MIRROR_PAD PACK PAD
+    PADV2 RESHAPE RESIZE_NEAREST_NEIGHBOR REVERSE_V2 SLICE SPACE_TO_BATCH_ND SPACE_TO_DEPTH SPLIT
+    SPLIT_V SQUEEZE STRIDED_SLICE TILE TRANSPOSE UNPACK
+"""
+MOVED = frozenset(_MOVED.split())
+"""Operators that move values without changing them: quantised values move as they are."""
+
+_COMPUTED_QUANTIZED = """
+    ABS ADD ARG_MAX ARG_MIN AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEQUANTIZE EQUAL
+    EXP FULLY_CONNECTED GREATER GREATER_EQUAL HARD_SWISH LEAKY_RELU LESS LESS_EQUAL LOGISTIC
+    LOG_SOFTMAX MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NOT_EQUAL QUANTIZE REDUCE_MAX REDUCE_MIN RELU
+    RELU6 RELU_N1_TO_1 RESIZE_BILINEAR SHAPE SOFTMAX SQUARED_DIFFERENCE SUB TANH TRANSPOSE_CONV
+"""
+COMPUTED_QUANTIZED = frozenset(_COMPUTED_QUANTIZED.split())
+TYPES = frozenset(BYTES_PER_ELEMENT) - {"complex64", "float64", "uint16"}
+_STATEFUL = """
+    ASSIGN_VARIABLE BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN CALL_ONCE LSTM
+    READ_VARIABLE RNN SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN VAR_HANDLE
+"""
+STATEFUL = frozenset(_STATEFUL.split())
+CONTROL_FLOW = frozenset({"CALL", "IF", "STABLEHLO_CASE", "STABLEHLO_WHILE", "WHILE"})
+
+
+def unsupported_operators(graph: TfliteGraph) -> tuple[UnsupportedOperator, ...]:
+    """Every operator that cannot be imported, once each, where it is first used."""
+    first: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for index, operator in enumerate(graph.operators):
+        reason = why_unsupported(graph, operator)
+        if reason is not None:
+            first.setdefault((operator.name, reason), index)
+            counts[operator.name, reason] += 1
+    return tuple(
+        UnsupportedOperator(name, place(graph, index), reason, counts[name, reason])
+        for (name, reason), index in first.items()
+    )
+
+
+def place(graph: TfliteGraph, index: int) -> str:
+    """Where an operator is, in words that a model viewer shows too."""
+    outputs = graph.operators[index].outputs
+    made = f", making '{graph.tensors[outputs[0]].name}'" if outputs else ""
+    return f"operator {index}{made}"
+
+
+def why_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str | None:
+    name = operator.name
+    if name.startswith("CUSTOM:"):
+        return "a custom operator exists only in the program it was made for"
+    if name in STATEFUL:
+        return "it keeps state from one run to the next"
+    if name in CONTROL_FLOW:
+        return "it chooses at run time what is computed"
+    if name not in COMPUTED and name not in MOVED:
+        return "the compiler has no counterpart for it"
+    return _why_types_unsupported(graph, operator)
+
+
+def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str | None:
+    inputs = [graph.tensors[i] for i in operator.inputs if i >= 0]
+    outputs = [graph.tensors[i] for i in operator.outputs]
+    for tensor in (*inputs, *outputs):
+        if tensor.dtype not in TYPES:
+            return f"the compiler has no {tensor.dtype} tensors"
+    if operator.name in MOVED:
+        return None
+    quantized_inputs = [tensor for tensor in inputs if tensor.quantization]
+    if not quantized_inputs and not any(tensor.quantization for tensor in outputs):
+        return None
+    if operator.name not in COMPUTED_QUANTIZED:
+        return "the compiler has it for float tensors only"
+    if any(tensor.quantization and tensor.dtype == "int16" for tensor in (*inputs, *outputs)):
+        return "the compiler quantises to 8 bits, not to 16"
+    computed = [tensor for tensor in (*inputs, *outputs) if not tensor.is_constant]
+    if operator.name != "DEQUANTIZE" and not any(tensor.quantization for tensor in computed):
+        return "its weights are quantised but its input is float (dynamic range quantisation)"
+    return None

@@ -1,0 +1,326 @@
+"""Looks into a .pt2 file without torch, refuses what would run code, and writes it anew.
+
+`torch.export.load` unpickles without restraint, evaluates the file's shape expressions as Python,
+runs compiled code that the archive holds and calls whatever attribute of `torch` a graph names. A
+program that `torch.export.save` writes needs none of that beyond tensors, symbols and registered
+operators. The file is read once. What torch gets is an archive written here, of nothing but what
+was checked: it has no pickle in it, and torch never sees a byte that it could read differently.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickletools
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgekit.base.errors import ModelError
+from edgekit.base.json_reader import JsonError, read_json_object
+from edgekit.base.tensors import OpenTensorSpec
+from edgekit.base.zip_reader import ZipError, ZipMember, read_zip
+from edgekit.models.torch.rules import (
+    RunsCode,
+    canonical,
+    check_words,
+    cleaned,
+    targets,
+)
+from edgekit.models.torch.scalars import check_scalars
+
+MAX_JSON_BYTES = 256 << 20
+_JSON_DEPTH = 200
+_PROGRAM = "models/model.json"
+_PAYLOADS: Mapping[str, re.Pattern[str]] = {
+    "weights": re.compile(r"weight_\d{1,9}", re.ASCII),
+    "constants": re.compile(r"tensor_\d{1,9}", re.ASCII),
+}
+_TENSOR_GLOBALS = re.compile(
+    r"torch\._utils _rebuild_(?:tensor_v2|parameter)|collections OrderedDict|torch \w+Storage"
+)
+_SAVE_AGAIN = "save it again with torch.export.save(program, 'model.pt2')"
+
+DTYPES = {
+    1: "uint8",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "float16",
+    7: "float32",
+    8: "float64",
+    12: "bool",
+    13: "bfloat16",
+    28: "uint16",
+}
+BYTES_PER_ELEMENT = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "float16": 2,
+    "bfloat16": 2,
+    "int16": 2,
+    "uint16": 2,
+    "float32": 4,
+    "int32": 4,
+    "float64": 8,
+    "int64": 8,
+}
+
+
+@dataclass(frozen=True)
+class ProgramOutline:
+    """What a saved program says about itself."""
+
+    inputs: tuple[OpenTensorSpec, ...]
+    outputs: tuple[OpenTensorSpec, ...]
+    operators: tuple[str, ...]
+    """One entry a call, in order."""
+    parameters: int
+    parameter_bytes: int
+
+
+@dataclass(frozen=True)
+class CheckedProgram:
+    """A program that runs nothing when torch loads it."""
+
+    outline: ProgramOutline
+    targets: frozenset[str]
+    """Every operator that it calls, in torch's words."""
+    archive: bytes
+    """The program as `torch.export.load` reads it, without anything that was not checked."""
+
+
+def read_program(path: Path) -> CheckedProgram:
+    """Read a saved program once; a ModelError if the file is damaged or would run code."""
+    try:
+        members = _members(io.BytesIO(path.read_bytes()), path.name)
+        document, payloads = _checked(members, path.name)
+        return CheckedProgram(
+            _outline(document, path.name), targets(document), _archive(document, payloads)
+        )
+    except RunsCode as found:
+        raise _refusal(path.name, str(found)) from found
+    except ZipError as error:
+        raise ModelError(
+            f"{path.name} is not a saved PyTorch program: {error}",
+            hint=_SAVE_AGAIN,
+        ) from error
+    except OSError as error:
+        raise ModelError(
+            f"{path} cannot be read: {error.strerror or error}", hint="check its permissions"
+        ) from error
+    except JsonError as error:
+        raise ModelError(
+            f"{path.name} is not a program that torch.export.save wrote: in a description, {error}",
+            hint=_SAVE_AGAIN,
+        ) from error
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ModelError(
+            f"{path.name} is not a program that torch.export.save wrote: {type(error).__name__}, "
+            f"{str(error)[:200]}",
+            hint=_SAVE_AGAIN,
+        ) from error
+
+
+def read_outline(path: Path) -> ProgramOutline:
+    """The program's outline; a ModelError if the file is damaged or would run code."""
+    return read_program(path).outline
+
+
+def _members(stream: io.BytesIO, name: str) -> dict[str, ZipMember]:
+    """What is in the archive, by the path below its one top folder."""
+    members = read_zip(stream)
+    folders = {path.partition("/")[0] for path in members}
+    if len(folders) != 1:
+        raise ModelError(
+            f"{name} is not a saved PyTorch program: it has {len(folders)} top folders, not one",
+            hint=_SAVE_AGAIN,
+        )
+    return {path.partition("/")[2]: member for path, member in members.items()}
+
+
+def _checked(
+    members: Mapping[str, ZipMember], name: str
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The program's own document, and the files of its weights, all of them harmless."""
+    programs = [member for member in members if re.fullmatch(r"models/\w+\.json", member)]
+    if programs != [_PROGRAM]:
+        raise ModelError(
+            f"{name} holds {len(programs)} exported programs named 'model', not one",
+            hint="save it with torch.export.save(program, 'model.pt2'); a state_dict or a "
+            "TorchScript file has to be exported first",
+        )
+    if _text(members, "byteorder", "little") != "little":
+        raise ModelError(f"{name} was saved on a big-endian machine", hint=_SAVE_AGAIN)
+    for member, entry in members.items():
+        _check_member(member)
+        if member.startswith("data/sample_inputs/") and entry.size:
+            _check_pickles(entry.read())
+    document = cleaned(_document(members[_PROGRAM], name))
+    if document.get("guards_code"):
+        raise RunsCode("guards written as Python code")
+    check_words(document)
+    check_scalars(document["graph_module"]["graph"])
+    payloads: dict[str, bytes] = {}
+    for kind in _PAYLOADS:
+        payloads.update(_payloads(members, kind, name))
+    return document, payloads
+
+
+def _text(members: Mapping[str, ZipMember], member: str, default: str) -> str:
+    return members[member].read().decode("ascii").strip() if member in members else default
+
+
+def _check_member(member: str) -> None:
+    """Refuse what torch would unpickle or run; other files that it does not need are left out."""
+    folder, _, file = member.removeprefix("data/").partition("/")
+    if member.startswith("data/aotinductor/"):
+        raise RunsCode("compiled code")
+    if folder in _PAYLOADS and (
+        file.endswith(".pt") or file.startswith(("custom_obj_", "opaque_obj_"))
+    ):
+        raise RunsCode("pickled Python objects")
+
+
+def _check_pickles(data: bytes) -> None:
+    """Refuse sample inputs that are more than tensors. They are left out in any case: a file that
+    carries code is told of, and not half used."""
+    for path, member in read_zip(io.BytesIO(data)).items():
+        if path.endswith(".pkl"):
+            for opcode, argument, _ in pickletools.genops(member.read()):
+                if opcode.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4"):
+                    raise RunsCode("sample inputs that are Python objects")
+                if opcode.name == "GLOBAL" and not _TENSOR_GLOBALS.fullmatch(str(argument)):
+                    raise RunsCode(f"sample inputs that call {argument}")
+
+
+def _document(member: ZipMember, name: str) -> dict[str, Any]:
+    if member.size > MAX_JSON_BYTES:
+        raise ModelError(
+            f"{name} has an outline of {member.size >> 20} MiB",
+            hint="a real program's is far smaller; check where the file comes from",
+        )
+    return read_json_object(member.read(), depth=_JSON_DEPTH)
+
+
+def _payloads(members: Mapping[str, ZipMember], kind: str, name: str) -> dict[str, bytes]:
+    """The weights' bytes, and the file that says which is which."""
+    index = f"data/{kind}/model_{kind}_config.json"
+    document = _document(members[index], name)
+    check_words(document)
+    found = {index: canonical(document)}
+    for weight, entry in document["config"].items():
+        check_words({"fqn": weight})
+        if entry.get("use_pickle"):
+            raise RunsCode("pickled weights")
+        file = str(entry["path_name"])
+        if not _PAYLOADS[kind].fullmatch(file):
+            raise RunsCode(f"weights in {file[:80]!r}")
+        path = f"data/{kind}/{file}"
+        if path not in found:
+            found[path] = members[path].read()
+        if not found[path] and _elements(entry["tensor_meta"]):
+            raise ModelError(
+                f"{name} holds no values for {weight}", hint="save the program with its weights"
+            )
+    return found
+
+
+def _elements(tensor: dict[str, Any]) -> int:
+    return math.prod([int(size["as_int"]) for size in tensor["sizes"]])
+
+
+def _archive(document: dict[str, Any], payloads: Mapping[str, bytes]) -> bytes:
+    """The file that torch reads, without sample inputs: those are pickles."""
+    files = {
+        "archive_format": b"pt2",
+        "archive_version": b"0",
+        "byteorder": b"little",
+        ".data/version": b"6\n",
+        _PROGRAM: canonical(document),
+        "data/sample_inputs/model.pt": b"",
+        **payloads,
+    }
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for path, content in files.items():
+            archive.writestr(f"model/{path}", content)
+    return stream.getvalue()
+
+
+def _refusal(name: str, what: str) -> ModelError:
+    return ModelError(
+        f"{name} holds {what}; loading it could run any code, so edgekit does not",
+        hint="save it again with torch.export.save(program, 'model.pt2'), weights as plain tensors",
+    )
+
+
+def _outline(document: dict[str, Any], name: str) -> ProgramOutline:
+    graph, signature = document["graph_module"]["graph"], document["graph_module"]["signature"]
+    values = graph["tensor_values"]
+    inputs = [
+        _user_tensor(spec["user_input"]["arg"], name, "input")
+        for spec in signature["input_specs"]
+        if "user_input" in spec
+    ]
+    outputs = [
+        _user_tensor(spec["user_output"]["arg"], name, "output")
+        for spec in signature["output_specs"]
+        if "user_output" in spec
+    ]
+    weights = [
+        values[entry["arg"]["name"]]
+        for spec in signature["input_specs"]
+        for kind, entry in spec.items()
+        if kind in ("parameter", "buffer", "tensor_constant")
+    ]
+    shapes = [[int(size["as_int"]) for size in weight["sizes"]] for weight in weights]
+    sizes = [BYTES_PER_ELEMENT.get(_dtype(weight["dtype"]), 0) for weight in weights]
+    counts = [math.prod(shape) for shape in shapes]
+    return ProgramOutline(
+        inputs=tuple(_spec(values[tensor], tensor) for tensor in inputs),
+        outputs=tuple(
+            _spec(values[tensor], _unique(outputs, place)) for place, tensor in enumerate(outputs)
+        ),
+        operators=tuple(_operator(node["target"]) for node in graph["nodes"]),
+        parameters=sum(counts),
+        parameter_bytes=sum(count * size for count, size in zip(counts, sizes, strict=True)),
+    )
+
+
+def _user_tensor(argument: dict[str, Any], name: str, role: str) -> str:
+    if "as_tensor" not in argument:
+        raise ModelError(
+            f"{name} has an {role} that is not a tensor ({', '.join(argument)})",
+            hint="export a module whose inputs and outputs are tensors",
+        )
+    return str(argument["as_tensor"]["name"])
+
+
+def _unique(names: list[str], place: int) -> str:
+    name = names[place]
+    return name if name not in names[:place] else f"{name}@{place}"
+
+
+def _spec(value: dict[str, Any], name: str) -> OpenTensorSpec:
+    return OpenTensorSpec(name, _dtype(value["dtype"]), tuple(_extent(s) for s in value["sizes"]))
+
+
+def _dtype(number: int) -> str:
+    return DTYPES.get(number, f"type number {number}")
+
+
+def _extent(size: dict[str, Any]) -> int | str:
+    if "as_int" in size:
+        return int(size["as_int"])
+    expression = str(size["as_expr"]["expr_str"])
+    return re.sub(r"Symbol\('(\w+)'[^)]*\)", r"\1", expression)
+
+
+def _operator(target: str) -> str:
+    return target.removeprefix("torch.ops.").removesuffix(".default")

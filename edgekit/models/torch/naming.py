@@ -1,0 +1,82 @@
+"""TVM's importer of PyTorch programs, with variables that say which node they came from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from edgekit.compiler.passes.indices import IndexRule, checked
+from edgekit.models.naming import NamingBuilder
+
+_INDEXING = frozenset({"index", "index_put", "index_put_", "_unsafe_index", "_unsafe_index_put"})
+
+
+class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
+    """Where TVM's class makes itself a builder, it gets one that names."""
+
+    convert_map: dict[str, Callable[[Any], Any]]
+
+    def __init__(self) -> None:
+        self._builder: NamingBuilder | None = None
+        super().__init__()
+        self.convert_map = {
+            name: self._naming(convert) for name, convert in self.convert_map.items()
+        }
+
+    @property
+    def block_builder(self) -> NamingBuilder | None:
+        return self._builder
+
+    @block_builder.setter
+    def block_builder(self, made: Any) -> None:
+        self._builder = None if made is None else NamingBuilder()
+
+    def _select(self, node: Any) -> Any:
+        """One place along an axis: the program's exporter has seen that it is inside."""
+        axis, place = int(node.args[1]), node.args[2]
+        extent = self.shape_of(self.env[node.args[0]])[axis]
+        index = relax.const(place + int(extent) if place < 0 else place, "int64")
+        return self._emit(relax.op.take(self.env[node.args[0]], index, axis))
+
+    def _take(self, node: Any) -> Any:
+        data, index = (self.env[argument] for argument in node.args)
+        elements = math.prod(int(extent) for extent in self.shape_of(data))
+        return self._emit(
+            relax.op.take(data, self._counted_from_start(node.args[1], index, elements))
+        )
+
+    def retrieve_args(self, node: Any) -> Any:
+        """Where tensors are indices, as in x[i, j], -1 is the last element of its axis."""
+        arguments = list(super().retrieve_args(node))
+        if getattr(node.target, "__name__", "").split(".")[0] in _INDEXING:
+            shape = self.shape_of(arguments[0])
+            arguments[1] = [
+                None if name is None else self._counted_from_start(name, index, int(extent))
+                for name, index, extent in zip(node.args[1], arguments[1], shape, strict=False)
+            ]
+        return arguments
+
+    def _counted_from_start(self, name: Any, index: Any, extent: int) -> Any:
+        if str(index.ty.dtype) == "bool":
+            return index  # A mask.
+        rule = IndexRule(str(name), (extent,), counts_from_end=True)
+        return self._emit(checked(index, rule))
+
+    def _emit(self, expression: Any) -> Any:
+        assert self._builder is not None
+        return self._builder.emit(expression)
+
+    def _naming(self, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def convert_named(node: Any) -> Any:
+            assert self._builder is not None
+            outer, self._builder.node = self._builder.node, str(node.name)
+            try:
+                return convert(node)
+            finally:
+                self._builder.node = outer
+
+        return convert_named

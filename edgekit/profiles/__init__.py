@@ -1,0 +1,1 @@
+"""Boards, CPUs and toolchains as data."""

@@ -1,0 +1,313 @@
+"""A board profile: what a kind of board is. docs/boards.md describes the file it comes from."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast
+
+from edgekit.base.errors import ProfileError
+from edgekit.base.sizes import format_size
+from edgekit.cross.toolchain import read_toolchain
+from edgekit.profiles.cpu import Cpu, Target, architecture, this_cpu
+from edgekit.profiles.gpu import Gpu, complain_of_libraries, parse_gpu, parse_rest
+from edgekit.profiles.hardware import Firmware, Flash, parse_firmware, parse_flash
+from edgekit.profiles.instruction_sets import CPU_FLAGS, LLVM_CPUS, LLVM_FEATURES
+from edgekit.profiles.offload import OffloadSettings, parse_settings
+from edgekit.profiles.reader import (
+    NAME_EXPECTED,
+    Problem,
+    TableReader,
+    examine_profile,
+    find_profile,
+    load_profile,
+    profile_names,
+    show,
+)
+
+__all__ = [
+    "BACKENDS",
+    "Board",
+    "Cpu",
+    "Firmware",
+    "Flash",
+    "Gpu",
+    "Memory",
+    "MemoryRegion",
+    "Offload",
+    "Target",
+    "Transport",
+    "Twin",
+    "board_names",
+    "check_board",
+    "load_board",
+]
+
+BoardKind = Literal["local", "linux", "baremetal"]
+TransportKind = Literal["local", "ssh", "serial"]
+
+BACKENDS = ("ncnn", "acl", "onednn", "tensorrt", "cmsis-nn")
+"""Those that profiles may name. What another package brings is asked itself where it runs."""
+_TRANSPORTS: dict[str, TransportKind] = {"local": "local", "linux": "ssh", "baremetal": "serial"}
+_TARGET_KINDS = {"linux": "llvm", "baremetal": "c"}
+_ARCHITECTURES = {"linux": ("aarch64", "x86_64"), "baremetal": ("cortex-m",)}
+_EMULATORS = {
+    "aarch64": "qemu-system-aarch64",
+    "x86_64": "qemu-system-x86_64",
+    "cortex-m": "qemu-system-arm",
+}
+
+_URL = re.compile(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._~%/+#?=&:,-]*)?")
+_TRIPLE = re.compile(r"[a-z0-9_]+(-[a-z0-9_.]+){1,3}")
+_FLAG = re.compile(r"-[mf][A-Za-z0-9=+._-]+")
+_QEMU_WORD = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_REGION_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+
+
+@dataclass(frozen=True)
+class Offload:
+    """Which backends may take regions of a model: tried in the order of `default` unless the
+    user says otherwise, and never one that is not in `allowed`."""
+
+    default: tuple[str, ...]
+    allowed: tuple[str, ...]
+    settings: OffloadSettings = field(default_factory=OffloadSettings)
+
+
+@dataclass(frozen=True)
+class MemoryRegion:
+    """Memory at an address, for a microcontroller's linker script."""
+
+    name: str
+    start: int
+    size: int
+    use: Literal["code", "data"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a model and its program may use, in bytes; no flash budget where there is a disk."""
+
+    ram: int
+    flash: int | None
+    regions: tuple[MemoryRegion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How such a board is reached. Where one stands is a device's business, not the board's."""
+
+    kind: TransportKind
+    baud: int | None = None
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The QEMU machine that stands for the board where there is none."""
+
+    emulator: str
+    machine: str
+    cpu: str
+    memory: int | None
+    clock: int | None = None
+    """In Hz, of a microcontroller's timer: QEMU's machines have their own."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """What a kind of board is."""
+
+    name: str
+    title: str
+    kind: BoardKind
+    vendor_url: str
+    cpu: Cpu
+    target: Target
+    toolchain: str
+    offload: Offload
+    memory: Memory
+    transport: Transport
+    twin: Twin | None
+    firmware: Firmware | None
+    """None where edgekit has no firmware for the board: its models are C for others' projects."""
+    flash: Flash | None
+    gpu: Gpu | None
+    """NVIDIA's; None where there is none, and where the profile does not say."""
+    origin: Path
+    """The file that says so. Differs from machine to machine: no part of a board's identity."""
+
+
+def board_names() -> tuple[str, ...]:
+    """Every board that can be named; looks at file names only."""
+    return profile_names("boards")
+
+
+def load_board(name: str) -> Board:
+    """The board of that name; "local" comes back with the CPU of this machine."""
+    return load_profile(find_profile("boards", name), "boards", parse_board)
+
+
+def check_board(path: Path) -> tuple[Problem, ...]:
+    """Everything wrong with a board profile, on this machine: its toolchain included."""
+    return examine_profile(path, "boards", _parse_with_toolchain)[1]
+
+
+def _parse_with_toolchain(reader: TableReader, path: Path) -> Board:
+    board = parse_board(reader, path)
+    if board.toolchain and board.target.triple:
+        expected = f"a toolchain for {architecture(board.target.triple)}"
+        try:
+            made = architecture(read_toolchain(board.toolchain).triple)
+        except ProfileError as error:
+            reader.complain("toolchain", f"{show(board.toolchain)} ({error.message})", expected)
+        else:
+            if made != architecture(board.target.triple):
+                found = f"{show(board.toolchain)}, which makes code for {made}"
+                reader.complain("toolchain", found, expected)
+    return board
+
+
+def parse_board(reader: TableReader, path: Path) -> Board:
+    """Take a profile apart. What is wrong ends up in the reader's problems."""
+    title = reader.text("title", limit=80)
+    kind = reader.choice("kind", _TRANSPORTS)
+    vendor_url = reader.matching("vendor_url", _URL, "an https:// link") if kind != "local" else ""
+    toolchain = reader.choice("toolchain", profile_names("toolchains"))
+    gpu = parse_gpu(reader.table("gpu")) if kind == "linux" and reader.has("gpu") else None
+    if kind == "local":
+        cpu, target = this_cpu()
+        memory = Memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None)
+    else:
+        cpu = _parse_cpu(reader.table("cpu"), kind)
+        target = _parse_target(reader.table("target"), kind, cpu, gpu)
+        memory = _parse_memory(reader.table("memory"), kind)
+    return Board(
+        name=path.stem,
+        title=title,
+        kind=cast(BoardKind, kind),
+        vendor_url=vendor_url,
+        cpu=cpu,
+        target=target,
+        toolchain=toolchain,
+        offload=_parse_offload(reader.table("offload"), target),
+        memory=memory,
+        transport=_parse_transport(reader.table("transport"), kind),
+        twin=_parse_twin(reader, cpu.arch) if kind != "local" and reader.has("twin") else None,
+        firmware=parse_firmware(reader.table("firmware"))
+        if _has(reader, kind, "firmware")
+        else None,
+        flash=parse_flash(reader.table("flash")) if _has(reader, kind, "flash") else None,
+        gpu=gpu,
+        origin=path,
+    )
+
+
+def _has(reader: TableReader, kind: str, table: str) -> bool:
+    """Tables of microcontrollers: anywhere else they mean nothing."""
+    return kind in ("baremetal", "") and reader.has(table)
+
+
+def _parse_cpu(reader: TableReader, kind: str) -> Cpu:
+    arch = reader.choice("arch", _ARCHITECTURES.get(kind, LLVM_CPUS))
+    name = reader.text("name", limit=60)
+    features = reader.choices("features", CPU_FLAGS.get(arch, ()), f"a feature of {arch}")
+    cores = reader.integer("cores", 1, 1024)
+    flags: tuple[str, ...] = ()
+    if reader.has("compile_flags"):
+        flags = reader.texts("compile_flags", _FLAG, "a flag such as -mcpu=cortex-m4")
+    reader.finish()
+    return Cpu(name, arch, features, cores, flags)
+
+
+def _parse_target(reader: TableReader, kind: str, cpu: Cpu, gpu: Gpu | None) -> Target:
+    target_kind = reader.choice("kind", [_TARGET_KINDS[kind]] if kind else _TARGET_KINDS.values())
+    triple = reader.matching("triple", _TRIPLE, "a triple such as aarch64-linux-gnu")
+    llvm_cpu = reader.choice(
+        "cpu", LLVM_CPUS.get(cpu.arch, ()), f"LLVM's name for a {cpu.arch} CPU"
+    )
+    features: tuple[str, ...] = ()
+    if target_kind != "c" and reader.has("features"):
+        known = LLVM_FEATURES.get(cpu.arch, ())
+        signed = [sign + feature for sign in "+-" for feature in known]
+        features = reader.choices(
+            "features", signed, f"LLVM's name for a feature of {cpu.arch} after + or -"
+        )
+    rest = parse_rest(reader, gpu) if kind == "linux" else None
+    reader.finish()
+    return Target(target_kind, triple, llvm_cpu, features, cpu.cores, rest)
+
+
+def _parse_memory(reader: TableReader, kind: str) -> Memory:
+    ram = reader.size("ram")
+    if kind != "baremetal" and (kind or not reader.has("flash")):
+        reader.finish()
+        return Memory(ram, None)
+    flash = reader.size("flash")
+    regions = tuple(_parse_region(table) for table in reader.tables("region"))
+    for key, use, budget in (("ram", "data", ram), ("flash", "code", flash)):
+        room = sum(region.size for region in regions if region.use == use)
+        if budget > room:
+            reader.complain(
+                key,
+                format_size(budget),
+                f'at most the {format_size(room)} of the regions for use = "{use}"',
+            )
+    _complain_of_overlaps(reader, regions)
+    reader.finish()
+    return Memory(ram, flash, regions)
+
+
+def _parse_region(reader: TableReader) -> MemoryRegion:
+    name = reader.matching("name", _REGION_NAME, NAME_EXPECTED)
+    start = reader.integer("start", 0, 0xFFFF_FFFF)
+    size = reader.size("size")
+    use = cast('Literal["code", "data"]', reader.choice("use", ("code", "data")))
+    if start + size > 1 << 32:
+        reader.complain("size", format_size(size), "an end within 4 GiB")
+    reader.finish()
+    return MemoryRegion(name, start, size, use)
+
+
+def _complain_of_overlaps(reader: TableReader, regions: tuple[MemoryRegion, ...]) -> None:
+    in_order = sorted(regions, key=lambda region: region.start)
+    for low, high in itertools.pairwise(in_order):
+        if low.start + low.size > high.start:
+            expected = "regions that do not overlap"
+            reader.complain("region", f'"{low.name}" reaching into "{high.name}"', expected)
+    names = [region.name for region in regions if region.name]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        reader.complain("region", f'two called "{name}"', "a name for each")
+
+
+def _parse_offload(reader: TableReader, target: Target) -> Offload:
+    allowed = reader.choices("allowed", BACKENDS)
+    if target.gpu is not None:
+        complain_of_libraries(reader, allowed)
+    default = reader.choices("default", BACKENDS)
+    for backend in default:
+        if backend not in allowed:
+            reader.complain("default", show(backend), "only what offload.allowed lists")
+    settings = parse_settings(reader)
+    reader.finish()
+    return Offload(default, allowed, settings)
+
+
+def _parse_transport(reader: TableReader, kind: str) -> Transport:
+    transport = reader.choice("kind", [_TRANSPORTS[kind]] if kind else _TRANSPORTS.values())
+    baud = reader.integer("baud", 1200, 12_000_000) if transport == "serial" else None
+    reader.finish()
+    return Transport(cast(TransportKind, transport), baud)
+
+
+def _parse_twin(parent: TableReader, arch: str) -> Twin:
+    reader = parent.table("twin")
+    emulator = reader.choice("emulator", [_EMULATORS[arch]] if arch else _EMULATORS.values())
+    machine = reader.matching("machine", _QEMU_WORD, "a machine of QEMU's")
+    cpu = reader.matching("cpu", _QEMU_WORD, "a CPU of QEMU's")
+    memory = reader.size("memory") if reader.has("memory") else None
+    clock = reader.integer("clock", 1_000_000, 2_000_000_000) if arch == "cortex-m" else None
+    reader.finish()
+    return Twin(emulator, machine, cpu, memory, clock)

@@ -1,0 +1,86 @@
+"""What a board profile says of a microcontroller's firmware and of how it gets there: the tables
+[firmware] and [flash]. docs/boards.md describes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from edgekit.profiles.reader import TableReader
+
+FlashDriver = Literal["qemu", "openocd", "pyocd", "stm32loader", "uf2"]
+
+_STM32 = ("uart_enable", "tx_pin", "rx_pin", "alternate")
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "cmsdk": ("uart", "uart_irq", "uart_clock"),
+    "stm32f4": ("uart", "uart_irq", *_STM32),
+    "stm32f7": ("uart", "uart_irq", "uart_clock", *_STM32, "bus_enable", "gpio", "gpio_enable"),
+    "nrf5": ("uart", "uart_irq", "tx_pin", "rx_pin"),
+}
+"""What the C file of each family must be told: numbers that become macros."""
+
+FLASH_DRIVERS: tuple[FlashDriver, ...] = ("qemu", "openocd", "pyocd", "stm32loader", "uf2")
+_DEFAULT_STACK = 8 << 10
+_LARGEST_STACK = 1 << 20
+# No option, no way out of the tool's own folder of scripts.
+_SCRIPT = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*\.cfg")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}")
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """What edgekit's own firmware has to know of a board."""
+
+    family: str
+    clock: int
+    """Of the core, in Hz."""
+    stack: int
+    caches: bool
+    registers: Mapping[str, int]
+    """By the names that its family asks for."""
+
+
+@dataclass(frozen=True)
+class Flash:
+    """Which tool writes the firmware, and what it is told."""
+
+    driver: FlashDriver
+    scripts: tuple[str, ...] = ()
+    """Of OpenOCD's."""
+    target: str = ""
+    """pyOCD's name for the chip, stm32loader's for the family, or the volume's label for UF2."""
+    family_id: int = 0
+    """What UF2 calls the chip."""
+
+
+def parse_firmware(reader: TableReader) -> Firmware:
+    family = reader.choice("family", tuple(FAMILIES))
+    clock = reader.integer("clock", 1_000_000, 2_000_000_000)
+    stack = reader.size("stack") if reader.has("stack") else _DEFAULT_STACK
+    if stack > _LARGEST_STACK or stack % 8:
+        reader.complain("stack", str(stack), "at most 1 MiB, a multiple of 8 bytes")
+    caches = False
+    if reader.has("caches"):
+        value = reader.raw("caches")
+        caches = value is True
+        if not isinstance(value, bool):
+            reader.complain("caches", str(value)[:80], "true or false")
+    registers = {key: reader.integer(key, 0, 0xFFFF_FFFF) for key in FAMILIES.get(family, ())}
+    reader.finish()
+    return Firmware(family, clock, stack, caches, registers)
+
+
+def parse_flash(reader: TableReader) -> Flash:
+    driver = reader.choice("driver", FLASH_DRIVERS)
+    scripts: tuple[str, ...] = ()
+    target, family_id = "", 0
+    if driver == "openocd":
+        scripts = reader.texts("scripts", _SCRIPT, "a script of OpenOCD's such as target/nrf52.cfg")
+    if driver in ("pyocd", "stm32loader", "uf2"):
+        target = reader.matching("target", _WORD, "a word")
+    if driver == "uf2":
+        family_id = reader.integer("family_id", 1, 0xFFFF_FFFF)
+    reader.finish()
+    return Flash(cast(FlashDriver, driver), scripts, target, family_id)

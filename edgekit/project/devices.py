@@ -1,0 +1,282 @@
+"""Where a device stands: an entry of [devices] in edgekit.toml or in the user's devices.toml."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.base.errors import UsageError
+from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, show
+
+SSH_PORT = 22
+
+# Nothing that another program could take for an option, and nothing a shell or ssh's %h would
+# make something else of.
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}\$?")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?")
+_ZONE = re.compile(r"[A-Za-z0-9._-]{1,30}")
+_TARGET = re.compile(
+    r"(?:(?P<user>[^@]+)@)?(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<host>[^:@\[\]]+))(?::(?P<port>[0-9]{1,5}))?"
+)
+_FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
+_SERIAL = re.compile(
+    r"/[A-Za-z0-9._/:@+,=-]{1,200}|unix:///[A-Za-z0-9._/:@+,=-]{1,200}"
+    r"|(socket|rfc2217)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}"
+)
+_PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}")
+_PROBE = re.compile(r"[A-Za-z0-9:._-]{1,64}")
+_PATH = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+
+USER_EXPECTED = "a user name"
+HOST_EXPECTED = "a host name or an address"
+SERIAL_EXPECTED = "/dev/…, socket://host:port, rfc2217://host:port or unix:///path"
+PLACE_EXPECTED = "the name of a labgrid place"
+PROBE_EXPECTED = "the serial number of a debug probe"
+SLOWEST, FASTEST = 1200, 12_000_000
+TARGET_EXPECTED = "user@host, user@host:port or user@[address]:port"
+
+
+@dataclass(frozen=True)
+class Target:
+    """An address that was checked: it can't be mistaken for anything else."""
+
+    host: str
+    user: str | None = None
+    """None leaves it to ~/.ssh/config, and then to the name of whoever runs edgekit."""
+    port: int | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{host}:{self.port}" if self.port else f"{user}{host}"
+
+
+@dataclass(frozen=True)
+class DeviceEntry:
+    """A device by its name: which board it is, and how it is reached."""
+
+    name: str
+    board: str
+    host: str | None = None
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+    """A private key's file; `~` is the home folder."""
+    proxy: str | None = None
+    """A host to go through, in the form of a target."""
+    directory: str | None = None
+    """Where edgekit keeps its files over there, where not in the home folder."""
+    twin: bool = False
+    """Stands for an emulated board on this machine."""
+    serial: str | None = None
+    """A microcontroller's serial port, as pyserial opens it; of the host, where there is one."""
+    baud: int | None = None
+    """Where not as the board's profile has it."""
+    probe: str | None = None
+    """Which debug probe writes to it, where several are attached."""
+    labgrid: str | None = None
+    """The place of labgrid's that knows where it stands, and that is acquired while it is used."""
+
+    @property
+    def target(self) -> Target | None:
+        return Target(self.host, self.user, self.port) if self.host else None
+
+
+def parse_target(text: str) -> Target:
+    """`user@host:port` as a person writes it; UsageError for whatever else it might be."""
+    match = _TARGET.fullmatch(text)
+    if match is None:
+        raise _not_a_target(text)
+    user, port = match["user"], match["port"]
+    host = match["bracketed"] or match["host"]
+    if user is not None and not is_user(user):
+        raise _not_a_target(text, f"{show(user)} is not {USER_EXPECTED}")
+    if match["bracketed"] and not _is_ipv6(host):
+        raise _not_a_target(text, f"{show(host)} is not an IPv6 address")
+    if not is_host(host):
+        raise _not_a_target(text, f"{show(host)} is not {HOST_EXPECTED}")
+    if port is not None and not 0 < int(port) < 1 << 16:
+        raise _not_a_target(text, f"{port} is not a port")
+    return Target(host, user, int(port) if port else None)
+
+
+def make_entry(
+    name: str,
+    board: str,
+    target: str,
+    *,
+    key: Path | None = None,
+    proxy: str | None = None,
+    directory: str | None = None,
+    kind: str = "linux",
+) -> DeviceEntry:
+    """A device from what a person says on the command line; UsageError where that can't be."""
+    _check_name(name)
+    if kind == "baremetal":
+        raise UsageError(
+            f"a {board} runs no SSH server: it is a bare-metal board",
+            hint=f"edgekit device add {name} --board {board} --port {SERIAL_EXPECTED}",
+        )
+    if directory is not None and not _FOLDER.fullmatch(directory):
+        raise UsageError(
+            f"{show(directory)} can't be edgekit's folder on a device",
+            hint="give an absolute path without spaces",
+        )
+    place = parse_target(target)
+    where = _key_file(key)
+    through = str(parse_target(proxy)) if proxy is not None else None
+    return DeviceEntry(name, board, place.host, place.user, place.port, where, through, directory)
+
+
+def make_serial_entry(
+    name: str,
+    board: str,
+    address: str,
+    *,
+    kind: str,
+    baud: int | None = None,
+    probe: str | None = None,
+    via: str | None = None,
+    key: Path | None = None,
+    proxy: str | None = None,
+) -> DeviceEntry:
+    """A microcontroller on a serial line, of the machine `via` or this one; UsageError where that
+    can't be."""
+    _check_name(name)
+    if kind != "baremetal":
+        raise UsageError(
+            f"a {board} is reached over SSH, not over a serial line",
+            hint=f"edgekit device add {name} --board {board} user@host",
+        )
+    if not _SERIAL.fullmatch(address):
+        raise UsageError(f"{show(address)} is no serial port", hint=f"write {SERIAL_EXPECTED}")
+    if via is not None and address.startswith("unix:"):
+        raise UsageError(
+            f"{show(address)} is a socket of this machine, and no port that {show(via)} has",
+            hint="name a device file, socket://host:port or rfc2217://host:port of that machine",
+        )
+    if probe is not None and not _PROBE.fullmatch(probe):
+        raise UsageError(f"{show(probe)} is not {PROBE_EXPECTED}", hint="its tool lists them")
+    place = None if via is None else parse_target(via)
+    return DeviceEntry(
+        name,
+        board,
+        host=None if place is None else place.host,
+        user=None if place is None else place.user,
+        port=None if place is None else place.port,
+        key=_key_file(key),
+        proxy=str(parse_target(proxy)) if proxy is not None else None,
+        serial=address,
+        baud=baud,
+        probe=probe,
+    )
+
+
+def make_labgrid_entry(
+    name: str, board: str, place: str, *, key: Path | None = None, baud: int | None = None
+) -> DeviceEntry:
+    """A device that a place of labgrid's leads to; UsageError where that can't be."""
+    _check_name(name)
+    if not _PLACE.fullmatch(place):
+        raise UsageError(f"{show(place)} is not {PLACE_EXPECTED}", hint="labgrid-client places")
+    return DeviceEntry(name, board, key=_key_file(key), baud=baud, labgrid=place)
+
+
+def _key_file(key: Path | None) -> str | None:
+    where = str(key.expanduser().absolute()) if key is not None else None
+    if where is not None and not _PATH.fullmatch(where):
+        raise UsageError(f"{show(where)} can't be a key file", hint="rename it")
+    return where
+
+
+def _check_name(name: str) -> None:
+    if not NAME_PATTERN.fullmatch(name) or name == "local":
+        raise UsageError(
+            f"{show(name)} is not the name of a device", hint=f"choose {NAME_EXPECTED}, not local"
+        )
+
+
+def is_user(text: str) -> bool:
+    return _USER.fullmatch(text) is not None
+
+
+def is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None or _is_ipv6(text)
+
+
+def parse_device(reader: TableReader, name: str) -> DeviceEntry:
+    """One table [devices.NAME]; what is wrong with it ends up in the reader's problems."""
+    board = reader.matching("board", NAME_PATTERN, NAME_EXPECTED)
+    host = _checked(reader, "host", is_host, HOST_EXPECTED)
+    user = _checked(reader, "user", is_user, USER_EXPECTED)
+    port = reader.integer("port", 1, (1 << 16) - 1) if reader.has("port") else None
+    key = reader.matching("key", _PATH, "the path of a key file") if reader.has("key") else None
+    proxy = _checked(reader, "proxy", is_target, TARGET_EXPECTED)
+    directory = None
+    if reader.has("directory"):
+        directory = reader.matching("directory", _FOLDER, "an absolute path without spaces")
+    twin = False
+    if reader.has("twin"):
+        value = reader.raw("twin")
+        twin = value is True
+        if not isinstance(value, bool):
+            reader.complain("twin", show(value), "true or false")
+        elif twin and host is not None:
+            reader.complain("twin", "true, and a host", "one of the two")
+    serial = baud = probe = None
+    if reader.has("serial"):
+        serial = reader.matching("serial", _SERIAL, SERIAL_EXPECTED) or None
+        if twin:
+            reader.complain("serial", show(serial), "one of serial and twin")
+    if reader.has("baud"):
+        baud = reader.integer("baud", SLOWEST, FASTEST)
+    if reader.has("probe"):
+        probe = reader.matching("probe", _PROBE, PROBE_EXPECTED) or None
+    labgrid = None
+    if reader.has("labgrid"):
+        labgrid = reader.matching("labgrid", _PLACE, PLACE_EXPECTED) or None
+        if twin or serial:
+            reader.complain("labgrid", show(labgrid), "one of labgrid, serial and twin")
+    reader.finish()
+    return DeviceEntry(
+        name, board, host, user, port, key, proxy, directory, twin, serial, baud, probe, labgrid
+    )
+
+
+def _checked(
+    reader: TableReader, key: str, fits: Callable[[str], bool], expected: str
+) -> str | None:
+    if not reader.has(key):
+        return None
+    value = reader.raw(key)
+    if isinstance(value, str) and fits(value):
+        return value
+    reader.complain(key, show(value), expected)
+    return None
+
+
+def is_target(text: str) -> bool:
+    try:
+        parse_target(text)
+    except UsageError:
+        return False
+    return True
+
+
+def _is_ipv6(text: str) -> bool:
+    address, percent, zone = text.partition("%")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return False
+    return not percent or _ZONE.fullmatch(zone) is not None
+
+
+def _not_a_target(text: str, why: str | None = None) -> UsageError:
+    return UsageError(
+        f"{show(text)} is not the address of a device" + (f": {why}" if why else ""),
+        hint=f"write {TARGET_EXPECTED}",
+    )

@@ -1,0 +1,361 @@
+"""edgekit.toml: the model, the default board, the devices that a project knows.
+
+What the command line says wins over the file. The file's shapes, constants and preprocessing
+belong to the file's model: with another model on the command line they don't apply.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.database_url import read_database_url
+from edgekit.base.errors import ProjectError, UsageError
+from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.paths import PROJECT_FILE, from_home, nearest_project_file, place_of
+from edgekit.base.quoting import one_line, toml_string
+from edgekit.base.toml_source import TomlError, read_toml
+from edgekit.base.trust import effects_of, require_trust
+from edgekit.models.model import MODEL_SUFFIXES, ModelSource, open_model, scan_model
+from edgekit.profiles.offload import ProjectOffload, parse_project_offload
+from edgekit.profiles.reader import (
+    NAME_EXPECTED,
+    NAME_PATTERN,
+    Problem,
+    TableReader,
+    find_profile,
+    show,
+    syntax_problem,
+)
+from edgekit.project.devices import DeviceEntry, parse_device
+from edgekit.store.address import named_url
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.models.preprocess import Preprocess
+
+SCHEMA_VERSION = 1
+LARGEST_RANK = 16
+DEFAULT_KEEP = 3
+MOST_KEPT = 100
+LOCAL = "local"
+"""The name of this machine, as a board and as a device."""
+
+_SHAPE_EXPECTED = f"a list of 1 to {LARGEST_RANK} positive whole numbers"
+_CONSTANT_EXPECTED = "numbers, true or false, lists of them, or the name of a .npy file"
+
+
+@dataclass(frozen=True)
+class Project:
+    """What edgekit.toml says. Paths are absolute."""
+
+    path: Path
+    model: Path | None = None
+    board: str | None = None
+    keep: int | None = None
+    """How many versions of a model stay on a device."""
+    store: str | None = None
+    """The URL of the store that measurements go to."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
+    devices: Mapping[str, DeviceEntry] = field(default_factory=dict)
+    offload: ProjectOffload = field(default_factory=ProjectOffload)
+    cmsis_nn: Path | None = None
+    """A folder or a .pack file with CMSIS-NN in it."""
+
+
+def find_project(start: Path, *, only_to_show: bool = False) -> Project | None:
+    """Read the nearest edgekit.toml, from `start` upwards to the root of the repository or of the
+    file system.
+
+    UntrustedProjectError where its user has not agreed to what it makes edgekit run or send.
+    `only_to_show` is for callers that use nothing of that.
+    """
+    file = nearest_project_file(start)
+    return None if file is None else read_project(file, only_to_show=only_to_show)
+
+
+def read_project(path: Path, *, only_to_show: bool = False) -> Project:
+    """Read a project file on the terms of `find_project`; ProjectError with every problem if there
+    is one."""
+    try:
+        source = read_toml(path)
+    except OSError as error:
+        raise ProjectError(
+            f"{path} cannot be read: {error.strerror}", hint="check its permissions"
+        ) from error
+    except TomlError as error:
+        raise _project_error(path, [syntax_problem(path, error)]) from error
+    problems: list[Problem] = []
+    reader = TableReader(source, source.table, (), problems)
+    project = _parse(reader, place_of(path))
+    reader.finish()
+    if problems:
+        raise _project_error(path, sorted(problems, key=lambda problem: problem.line))
+    if not only_to_show:
+        require_trust(path, effects_of("project", source.table))
+    return project
+
+
+def choose_model(
+    project: Project | None,
+    model: Path | None,
+    shapes: Mapping[str, tuple[int, ...]],
+    constants: Mapping[str, Array],
+) -> ModelSource:
+    """The model that a command is about: its own argument, or the project's."""
+    if model is None:
+        if project is None:
+            raise UsageError(
+                f"no model is given, and there is no {PROJECT_FILE} here or in a folder above",
+                hint="name the model file, or write a project file with `edgekit init MODEL`",
+            )
+        if project.model is None:
+            raise UsageError(
+                f"no model is given, and {project.path} names none",
+                hint='name the model file, or add model = "FILE" to the project file',
+            )
+        model = project.model
+    if project is not None and _is_project_model(project, model):
+        given = {*shapes, *constants}
+        kept = {n: shape for n, shape in project.shapes.items() if n not in given}
+        bound = {n: value for n, value in project.constants.items() if n not in given}
+        shapes, constants = {**kept, **shapes}, {**bound, **constants}
+    return open_model(model, shapes, constants)
+
+
+def choose_board(project: Project | None, board_name: str | None) -> str:
+    """The board that a command is for: its own option, or the project's."""
+    if board_name is not None:
+        return board_name
+    if project is not None and project.board is not None:
+        return project.board
+    raise UsageError(
+        "no board is given",
+        hint="add --board NAME (local is this machine; `edgekit boards` lists all), "
+        f'or board = "NAME" to {PROJECT_FILE}',
+    )
+
+
+def choose_keep(project: Project | None, keep: int | None) -> int:
+    """How many versions of a model stay on a device."""
+    if keep is not None:
+        return keep
+    return project.keep if project is not None and project.keep is not None else DEFAULT_KEEP
+
+
+def choose_store(project: Project | None, url: str | None = None) -> str | None:
+    """The store that a command is about; None is the user's own file. The environment goes before
+    the project file: it may hold a password, which a file that others see may not."""
+    return url or named_url() or (project.store if project is not None else None)
+
+
+def store_in_use() -> str | None:
+    """The store of whoever stands in this folder."""
+    return choose_store(find_project(Path.cwd()))
+
+
+def choose_preprocess(project: Project | None, source: ModelSource) -> Mapping[str, Preprocess]:
+    """How images become inputs of this model, where the project says so."""
+    if project is not None and _is_project_model(project, source.path):
+        return project.preprocess
+    return {}
+
+
+def choose_offload(project: Project | None, source: ModelSource) -> ProjectOffload:
+    """What the project wants offloaded. What it forces and forbids is about its own model."""
+    if project is None:
+        return ProjectOffload()
+    if _is_project_model(project, source.path):
+        return project.offload
+    return replace(project.offload, force=(), never=())
+
+
+def _is_project_model(project: Project, model: Path) -> bool:
+    return project.model is not None and project.model.resolve() == model.resolve()
+
+
+def _project_error(path: Path, problems: list[Problem]) -> ProjectError:
+    hint = "docs/project-file.md describes every key"
+    if len(problems) == 1:
+        return ProjectError(str(problems[0]), hint=hint)
+    return ProjectError(
+        f"{path} has {len(problems)} problems",
+        hint=hint,
+        details=tuple(str(problem) for problem in problems),
+    )
+
+
+def _parse(reader: TableReader, path: Path) -> Project:
+    reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
+    model = reader.text("model", limit=1000) if reader.has("model") else None
+    board = reader.matching("board", NAME_PATTERN, NAME_EXPECTED) if reader.has("board") else None
+    return Project(
+        path=path,
+        model=path.parent / model if model else None,
+        board=board,
+        keep=reader.integer("keep", 1, MOST_KEPT) if reader.has("keep") else None,
+        store=_store(reader),
+        shapes=_shapes(reader),
+        constants=_constants(reader, path.parent),
+        preprocess=_preprocess(reader, path),
+        devices=parse_devices(reader),
+        offload=parse_project_offload(reader.table("offload"))
+        if reader.has("offload")
+        else ProjectOffload(),
+        cmsis_nn=_cmsis_nn(reader, path.parent),
+    )
+
+
+def _cmsis_nn(reader: TableReader, folder: Path) -> Path | None:
+    if not reader.has("cmsis_nn"):
+        return None
+    table = reader.table("cmsis_nn")
+    place = table.text("path", limit=1000)
+    table.finish()
+    return folder / from_home(place)
+
+
+def _store(reader: TableReader) -> str | None:
+    if not reader.has("store"):
+        return None
+    table = reader.table("store")
+    url = table.text("url", limit=1000)
+    table.finish()
+    parts = read_database_url(url)
+    if parts is not None and parts.holds_password:
+        expected = "a URL without a password (EDGEKIT_STORE or ~/.pgpass may hold it)"
+        table.complain("url", "one with a password", expected)
+    return url
+
+
+def _entries(reader: TableReader, key: str) -> Iterator[tuple[TableReader, str, object]]:
+    """Each entry of a table whose keys are names that the user chose."""
+    if reader.has(key):
+        table = reader.table(key)
+        for name in table.names():
+            yield table, name, table.raw(name)
+
+
+def _shapes(reader: TableReader) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for table, name, value in _entries(reader, "shapes"):
+        if (
+            isinstance(value, list)
+            and 1 <= len(value) <= LARGEST_RANK
+            and all(type(extent) is int and 0 < extent < 10**12 for extent in value)
+        ):
+            shapes[name] = tuple(value)
+        else:
+            table.complain(name, show(value), _SHAPE_EXPECTED)
+    return shapes
+
+
+def _constants(reader: TableReader, folder: Path) -> dict[str, Array]:
+    constants: dict[str, Array] = {}
+    for table, name, value in _entries(reader, "constants"):
+        from edgekit.models.constants import numbers, read_constant
+
+        if isinstance(value, str) and value.endswith(".npy"):
+            constants[name] = read_constant(folder / value, name)
+        elif (array := numbers(value)) is not None:
+            constants[name] = array
+        else:
+            table.complain(name, show(value), _CONSTANT_EXPECTED)
+    return constants
+
+
+def _preprocess(reader: TableReader, path: Path) -> dict[str, Preprocess]:
+    preprocess: dict[str, Preprocess] = {}
+    for table, name, value in _entries(reader, "preprocess"):
+        from edgekit.models.preprocess import parse_preprocess
+
+        if isinstance(value, dict):
+            preprocess[name] = parse_preprocess(value, f"{path}: preprocess.{name}")
+        else:
+            table.complain(name, show(value), f"a table [preprocess.{name}]")
+    return preprocess
+
+
+def parse_devices(reader: TableReader) -> dict[str, DeviceEntry]:
+    """The tables [devices.NAME]."""
+    devices: dict[str, DeviceEntry] = {}
+    for table, name, value in _entries(reader, "devices"):
+        if not NAME_PATTERN.fullmatch(name) or name == LOCAL:
+            table.complain(name, f"the name {show(name)}", f"{NAME_EXPECTED}, other than {LOCAL}")
+        elif not isinstance(value, dict):
+            table.complain(name, show(value), f"a table [devices.{name}]")
+        else:
+            devices[name] = parse_device(table.table(name), name)
+    return devices
+
+
+def init_project(
+    folder: Path, model: Path | None = None, board: str | None = None, *, force: bool = False
+) -> Project:
+    """Write a first edgekit.toml. Without a model, the only model file in the folder is taken."""
+    path = folder.absolute() / PROJECT_FILE
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists already", hint="edit it, or add --force to replace it")
+    find_profile("boards", board or "local")
+    model = model or _only_model(folder)
+    open_inputs = _open_inputs(model) if model else ()
+    text = _PROJECT_TEXT.format(
+        model=f"model = {toml_string(_relative(model, path.parent))}"
+        if model
+        else '# model = "model.onnx"',
+        board=toml_string(board or "local"),
+        shapes="\n".join(open_inputs) or '# "input" = [1, 3, 224, 224]',
+    )
+    with storage_errors("write the project file", path):
+        write_atomically(path, text)
+    return read_project(path)
+
+
+_PROJECT_TEXT = """\
+# What edgekit uses where the command line says nothing. Every key: docs/project-file.md
+schema = 1
+
+# The model file, relative to this file.
+{model}
+
+# `edgekit boards` lists all boards; local is this machine.
+board = {board}
+
+# Shapes of inputs that the model leaves open.
+[shapes]
+{shapes}
+
+# Inputs that are bound to values, and are inputs no more.
+[constants]
+# "axes" = [1, 2]
+"""
+
+
+def _only_model(folder: Path) -> Path | None:
+    models = [
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in MODEL_SUFFIXES and file.is_file()
+    ]
+    return models[0] if len(models) == 1 else None
+
+
+def _open_inputs(model: Path) -> tuple[str, ...]:
+    """Lines to be completed, one for each input with an open dimension."""
+    scan = scan_model(open_model(model))
+    lines = []
+    for spec in scan.inputs:
+        if spec.open_dimensions:
+            extents = [extent if isinstance(extent, int) else 1 for extent in spec.shape]
+            names = ", ".join(one_line(str(spec.shape[i])) for i in spec.open_dimensions)
+            lines.append(f"# {toml_string(spec.name)} = {extents}  # open: {names}")
+    return tuple(lines)
+
+
+def _relative(model: Path, folder: Path) -> str:
+    return os.path.relpath(model.resolve(), folder.resolve())

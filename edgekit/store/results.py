@@ -1,0 +1,205 @@
+"""What was measured so far: list it, compare it, carry it from one store to another."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import InputError, RegressionError, UsageError
+from edgekit.base.events import SILENT, Events, Stage
+from edgekit.base.files import replace_file, storage_errors
+from edgekit.base.json_reader import read_json
+from edgekit.base.quoting import csv_cell
+
+if TYPE_CHECKING:
+    from edgekit.store.bench_runs import Wanted
+    from edgekit.store.comparing import Comparison
+    from edgekit.store.database import Store
+    from edgekit.store.runs import BenchRun
+
+LARGEST_IMPORT = 1 << 30
+_RUNS_A_STEP = 1000
+PREVIOUS, BEST = "previous", "best"
+"""What a run may be compared with, beside another's id: the one before, or the best before."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    store: str
+    runs: tuple[BenchRun, ...]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What an export or an import moved."""
+
+    path: Path
+    store: str
+    runs: int
+    new: int
+    """Of an import: those that were not there."""
+
+
+@contextmanager
+def opened_store(url: str | None = None, *, patient: bool = True) -> Iterator[Store]:
+    """With everything in it that was measured so far."""
+    from edgekit.store.address import findings_folder, is_own, outbox_folder, runs_folder
+    from edgekit.store.database import close_store, open_store
+    from edgekit.store.outbox import deliver, deliver_findings
+
+    store = open_store(url, patient=patient)
+    try:
+        deliver(store, runs_folder(url))
+        if is_own(url):
+            deliver(store, outbox_folder())
+        deliver_findings(store, findings_folder(url))
+        yield store
+    finally:
+        close_store(store)
+
+
+def list_results(wanted: Wanted, url: str | None = None) -> Listing:
+    from edgekit.store.bench_runs import list_bench_runs
+
+    with opened_store(url) as store:
+        return Listing(str(store), list_bench_runs(store, wanted))
+
+
+def show_result(name: str, url: str | None = None) -> BenchRun:
+    from edgekit.store.bench_runs import find_bench_run
+
+    with opened_store(url) as store:
+        return find_bench_run(store, name)
+
+
+def compare_results(before: str, after: str, url: str | None = None) -> Comparison:
+    """Two runs by their ids; `before` may be previous or best: of those before `after`, of the same
+    model, board and device."""
+    from edgekit.store.bench_runs import find_bench_run, runs_before
+    from edgekit.store.comparing import best_of, compare_runs, obstacles
+
+    with opened_store(url) as store:
+        later = find_bench_run(store, after)
+        if before not in (PREVIOUS, BEST):
+            return compare_runs(find_bench_run(store, before), later)
+        earlier = runs_before(store, later)
+        if not earlier:
+            raise UsageError(
+                f"there is no run of {later.build.model} on {later.device} before {later.id[:12]}",
+                hint="`edgekit results list` shows what there is",
+            )
+        fitting = [run for run in earlier if not obstacles(run, later)] or list(earlier)
+        return compare_runs(best_of(fitting) if before == BEST else fitting[0], later)
+
+
+def raise_if_regressed(comparison: Comparison, share: float) -> None:
+    """What can't be compared has not passed either."""
+    if comparison.obstacles:
+        raise RegressionError(
+            f"the runs can't be compared: {comparison.obstacles[0]}",
+            hint="measure both under the same conditions",
+            details=comparison.obstacles,
+        )
+    if comparison.regressed_by_more_than(share):
+        raise RegressionError(
+            f"{comparison.after.build.model} on {comparison.after.device} is "
+            f"{comparison.ratio - 1:.1%} slower, and {share:.1%} was allowed",
+            hint="`edgekit bench --profile` shows where the time goes",
+        )
+
+
+def export_results(path: Path, url: str | None = None, events: Events = SILENT) -> Carried:
+    """Write all runs, as JSON with samples or, by its suffix, CSV without."""
+    from edgekit.store.bench_runs import count_bench_runs, visit_bench_runs
+    from edgekit.store.documents import written_document
+
+    writers = {".json": written_document, ".csv": _csv_lines}
+    lines = writers.get(path.suffix.lower())
+    if lines is None:
+        raise UsageError(
+            f"{path.name} has a suffix that names no format of results",
+            hint="write .json for all of it, .csv for a table",
+        )
+    with (
+        opened_store(url) as store,
+        events.stage("export the results", total=count_bench_runs(store)) as stage,
+        storage_errors("export the results", path),
+        replace_file(path) as stream,
+    ):
+
+        def write(runs: Iterator[BenchRun]) -> int:
+            stream.seek(0)
+            stream.truncate()
+            written = _Counted(runs, stage)
+            for line in lines(written):
+                stream.write(line.encode())
+            return written.count
+
+        count = visit_bench_runs(store, write)
+        stage.result = f"{count} runs"
+        return Carried(path, str(store), count, 0)
+
+
+class _Counted:
+    """Runs on their way into a file, counted and shown."""
+
+    def __init__(self, runs: Iterator[BenchRun], stage: Stage) -> None:
+        self.count = 0
+        self._runs = runs
+        self._stage = stage
+
+    def __iter__(self) -> Iterator[BenchRun]:
+        for run in self._runs:
+            yield run
+            self.count += 1
+            if self.count % _RUNS_A_STEP == 0:
+                self._stage.advance(_RUNS_A_STEP)
+
+
+def import_results(path: Path, url: str | None = None, events: Events = SILENT) -> Carried:
+    """All runs of a file that are not there yet, or none where one of them is wrong."""
+    from edgekit.store.bench_runs import save_bench_runs
+    from edgekit.store.documents import from_document
+
+    with events.stage("read the file"), storage_errors("import results", path):
+        if path.stat().st_size > LARGEST_IMPORT:
+            raise InputError(f"{path} is larger than any file of results", hint="check the path")
+        data = path.read_bytes()
+    try:
+        runs = from_document(read_json(data))
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path} is no JSON document", hint="`edgekit results export FILE.json` writes one"
+        ) from error
+    with opened_store(url) as store, events.stage("import the results") as stage:
+        new = save_bench_runs(store, runs)
+        stage.result = f"{new} new runs"
+        return Carried(path, str(store), len(runs), new)
+
+
+def _csv_lines(runs: Iterable[BenchRun]) -> Iterator[str]:
+    writer: csv.DictWriter[str] | None = None
+    stream = io.StringIO()
+    for run in runs:
+        row = _csv_row(run)
+        if writer is None:
+            writer = csv.DictWriter(stream, list(row))
+            writer.writeheader()
+        writer.writerow({key: csv_cell(value) for key, value in row.items()})
+        yield stream.getvalue()
+        stream.seek(0)
+        stream.truncate()
+
+
+def _csv_row(run: BenchRun) -> dict[str, object]:
+    row = dict(vars(run))
+    for key in ("build", "conditions", "samples"):
+        del row[key]
+    row["notes"] = "; ".join(run.notes)
+    build = {**vars(run.build), "offload": " ".join(run.build.offload)}
+    return {**row, "runs": len(run.samples), **build, **vars(run.conditions)}

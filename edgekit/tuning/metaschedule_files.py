@@ -1,0 +1,251 @@
+"""Tuned kernels to and from MetaSchedule's JSON database: two files in a folder, as stock TVM's
+JSONDatabase has them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from edgekit.base.children import start_module
+from edgekit.base.errors import InputError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import scratch_directory, storage_errors, write_atomically
+from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.json_reader import read_json
+from edgekit.base.paths import cache_dir
+from edgekit.compiler.schedules.choices import VERSION, TraceChoice, choice_as_json
+from edgekit.compiler.schedules.trace_text import check_trace
+from edgekit.store.moments import now
+from edgekit.store.results import LARGEST_IMPORT, Carried, opened_store
+from edgekit.store.tuning_runs import TuningRecord, Workload
+from edgekit.tuning.metaschedule_orders import (
+    Exported,
+    KernelOf,
+    Kernels,
+    ToExport,
+    ToRead,
+    TraceToExport,
+)
+
+if TYPE_CHECKING:
+    from edgekit.store.database import Store
+
+WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+DEVICE = "another tool"
+"""What stands for the device of an imported record, which MetaSchedule does not note."""
+_NO_TIME = 1e9
+"""Seconds: MetaSchedule writes more where a candidate failed."""
+_ENTER_POSTPROC = "EnterPostproc"
+_TARGET_KEYS = ("kind", "mtriple", "mcpu", "mattr", "num-cores")
+
+
+def export_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Carried:
+    """All schedules that a search found and timed, with the steps that MetaSchedule adds."""
+    from edgekit.store.tuning import all_records
+
+    with opened_store(url) as store, events.stage("export the tuned kernels") as stage:
+        order = _to_export([r for r in all_records(store) if _is_trace(r)])
+        with scratch_directory(cache_dir()) as scratch:
+            done: Exported = _asked(ToExport(scratch, *order)) if order[1] else Exported(0, 0)
+            with storage_errors("export the tuned kernels", folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                for name in (WORKLOADS, RECORDS):
+                    made = scratch / name
+                    write_atomically(folder / name, made.read_bytes() if made.exists() else b"")
+        if done.left_out:
+            events.warn(f"{done.left_out} records are left out: their traces fit no kernel")
+        stage.result = f"{done.written} records"
+        return Carried(folder, str(store), done.written, 0)
+
+
+def import_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Carried:
+    """All records that are not there yet. What no build of edgekit's could use, because it is for
+    another kind of processor or was never timed, is left out."""
+    from edgekit.store.tuning import add_records
+
+    with events.stage("read the files"):
+        workloads = [_workload_line(line) for line in _lines(folder / WORKLOADS)]
+        found = [_record_line(line, len(workloads)) for line in _lines(folder / RECORDS)]
+    with events.stage("understand the kernels"):
+        kernels: Kernels = _asked(ToRead(tuple(workloads))) if workloads else ()
+    understood = (_tuning_record(line, kernels[line.workload]) for line in found)
+    records = [record for record in understood if record is not None]
+    if len(records) < len(found):
+        events.warn(f"{len(found) - len(records)} records are left out: edgekit can't use them")
+    with opened_store(url) as store, events.stage("import the tuned kernels") as stage:
+        new = add_records(store, _missing(store, records))
+        stage.result = f"{new} new records"
+        return Carried(folder, str(store), len(records), new)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Of the file of records."""
+
+    workload: int
+    trace: Any
+    seconds: tuple[float, ...]
+    target: Mapping[str, object]
+
+
+def _is_trace(record: TuningRecord) -> bool:
+    return (
+        record.choice.get("family") == "trace"
+        and bool(record.choice.get("trace"))
+        and record.workload.module is not None
+        and record.error is None
+        and record.best_us is not None
+    )
+
+
+def _to_export(
+    records: Sequence[TuningRecord],
+) -> tuple[tuple[str, ...], tuple[TraceToExport, ...]]:
+    places: dict[str, int] = {}
+    traces = []
+    for record in records:
+        place = places.setdefault(record.workload.module or "", len(places))
+        seconds = (record.best_us or 0.0) / 1e6
+        target = record.workload.target
+        traces.append(TraceToExport(place, str(record.choice["trace"]), seconds, target))
+    return tuple(places), tuple(traces)
+
+
+def _missing(store: Store, records: Sequence[TuningRecord]) -> list[TuningRecord]:
+    """Without those that came from this very store."""
+    from edgekit.store.tuning import records_of
+
+    known = {
+        _identity(old)
+        for workload in {record.workload for record in records}
+        for old in records_of(store, workload.key, workload.target, workload.version)
+        if _is_trace(old)
+    }
+    return [record for record in records if _identity(record) not in known]
+
+
+def _identity(record: TuningRecord) -> str:
+    """The same schedule of the same kernel with the same time, to a tenth of a nanosecond."""
+    workload, time = record.workload, round((record.best_us or 0.0) * 1e4)
+    trace = _numbers_only(read_json(str(record.choice["trace"])))
+    parts = [workload.key, workload.target, workload.version, trace, time]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _numbers_only(trace: Any) -> Any:
+    """What Python calls True, MetaSchedule's files call 1."""
+    if isinstance(trace, list):
+        return [_numbers_only(part) for part in trace]
+    return int(trace) if isinstance(trace, bool) else trace
+
+
+def _tuning_record(line: _Line, kernel: KernelOf | None) -> TuningRecord | None:
+    target = _target(line.target)
+    trace = _trace(line.trace)
+    times = [seconds for seconds in line.seconds if 0 < seconds < _NO_TIME]
+    if kernel is None or target is None or trace is None or not times:
+        return None
+    record = TuningRecord(
+        id="",
+        workload=Workload(kernel.key, target, VERSION, kernel.words, kernel.module),
+        session=None,
+        device=DEVICE,
+        measured_at=now(),
+        choice=choice_as_json(TraceChoice(trace)),
+        best_us=median(times) * 1e6,
+        own_us=None,
+    )
+    return replace(record, id=_identity(record))
+
+
+def _trace(document: Any) -> str | None:
+    """Without the steps that are taken after every trace; None for one that edgekit refuses."""
+    try:
+        steps, decisions = document
+        names = [step[0] for step in steps]
+        end = names.index(_ENTER_POSTPROC) if _ENTER_POSTPROC in names else len(names)
+        kept = [decision for decision in decisions if decision[0] < end]
+        text = json.dumps([steps[:end], kept], separators=(",", ":"))
+        check_trace(text)
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return None
+    return text
+
+
+def _target(document: Mapping[str, object]) -> str | None:
+    """As `Target.as_json` writes it; None for what is no CPU of LLVM's."""
+    if document.get("kind") != "llvm" or "mtriple" not in document or "mcpu" not in document:
+        return None
+    plain = {key: document[key] for key in _TARGET_KEYS if document.get(key)}
+    return json.dumps(plain)
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    with storage_errors("import tuned kernels", path):
+        if not path.exists():
+            raise InputError(
+                f"{path.parent} is no database of MetaSchedule's: it has no {path.name}",
+                hint="name the folder that tuning wrote its records into",
+            )
+        if path.stat().st_size > LARGEST_IMPORT:
+            raise InputError(f"{path} is larger than any such file", hint="check the path")
+        text = path.read_text("utf-8", "replace")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                yield read_json(line)
+            except (ValueError, RecursionError) as error:
+                raise _wrong(path.name, number) from error
+
+
+def _workload_line(line: Any) -> tuple[str, str]:
+    if not isinstance(line, list) or len(line) != 2 or not all(isinstance(p, str) for p in line):
+        raise _wrong(WORKLOADS)
+    return (line[0], line[1])
+
+
+def _record_line(line: Any, workloads: int) -> _Line:
+    try:
+        place, (trace, seconds, target, _) = line
+        if type(place) is not int or not 0 <= place < workloads or not isinstance(target, dict):
+            raise ValueError(place)
+        times = tuple(float(time) for time in seconds or ())
+        if not all(map(math.isfinite, times)):
+            raise ValueError(times)
+    except (ValueError, TypeError) as error:
+        raise _wrong(RECORDS) from error
+    return _Line(place, trace, times, target)
+
+
+def _wrong(name: str, line: int | None = None) -> InputError:
+    where = name if line is None else f"line {line} of {name}"
+    return InputError(
+        f"{where} is not as MetaSchedule writes it",
+        hint="a search that was killed may have left half a line: remove it",
+    )
+
+
+def _asked(order: ToExport | ToRead) -> Any:
+    """In a process of its own: a file that takes TVM down takes nothing else."""
+    with interrupts_deferred():
+        process = start_module(["edgekit.tuning.metaschedule_worker"])
+    try:
+        answer, said = process.communicate(pickle.dumps(order))
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    if process.returncode == 0:
+        return pickle.loads(answer)
+    lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
+    raise InputError(
+        f"TVM can't take these kernels: {lines[-1].strip() if lines else 'it said nothing'}",
+        hint="another version of TVM may have written the files",
+    )

@@ -1,0 +1,234 @@
+"""Regions timed on a device both ways: by the library, and compiled by TVM.
+
+Each way is a small bundle of its own, which goes to the device and is measured there as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from edgekit.backends.base import Region, Tensor
+from edgekit.backends.measurements import Measured, keep_measurement
+from edgekit.backends.plan import selection_of, twin_of
+from edgekit.base.errors import BuildError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import scratch_directory
+from edgekit.base.paths import cache_dir
+from edgekit.base.tensors import TensorSpec
+from edgekit.building.compilation import CompiledModel, write_objects
+from edgekit.building.partition import decide
+from edgekit.building.request import BuildRequest
+from edgekit.building.trial import trial_bundle
+from edgekit.bundle.folder import Bundle
+from edgekit.cross.toolchain import Compiler, find_compiler
+from edgekit.devices.base import BenchPlan
+from edgekit.devices.emulated import is_twin
+from edgekit.models.model import Model
+from edgekit.project.file import store_in_use
+from edgekit.store.address import is_off
+from edgekit.store.known import bring_what_waits
+from edgekit.store.moments import now
+from edgekit.verbs.bench import is_busy
+
+if TYPE_CHECKING:
+    from edgekit.backends.offloading import OffloadedModel
+    from edgekit.backends.partition import Candidate
+    from edgekit.base.arrays import Array
+    from edgekit.devices.base import Device
+
+PLAN = BenchPlan(warmup=3, runs=10, seconds=1.0)
+
+
+def measure_regions(
+    request: BuildRequest,
+    device: Device,
+    events: Events = SILENT,
+    *,
+    plan: BenchPlan = PLAN,
+    again: bool = False,
+) -> BuildRequest:
+    """Measure what was not measured yet, or all `again`; gives the request with what is known then.
+
+    Each result is kept at once: what is interrupted goes on where it stopped. What one backend
+    gives up is another one's to try, so this asks again until nothing new comes up.
+    """
+    if not request.offload.backends:
+        raise UsageError(
+            "no backend is named, and there is nothing to measure",
+            hint='say --offload NAMES, or backends = ["NAME"] under [offload] in edgekit.toml',
+        )
+    if is_twin(device):
+        events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
+    store = store_in_use()
+    if is_off(store):
+        events.warn("no store is in use: what is measured serves this command only")
+    try:
+        return _with_everything_measured(request, device, events, plan, again, store)
+    finally:
+        bring_what_waits(store, events)
+
+
+def _with_everything_measured(
+    request: BuildRequest,
+    device: Device,
+    events: Events,
+    plan: BenchPlan,
+    again: bool,
+    store: str | None,
+) -> BuildRequest:
+    tried: set[str] = set()
+    while True:
+        known = tried if again else {*request.offload.measured, *tried}
+        found = decide(request, events)
+        missing = {
+            candidate.claim.region.symbol: candidate
+            for candidate in found.candidates
+            if candidate.claim.region.symbol not in known
+        }
+        if not missing:
+            return request
+        _prepare_libraries(request, {c.claim.region.backend for c in missing.values()}, events)
+        measured = dict(request.offload.measured)
+        with events.stage(f"measure on {device.name}", total=len(missing)) as stage:
+            for symbol, candidate in missing.items():
+                tried.add(symbol)
+                record = _measured(request, candidate, device, plan, events)
+                if record is not None:
+                    keep_measurement(record, store)
+                    measured[symbol] = record
+                stage.advance(detail=symbol)
+            stage.result = f"{len(missing)} region{'s' if len(missing) > 1 else ''}"
+        request = replace(request, offload=replace(request.offload, measured=measured))
+
+
+def _prepare_libraries(request: BuildRequest, backends: set[str], events: Events) -> None:
+    """Before anything is timed: making one takes minutes, and shows how far it is."""
+    for backend, _ in selection_of(request.offload).backends:
+        if backend.name in backends:
+            backend.library(request.board, request.toolchain, events)
+
+
+def _measured(
+    request: BuildRequest, candidate: Candidate, device: Device, plan: BenchPlan, events: Events
+) -> Measured | None:
+    """None, and a warning, for a region that can't be built: it stays with the stated rule."""
+    from edgekit.models.comparison import compare
+
+    region = candidate.claim.region
+    try:
+        with scratch_directory(cache_dir()) as scratch:
+            trial = _Trial(request, candidate, find_compiler(request.toolchain), scratch)
+            library = trial.time(trial.by_library, device, plan)
+            tvm = trial.time(trial.by_tvm, device, plan)
+    except BuildError as error:
+        events.warn(f"{region.symbol} is not measured: {error.message}")
+        return None
+    if library.was_busy or tvm.was_busy:
+        events.warn(
+            f"{device.name} was busy while {region.symbol} was measured: measure --again when it "
+            "is not"
+        )
+    agreement = compare(tvm.outputs, library.outputs, trial.outputs)
+    if not agreement.passed:
+        events.warn(f"{region.symbol}: {region.backend} and TVM compute different numbers")
+    (version,) = {
+        backend.version
+        for backend, _ in selection_of(request.offload).backends
+        if backend.name == region.backend
+    }
+    return Measured(
+        region=region.symbol,
+        board=twin_of(request.board) if is_twin(device) else request.board.name,
+        backend=region.backend,
+        version=version,
+        library_us=library.microseconds,
+        tvm_us=tvm.microseconds,
+        agrees=agreement.passed,
+        device=device.name,
+        measured_at=now(),
+    )
+
+
+@dataclass(frozen=True)
+class _Timed:
+    microseconds: float
+    was_busy: bool
+    """Whether others took so much of the machine that the time says little."""
+    outputs: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One region, to be built twice."""
+
+    request: BuildRequest
+    candidate: Candidate
+    compiler: Compiler
+    scratch: Path
+
+    @property
+    def region(self) -> Region:
+        return self.candidate.claim.region
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return _specs("input", self.region.inputs)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return _specs("output", self.region.outputs)
+
+    def by_library(self, folder: Path) -> CompiledModel:
+        from edgekit.backends.extract import as_call
+
+        compiled = self._compiled(as_call(self.candidate), (self.region,))
+        backends = selection_of(self.request.offload).backends
+        return write_objects(compiled, self.request.board.target, backends, folder)
+
+    def by_tvm(self, folder: Path) -> CompiledModel:
+        from edgekit.backends.extract import as_operators
+
+        compiled = self._compiled(as_operators(self.candidate))
+        return write_objects(compiled, self.request.board.target, (), folder)
+
+    def time(self, way: Callable[[Path], CompiledModel], device: Device, plan: BenchPlan) -> _Timed:
+        bundle = self._bundle(way)
+        inputs = bundle.reference_inputs()
+        with device.opened(bundle) as session:
+            outputs = session.run(inputs).outputs
+            samples = session.bench(inputs, plan)
+        return _Timed(median(samples.nanoseconds) / 1e3, is_busy(samples), outputs)
+
+    def _compiled(self, module: Any, regions: tuple[Region, ...] = ()) -> OffloadedModel:
+        from edgekit.backends.offloading import compile_model
+
+        model = Model(self.request.source, module, self.inputs, self.outputs, ())
+        return compile_model(model, self.request.board.target, regions=regions, weights_apart=True)
+
+    def _bundle(self, way: Callable[[Path], CompiledModel]) -> Bundle:
+        """For a device only: what comes out of it is compared here, with no oracle's numbers."""
+        from edgekit.models.inputs import reference_inputs
+
+        folder = self.scratch / way.__name__
+        objects = folder / "objects"
+        objects.mkdir(parents=True)
+        return trial_bundle(
+            self.request,
+            self.compiler,
+            self.region.symbol,
+            way(objects),
+            (self.inputs, self.outputs),
+            reference_inputs(self.inputs, self.request.seed),
+            folder,
+        )
+
+
+def _specs(word: str, tensors: tuple[Tensor, ...]) -> tuple[TensorSpec, ...]:
+    return tuple(
+        TensorSpec(f"{word}{index}", tensor.dtype, tensor.shape)
+        for index, tensor in enumerate(tensors)
+    )

@@ -1,0 +1,234 @@
+"""How fast a bundle runs on a device, how much memory it takes, and how far to trust that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, Device
+from edgekit.farm.lending import opened_in_turn
+from edgekit.verbs.bench_report import (
+    BenchReport,
+    CountedSummary,
+    KernelShare,
+    Memory,
+    Power,
+    Profile,
+    StepShare,
+)
+from edgekit.verbs.recording import keep_bench
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.bundle.folder import Bundle
+    from edgekit.devices.kernel_times import KernelTimes
+    from edgekit.devices.sensors.readings import Observed
+
+_FEWEST_RUNS = 10
+_NOISY_SPREAD = 1.2
+"""p90 over median; an undisturbed machine stays well below."""
+_NOISY_LOAD = 0.5
+"""Of one core: what others may take before they disturb."""
+_FEW_RUNS = 100
+"""With fewer, the 99th percentile is little more than the slowest run."""
+
+
+def bench(
+    bundle: Bundle,
+    device: Device,
+    plan: BenchPlan,
+    events: Events = SILENT,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    purpose: str | None = None,
+) -> BenchReport:
+    """Measure one inference after another on the reference input, or on the inputs given.
+
+    With a purpose, the measurement is kept for `edgekit results`.
+    """
+    chosen = bundle.reference_inputs() if inputs is None else inputs
+    with opened_in_turn(device, bundle, purpose or "bench", events) as session:
+        samples = session.bench(chosen, plan)
+    report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
+    report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
+    if purpose is None:
+        return report
+    return replace(report, kept_as=keep_bench(bundle, report, purpose, events))
+
+
+def plan_bench(
+    runs: int | None,
+    seconds: float | None,
+    warmup: int,
+    threads: int | None,
+    profiled: int = 0,
+    *,
+    sensors: bool = True,
+) -> BenchPlan:
+    """A plan from what a user said: one of runs and seconds sets the other's default aside."""
+    default = BenchPlan()
+    if runs is not None and runs > MOST_RUNS:
+        raise UsageError(
+            f"{runs} runs are more than one measurement takes",
+            hint=f"say --runs {MOST_RUNS} or fewer",
+        )
+    if runs is None:
+        runs = default.runs if seconds is None else _FEWEST_RUNS
+        seconds = default.seconds if seconds is None else seconds
+    return BenchPlan(warmup, runs, seconds or 0.0, threads, profiled, sensors)
+
+
+def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamples) -> BenchReport:
+    seconds = [nanoseconds / 1e9 for nanoseconds in measured.nanoseconds]
+    ordered = sorted(seconds)
+    mean = math.fsum(ordered) / len(ordered)
+    median, p90 = percentile(ordered, 50), percentile(ordered, 90)
+    host = measured.host_before
+    return BenchReport(
+        bundle=bundle,
+        board=board,
+        device=device,
+        median=median,
+        p90=p90,
+        p99=percentile(ordered, 99),
+        minimum=ordered[0],
+        mean=mean,
+        stdev=_deviation(ordered, mean),
+        throughput=1 / mean if mean else 0.0,
+        runs=len(ordered),
+        warmup=measured.warmup,
+        threads=measured.threads,
+        load=None if measured.load_nanoseconds is None else measured.load_nanoseconds / 1e9,
+        memory=Memory(measured.memory.before_model, measured.memory.peak, measured.memory.of_model),
+        counted=None if measured.counted is None else _counted(measured.counted),
+        governor=measured.host_after.governor,
+        frequency_mhz=measured.host_after.frequency_mhz,
+        load_average=host.load_average,
+        busy=is_busy(measured),
+        preemptions=measured.preemptions,
+        power=_power(measured.observed, mean),
+        temperature=_hottest(measured.observed),
+        throttled=None if measured.observed is None else measured.observed.throttled,
+        state=None if measured.observed is None else measured.observed.state,
+        notes=_notes(measured, median, p90),
+        samples=tuple(seconds),
+        profile=None if measured.kernels is None else _profile(measured.kernels),
+    )
+
+
+def _power(observed: Observed | None, seconds: float) -> Power | None:
+    """Of one inference, which takes so many seconds."""
+    if observed is None or observed.power is None:
+        return None
+    watts, idle = observed.power.watts, observed.power.idle_watts
+    return Power(
+        observed.power.source,
+        watts,
+        idle,
+        watts * seconds,
+        None if idle is None else max(watts - idle, 0.0) * seconds,
+    )
+
+
+def _hottest(observed: Observed | None) -> float | None:
+    warmth = observed.warmth if observed is not None else None
+    return None if warmth is None else warmth.hottest
+
+
+def _counted(found: Counted) -> CountedSummary:
+    ordered = sorted(found.counts)
+    median = round(percentile(ordered, 50))
+    return CountedSummary(
+        unit=found.unit,
+        median=median,
+        minimum=ordered[0],
+        maximum=ordered[-1],
+        clock=found.clock,
+        steps=tuple(
+            StepShare(step.name, step.count, step.count / median if median else 0.0)
+            for step in found.steps
+        ),
+    )
+
+
+def _profile(times: KernelTimes) -> Profile:
+    total = sum(kernel.nanoseconds for kernel in times.kernels)
+    slowest_first = sorted(times.kernels, key=lambda kernel: (-kernel.nanoseconds, kernel.name))
+    return Profile(
+        inferences=times.inferences,
+        seconds=total / 1e9,
+        kernels=tuple(
+            KernelShare(
+                name=kernel.name,
+                calls=kernel.calls / times.inferences,
+                seconds=kernel.nanoseconds / 1e9,
+                share=kernel.nanoseconds / total if total else 0.0,
+            )
+            for kernel in slowest_first
+        ),
+    )
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Between the two nearest ranks, as numpy does it by default."""
+    position = (len(ordered) - 1) * percent / 100
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def _less_than_planned(plan: BenchPlan, report: BenchReport) -> tuple[str, ...]:
+    notes = []
+    if report.runs == MOST_RUNS and plan.runs < MOST_RUNS:
+        notes.append(f"stopped at {MOST_RUNS} runs, though {plan.seconds:g} s may not be over")
+    if plan.threads not in (None, report.threads):
+        notes.append(f"{plan.threads} threads were asked for, TVM's runtime used {report.threads}")
+    return tuple(notes)
+
+
+def _deviation(values: Sequence[float], mean: float) -> float:
+    """Of a sample: n - 1 in the denominator; 0 for a single run."""
+    if len(values) < 2:
+        return 0.0
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def _is_emulated(measured: BenchSamples) -> bool:
+    """Whether the times are an emulator's: then what was counted is all that means something."""
+    return measured.counted is not None and measured.counted.unit == "instructions"
+
+
+def is_busy(measured: BenchSamples) -> bool:
+    """Whether others used the cores that the model was about to use."""
+    host = measured.host_before
+    free = max(host.cores - measured.threads, 0)
+    return host.load_average is not None and host.load_average > free + _NOISY_LOAD
+
+
+def _notes(measured: BenchSamples, median: float, p90: float) -> tuple[str, ...]:
+    if _is_emulated(measured):
+        return ("emulated: its instructions are counted one by one; times are the emulator's own",)
+    notes = []
+    host = measured.host_before
+    if measured.threads > host.cores:
+        notes.append(f"{measured.threads} threads shared {host.cores} cores")
+    if is_busy(measured):
+        notes.append(
+            f"the machine was busy: load average {host.load_average:.1f} on {host.cores} cores "
+            f"before the model's {measured.threads} began"
+        )
+    if median and p90 > _NOISY_SPREAD * median:
+        notes.append(
+            f"the times are spread: the slowest tenth took {p90 / median:.1f} times the median "
+            f"or more"
+        )
+    if host.governor is not None and set(host.governor.split(",")) != {"performance"}:
+        notes.append(f"the CPU governor {host.governor} may change the clock while measuring")
+    if len(measured.nanoseconds) < _FEW_RUNS:
+        notes.append(f"p99 of {len(measured.nanoseconds)} runs is close to the slowest one")
+    return tuple(notes)

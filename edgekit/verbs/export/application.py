@@ -1,0 +1,220 @@
+"""From a bundle to a folder that an application engineer can start from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.base.errors import BundleError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import replace_directory, storage_errors
+from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
+from edgekit.bundle.archive import write_zip
+from edgekit.bundle.folder import LIBRARY_NAME, Bundle
+from edgekit.bundle.manifest import Manifest
+from edgekit.cross.cmake import toolchain_file
+from edgekit.cross.runtime import LIBRARIES, ffi_headers, runtime_libraries
+from edgekit.cross.toolchain import Toolchain, load_toolchain
+from edgekit.devices.elf import read_elf
+from edgekit.profiles.board import Board, load_board
+from edgekit.profiles.cpu import architecture
+from edgekit.verbs.export.model_header import model_header
+from edgekit.verbs.export.record import RECORD, Record, check_destination, sums_of, write_record
+from edgekit.verbs.export.template import TEMPLATE, filled, program_name
+from edgekit.version import __version__
+
+_SHARED = Path(__file__).resolve().parent.parent / "agent" / "src"
+_REFERENCE = ("reference-input", "reference-output")
+
+_GPU = """
+# The GPU and its drivers, and a place that stays for what is built for it.
+PrivateDevices=no
+SupplementaryGroups=video
+MemoryDenyWriteExecute=no
+CacheDirectory=PROGRAM
+Environment=EDGEKIT_TENSORRT_CACHE=/var/cache/PROGRAM
+"""
+"""What a vendor's library wants of the service; later lines win."""
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    path: Path
+    program: str
+    """The name of the program, its unit and its folder on the board."""
+    board: str
+    toolchain: str
+    runtime: int
+    """Bytes of what goes onto the board before the model."""
+    model: int
+    files: int
+    archive: Path | None
+
+
+def export(
+    bundle: Bundle, out: Path, *, archive: bool = False, events: Events = SILENT
+) -> ExportResult:
+    """Write the folder `out`, and `out`.zip beside it with `archive`.
+
+    What was at `out` is replaced in one step, if an export wrote it and nobody changed it since.
+    """
+    manifest = bundle.manifest
+    board, toolchain = load_board(manifest.board.name), load_toolchain(manifest.toolchain.name)
+    _check_versions(bundle)
+    assert bundle.oracle  # the application's test compares with expected outputs
+    _check_device(bundle)
+    arch = _check_architecture(bundle, toolchain)
+    check_destination(out)
+    program = program_name(manifest.model.name)
+    runtime = runtime_libraries(arch, events)
+    with ExitStack() as replacing, events.stage("write the application") as stage:
+        with storage_errors("write the application", out):
+            folder = replacing.enter_context(replace_directory(out))
+            _write_sources(folder, manifest, program)
+            _write_build_files(folder, bundle, board, toolchain, program)
+            for headers in ("tvm", "dlpack"):
+                _copy_tree(ffi_headers() / headers, folder / "include" / headers)
+            _copy_binaries(folder, bundle, runtime)
+            _copy_samples(folder, bundle)
+            sums = sums_of(folder)
+            names = (manifest.model.name, board.name, toolchain.name, bundle.digest)
+            write_record(folder, Record(__version__, *names, sums))
+            replacing.close()
+        stage.result = f"{len(sums)} files"
+    zipped = out.resolve().with_name(out.resolve().name + ".zip")
+    if archive:
+        write_zip(out, (*sums, RECORD), zipped)
+    return ExportResult(
+        path=out,
+        program=program,
+        board=board.name,
+        toolchain=toolchain.name,
+        runtime=sum(runtime[name].stat().st_size for name in LIBRARIES),
+        model=sum(f.size for f in manifest.files if f.role not in _REFERENCE),
+        files=len(sums),
+        archive=zipped if archive else None,
+    )
+
+
+def default_destination(bundle: Bundle) -> Path:
+    manifest = bundle.manifest
+    return Path("build") / f"{program_name(manifest.model.name)}-{manifest.board.name}-app"
+
+
+def _check_versions(bundle: Bundle) -> None:
+    versions = bundle.manifest.versions
+    if (versions.tvm, versions.tvm_ffi) != (TVM_VERSION, TVM_FFI_VERSION):
+        raise BundleError(
+            f"the bundle was built with TVM {versions.tvm}, and this edgekit has the runtime of "
+            f"{TVM_VERSION}",
+            hint="build it again with this edgekit",
+        )
+
+
+def _check_device(bundle: Bundle) -> None:
+    if json.loads(bundle.manifest.target).get("kind") == "cuda":
+        raise UsageError(
+            "the bundle's kernels run on a GPU, and applications that run models there are not "
+            "written yet",
+            hint='edgekit deploy runs it; with rest = "cpu" in the board\'s profile it can be '
+            "exported",
+        )
+
+
+def _check_architecture(bundle: Bundle, toolchain: Toolchain) -> str:
+    arch = read_elf(bundle.library).machine
+    made = architecture(toolchain.triple)
+    if made != arch:
+        raise UsageError(
+            f"the bundle's library is for {arch}, and {toolchain.name} makes code for {made} here",
+            hint="export it on the machine that built it, or build it for a board here",
+        )
+    return arch
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    """Its files alone; shutil.copytree hides which one the file system refused, and why."""
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            copy = target / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+
+
+def _write_sources(folder: Path, manifest: Manifest, program: str) -> None:
+    source = folder / "src"
+    _copy_tree(TEMPLATE / "src", source)
+    for name in ("calls.h", "npy.h", "npy.cc"):
+        shutil.copyfile(_SHARED / name, source / name)
+    (source / "model.h").write_text(model_header(manifest, program), encoding="ascii")
+
+
+def _write_build_files(
+    folder: Path, bundle: Bundle, board: Board, toolchain: Toolchain, program: str
+) -> None:
+    values = {
+        "program": program,
+        "board": board.name,
+        "title": f"{program} on {board.name}",
+        "memory": f"{board.memory.ram >> 20}M",
+        "compiler": toolchain.tools.cxx.split()[0],
+        "install_toolchain": _how_to_get(toolchain),
+        "samples": " ".join(f"sample/input-{i}.npy" for i in range(len(bundle.manifest.inputs))),
+        "gpu": _GPU.replace("PROGRAM", program) if bundle.manifest.runners else "",
+        "request": _how_to_ask(bundle, program),
+        "version": __version__,
+        "tvm": TVM_VERSION,
+    }
+    for template, name in (
+        ("CMakeLists.txt", "CMakeLists.txt"),
+        ("service.in", f"{program}.service.in"),
+        ("README.md", "README.md"),
+    ):
+        (folder / name).write_text(filled(template, values), encoding="utf-8")
+    settings = toolchain_file(toolchain, toolchain.spelled(board.cpu.compile_flags), here=False)
+    (folder / "toolchain.cmake").write_text(settings, encoding="utf-8")
+
+
+def _how_to_get(toolchain: Toolchain) -> str:
+    packages = " ".join((*toolchain.install.debian, "cmake"))
+    pip = "".join(f" && pip install {package}" for package in toolchain.install.pip)
+    return f"sudo apt-get install {packages}{pip}"
+
+
+def _how_to_ask(bundle: Bundle, program: str) -> str:
+    """Shell lines that hand the sample in, the first input last."""
+    count = len(bundle.manifest.inputs)
+    there = f"/run/{program}/in"
+    if count == 1:
+        return f"sudo cp sample/input-0.npy {there}/.a && sudo mv {there}/.a {there}/a.npy"
+    others = [f"sudo cp sample/input-{i}.npy {there}/a.input-{i}.npy" for i in range(1, count)]
+    last = f"sudo cp sample/input-0.npy {there}/.a && sudo mv {there}/.a {there}/a.input-0.npy"
+    return "\n".join([*others, last])
+
+
+def _copy_binaries(folder: Path, bundle: Bundle, runtime: Mapping[str, Path]) -> None:
+    libraries, licences = folder / "lib", folder / "licenses"
+    libraries.mkdir()
+    licences.mkdir()
+    for name, path in runtime.items():
+        shutil.copyfile(path, (libraries if name in LIBRARIES else licences) / name)
+    for file in bundle.code:
+        target = libraries / (LIBRARY_NAME if file.role == "library" else file.path)
+        if file.role == "runner-source":
+            target = folder / file.path
+            target.parent.mkdir(exist_ok=True)
+        bundle.copy_file(file.path, target)
+
+
+def _copy_samples(folder: Path, bundle: Bundle) -> None:
+    sample = folder / "sample"
+    sample.mkdir()
+    for i, given in enumerate(bundle.manifest.inputs):
+        bundle.copy_file(given.reference, sample / f"input-{i}.npy")
+    for i, wanted in enumerate(bundle.manifest.outputs):
+        if wanted.reference is not None:
+            bundle.copy_file(wanted.reference, sample / f"expected-{i}.npy")

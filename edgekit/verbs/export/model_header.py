@@ -1,0 +1,96 @@
+"""model.h: what goes into a model and what comes out, for C++. The names are anybody's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from edgekit.base.quoting import c_string
+from edgekit.base.tensors import TensorSpec
+from edgekit.bundle.manifest import Manifest
+from edgekit.version import __version__
+
+_DTYPES: Mapping[str, str] = {
+    "float16": "kDLFloat, 16, 1",
+    "float32": "kDLFloat, 32, 1",
+    "float64": "kDLFloat, 64, 1",
+    "bfloat16": "kDLBfloat, 16, 1",
+    "int8": "kDLInt, 8, 1",
+    "int16": "kDLInt, 16, 1",
+    "int32": "kDLInt, 32, 1",
+    "int64": "kDLInt, 64, 1",
+    "uint8": "kDLUInt, 8, 1",
+    "uint16": "kDLUInt, 16, 1",
+    "uint32": "kDLUInt, 32, 1",
+    "uint64": "kDLUInt, 64, 1",
+    "bool": "kDLBool, 8, 1",
+}
+
+_HEADER = """\
+// Written by edgekit {version} out of the bundle's manifest.
+#pragma once
+
+#include <dlpack/dlpack.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace model {{
+
+struct TensorInfo {{
+  const char* name;
+  DLDataType dtype;
+  std::vector<int64_t> shape;
+  // If quantised: real = scale * (stored - zero point), one of each, or one for each step along
+  // the axis.
+  std::vector<double> scales;
+  std::vector<int64_t> zero_points;
+  int axis;
+}};
+
+inline constexpr char kName[] = {name};
+inline constexpr char kProgram[] = {program};
+
+inline const std::vector<TensorInfo> kInputs = {{
+{inputs}
+}};
+
+inline const std::vector<TensorInfo> kOutputs = {{
+{outputs}
+}};
+
+}}  // namespace model
+"""
+
+
+def model_header(manifest: Manifest, program: str) -> str:
+    return _HEADER.format(
+        version=__version__,
+        name=c_string(manifest.model.name),
+        program=c_string(program),
+        inputs=_lines(entry.spec for entry in manifest.inputs),
+        outputs=_lines(entry.spec for entry in manifest.outputs),
+    )
+
+
+def _lines(specs: Iterable[TensorSpec]) -> str:
+    return "\n".join(f"    {_tensor(spec)}," for spec in specs)
+
+
+def _tensor(spec: TensorSpec) -> str:
+    quantization = spec.quantization
+    scales = quantization.scales if quantization else ()
+    zero_points = quantization.zero_points if quantization else ()
+    axis = -1 if quantization is None or quantization.axis is None else quantization.axis
+    fields = (
+        c_string(spec.name),
+        f"{{{_DTYPES[spec.dtype]}}}",
+        _braced(spec.shape),
+        _braced(scales),
+        _braced(zero_points),
+        str(axis),
+    )
+    return f"{{{', '.join(fields)}}}"
+
+
+def _braced(numbers: Iterable[float]) -> str:
+    return f"{{{', '.join(repr(number) for number in numbers)}}}"

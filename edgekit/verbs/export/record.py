@@ -1,0 +1,86 @@
+"""What an export has written, so that the next one replaces that and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.base.errors import UsageError
+from edgekit.base.files import sha256_file, storage_errors, write_atomically
+from edgekit.base.json_reader import read_json
+from edgekit.base.json_text import json_text
+
+RECORD = "edgekit-export.json"
+_LARGEST = 1 << 20
+_BUILD_FOLDER, _BUILD_MARK = "build", "CMakeCache.txt"
+
+
+@dataclass(frozen=True)
+class Record:
+    edgekit: str
+    model: str
+    board: str
+    toolchain: str
+    bundle: str
+    """The digest of its manifest."""
+    files: Mapping[str, str]
+    """Path to SHA-256."""
+
+
+def sums_of(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): sha256_file(path) for path in files}
+
+
+def write_record(folder: Path, record: Record) -> None:
+    write_atomically(folder / RECORD, json_text(record) + "\n")
+
+
+def check_destination(out: Path) -> None:
+    """Refuse to replace what no export has made, or what somebody has changed since."""
+    with storage_errors("look at the output folder", out):
+        if not out.is_dir():
+            if out.exists():
+                raise UsageError(
+                    f"{out} is a file, and an export is a folder",
+                    hint="choose another folder with -o; --zip adds a single file beside it",
+                )
+            return
+        lost = _would_be_lost(out)
+    if lost is not None:
+        raise UsageError(
+            f"{out} holds {lost!r}, which no export wrote so and which would be lost",
+            hint="choose a folder that is new or empty with -o, and take over what has changed",
+        )
+
+
+def _would_be_lost(folder: Path) -> str | None:
+    """The first thing that is not as an export left it; what CMake made in build/ is nothing."""
+    sums = _read_sums(folder)
+    for current, folders, files in os.walk(folder):
+        place = Path(current)
+        if place == folder and (folder / _BUILD_FOLDER / _BUILD_MARK).is_file():
+            folders.remove(_BUILD_FOLDER)
+        links = [name for name in folders if (place / name).is_symlink()]
+        for name in sorted([*files, *links]):
+            path = place / name
+            relative = path.relative_to(folder).as_posix()
+            if relative == RECORD and sums:
+                continue
+            known = sums.get(relative)
+            if known is None or path.is_symlink() or sha256_file(path) != known:
+                return relative
+    return None
+
+
+def _read_sums(folder: Path) -> dict[str, str]:
+    """Nothing where there is no record, or one that can't be read: then all of it is foreign."""
+    try:
+        with (folder / RECORD).open("rb") as stream:
+            document = read_json(stream.read(_LARGEST).decode("utf-8"))
+        files = document["files"]
+        return {str(path): str(digest) for path, digest in files.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}

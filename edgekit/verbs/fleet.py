@@ -1,0 +1,155 @@
+"""The same on several devices at once, each in a thread of its own: a failure stops no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from edgekit.base.errors import DevicesFailedError, EdgekitError, ErrorReport
+from edgekit.base.events import SILENT, Event, Events, Note, Warned
+
+if TYPE_CHECKING:
+    from edgekit.devices.base import Device
+    from edgekit.devices.choice import Candidate
+
+T = TypeVar("T")
+
+_MOST_AT_ONCE = 16
+_SECONDS_TO_STOP = 5.0
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What came of it on one device: a report, or an error."""
+
+    device: str
+    seconds: float
+    report: T | None
+    error: ErrorReport | None
+
+
+def on_each(
+    candidates: Sequence[Candidate],
+    work: Callable[[Device, Events], T],
+    events: Events = SILENT,
+) -> tuple[Outcome[T], ...]:
+    """Do `work` on every device at the same time; the outcomes in the order of the devices.
+
+    Ctrl-C ends all of it: whatever still goes on is cut off at its next sign of life, and over
+    there with its connection.
+    """
+    found: dict[str, Outcome[T]] = {}
+    bugs: list[Exception] = []
+    waiting: SimpleQueue[tuple[str, Device]] = SimpleQueue()
+    voices = _Voices(events)
+
+    def attempt(name: str, device: Device) -> None:
+        started = time.monotonic()
+        report = error = None
+        try:
+            report = work(device, voices.of(name))
+        except EdgekitError as failure:
+            error = failure.report()
+            voices.of(name).warn(f"failed: {failure.message}")
+        found[name] = Outcome(name, time.monotonic() - started, report, error)
+
+    def take_turns() -> None:
+        while not voices.stopped:
+            try:
+                attempt(*waiting.get_nowait())
+            except (Empty, KeyboardInterrupt):
+                return
+            except Exception as bug:  # noqa: BLE001 - raised below, when the others are done
+                bugs.append(bug)
+
+    for candidate in candidates:
+        started = time.monotonic()
+        try:
+            waiting.put((candidate.name, candidate.reach(events)))
+        except EdgekitError as failure:
+            events.warn(f"{candidate.name}: failed: {failure.message}")
+            seconds = time.monotonic() - started
+            found[candidate.name] = Outcome(candidate.name, seconds, None, failure.report())
+    threads = [
+        threading.Thread(target=take_turns, name=f"edgekit-device-{number}", daemon=True)
+        for number in range(min(waiting.qsize(), _MOST_AT_ONCE))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        voices.stop()
+        patience = time.monotonic() + _SECONDS_TO_STOP
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join(max(patience - time.monotonic(), 0))
+        raise
+    if bugs:
+        raise bugs[0]
+    return tuple(found[candidate.name] for candidate in candidates)
+
+
+def raise_if_any_failed(outcomes: Sequence[Outcome[T]]) -> None:
+    """DevicesFailedError that names those that failed, and says why."""
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if not failed:
+        return
+    names = ", ".join(outcome.device for outcome in failed)
+    details = []
+    for outcome in failed:
+        assert outcome.error is not None
+        details.append(f"{outcome.device}: {outcome.error.message}")
+        if outcome.error.hint:
+            details.append(f"  {outcome.error.hint}")
+    raise DevicesFailedError(
+        f"{len(failed)} of {len(outcomes)} devices failed: {names}",
+        hint="mend them and do the same again with --device: nothing is built or sent twice",
+        details=tuple(details),
+    )
+
+
+class _Voices:
+    """The events of several threads as one listener may hear them: one after the other, each with
+    the name of its device. Once stopped, whoever speaks is interrupted."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._one_at_a_time = threading.Lock()
+        self._stopped = threading.Event()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def of(self, name: str) -> Events:
+        interrupted = threading.Event()
+
+        def speak(event: Event) -> None:
+            if self.stopped:
+                if not interrupted.is_set():
+                    interrupted.set()
+                    raise KeyboardInterrupt
+                return  # on its way out
+            with self._one_at_a_time:
+                self._events.send(_named(event, name))
+
+        return Events(speak)
+
+
+def _named(event: Event, name: str) -> Event:
+    if isinstance(event, (Note, Warned)):
+        return replace(event, text=_with_name(event.text, name))
+    return replace(event, title=_with_name(event.title, name))
+
+
+def _with_name(text: str, name: str) -> str:
+    return text if name in text.split() else f"{name}: {text}"

@@ -1,0 +1,234 @@
+"""One model on several boards, with several offloads each: built, deployed, verified, measured.
+
+What is done is written down cell by cell, so that a session that ends goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import EdgekitError, StorageError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.json_reader import read_json
+from edgekit.building.choose import make_request
+from edgekit.building.request import BuildRequest
+from edgekit.farm.lending import opened_in_turn
+from edgekit.models.model import ModelSource
+from edgekit.profiles.board import Board, load_board
+from edgekit.verbs.fleet import on_each
+from edgekit.verbs.matrix_report import Cell, Matrix, write_reports
+from edgekit.version import __version__
+
+if TYPE_CHECKING:
+    from edgekit.devices.base import BenchPlan, Device
+
+STATE_FILE = "matrix.json"
+_FORMAT = 2
+
+
+def measure_matrix(
+    source: ModelSource,
+    boards: Sequence[str],
+    offloads: Sequence[str],
+    out: Path,
+    plan: BenchPlan,
+    *,
+    reach: Callable[[Board, Events], Device],
+    twin: bool = False,
+    again: bool = False,
+    events: Events = SILENT,
+) -> Matrix:
+    """Every board at the same time, its cells one after the other. A cell that fails is in the
+    report with its reason; cells that were done the same way are kept, unless `again`. `twin`
+    says that `reach` gives emulated devices: their numbers are not those of hardware."""
+    from edgekit.devices.choice import Candidate
+
+    if not boards or not offloads:
+        raise UsageError("a matrix needs boards and offloads", hint="--boards a,b --offload none")
+    offloads = tuple(dict.fromkeys(offloads))
+    way = _way(source, plan, twin)
+    known = {} if again else _read_state(out / STATE_FILE, way)
+    state = _State(out / STATE_FILE, way, known)
+    loaded = [load_board(name) for name in dict.fromkeys(boards)]
+    wanted = {board.name: [o for o in offloads if (board.name, o) not in known] for board in loaded}
+
+    board_of: dict[int, Board] = {}
+
+    def candidate(board: Board) -> Candidate:
+        def reached(voice: Events) -> Device:
+            device = reach(board, voice)
+            board_of[id(device)] = board
+            return device
+
+        return Candidate(board.name, reached)
+
+    def work(device: Device, voice: Events) -> int:
+        board = board_of[id(device)]
+        for offload in wanted[board.name]:
+            state.add(_measure(source, board, offload, device, out, plan, voice))
+        return len(wanted[board.name])
+
+    todo = [board for board in loaded if wanted[board.name]]
+    outcomes = on_each([candidate(board) for board in todo], work, events)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            for offload in wanted[outcome.device]:
+                if (outcome.device, offload) not in state.cells:
+                    state.add(_failed(outcome.device, offload, outcome.error.message))
+    order = {(board.name, o): place for place, (board, o) in enumerate(_product(loaded, offloads))}
+    cells = tuple(state.cells[key] for key in sorted(order, key=lambda key: order[key]))
+    matrix = Matrix(source.name, source.sha256, __version__, cells)
+    return replace(matrix, files=write_reports(matrix, out))
+
+
+def _product(boards: Sequence[Board], offloads: Sequence[str]) -> list[tuple[Board, str]]:
+    return [(board, offload) for board in boards for offload in offloads]
+
+
+def parse_offload(text: str) -> tuple[str, ...] | None:
+    return () if text == "none" else tuple(text.split("+"))
+
+
+def _measure(
+    source: ModelSource,
+    board: Board,
+    offload: str,
+    device: Device,
+    out: Path,
+    plan: BenchPlan,
+    events: Events,
+) -> Cell:
+    from edgekit.backends.report import offload_in_words
+    from edgekit.building.build import build
+    from edgekit.devices.emulated import is_twin
+    from edgekit.verbs.bench import bench
+    from edgekit.verbs.verify import raise_if_failed, verify
+
+    try:
+        request = _request(source, board, offload, is_twin(device))
+        bundle = build(request, out / "bundles" / f"{board.name}-{offload}", events=events).bundle
+        with opened_in_turn(device, bundle, "matrix", events) as session:
+            verification = verify(bundle, session, events=events)
+            raise_if_failed(verification)
+            report = bench(bundle, session, plan, events, purpose="matrix")
+    except EdgekitError as error:
+        if isinstance(error, StorageError):
+            raise
+        events.warn(f"{board.name} with {offload} failed: {error.message}")
+        return _failed(board.name, offload, error.message)
+    counted = report.counted
+    regions = bundle.manifest.regions
+    return Cell(
+        board=board.name,
+        offload=offload,
+        status="done",
+        error=None,
+        device=device.name,
+        digest=bundle.digest,
+        unit="seconds" if counted is None else counted.unit,
+        median=report.median if counted is None else float(counted.median),
+        p90=report.p90 if counted is None else float(counted.maximum),
+        minimum=report.minimum if counted is None else float(counted.minimum),
+        runs=report.runs,
+        memory=report.memory.model_peak,
+        joules=None if report.power is None else report.power.joules,
+        max_error=max((output.max_error for output in verification.outputs), default=None),
+        oracle=verification.oracle,
+        offloaded=offload_in_words(regions) if regions else "nothing",
+        when=_now(),
+    )
+
+
+def _request(source: ModelSource, board: Board, offload: str, twin: bool) -> BuildRequest:
+    return make_request(
+        source.path,
+        board.name,
+        None,
+        source.shapes,
+        source.constants,
+        offload=parse_offload(offload),
+        twin=twin,
+    )
+
+
+def _failed(board: str, offload: str, reason: str) -> Cell:
+    return Cell(
+        board=board,
+        offload=offload,
+        status="failed",
+        error=reason,
+        device=None,
+        digest=None,
+        unit="seconds",
+        median=None,
+        p90=None,
+        minimum=None,
+        runs=0,
+        memory=None,
+        joules=None,
+        max_error=None,
+        oracle=None,
+        offloaded="nothing",
+        when=_now(),
+    )
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class _State:
+    """The cells that there are, on the disk after each one."""
+
+    def __init__(
+        self, path: Path, way: Mapping[str, object], known: Mapping[tuple[str, str], Cell]
+    ) -> None:
+        self._path = path
+        self._way = way
+        self._lock = threading.Lock()  # every board has a thread
+        self.cells = dict(known)
+
+    def add(self, cell: Cell) -> None:
+        with self._lock, storage_errors("keep the measurements", self._path):
+            self.cells[cell.board, cell.offload] = cell
+            cells = [asdict(cell) for cell in self.cells.values()]
+            document = {"format": _FORMAT, "way": self._way, "cells": cells}
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._path, json.dumps(document, indent=1) + "\n")
+
+
+def _way(source: ModelSource, plan: BenchPlan, twin: bool) -> dict[str, object]:
+    """What of it all must be the same, so that cells of two sessions stand in one report."""
+    return {
+        "sha256": source.sha256,
+        "shapes": {name: list(shape) for name, shape in source.shapes.items()},
+        "edgekit": __version__,
+        "twin": twin,
+        "plan": asdict(plan),
+    }
+
+
+def _read_state(path: Path, way: Mapping[str, object]) -> dict[tuple[str, str], Cell]:
+    """What an earlier session finished in the very same way; what failed is tried again."""
+    if not path.exists():
+        return {}
+    with storage_errors("read the measurements", path):
+        data = path.read_bytes()
+    try:
+        document = read_json(data)
+        if document["format"] != _FORMAT or document["way"] != way:
+            return {}
+        cells = [Cell(**item) for item in document["cells"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path} is not what an earlier session wrote",
+            hint="move it away, or say --again to measure everything anew",
+        ) from error
+    return {(cell.board, cell.offload): cell for cell in cells if cell.status == "done"}

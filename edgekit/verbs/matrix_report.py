@@ -1,0 +1,190 @@
+"""A matrix of measurements as files that a person can publish: Markdown, CSV, HTML with plots."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.quoting import csv_cell, html_text, markdown_text
+from edgekit.base.wording import milliseconds, size
+
+_WIDTH, _ROW = 640, 26
+HEADS = (
+    "board",
+    "offload",
+    "median",
+    "p90",
+    "fastest",
+    "memory",
+    "energy",
+    "max error",
+    "offloaded",
+)
+
+
+Status = Literal["done", "failed"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One board and one offload, and what came of it. Times are in `unit`."""
+
+    board: str
+    offload: str
+    """As it was asked for: auto, none, or names with + between them."""
+    status: Status
+    error: str | None
+    device: str | None
+    digest: str | None
+    """Of the bundle."""
+    unit: str
+    median: float | None
+    p90: float | None
+    minimum: float | None
+    runs: int
+    memory: int | None
+    joules: float | None
+    max_error: float | None
+    """Against the oracle, over all outputs."""
+    oracle: str | None
+    offloaded: str
+    """What went to libraries, in a word; "nothing" where nothing did."""
+    when: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    model: str
+    sha256: str
+    edgekit_version: str
+    cells: tuple[Cell, ...]
+    files: tuple[Path, ...] = ()
+    """The reports."""
+
+    @property
+    def failed(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.status == "failed")
+
+
+def write_reports(matrix: Matrix, folder: Path) -> tuple[Path, ...]:
+    files = {
+        "matrix.md": as_markdown(matrix),
+        "matrix.csv": as_csv(matrix),
+        "matrix.html": as_html(matrix),
+    }
+    written = []
+    for name, text in files.items():
+        path = folder / name
+        with storage_errors("write the report", path):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, text)
+        written.append(path)
+    return tuple(written)
+
+
+def row_of(cell: Cell) -> tuple[str, ...]:
+    if cell.status == "failed":
+        return (cell.board, cell.offload, "failed", "", "", "", "", "", cell.error or "")
+    return (
+        cell.board,
+        cell.offload,
+        amount(cell, cell.median),
+        amount(cell, cell.p90),
+        amount(cell, cell.minimum),
+        "" if cell.memory is None else size(cell.memory),
+        "" if cell.joules is None else f"{cell.joules * 1e3:.3g} mJ",
+        "" if cell.max_error is None else f"{cell.max_error:.3g}",
+        cell.offloaded,
+    )
+
+
+def amount(cell: Cell, value: float | None) -> str:
+    if value is None:
+        return ""
+    return milliseconds(value) if cell.unit == "seconds" else f"{value:,.0f} {cell.unit}"
+
+
+def as_markdown(matrix: Matrix) -> str:
+    lines = [
+        f"# {markdown_text(matrix.model)}",
+        "",
+        f"Measured by edgekit {matrix.edgekit_version}; the model's SHA-256 begins with "
+        f"`{matrix.sha256[:16]}`. What was measured was compared with its oracle first.",
+        "",
+        "| " + " | ".join(HEADS) + " |",
+        "|" + "---|" * len(HEADS),
+    ]
+    lines += [
+        "| " + " | ".join(markdown_text(text) for text in row_of(cell)) + " |"
+        for cell in matrix.cells
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def as_csv(matrix: Matrix) -> str:
+    stream = io.StringIO()
+    rows = [asdict(cell) for cell in matrix.cells]
+    if rows:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
+    return stream.getvalue()
+
+
+def as_html(matrix: Matrix) -> str:
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html_text(text)}</td>" for text in row_of(cell)) + "</tr>"
+        for cell in matrix.cells
+    )
+    heads = "".join(f"<th>{head}</th>" for head in HEADS)
+    units = dict.fromkeys(cell.unit for cell in matrix.cells if cell.status == "done")
+    plots = "".join(_plot([c for c in matrix.cells if c.unit == unit], unit) for unit in units)
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        f"<title>{html_text(matrix.model)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{html_text(matrix.model)}</h1>"
+        f"<p>Measured by edgekit {html_text(matrix.edgekit_version)}. What was measured was "
+        f"compared with its oracle first.</p>{plots}"
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></body></html>\n"
+    )
+
+
+_STYLE = (
+    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;"
+    "margin:2rem auto;padding:0 1rem}table{border-collapse:collapse}td,th{text-align:left;"
+    "padding:.3rem .6rem;border-bottom:1px solid #8884}svg{max-width:100%}"
+    "svg text{font-size:12px;fill:currentColor}svg rect{fill:#3b7dd8}svg line{stroke:currentColor}"
+)
+
+
+def _plot(cells: Sequence[Cell], unit: str) -> str:
+    """A bar to the median, a line from the fastest to the ninetieth percentile."""
+    done = [cell for cell in cells if cell.median is not None]
+    if not done:
+        return ""
+    most = max(cell.p90 or cell.median or 0.0 for cell in done) or 1.0
+    left, right = 180, 90
+    scale = (_WIDTH - left - right) / most
+    parts = []
+    for place, cell in enumerate(done):
+        top = place * _ROW + 4
+        median, low, high = cell.median or 0.0, cell.minimum or 0.0, cell.p90 or 0.0
+        label = html_text(f"{cell.board}, {cell.offload}")
+        parts.append(
+            f"<text x='0' y='{top + 14}'>{label}</text>"
+            f"<rect x='{left}' y='{top}' width='{median * scale:.1f}' height='{_ROW - 8}'/>"
+            f"<line x1='{left + low * scale:.1f}' x2='{left + high * scale:.1f}' "
+            f"y1='{top + 9}' y2='{top + 9}'/>"
+            f"<text x='{left + high * scale + 6:.1f}' y='{top + 14}'>"
+            f"{html_text(amount(cell, median))}</text>"
+        )
+    height = len(done) * _ROW + 8
+    return (
+        f"<h2>{html_text(unit)}</h2><svg viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' "
+        f"height='{height}' role='img' aria-label='medians'>{''.join(parts)}</svg>"
+    )

@@ -1,0 +1,187 @@
+"""From a float ONNX model to one in int8: calibrate, quantise, say what it cost."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import InputError, MissingToolError, UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import storage_errors, write_atomically
+from edgekit.models.model import ModelSource, held
+from edgekit.models.preprocess import Preprocess
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.bundle.samples import InputFile
+    from edgekit.profiles.board import Board
+    from edgekit.verbs.quantization.loss import LayerLoss, OutputLosses
+    from edgekit.verbs.quantization.quantiser import Settings
+
+FEW_SAMPLES = 32
+_SAMPLES_FOR_LAYERS = 16
+_LARGEST_MODEL = (2 << 30) - (16 << 20)
+"""Bytes. What an ONNX file can be without files beside it."""
+
+
+@dataclass(frozen=True)
+class QuantizeRequest:
+    source: ModelSource
+    out: Path
+    settings: Settings
+    calibration: Sequence[InputFile] = ()
+    random: int = 0
+    """Calibrate with that many samples of noise instead: says something of size and speed only."""
+    accept_noise: bool = False
+    labels: Path | None = None
+    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class QuantizeReport:
+    model: str
+    out: Path
+    samples: int
+    calibrated_with_noise: bool
+    settings: Settings
+    bytes_before: int
+    bytes_after: int
+    losses: OutputLosses
+    layers: tuple[LayerLoss, ...]
+    """Those that lose most first."""
+    in_float: tuple[str, ...]
+    """Operators that have no integer form in the result."""
+
+
+def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeReport:
+    """Write `request.out` in one step; nothing is there before everything is done."""
+    check_quantiser(request.source)
+    if request.calibration and request.random:
+        raise UsageError(
+            "a model is calibrated with samples or with noise, not with both",
+            hint="leave --random away, or --calibrate",
+        )
+    if request.out.exists() and request.out.samefile(request.source.path):
+        raise UsageError(
+            f"{request.out} is the float model itself, and would be lost",
+            hint="name another file with --out",
+        )
+    if not request.calibration and not request.random:
+        raise UsageError(
+            "quantisation needs samples of what the model will see",
+            hint="add --calibrate with a folder or an .npz; --random N uses noise instead, whose "
+            "numbers mean nothing",
+        )
+    from edgekit.bundle.folder import InputEntry
+    from edgekit.models.onnx.binding import bind
+    from edgekit.models.onnx.files import read_model
+    from edgekit.verbs.quantization.calibration import Calibration, calibration_from
+    from edgekit.verbs.quantization.loss import compare_outputs, layer_losses
+    from edgekit.verbs.quantization.quantiser import load, operators_in_float, prepared, quantised
+
+    with events.stage("read the model"), held(request.source):
+        model = read_model(request.source.path)
+        if model.ByteSize() > _LARGEST_MODEL:
+            raise UsageError(
+                "the model is larger than the quantiser takes", hint="2 GiB is the limit"
+            )
+        inputs = bind(model.graph, request.source).inputs
+        entries = tuple(
+            InputEntry(spec, request.preprocess.get(spec.name), reference="") for spec in inputs
+        )
+    with events.stage("look at the samples") as stage:
+        if request.random:
+            samples = Calibration((), entries, None, random=request.random)
+            events.warn("calibrated with noise: the numbers of the result mean nothing")
+        else:
+            samples = calibration_from(
+                request.calibration, entries, accept_noise=request.accept_noise
+            )
+            if len(samples) < FEW_SAMPLES:
+                events.warn(f"{len(samples)} samples are few: ranges may be cut")
+        labels = _labels(request.labels, len(samples)) if request.labels else None
+        stage.result = f"{len(samples)} samples"
+    with (
+        storage_errors("quantise", request.out),
+        tempfile.TemporaryDirectory(prefix="edgekit-quantize-") as folder,
+    ):
+        scratch = Path(folder)
+        with events.stage("prepare the model"):
+            ready = prepared(model, inputs, scratch)
+            float_model = load(ready)
+        with events.stage("calibrate and quantise", total=len(samples)) as stage:
+            small = quantised(ready, samples, request.settings, scratch, stage)
+        with_float_ends = load(scratch / "quantised.onnx")
+        with events.stage("compare the outputs", total=len(samples)) as stage:
+            losses = compare_outputs(float_model, with_float_ends, samples, labels, stage)
+        looked_at = min(len(samples), _SAMPLES_FOR_LAYERS)
+        with events.stage("compare the layers", total=looked_at) as stage:
+            layers = layer_losses(
+                float_model, with_float_ends, islice(iter(samples), looked_at), stage
+            )
+        data = small.SerializeToString()
+        write_atomically(request.out, data)
+    return QuantizeReport(
+        request.source.name,
+        request.out,
+        len(samples),
+        bool(request.random),
+        request.settings,
+        model.ByteSize(),
+        len(data),
+        losses,
+        layers,
+        operators_in_float(with_float_ends),
+    )
+
+
+def _labels(path: Path, samples: int) -> Array:
+    import numpy as np
+
+    from edgekit.base.arrays import NPY_ERRORS, read_array, unreadable
+
+    try:
+        if path.suffix.lower() == ".npy":
+            found = read_array(path)
+        else:
+            found = np.array([int(line) for line in path.read_text("utf-8").split()])
+    except NPY_ERRORS as error:
+        raise unreadable(path, error) from error
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise InputError(
+            f"{path} is not a list of class numbers",
+            hint="write one whole number a sample, in the order of the samples",
+        )
+    if len(found) != samples:
+        raise InputError(
+            f"{path} has {len(found)} labels, and there are {samples} samples",
+            hint="write one whole number a sample; files of a folder are taken in order of name",
+        )
+    return np.asarray(found, "int64")
+
+
+def wants_symmetric(board: Board) -> bool:
+    """Whether a library that the board may offload to takes zero points of zero alone."""
+    return "tensorrt" in board.offload.allowed
+
+
+def check_quantiser(source: ModelSource) -> None:
+    """Refuse what can't be quantised here, before anything heavy is imported."""
+    if source.format != "onnx":
+        raise UsageError(
+            f"{source.path.name} is not an ONNX model",
+            hint="quantise TFLite models where they are converted, and export PyTorch models "
+            "to ONNX first",
+        )
+    from importlib.util import find_spec
+
+    for package in ("onnx", "onnxruntime"):
+        if find_spec(package) is None:
+            raise MissingToolError(
+                f"quantisation needs the Python package {package}",
+                hint="pip install 'edgekit[onnx]'",
+            )

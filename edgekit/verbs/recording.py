@@ -1,0 +1,132 @@
+"""From a benchmark's report to a run in the store, and from a search that begins to a session."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from edgekit.base.errors import EdgekitError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.json_text import json_line
+from edgekit.project.file import store_in_use
+from edgekit.store.address import is_off as is_off
+from edgekit.store.address import runs_folder
+from edgekit.store.moments import now, this_process
+from edgekit.store.outbox import post
+from edgekit.store.runs import BenchRun, BuildFacts, Conditions
+from edgekit.store.tuning_runs import TuningSession
+
+if TYPE_CHECKING:
+    from edgekit.building.request import BuildRequest
+    from edgekit.bundle.folder import Bundle
+    from edgekit.verbs.bench_report import BenchReport
+
+
+def keep_bench(
+    bundle: Bundle, report: BenchReport, purpose: str, events: Events = SILENT
+) -> str | None:
+    """On the disk at once; in the store when `edgekit results` opens it next. Gives the run's id.
+
+    Failing to keep a measurement does not undo it: that is a warning.
+    """
+    store = store_in_use()
+    if is_off(store):
+        return None
+    run = run_of(bundle, report, purpose)
+    try:
+        post(run, runs_folder(store))
+    except EdgekitError as error:
+        events.warn(f"the measurement was not kept: {error.message}")
+        return None
+    return run.id
+
+
+def session_of(
+    request: BuildRequest,
+    devices: Sequence[str],
+    kernels: int,
+    *,
+    trials: int | None = None,
+    seconds: float | None = None,
+) -> TuningSession:
+    """A search by this process that begins now."""
+    moment = now()
+    return TuningSession(
+        id=uuid.uuid4().hex,
+        model=request.source.name,
+        model_sha256=request.source.sha256,
+        board=request.board.name,
+        target=request.board.target.as_json(),
+        devices=tuple(devices),
+        host=socket.gethostname(),
+        process=this_process(),
+        started_at=moment,
+        heard_at=moment,
+        ended_at=None,
+        state="running",
+        kernels=kernels,
+        wanted_trials=trials,
+        wanted_seconds=seconds,
+    )
+
+
+def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
+    manifest = bundle.manifest
+    return BenchRun(
+        id=uuid.uuid4().hex,
+        measured_at=now(),
+        build=BuildFacts(
+            digest=bundle.digest,
+            model=manifest.model.name,
+            model_sha256=manifest.model.sha256,
+            board=manifest.board.name,
+            target=json_line(manifest.target),
+            compiler=manifest.toolchain.compiler,
+            offload=tuple(dict.fromkeys(region.backend for region in manifest.regions)),
+            edgekit_version=manifest.edgekit_version,
+            tvm_version=manifest.versions.tvm,
+        ),
+        device=report.device,
+        host=socket.gethostname(),
+        purpose=purpose,
+        **_figures(report),
+        warmup=report.warmup,
+        conditions=Conditions(
+            threads=report.threads,
+            governor=report.governor,
+            frequency_mhz=report.frequency_mhz,
+            load_average=report.load_average,
+            busy=report.busy,
+            preemptions=report.preemptions,
+            temperature_c=report.temperature,
+            throttled=report.throttled,
+        ),
+        model_peak=report.memory.model_peak,
+        process_peak=report.memory.process_peak,
+        joules=None if report.power is None else report.power.joules,
+        notes=report.notes,
+    )
+
+
+def _figures(report: BenchReport) -> dict[str, Any]:
+    """Times, or what a microcontroller's own counter said: an emulated one's times mean nothing."""
+    counted = report.counted
+    if counted is not None:
+        return {
+            "unit": counted.unit,
+            "median": counted.median,
+            "p90": counted.maximum,
+            "p99": counted.maximum,
+            "mean": counted.median,
+            "minimum": counted.minimum,
+            "stdev": 0.0,
+            "samples": (),
+        }
+    return {
+        "unit": "seconds",
+        **{name: getattr(report, name) for name in ("median", "p90", "p99", "mean", "minimum")},
+        "stdev": report.stdev,
+        "samples": tuple(round(seconds * 1e9) for seconds in report.samples),
+    }

@@ -1,0 +1,208 @@
+"""Run a bundle on a device, say what came out, and keep it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import UsageError
+from edgekit.base.events import SILENT, Events
+from edgekit.base.files import made_directory, storage_errors, write_atomically
+from edgekit.base.tensors import TensorSpec
+from edgekit.farm.lending import opened_in_turn
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.bundle.folder import Bundle
+    from edgekit.bundle.samples import Sample
+    from edgekit.devices.base import Device, Session
+
+_UNSAFE_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST_FILE_NAME = 80
+
+
+@dataclass(frozen=True)
+class Score:
+    index: int
+    value: float
+    """Real, not as stored, where the output is quantised."""
+
+
+@dataclass(frozen=True)
+class OutputSummary:
+    """`minimum`, `maximum` and `mean` are of the finite elements; None where there are none.
+
+    Quantised outputs are summed up as the real numbers they stand for.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    minimum: float | None
+    maximum: float | None
+    mean: float | None
+    nonfinite: int
+    top: tuple[Score, ...]
+    """The highest, where the output is a vector."""
+
+
+@dataclass(frozen=True)
+class SampleRun:
+    name: str
+    seconds: float
+    """Of the inference alone."""
+    outputs: tuple[OutputSummary, ...]
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class RunReport:
+    bundle: Path
+    board: str
+    device: str
+    reference: bool
+    """True where the bundle's own reference input was run, for want of another."""
+    samples: tuple[SampleRun, ...]
+
+
+def run(
+    bundle: Bundle,
+    device: Device,
+    *,
+    samples: Iterable[Sample] | None = None,
+    total: int = 1,
+    out: Path | None = None,
+    top: int = 5,
+    events: Events = SILENT,
+) -> RunReport:
+    """Run every sample, or the reference input, and write outputs to `out` as they come.
+
+    `out` is an .npz for one sample, or a folder: of .npy files, or of one folder a sample.
+    """
+    if out is not None and out.suffix == ".npz" and total > 1:
+        raise UsageError(f"{total} samples do not fit into one file {out}", hint="give -o a folder")
+    specs = [entry.spec for entry in bundle.manifest.outputs]
+    done: list[SampleRun] = []
+    with (
+        opened_in_turn(device, bundle, "run", events) as session,
+        events.stage(f"run on {device.name}", total) as stage,
+    ):
+        for name, outputs, seconds in _results(bundle, session, samples):
+            summaries = tuple(summarise_output(outputs[spec.name], spec, top) for spec in specs)
+            files: tuple[Path, ...] = ()
+            if out is not None:
+                place = (
+                    out if total == 1 else out / f"{len(done):04d}-{_file_name(Path(name).stem)}"
+                )
+                files = write_outputs(outputs, place)
+            done.append(SampleRun(name, seconds, summaries, files))
+            stage.advance(1, name)
+    board = bundle.manifest.board.name
+    return RunReport(bundle.path, board, device.name, samples is None, tuple(done))
+
+
+def _results(
+    bundle: Bundle, session: Session, samples: Iterable[Sample] | None
+) -> Iterator[tuple[str, Mapping[str, Array], float]]:
+    names: list[str] = []
+
+    def inputs() -> Iterator[Mapping[str, Array]]:
+        if samples is None:
+            names.append("the reference input")
+            yield bundle.reference_inputs()
+            return
+        for sample in samples:
+            names.append(sample.name)
+            yield sample.inputs
+
+    with contextlib.closing(session.run_all(inputs())) as results:
+        for number, result in enumerate(results):
+            yield names[number], result.outputs, result.seconds
+
+
+def summarise_output(array: Array, spec: TensorSpec, top: int) -> OutputSummary:
+    import numpy as np
+
+    values = _real_values(array, spec)
+    finite = values[np.isfinite(values)]
+    is_vector = sum(extent != 1 for extent in array.shape) == 1 and array.size > 1
+    scores: tuple[Score, ...] = ()
+    if is_vector and top > 0 and array.dtype.kind != "b":
+        flat = values.reshape(-1)
+        order = np.argsort(-np.where(np.isnan(flat), -np.inf, flat), kind="stable")[:top]
+        scores = tuple(Score(int(i), float(flat[i])) for i in order)
+    return OutputSummary(
+        name=spec.name,
+        dtype=spec.dtype,
+        shape=array.shape,
+        minimum=float(finite.min()) if finite.size else None,
+        maximum=float(finite.max()) if finite.size else None,
+        mean=float(finite.mean()) if finite.size else None,
+        nonfinite=int(values.size - finite.size),
+        top=scores,
+    )
+
+
+def _real_values(array: Array, spec: TensorSpec) -> Array:
+    import numpy as np
+
+    values = array.astype(np.float64)
+    quantization = spec.quantization
+    if quantization is None:
+        return values
+    along = [1] * array.ndim
+    if len(quantization.scales) > 1:
+        along[quantization.axis or 0] = len(quantization.scales)
+    zero_points = np.array(quantization.zero_points, np.float64).reshape(along)
+    scales = np.array(quantization.scales, np.float64).reshape(along)
+    return np.asarray((values - zero_points) * scales)
+
+
+def write_outputs(outputs: Mapping[str, Array], out: Path) -> tuple[Path, ...]:
+    """Each output to a .npy in the folder `out`, or all to one .npz; none is ever half written."""
+    import numpy as np
+
+    named = dict(zip(_file_names(list(outputs)), outputs.values(), strict=True))
+    storable = {name: _storable(array) for name, array in named.items()}
+    with storage_errors("write the outputs", out):
+        if out.suffix == ".npz":
+            buffer = io.BytesIO()
+            np.savez(buffer, **storable)  # type: ignore[arg-type]
+            with made_directory(out.parent):
+                write_atomically(out, buffer.getvalue())
+            return (out,)
+        if out.is_file():
+            raise UsageError(
+                f"{out} is a file", hint="give -o a folder, or a name that ends in .npz"
+            )
+        files = []
+        with made_directory(out):
+            for name, array in storable.items():
+                buffer = io.BytesIO()
+                np.save(buffer, array, allow_pickle=False)
+                write_atomically(out / f"{name}.npy", buffer.getvalue())
+                files.append(out / f"{name}.npy")
+        return tuple(files)
+
+
+def _storable(array: Array) -> Array:
+    """.npy has no bfloat16; float32 holds every one of its values."""
+    import numpy as np
+
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
+def _file_names(names: list[str]) -> list[str]:
+    """The outputs' names as far as they make safe and different file names."""
+    safe = [_file_name(name) for name in names]
+    clash = len({name.lower() for name in safe}) < len(safe) or "" in safe
+    return [f"{i}-{name}" for i, name in enumerate(safe)] if clash else safe
+
+
+def _file_name(name: str) -> str:
+    return _UNSAFE_IN_FILE_NAMES.sub("_", name)[:_LONGEST_FILE_NAME].strip("-")

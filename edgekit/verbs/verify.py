@@ -1,0 +1,283 @@
+"""Is what a device computes what somebody else computes from the same model and inputs?"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.errors import InputError, UsageError, VerificationError
+from edgekit.base.events import SILENT, Events
+from edgekit.farm.lending import opened_in_turn
+from edgekit.models.comparison import (
+    Leeway,
+    TensorComparison,
+    Tolerance,
+    Unit,
+    Verification,
+    Widening,
+    WorstElement,
+    compare,
+    tolerance_for,
+)
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.bundle.folder import Bundle
+    from edgekit.bundle.samples import Sample
+    from edgekit.devices.base import Device, Session
+    from edgekit.models.model import ModelSource
+
+__all__ = [
+    "OutputReport",
+    "SampleReport",
+    "TensorComparison",
+    "Tolerance",
+    "Verification",
+    "VerifyReport",
+    "Widening",
+    "WorstElement",
+    "compare",
+    "raise_if_failed",
+    "tolerance_for",
+    "verify",
+]
+
+
+@dataclass(frozen=True)
+class SampleReport:
+    name: str
+    passed: bool
+    seconds: float
+    """Of the inference on the device."""
+    tensors: tuple[TensorComparison, ...]
+    """Empty for an only sample: the report's `outputs` say the same."""
+
+
+@dataclass(frozen=True)
+class OutputReport:
+    """One output over all samples."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    tolerance: Tolerance
+    passed: bool
+    max_error: float
+    unit: Unit
+    largest: float
+    """The largest finite magnitude that was expected."""
+    elements: int
+    out_of_tolerance: int
+    worst: WorstElement | None
+    worst_sample: str
+    top1_agreement: float | None
+    """The share of samples whose first class is the oracle's; None where there are no classes."""
+    mismatch: str | None
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    bundle: Path
+    board: str
+    device: str
+    oracle: str
+    """Who says what is right: name and version."""
+    reference: bool
+    """True for the vectors inside the bundle, False for the user's own inputs."""
+    passed: bool
+    outputs: tuple[OutputReport, ...]
+    samples: tuple[SampleReport, ...]
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """Samples, and what each must give."""
+
+    oracle: str
+    samples: Iterator[_Judged]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    sample: Sample
+    outputs: Mapping[str, Array]
+    leeways: Mapping[str, Leeway]
+
+
+def verify(
+    bundle: Bundle,
+    device: Device,
+    *,
+    samples: Iterable[Sample] | None = None,
+    source: ModelSource | None = None,
+    widening: Widening | None = None,
+    total: int | None = None,
+    events: Events = SILENT,
+) -> VerifyReport:
+    """Run on the device and compare: with the bundle's own vectors, or for `samples` with what
+    the oracle makes of `source`, the model the bundle was built from.
+
+    Says how it came out; `raise_if_failed` makes a failure an error.
+    """
+    expected = _from_bundle(bundle) if samples is None else _from_oracle(bundle, samples, source)
+    specs = [entry.spec for entry in bundle.manifest.outputs]
+    reports: list[SampleReport] = []
+    title = f"compare {device.name} with {expected.oracle}"
+    with (
+        opened_in_turn(device, bundle, "verify", events) as session,
+        events.stage(title, 1 if samples is None else total) as stage,
+    ):
+        for wanted, given, seconds in _run(session, expected):
+            tolerances = {
+                spec.name: tolerance_for(spec, widening, wanted.leeways.get(spec.name))
+                for spec in specs
+            }
+            compared = compare(wanted.outputs, given, specs, tolerances)
+            name = wanted.sample.name
+            reports.append(SampleReport(name, compared.passed, seconds, compared.tensors))
+            stage.advance(1, name)
+        if not reports:
+            raise InputError("there are no samples to verify with", hint="name at least one file")
+        passed = all(report.passed for report in reports)
+        stage.result = "passed" if passed else "failed"
+    _warn_of_empty_proof(reports, events)
+    return VerifyReport(
+        bundle=bundle.path,
+        board=bundle.manifest.board.name,
+        device=device.name,
+        oracle=expected.oracle,
+        reference=samples is None,
+        passed=passed,
+        outputs=tuple(_over_samples(reports, i) for i in range(len(specs))),
+        samples=tuple(reports) if len(reports) > 1 else (replace(reports[0], tensors=()),),
+    )
+
+
+def raise_if_failed(report: VerifyReport) -> None:
+    """VerificationError for a report that says the numbers differ."""
+    failed = [output for output in report.outputs if not output.passed]
+    if not failed:
+        return
+    names = ", ".join(repr(output.name) for output in failed)
+    raise VerificationError(
+        f"what {report.device} computes for {names} is not what {report.oracle} computes",
+        hint="widen with --rtol, --atol or --steps if such a difference is fine for this model; "
+        "otherwise please report it with the model",
+        details=tuple(_sentence(output) for output in failed),
+    )
+
+
+def _sentence(output: OutputReport) -> str:
+    if output.mismatch is not None:
+        return f"{output.name}: {output.mismatch}"
+    counted = (
+        f"{output.name}: {output.out_of_tolerance} of {output.elements} elements are off by more "
+        f"than {output.tolerance}{_why(output.tolerance.leeway, output.elements)}"
+    )
+    if output.worst is None:
+        return counted
+    worst = output.worst
+    return (
+        f"{counted}; worst at {list(worst.index)} of {output.worst_sample}: expected "
+        f"{worst.expected!r}, got {worst.actual!r}"
+    )
+
+
+def _why(leeway: Leeway | None, elements: int) -> str:
+    if leeway is None:
+        return ""
+    return f" ({leeway.reason}; {leeway.elements(elements)} elements may use that)"
+
+
+def _from_bundle(bundle: Bundle) -> _Expected:
+    from edgekit.bundle.samples import Sample
+
+    oracle = bundle.oracle
+    sample = Sample("the reference input", bundle.reference_inputs())
+    leeways = {
+        entry.spec.name: entry.leeway
+        for entry in bundle.manifest.outputs
+        if entry.leeway is not None
+    }
+    judged = _Judged(sample, bundle.reference_outputs(), leeways)
+    return _Expected(f"{oracle.name} {oracle.version}", iter([judged]))
+
+
+def _from_oracle(
+    bundle: Bundle, samples: Iterable[Sample], source: ModelSource | None
+) -> _Expected:
+    from edgekit.models.model import held
+    from edgekit.models.oracle import oracle_for
+
+    if source is None:
+        raise UsageError(
+            "your own inputs need the model, to compute what must come out",
+            hint="add --model with the file that the bundle was built from",
+        )
+    if source.sha256 != bundle.manifest.model.sha256:
+        raise UsageError(
+            f"{source.path} is not the model that the bundle {bundle.path} was built from",
+            hint="give that model, with the same --shape and --constant, or build a new bundle",
+        )
+    with held(source):
+        oracle = oracle_for(source)
+
+    def expect() -> Iterator[_Judged]:
+        with held(source):
+            for sample in samples:
+                outputs = oracle.run(sample.inputs)
+                yield _Judged(sample, outputs, oracle.leeways(sample.inputs, outputs))
+
+    return _Expected(f"{oracle.name} {oracle.version}", expect())
+
+
+def _run(
+    session: Session, expected: _Expected
+) -> Iterator[tuple[_Judged, Mapping[str, Array], float]]:
+    """One sample after another, so that no more than one is in memory."""
+    under_way: deque[_Judged] = deque()
+
+    def inputs() -> Iterator[Mapping[str, Array]]:
+        for judged in expected.samples:
+            under_way.append(judged)
+            yield judged.sample.inputs
+
+    with contextlib.closing(session.run_all(inputs())) as results:
+        for result in results:
+            yield under_way.popleft(), result.outputs, result.seconds
+
+
+def _warn_of_empty_proof(reports: list[SampleReport], events: Events) -> None:
+    for position, first in enumerate(reports[0].tensors):
+        if first.elements and all(r.tensors[position].largest == 0.0 for r in reports):
+            events.warn(
+                f"the oracle gives only zeros or NaN for the output {first.name!r}: "
+                "agreement on that proves little; try your own inputs with --input"
+            )
+
+
+def _over_samples(reports: list[SampleReport], position: int) -> OutputReport:
+    compared = [(report.name, report.tensors[position]) for report in reports]
+    sample, worst = max(compared, key=lambda pair: (not pair[1].passed, pair[1].max_error))
+    tensors = [tensor for _, tensor in compared]
+    votes = [tensor.top1_agrees for tensor in tensors if tensor.top1_agrees is not None]
+    return OutputReport(
+        name=worst.name,
+        dtype=worst.dtype,
+        shape=worst.shape,
+        tolerance=worst.tolerance,
+        passed=all(tensor.passed for tensor in tensors),
+        max_error=worst.max_error,
+        unit=worst.unit,
+        largest=max(tensor.largest for tensor in tensors),
+        elements=sum(tensor.elements for tensor in tensors),
+        out_of_tolerance=sum(tensor.out_of_tolerance for tensor in tensors),
+        worst=worst.worst,
+        worst_sample=sample,
+        top1_agreement=sum(votes) / len(votes) if votes else None,
+        mismatch=worst.mismatch,
+    )
