@@ -1,12 +1,9 @@
 """From a trained model to a board that runs it: the typed Python API, each name loaded when used.
 
-    import edgekit
+import edgekit
 
-    request = edgekit.make_request(Path("net.onnx"), "local", None, {}, {})
-    bundle = edgekit.build_bundle(request, Path("out")).bundle
-
-The verbs carry their object (`build_bundle`, not `build`): `edgekit.building.build`, `edgekit.verbs.run` and so
-on are the modules they live in, whichever was imported first.
+request = edgekit.make_request(Path("net.onnx"), "local", None, {}, {})
+bundle = edgekit.build_bundle(request, Path("out")).bundle
 """
 
 from __future__ import annotations

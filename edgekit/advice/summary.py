@@ -35,7 +35,7 @@ class Cost:
     macs: int | None
     """Multiply-accumulates of convolutions and matrix products."""
     peak_activation_bytes: int | None
-    """Most bytes of tensors alive at the same time, without weights: edgekit/compiler/liveness.py."""
+    """Most bytes of tensors alive at the same time, without weights."""
 
 
 @dataclass(frozen=True)

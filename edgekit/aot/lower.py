@@ -1,7 +1,7 @@
 """The compiler of bare metal, told as one list of passes in named phases: read it top to bottom.
 
-It shares its phases with pipeline.py as far as they go, and ends where every operator is a fused
-loop nest, or one of operators.py: nothing of TVM's runtime is left.
+It shares its phases with compiler/pipeline.py as far as they go, and ends where every operator is a
+fused loop nest, or one of operators.py: nothing of TVM's runtime is left.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What every other room uses: errors, events, files, text, processes. Knows nothing of models or boards."""
+"""What every other package uses: errors, events, files, text and processes."""

@@ -24,6 +24,7 @@ from typing import IO, NoReturn, TypeAlias
 
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.parent_process import parent_environment
+from edgekit.base.paths import PACKAGE
 from edgekit.base.programs import find_program, with_absolute_paths
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
@@ -185,7 +186,7 @@ def start_module(
 def import_folders() -> tuple[str, ...]:
     """List where this process imports from, without the current folder: a child process finds this
     very edgekit, and the packages beside it."""
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(PACKAGE.parent)
     current = _current_folder()
     found = [
         entry

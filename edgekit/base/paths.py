@@ -19,6 +19,8 @@ _SEARCH_PATH_VARIABLES: dict[ProfileKind, str] = {
     "boards": "EDGEKIT_BOARD_PATH",
     "toolchains": "EDGEKIT_TOOLCHAIN_PATH",
 }
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The folder of the package itself."""
 
 
 def config_dir() -> Path:
@@ -100,9 +102,8 @@ def built_in_profiles(kind: ProfileKind) -> Path:
 
 def built_in_data(name: str) -> Path:
     """A folder of data that comes with edgekit: in the wheel, or in the checkout."""
-    package = Path(__file__).resolve().parent
-    installed = package / name
-    return installed if installed.is_dir() else package.parent / name
+    installed = PACKAGE / name
+    return installed if installed.is_dir() else PACKAGE.parent / name
 
 
 def _absolute(variable: str, named: str) -> Path:

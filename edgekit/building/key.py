@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.base.files import sha256_bytes
+from edgekit.base.paths import PACKAGE
 from edgekit.compiler.cuda.toolkit import PACKAGES
 from edgekit.compiler.schedules.choices import choice_as_json
 
@@ -135,10 +135,9 @@ def package_digest() -> str:
 
     Profiles are left out: what matters of them is in the key, whichever file it came from.
     """
-    root = Path(__file__).resolve().parent
     digest = hashlib.sha256()
-    for file in sorted(root.rglob("*")):
-        relative = file.relative_to(root)
+    for file in sorted(PACKAGE.rglob("*")):
+        relative = file.relative_to(PACKAGE)
         is_profile = relative.parts[0] in ("boards", "libraries", "toolchains")
         if is_profile or "__pycache__" in relative.parts or not file.is_file():
             continue

@@ -15,7 +15,7 @@ class Workload:
     """One kernel on one kind of CPU."""
 
     key: str
-    """Names what is computed, on which shapes: `compiler/schedules/kernels.py`. At most 200 characters."""
+    """The kernel and its shapes, as `schedules/kernels.py` names them: up to 200 characters."""
     target: str
     """What TVM compiles for, as JSON text: `Target.as_json`."""
     version: int

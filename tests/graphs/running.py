@@ -61,8 +61,8 @@ def _warm_up() -> None:
     import onnxruntime  # noqa: F401
     from support import ncnn_lab, onednn_lab  # noqa: F401
 
-    import edgekit.compiler.pipeline  # noqa: F401
-    import edgekit.models.onnx.loading
+    import edgekit.compiler.pipeline
+    import edgekit.models.onnx.loading  # noqa: F401
     from edgekit.base.tvm_compat import load_tvm
 
     load_tvm()

@@ -175,7 +175,7 @@ def test_the_digest_of_the_package_covers_its_sources_and_not_its_profiles(
     (package / "boards").mkdir(parents=True)
     (package / "__pycache__").mkdir()
     (package / "pipeline.py").write_text("passes = 1")
-    monkeypatch.setattr(edgekit.building.key, "__file__", str(package / "fingerprint.py"))
+    monkeypatch.setattr(edgekit.building.key, "PACKAGE", package)
 
     def digest() -> str:
         package_digest.cache_clear()

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -40,19 +39,6 @@ def test_every_public_name_is_there(name: str) -> None:
 
     assert getattr(edgekit, name) is getattr(import_module(module), attribute)
     assert name in dir(edgekit)
-
-
-def test_a_verbs_name_is_its_module_whatever_was_imported_first() -> None:
-    script = (
-        "import edgekit\n"
-        "edgekit.build_bundle\n"
-        "from edgekit import build, run, verify\n"
-        "print(type(build).__name__, callable(build.build), type(edgekit.verbs.run).__name__)"
-    )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-
-    assert result.stdout == "module True module\n", result.stderr
-    assert isinstance(import_module("edgekit.building.build"), ModuleType)
 
 
 def test_a_misspelt_name_is_an_attribute_error() -> None:

@@ -23,7 +23,7 @@ from edgekit.cross.toolchain import find_compiler, load_toolchain
 from edgekit.cross.tools import run_tool
 
 PACKAGES = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
-"""Their versions decide the bytes of kernels: they are in each build's key (fingerprint.py)."""
+"""Their versions decide the bytes of kernels: they are in each build's key (building/key.py)."""
 CUDART = "libcudart.so.13"
 """What that needs, and so the CUDA that a board must have."""
 _DRIVER = "libcuda.so.1"

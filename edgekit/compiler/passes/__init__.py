@@ -1,1 +1,1 @@
-"""Relax passes of edgekit's own, one a file. `edgekit/compiler/pipeline.py` says in which order they run."""
+"""Relax passes of edgekit's own, one a file. `compiler/pipeline.py` says their order."""

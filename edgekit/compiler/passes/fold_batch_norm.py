@@ -85,7 +85,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
             value.op, [self.visit_expr(value.args[0]), as_constant(scaled)], value.attrs
         )
         shift = _along(bias * affine.scale + affine.shift, axis, rank, str(data.ty.dtype))
-        # A partition names nodes as the model's variables do (node_names.py).
+        # A partition names nodes as the model's variables do (base/node_names.py).
         return relax.op.add(self.builder_.emit(convolution, str(data.name)), shift)
 
     def _affine(self, norm: Any) -> _Affine | None:

@@ -1,6 +1,6 @@
 """int8 convolutions and matrix products with constant weights read them from panels, packed now.
 
-Each becomes a kernel of `compiler/schedules/packed_int8.py` or, where every channel has its own kernel, one
+Each becomes a kernel of `schedules/packed_int8.py` or, where every channel has its own kernel, one
 in float32: sums of so few products of bytes are exact in it, and need no multiplication of int32.
 """
 

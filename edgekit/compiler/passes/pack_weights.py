@@ -1,6 +1,6 @@
 """Convolutions and matrix products with constant weights read them from panels, packed now.
 
-Each becomes a kernel of `compiler/schedules/packed.py`, with weights in the order in which its schedule
+Each becomes a kernel of `schedules/packed.py`, with weights in the order in which its schedule
 reads them; what has no constant weights stays as it is.
 """
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from edgekit.base.errors import BundleError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_directory, storage_errors
+from edgekit.base.paths import PACKAGE
 from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 from edgekit.bundle.archive import write_zip
 from edgekit.bundle.folder import LIBRARY_NAME, Bundle
@@ -27,7 +28,7 @@ from edgekit.verbs.export.record import RECORD, Record, check_destination, sums_
 from edgekit.verbs.export.template import TEMPLATE, filled, program_name
 from edgekit.version import __version__
 
-_SHARED = Path(__file__).resolve().parent.parent / "agent" / "src"
+_SHARED = PACKAGE / "agent" / "src"
 _REFERENCE = ("reference-input", "reference-output")
 
 _GPU = """
