@@ -1,7 +1,7 @@
 """The named phases that compilers are put together from, and how one is run.
 
-`edgekit/compiler/pipeline.py` is the list for CPUs, `edgekit/compiler/cuda/phases.py` the one for GPUs and
-`edgekit/aot/lower.py` the one for C.
+`compiler/pipeline.py` is the list for CPUs, `compiler/cuda/phases.py` the one for GPUs and
+`aot/lower.py` the one for C.
 """
 
 from __future__ import annotations
