@@ -9,17 +9,14 @@ import sys
 from fnmatch import fnmatch
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
+from runpy import run_path
 
 import pytest
 import tomli
 from packaging.requirements import Requirement
 from support.source import PACKAGE, ROOT, Import, Module, is_third_party, modules
 
-ROOMS = (
-    *("base", "profiles", "store", "twin", "cross", "agent", "compiler", "models", "bundle"),
-    *("project", "backends", "aot", "devices", "rpc", "farm", "building", "verbs", "tuning"),
-    *("advice", "cli"),
-)
+ROOMS: tuple[str, ...] = run_path(str(ROOT / "scripts/architecture"))["ROOMS"]
 """The folders of edgekit from the ground up: one knows itself and those before it."""
 
 TO_BE_CUT = {
