@@ -19,12 +19,7 @@ from support.source import PACKAGE, ROOT, Import, Module, is_third_party, module
 ROOMS: tuple[str, ...] = run_path(str(ROOT / "scripts/architecture"))["ROOMS"]
 """The folders of edgekit from the ground up: one knows itself and those before it."""
 
-TO_BE_CUT = {
-    ("compiler.pipeline", "models.model"),
-    ("compiler.pipeline", "backends.base"),
-    ("compiler.pipeline", "backends.partition"),
-    ("profiles.board", "cross.toolchain"),
-}
+TO_BE_CUT = {("profiles.board", "cross.toolchain")}
 """Imports that still run up."""
 
 AT_THE_TOP = {"__init__", "__main__", "version"}
@@ -37,7 +32,7 @@ AT_HOME: dict[str, str] = {
     "tuning.metaschedule tuning.subjects tuning.scout tuning.filters tuning.evolution "
     "tuning.cost_model tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
-    "backends.picture backends.extract compiler.phases "
+    "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.* backends.*.quantised "
     "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
     "tvm_ffi": "devices.local.worker compiler.* tuning.trials aot.loops.* "
