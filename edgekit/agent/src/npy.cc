@@ -78,14 +78,19 @@ std::vector<int64_t> ShapeOf(const std::string& header, const std::string& path)
   return shape;
 }
 
-// The size in bytes, refused before it overflows or could ask for memory the file does not fill.
+// Refuses a shape before it asks for memory that the file does not fill. Strides are products of
+// extents: they must not overflow either, also where an extent of zero leaves no data.
 void CheckSize(const std::vector<int64_t>& shape, DLDataType type, uint64_t left,
                const std::string& path) {
-  uint64_t bytes = (type.bits + 7) / 8;
+  int64_t most = (type.bits + 7) / 8;
+  bool empty = false;
   for (int64_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes)) bytes = UINT64_MAX;
+    empty = empty || extent == 0;
+    if (__builtin_mul_overflow(most, extent == 0 ? 1 : extent, &most)) {
+      throw std::runtime_error(path + " has a damaged shape");
+    }
   }
-  if (bytes != left) {
+  if ((empty ? 0 : static_cast<uint64_t>(most)) != left) {
     throw std::runtime_error(path + " holds " + std::to_string(left) +
                              " bytes of data where its shape needs another number");
   }
