@@ -414,7 +414,10 @@ def parse_arguments() -> argparse.Namespace:
         type=int,
         default=0,
         metavar="N",
-        help="every Nth case, and those that were wrong once",
+        help="every Nth case",
+    )
+    parser.add_argument(
+        "--once-wrong", action="store_true", help="beside a sample those that were wrong once"
     )
     parser.add_argument("--taken", action="store_true", help="operators that backends take")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
@@ -447,7 +450,8 @@ def main() -> int:
         cases = [
             case
             for number, case in enumerate(cases)
-            if number % options.sample == 0 or re.search(FORMERLY_WRONG, case.name)
+            if number % options.sample == 0
+            or (options.once_wrong and re.search(FORMERLY_WRONG, case.name))
         ]
     backends = tuple(name for name in options.offload.split(",") if name)
     if options.lab and len(backends) != 1:

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, settings
 from support import needs
 from support.examples import examples
 
+from edgekit.base.paths import cache_dir
+
 # Tests load onnxruntime themselves, not only through the oracle that asks for this.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
@@ -20,6 +22,10 @@ os.environ.setdefault("EDGEKIT_STORE", "off")
 
 # What tests write into folders of their own is theirs: tests of trust itself take this away.
 os.environ.setdefault("EDGEKIT_TRUSTED_PATH", "/")
+
+# What is compiled for this user is found by tests that have a home of their own, too: an agent
+# takes most of a minute. Tests of the cache itself name another folder.
+os.environ.setdefault("EDGEKIT_CACHE_DIR", str(cache_dir()))
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program
 # that a test starts and interrupts.

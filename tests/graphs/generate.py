@@ -20,6 +20,7 @@ from typing import Any
 
 MOST_NODES = 20
 LARGEST_TENSOR = 1 << 14
+DRAWS = 20
 MILLISECONDS = 8000
 """Time for the search for one graph. A graph that was found is kept: a slow machine changes
 nothing of what is on disk."""
@@ -56,6 +57,21 @@ def main() -> int:
     return 0
 
 
+def operators_of(kind: Any, runtime: Any) -> Any:
+    """Operators with the types for which the runtime has a kernel.
+
+    nnsmith draws an example of each operator. Some draws end in an error of its own.
+    """
+    from nnsmith.error import InternalError
+    from nnsmith.narrow_spec import auto_opset
+
+    for draw in range(DRAWS):
+        random.seed(draw)
+        with contextlib.suppress(InternalError):
+            return auto_opset(kind, runtime, vulops=False)
+    raise SystemExit("nnsmith draws no example of each operator that is sound")
+
+
 def generator(folder: Path) -> Any:
     """A function from seed to the bytes of a model."""
     import numpy as np
@@ -76,7 +92,6 @@ def generator(folder: Path) -> Any:
     from nnsmith.backends import BackendFactory
     from nnsmith.graph_gen import model_gen
     from nnsmith.materialize import Model
-    from nnsmith.narrow_spec import auto_opset
 
     for empty in (folder / "nnsmith").rglob("*.yaml"):
         if empty.stat().st_size < 100:  # A first run that failed leaves an empty list of operators.
@@ -85,7 +100,7 @@ def generator(folder: Path) -> Any:
     kind.add_seed_setter()
     # Only operators of types for which onnxruntime has a kernel: other graphs have no oracle.
     runtime = BackendFactory.init("onnxruntime", target="cpu", optmax=False)
-    operators = auto_opset(kind, runtime, vulops=False)
+    operators = operators_of(kind, runtime)
     if not operators:
         raise SystemExit("nnsmith finds no operator that onnxruntime runs")
     activate_ext(opset=operators, factory=runtime)

@@ -13,7 +13,11 @@ from support.needs import needs
 from support.stores import Postgres, postgres_in
 from support.twins import share_images
 
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.store.database import Store, close_store, open_store
+
+# Before any test imports TVM by itself, and with it the whole of torch.
+load_tvm()
 
 
 @pytest.fixture(scope="session")

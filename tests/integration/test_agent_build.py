@@ -18,6 +18,8 @@ from edgekit.cross.runtime import runtime_libraries
 from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.elf import read_elf
 
+MACHINE = os.uname().machine
+
 
 def built(toolchain: str, arch: str) -> tuple[Agent, list[str]]:
     """The agent, and what was done for it."""
@@ -36,34 +38,41 @@ def program_of(agent: Agent) -> Path:
     return program.path
 
 
-def test_the_agent_for_this_machine_runs_and_is_built_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = os.uname().machine
-    kept = program_of(built("host", machine)[0]).parent
-    shutil.copytree(kept, tmp_path / "agents" / kept.name, symlinks=True)
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of the test's own that holds the agent for this machine."""
+    folder = program_of(built("host", MACHINE)[0]).parent
+    shutil.copytree(folder, tmp_path / "agents" / folder.name, symlinks=True)
     monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path))
 
-    agent, stages = built("host", machine)
+
+def test_the_agent_for_this_machine_runs_and_is_built_once(kept: None) -> None:
+    agent, stages = built("host", MACHINE)
     assert stages == []
     said = subprocess.run(
         [program_of(agent), "info"], capture_output=True, text=True, check=True
     ).stdout
-    assert json.loads(said)["machine"] == machine
+    assert json.loads(said)["machine"] == MACHINE
     assert agent.size < 8_000_000
+
+
+@pytest.mark.slow  # it compiles the whole agent
+def test_a_damaged_agent_is_built_again_and_is_the_same(kept: None, tmp_path: Path) -> None:
+    agent, _ = built("host", MACHINE)
 
     with program_of(agent).open("r+b") as program:
         program.write(b"damaged")
-    mended, stages = built("host", machine)
+    mended, stages = built("host", MACHINE)
+
     assert mended == agent
-    assert stages == [f"compile the agent for {machine}"]
+    assert stages == [f"compile the agent for {MACHINE}"]
     assert str(tmp_path).encode() not in program_of(mended).read_bytes()
 
 
 def test_the_agent_reads_what_sensors_hold_and_the_total_of_a_jetsons_table(
     tmp_path: Path,
 ) -> None:
-    agent, _ = built("host", os.uname().machine)
+    agent, _ = built("host", MACHINE)
     plain, table = tmp_path / "temp", tmp_path / "nvmap" / "iovmm" / "clients"
     table.parent.mkdir(parents=True)
     plain.write_text("48500\n")

@@ -22,6 +22,7 @@ from support.building import (
     processes_with,
     run_edgekit,
 )
+from support.examples import first_of
 from support.onnx_models import onnx_model
 
 from edgekit.base.cache import BuildCache
@@ -99,7 +100,7 @@ def compiler_runs(folder: Path) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("moment", ["starting", "compiling"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first_of(signal.SIGINT, signal.SIGTERM))
 def test_an_interrupted_build_leaves_nothing(
     folder: Path, moment: str, number: signal.Signals
 ) -> None:

@@ -19,11 +19,6 @@ from edgekit.devices.local.device import LocalDevice, LocalSession
 from edgekit.verbs.deploy import deploy
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def test_deploy_builds_verifies_and_measures(tmp_path: Path) -> None:
     write_model(tmp_path / "model.onnx")
 
@@ -35,7 +30,10 @@ def test_deploy_builds_verifies_and_measures(tmp_path: Path) -> None:
     assert open_bundle(tmp_path / "build/model-local").manifest.model.name == "model"
 
 
-def test_deploy_reports_all_of_it_to_scripts(tmp_path: Path) -> None:
+def test_deploy_reports_all_of_it_to_scripts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
     write_model(tmp_path / "model.onnx")
     arguments = ("deploy", "model.onnx", "--board", "local", "-o", "out", "--json")
 

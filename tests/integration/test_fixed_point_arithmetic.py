@@ -1,6 +1,6 @@
 """The expressions that a quantised model runs, compiled, against LiteRT's rounding in integers.
 
-tests/unit/test_fixed_point.py proves the short forms; this proves that the expressions are them.
+test_fixed_point.py proves the short forms; this proves that the expressions are them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
-"""The runner of random graphs tells what is right from what is refused, wrong, failed or dead."""
+"""The runner of random graphs tells what is right from what is refused, wrong, failed or dead,
+and a few of nnsmith's graphs go every way."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import onnx
@@ -12,6 +16,8 @@ from graphs import running
 from graphs.running import run_seeds
 from graphs.ways import WAYS, Graph, Outcome, judged
 from onnx import helper
+from support.building import CHECKOUT, environment
+from support.needs import needs
 from support.onnx_models import onnx_model
 
 from edgekit.base.errors import BuildError, UnsupportedModelError
@@ -61,3 +67,22 @@ def test_every_outcome_is_told_and_kept(tmp_path: Path, monkeypatch: pytest.Monk
     assert [result.way for result in results if result.is_fault] == ["wrong", "failed", "dead"]
     (tmp_path / "7.onnx").unlink()
     assert run_seeds(tmp_path, [7], list(ways), tmp_path / "log.jsonl") == results
+
+
+@needs("nnsmith", "torch", "ncnn", "onednn")
+def test_a_few_of_nnsmiths_graphs_are_right_or_refused_every_way(tmp_path: Path) -> None:
+    """`make graph-tests` runs thousands. The seed decides how many operators a graph has."""
+    paths = os.pathsep.join((str(CHECKOUT), str(CHECKOUT / "tests")))
+    done = subprocess.run(
+        [sys.executable, "-m", "graphs", "2-4", "--folder", "graphs", "--json", "results.json"],
+        cwd=tmp_path,
+        env=environment({"PYTHONPATH": paths}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert len(results) == 3 * len(WAYS)
+    assert {result["way"] for result in results if result["word"] == "right"} == set(WAYS)

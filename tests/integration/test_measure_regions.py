@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.arm_machine import arm_library
+from support.examples import first_of
 from support.needs import TWIN, needs
 from support.offloading import named_network
 from support.region_lab import library_here
@@ -62,7 +63,7 @@ def check_decided_by(cost: RegionCost, request: BuildRequest, folder: Path) -> N
 
 
 @needs("ncnn", "onednn")
-@pytest.mark.parametrize("backend", ["ncnn", "onednn"])
+@pytest.mark.parametrize("backend", first_of("ncnn", "onednn"))
 def test_a_library_is_timed_against_tvm_here_and_the_next_build_goes_by_that(
     backend: str, model: Path, tmp_path: Path
 ) -> None:

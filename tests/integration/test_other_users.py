@@ -209,7 +209,13 @@ def said_by_socket(path: Path, uid: int) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("devices", [(), ("--devices", "desk")], ids=["here", "over SSH"])
+@pytest.mark.parametrize(
+    "devices",
+    [
+        pytest.param((), id="here"),
+        pytest.param(("--devices", "desk"), id="over SSH", marks=pytest.mark.slow),
+    ],
+)
 def test_every_port_of_a_search_is_for_its_user(
     lab: Lab, devices: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -312,6 +318,7 @@ def test_an_agent_takes_its_tracker_from_its_user_only(agent: Path, tmp_path: Pa
             assert [one.port for one in listening([process.pid])] == [own]
 
 
+@pytest.mark.slow
 @needs(*ARM_PROGRAMS)
 def test_where_a_kernel_has_no_sock_diag_an_agent_reads_the_tables(tmp_path: Path) -> None:
     """QEMU passes on a program's sockets, and none of that kind."""

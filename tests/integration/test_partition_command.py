@@ -255,6 +255,7 @@ def test_an_export_replaces_no_folder_that_is_something_else(tmp_path: Path) -> 
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
+@pytest.mark.slow
 def test_what_was_measured_decides_from_then_on_and_is_not_measured_again(lab: Lab) -> None:
     lab.partition("--measure")
     (record,) = lab.costs()

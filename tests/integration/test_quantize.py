@@ -156,6 +156,7 @@ def test_the_layer_that_was_made_hard_to_quantise_leads_the_list(lab: Lab) -> No
     assert channel_wide > tensor_wide + 3.0
 
 
+@pytest.mark.slow
 def test_a_folder_of_samples_and_one_file_of_them_give_the_same_model(lab: Lab) -> None:
     assert lab.quantize("net.onnx", "-c", "samples", "-o", "folder.onnx").code == 0
     assert lab.quantize("net.onnx", "-c", "data.npz", "-o", "file.onnx").code == 0

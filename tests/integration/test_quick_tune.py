@@ -21,6 +21,7 @@ from support.building import (
     write_model,
 )
 from support.compiling import random_array, results_of
+from support.examples import a_third_of
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.processes import command_lines
 from support.relax_modules import relax_of
@@ -104,6 +105,7 @@ def kernels(process: TuningProcess) -> tuple[Kernel, ...]:
     return process.kernels()
 
 
+@pytest.mark.slow
 def test_every_kernel_with_choices_is_measured_once(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +164,7 @@ def test_without_a_store_a_search_serves_its_own_build_and_says_so(
     assert not list((tmp_path / "data").rglob("*"))
 
 
-@pytest.mark.parametrize("place", range(1, 14))
+@pytest.mark.parametrize("place", a_third_of(range(1, 14)))
 def test_whatever_is_chosen_the_numbers_are_onnxruntimes(
     place: int, order: Order, kernels: tuple[Kernel, ...]
 ) -> None:
@@ -212,6 +214,7 @@ class _Breaks(TuningProcess):
         return super().make(order)
 
 
+@pytest.mark.slow
 def test_the_others_are_measured_where_one_candidate_is_fatal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +279,7 @@ def test_a_later_build_uses_what_was_measured_and_says_so(tmp_path: Path) -> Non
     assert "from the cache" in again.out
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(model: Path, tmp_path: Path) -> None:
     command = command_line("build", str(model), "-b", "local", "--quick-tune", "5m")
     extra = {"XDG_DATA_HOME": str(tmp_path / "data")}

@@ -195,6 +195,7 @@ def test_a_microcontroller_is_told_of_its_arena_and_cmsis_nn_comes_after_cheaper
     assert all(o["supported"] for o in advice["options"])
 
 
+@pytest.mark.slow
 def test_measuring_decides_on_this_machine(folder: Path) -> None:
     (advice,) = recommended(folder, "--board", "local", "--measure")["boards"]
     measured = [o for o in advice["options"] if o["known"] is not None]

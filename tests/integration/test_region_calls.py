@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from support.examples import first_of
 from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.region_calls import WHERE, BuiltRegion, another_model, built_region, call_region
@@ -99,7 +100,7 @@ def wide_network() -> onnx.ModelProto:
     return onnx_model(nodes, {"image": [1, 1, 512, 512]}, ["pooled"], weights)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", first_of(*BACKENDS))
 def test_no_memory_inside_the_library_is_an_error_with_the_layers_name(
     backend: str, tmp_path: Path
 ) -> None:

@@ -387,6 +387,7 @@ def test_runs_wait_for_their_own_store_and_for_no_projects(
     assert waiting(before) == ()
 
 
+@pytest.mark.slow  # it counts what four million numbers take
 def test_an_export_holds_few_runs_in_memory(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 's.db'}"
     samples = tuple(range(10**9, 10**9 + 2000 * 997, 997))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.examples import examples
 from support.needs import import_needed
 
 from edgekit.base.errors import EdgekitError
@@ -463,7 +464,7 @@ def damaged(whole: bytes, number: int) -> bytes:
 
 def test_damaged_programs_are_refused_in_words(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.pt2"
-    for number in range(200):
+    for number in range(examples(200)):
         path.write_bytes(damaged(whole.read_bytes(), number))
         try:
             scan_model(ModelSource(path, "torch", ""))
@@ -477,7 +478,7 @@ def test_programs_with_damaged_descriptions_are_refused_in_words(
     """The zip file is sound: what is damaged is what lies in it."""
     path = tmp_path / "m.pt2"
     contents = members(whole)
-    for number in range(120):
+    for number in range(examples(120)):
         which = number % len(contents)
         changed = [
             (name, damaged(content, number) if place == which and content else content)

@@ -16,7 +16,6 @@ import pytest
 from onnx import helper
 from support.building import CHECKOUT, command_line, environment, request_for, write_model
 from support.compiling import random_array, results_of
-from support.examples import first_of
 from support.faulty_builder import FATAL, FAULT
 from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
@@ -123,6 +122,14 @@ def test_what_a_search_finds_is_kept_used_and_not_searched_for_again(
     second = search(request_)
 
     assert (second.trials, second.known) == (0, FEW)
+
+
+@pytest.mark.slow
+def test_a_longer_search_goes_on_where_the_last_one_ended(
+    request_: BuildRequest, store: str, tmp_path: Path
+) -> None:
+    search(request_)
+
     more = search(request_, FEW + 4)
     assert (more.trials, more.known) == (4, FEW)
     assert max(Counter(candidates_in(kept(store)[1])).values()) == 1
@@ -136,7 +143,8 @@ def test_what_a_search_finds_is_kept_used_and_not_searched_for_again(
     assert (anew.trials, anew.known) == (4, 0)
 
 
-@pytest.mark.parametrize("fault", first_of("compile", "run", "timeout"))
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["compile", "run", "timeout"])
 def test_a_candidate_that_is_fatal_costs_itself_only(
     fault: str, request_: BuildRequest, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +166,7 @@ def test_a_candidate_that_is_fatal_costs_itself_only(
     eventually(lambda: workers() <= before)
 
 
+@pytest.mark.slow
 def test_a_device_whose_agent_is_killed_comes_back_and_the_search_ends_well(
     request_: BuildRequest,
 ) -> None:
@@ -178,7 +187,8 @@ def test_a_device_whose_agent_is_killed_comes_back_and_the_search_ends_well(
     assert report.errors.get("device", 0) == 0
 
 
-@pytest.mark.parametrize("number", first_of(signal.SIGKILL, signal.SIGINT))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_what_a_search_measured_before_it_was_ended_is_not_measured_again(
     number: signal.Signals, request_: BuildRequest, store: str, tmp_path: Path
 ) -> None:
@@ -296,6 +306,7 @@ def test_a_trace_of_another_kernel_leaves_the_kernel_to_its_rule(tmp_path: Path)
     assert compiled.choices == ()
 
 
+@pytest.mark.slow
 @needs("sshd")
 def test_a_device_over_ssh_serves_for_the_time_of_the_search_only(
     tmp_path: Path, store: str

@@ -62,6 +62,7 @@ def records(request: BuildRequest, url: str) -> list[TuningRecord]:
         close_store(store)
 
 
+@pytest.mark.slow
 def test_ways_are_counted_once_and_later_builds_use_the_best(
     device: Device, request_: BuildRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.building import Ran, command_line, environment, run_edgekit, write_model
-from support.libraries import share_agents
 from support.local_bundles import copied, resealed, with_c_library, with_patched_kernels
 from support.needs import needs
 from support.rpc_lab import eventually
@@ -36,7 +35,6 @@ def home(tmp_path_factory: pytest.TempPathFactory, server: SshServer) -> Path:
     """A user's home with two versions of one model deployed to `desk`: first loud, then quiet."""
     folder = tmp_path_factory.mktemp("user")
     (folder / ".git").mkdir()
-    share_agents(folder / "cache")
     ran = edgekit(
         folder, "device", "add", "desk", f"{server.user}@127.0.0.1:{server.port}",
         "--board", "local", "--key", server.key, "--fingerprint", server.fingerprint,
@@ -58,7 +56,6 @@ def user(home: Path) -> dict[str, str]:
     return {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / "config"),
-        "EDGEKIT_CACHE_DIR": str(home / "cache"),
         "SSH_AUTH_SOCK": "",
     }
 

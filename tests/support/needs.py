@@ -34,7 +34,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 _SETUP = CHECKOUT / "scripts" / "setup"
 _TABLE = _SETUP.with_name("requirements.tsv")
 PROGRAMS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgekit-tests"
-"""Where scripts/setup puts programs that want an environment of their own."""
+"""Where scripts/setup puts what wants an environment or a folder of its own."""
 
 _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 _NEEDS = re.compile(r"needs ([\w+-]+): ")
@@ -174,6 +174,8 @@ def _installed(row: _Row) -> Requirement:
             return row.name not in _apt_lacks()
         if row.source == "venv":
             return shutil.which(row.shown, path=labgrid_path()) is not None
+        if row.source == "folder":
+            return (PROGRAMS / row.name / row.shown).is_file()
         return _has_module(row.shown.removeprefix("module:"))
 
     remedy = f"apt-get install {row.what}" if row.source == "apt" else "make setup"

@@ -13,6 +13,7 @@ from edgekit.backends import registry
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.plan import plan_offload, selection_of, twin_of
 from edgekit.base.errors import EdgekitError, ProfileError
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.profiles.board import Board, parse_board
 from edgekit.profiles.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload, Rates
 from edgekit.profiles.reader import load_profile
@@ -95,6 +96,7 @@ def test_options_and_rates_are_taken_name_by_name(board: Board) -> None:
     )
     plan = plan_offload(board, project, ("anywhere",))
     assert plan.rates == Rates(call_us=1.0, copy_gb_s=3.0)
+    load_tvm()  # so that torch is not loaded with it
     ((_, options),) = selection_of(plan).backends
     assert options == {"threads": 4, "mode": "exact", "limit": 0.5, "packed": True}
 
@@ -112,6 +114,7 @@ def test_options_and_rates_are_taken_name_by_name(board: Board) -> None:
 def test_an_option_that_a_backend_lacks_is_named(
     board: Board, option: str, value: object, hint: str
 ) -> None:
+    load_tvm()
     board = with_settings(board, options={"anywhere": {option: value}})
     with pytest.raises(ProfileError, match=option) as caught:
         selection_of(plan_offload(board, ProjectOffload(), ("anywhere",)))

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgekit.base.errors import ModelError
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.models.onnx import content_files
 from edgekit.models.onnx.files import read_model, read_structure
 
@@ -109,6 +110,7 @@ def test_a_missing_weight_file_is_named_with_its_place(
 def test_a_weight_file_that_is_too_short_is_refused(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(b"1234")
     path = write(tmp_path, small_model(external_weight("weights.bin")).SerializeToString())
+    load_tvm()  # so that torch is not loaded with it
     from edgekit.models.onnx.importer import to_array
 
     with pytest.raises(ModelError):

@@ -177,7 +177,7 @@ def test_the_library_never_prints() -> None:
         f"{module.path.name}:{node.lineno}: {ast.unparse(node)}"
         for module in modules().values()
         if not matches(module.name, PRINTERS)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if (isinstance(node, ast.Call) and ast.unparse(node.func) == "print")
         or (isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr"))
     ]
@@ -266,7 +266,7 @@ def test_processes_are_started_in_one_module() -> None:
         f"{module.path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
         for module in modules().values()
         if short(module.name) not in _STARTING
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.attr.startswith(STARTERS.get(node.value.id, ("\0",)))
@@ -276,7 +276,7 @@ def test_processes_are_started_in_one_module() -> None:
         f"{module.path.relative_to(ROOT)}:{node.lineno}: {alias.name} of {node.module}"
         for module in modules().values()
         if short(module.name) not in _STARTING
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if alias.name.startswith(STARTERS.get(node.module or "", ("\0",)))
@@ -294,7 +294,7 @@ def test_paramiko_starts_no_process() -> None:
     elsewhere = [
         f"{module.path.relative_to(ROOT)}:{node.lineno}: {name}"
         for module in modules().values()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if (name := _name_in(node)) in STARTING_PARTS
         and not matches(module.name, STARTING_PARTS[name])
     ]

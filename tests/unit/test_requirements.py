@@ -98,7 +98,7 @@ def test_every_row_of_the_table_is_whole() -> None:
     assert {target for row in rows for target in row[1].split()} == {
         *("demo", "dev", "test", "tensorrt"),
     }
-    assert {row[2] for row in rows} == {"apt", "pip", "torch", "venv"}
+    assert {row[2] for row in rows} == {"apt", "pip", "torch", "venv", "folder"}
 
 
 def setup_without_root(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

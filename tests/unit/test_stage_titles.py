@@ -10,7 +10,7 @@ from support.source import modules
 
 def titles() -> Iterator[str]:
     for module in modules().values():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)

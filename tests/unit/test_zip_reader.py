@@ -178,7 +178,7 @@ def test_python_s_own_reader_of_zip_files_reads_none_in_edgekit() -> None:
     opened = [
         (module.path.name, ast.unparse(node))
         for module in modules().values()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).rpartition(".")[2]
         in ("ZipFile", "PyZipFile", "is_zipfile", "unpack_archive", "zipimporter")
