@@ -129,8 +129,8 @@ def be_clients(first: int, threads: int, requests: int, port: int) -> None:
 def farm(devices: int, port: int, environment: dict[str, str]) -> Iterator[int]:
     """The keeper's process, once every device can be had."""
     from edgekit.agent.build import AGENT, build_agent
-    from edgekit.cross.toolchain import load_toolchain
     from edgekit.profiles.board import load_board
+    from edgekit.profiles.toolchain import load_toolchain
     from edgekit.rpc.protocol import TrackerAddress, TrackerClient
 
     agent = build_agent(load_toolchain(load_board("local").toolchain), platform.machine())

@@ -11,9 +11,10 @@ from edgekit.backends.ncnn.layout import held
 from edgekit.backends.ncnn.net import NetLayer, net_of
 from edgekit.backends.ncnn.params import KINDS
 from edgekit.cross.sources import build_library, built_in_recipe
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.cross.tools import run_tool
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 MAGIC = 7767517
 ARRAY = -23300

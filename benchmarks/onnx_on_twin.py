@@ -30,8 +30,9 @@ def build_for_board(model: Model, arguments: Sequence[np.ndarray], folder: Path)
     from edgekit.building.compilation import write_objects
     from edgekit.building.request import BuildRequest
     from edgekit.building.trial import trial_bundle
-    from edgekit.cross.toolchain import find_compiler, load_toolchain
+    from edgekit.cross.toolchain import find_compiler
     from edgekit.profiles.board import load_board
+    from edgekit.profiles.toolchain import load_toolchain
 
     board = load_board(BOARD)
     toolchain = load_toolchain(board.toolchain)
@@ -81,9 +82,9 @@ def run_on_twin(folders: Sequence[Path]) -> Generator[list[np.ndarray] | Edgekit
 @contextmanager
 def twin() -> Iterator[SshDevice]:
     """A twin of the board for the time of the block, with a disk of its own."""
-    from edgekit.cross.toolchain import load_toolchain
     from edgekit.devices.emulated import emulated_device
     from edgekit.profiles.board import load_board
+    from edgekit.profiles.toolchain import load_toolchain
     from edgekit.twin.machine import down
 
     board = load_board(BOARD)

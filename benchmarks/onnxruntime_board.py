@@ -13,9 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.cross.tools import run_tool
 from edgekit.profiles.board import Board
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.twin.access import Access
 
 _PLATFORMS = ("manylinux_2_27_aarch64", "manylinux_2_28_aarch64")

@@ -24,12 +24,12 @@ from typing import TypeVar
 
 from edgekit.agent.build import build_agent
 from edgekit.bundle.folder import Bundle, open_bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.emulated import emulated_device
 from edgekit.devices.linux.attendant import attending
 from edgekit.devices.linux.connection import connect
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.deploy import SHORT_BENCH
 
 DIGITS = Path(__file__).resolve().parents[1] / "examples" / "digits" / "digits.onnx"

@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.cross.toolchain import find_compiler, load_toolchain
+from edgekit.cross.toolchain import find_compiler
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 ARITHMETIC_STEPS = 200_000
 SUMS = 12

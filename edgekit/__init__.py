@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle, open_bundle
     from edgekit.bundle.manifest import Manifest
     from edgekit.bundle.samples import load_samples
-    from edgekit.cross.toolchain import Toolchain, load_toolchain, toolchain_names
     from edgekit.devices.base import BenchPlan
     from edgekit.devices.local.device import LocalDevice
     from edgekit.models.model import ModelSource, open_model
     from edgekit.models.preprocess import Preprocess
     from edgekit.profiles.board import Board, board_names, load_board
+    from edgekit.profiles.toolchain import Toolchain, load_toolchain, toolchain_names
     from edgekit.project.file import Project, find_project
     from edgekit.verbs.bench import bench as bench_bundle
     from edgekit.verbs.bench_report import BenchReport, BenchSummary
@@ -119,7 +119,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "Quantization": ("edgekit.base.tensors", "Quantization"),
     "RunReport": ("edgekit.verbs.run", "RunReport"),
     "TensorSpec": ("edgekit.base.tensors", "TensorSpec"),
-    "Toolchain": ("edgekit.cross.toolchain", "Toolchain"),
+    "Toolchain": ("edgekit.profiles.toolchain", "Toolchain"),
     "VerifyReport": ("edgekit.verbs.verify", "VerifyReport"),
     "bench_bundle": ("edgekit.verbs.bench", "bench"),
     "board_names": ("edgekit.profiles.board", "board_names"),
@@ -130,13 +130,13 @@ _HOMES: dict[str, tuple[str, str]] = {
     "find_project": ("edgekit.project.file", "find_project"),
     "load_board": ("edgekit.profiles.board", "load_board"),
     "load_samples": ("edgekit.bundle.samples", "load_samples"),
-    "load_toolchain": ("edgekit.cross.toolchain", "load_toolchain"),
+    "load_toolchain": ("edgekit.profiles.toolchain", "load_toolchain"),
     "make_request": ("edgekit.building.choose", "make_request"),
     "open_bundle": ("edgekit.bundle.folder", "open_bundle"),
     "open_model": ("edgekit.models.model", "open_model"),
     "run_bundle": ("edgekit.verbs.run", "run"),
     "summarise_model": ("edgekit.advice.summary", "summarise"),
-    "toolchain_names": ("edgekit.cross.toolchain", "toolchain_names"),
+    "toolchain_names": ("edgekit.profiles.toolchain", "toolchain_names"),
     "verify_bundle": ("edgekit.verbs.verify", "verify"),
 }
 """Where each public name lives. A test compares it with the imports above."""

@@ -21,18 +21,9 @@ from edgekit.base.tvm_compat import PINNED, installed_version
 from edgekit.base.wording import size as rounded_size
 from edgekit.building.prebuild import libraries_for
 from edgekit.cross.sources.steps import TOOLS as LIBRARY_TOOLS
-from edgekit.cross.toolchain import (
-    Compiler,
-    Toolchain,
-    apt_command,
-    find_tool,
-    load_toolchain,
-    older,
-    pip_command,
-    version_in,
-    which,
-)
+from edgekit.cross.toolchain import Compiler, find_tool, older, version_in, which
 from edgekit.profiles.board import Board
+from edgekit.profiles.toolchain import Toolchain, apt_command, load_toolchain, pip_command
 from edgekit.twin.tools import TO_BUILD, TO_RUN
 from edgekit.twin.tools import find_tool as find_twin_tool
 

@@ -176,7 +176,7 @@ def _hot(found: Partition, coverage: float) -> str:
 
 def _missing(board: Board, name: str) -> tuple[str, ...]:
     """What this machine lacks to build for it."""
-    from edgekit.cross.toolchain import load_toolchain
+    from edgekit.profiles.toolchain import load_toolchain
 
     try:
         load_backend(name).identity(board, load_toolchain(board.toolchain))

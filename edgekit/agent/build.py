@@ -29,7 +29,8 @@ from edgekit.cross.tools import run_tool
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
-    from edgekit.cross.toolchain import Compiler, Toolchain
+    from edgekit.cross.toolchain import Compiler
+    from edgekit.profiles.toolchain import Toolchain
 
 AGENT = "edgekit-agent"
 _SUMS = "sums.json"

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.events import Events
     from edgekit.cross.sources import BuiltLibrary
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 Setting = int | float | str | tuple[int, ...] | tuple[float, ...]
 OptionValue = bool | int | float | str

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from edgekit.base.events import Events
     from edgekit.cross.link import Linker
     from edgekit.cross.sources import BuiltLibrary
-    from edgekit.cross.toolchain import Compiler, Toolchain
+    from edgekit.cross.toolchain import Compiler
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 _FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-c")
 

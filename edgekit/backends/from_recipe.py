@@ -10,8 +10,8 @@ from edgekit.backends.base import Option
 if TYPE_CHECKING:
     from edgekit.base.events import Events
     from edgekit.cross.sources import BuiltLibrary
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 
 THREADS = Option(0, "threads of a region; 0 takes as many as the rest of the model")

@@ -18,8 +18,8 @@ from edgekit.cross.tools import run_tool
 if TYPE_CHECKING:
     from edgekit.base.events import Events
     from edgekit.cross.link import Linker
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 _FLAGS = (
     *("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"),

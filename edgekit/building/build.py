@@ -58,10 +58,11 @@ from edgekit.bundle.manifest import SCHEMA_VERSION, Kernel, Region
 from edgekit.bundle.manifest_runners import RunnerEntry
 from edgekit.cross.link import Linker, link_shared_library
 from edgekit.cross.runtime import cuda_runtime
-from edgekit.cross.toolchain import Compiler, Toolchain, find_compiler
+from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.elf import weight_bytes
 from edgekit.profiles.board import Board
 from edgekit.profiles.cpu import architecture
+from edgekit.profiles.toolchain import Toolchain
 from edgekit.version import __version__
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_kernels import measured_choices
 from edgekit.building.tuned_steps import measured_ways
 from edgekit.compiler.schedules.choices import NO_CHOICES
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.profiles.board import Board, load_board
 from edgekit.profiles.offload import AUTO
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.project.file import (
     Project,
     choose_board,

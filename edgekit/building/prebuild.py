@@ -18,8 +18,8 @@ from edgekit.cross.sources import (
     built_in_recipe,
     recipe_names,
 )
-from edgekit.cross.toolchain import Toolchain
 from edgekit.profiles.board import Board
+from edgekit.profiles.toolchain import Toolchain
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from edgekit.aot.packages.formats import CodeFormat
 from edgekit.aot.ways import Way
 from edgekit.backends.plan import OffloadPlan
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
-from edgekit.cross.toolchain import Toolchain
 from edgekit.models.model import ModelSource
 from edgekit.models.preprocess import Preprocess
 from edgekit.profiles.board import Board
+from edgekit.profiles.toolchain import Toolchain
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from edgekit.store.known import known_best
 from edgekit.store.tuning_runs import BestRecord
 
 if TYPE_CHECKING:
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 WORTH_IT = 0.99
 """Of the own way's count: emulated ones are exact, and real cores count cycles."""

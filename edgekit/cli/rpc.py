@@ -115,12 +115,12 @@ def serve_command(
     Everything goes through one SSH connection. When that is lost, or the device restarts, it is
     served again as soon as it is back.
     """
-    from edgekit.cross.toolchain import load_toolchain
     from edgekit.devices.emulated import emulated_device
     from edgekit.devices.linux.ssh import SshDevice
     from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
     from edgekit.profiles.board import load_board
+    from edgekit.profiles.toolchain import load_toolchain
     from edgekit.project.file import find_project
     from edgekit.rpc.protocol import parse_tracker
     from edgekit.rpc.server import ServePlan, serve_device

@@ -12,7 +12,7 @@ from edgekit.base.wording import duration, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import BOARD, TOOLCHAIN, json_option, pass_console, toolchain_option
 from edgekit.cli.profile_commands import ProfileView, profile_group
-from edgekit.cross.toolchain import Toolchain, check_toolchain, parse_toolchain
+from edgekit.profiles.toolchain import Toolchain, check_toolchain, parse_toolchain
 
 if TYPE_CHECKING:
     from edgekit.building.prebuild import Prebuilt, PrebuiltLibrary
@@ -83,8 +83,8 @@ def build_command(
     cache: what is there is not built again.
     """
     from edgekit.building.prebuild import prebuild
-    from edgekit.cross.toolchain import load_toolchain
     from edgekit.profiles.board import load_board
+    from edgekit.profiles.toolchain import load_toolchain
 
     board = load_board(board_name)
     toolchain = load_toolchain(toolchain_name or board.toolchain)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgekit.base.quoting import cmake_string, one_line
-from edgekit.cross.toolchain import Toolchain, which
+from edgekit.cross.toolchain import which
 from edgekit.profiles.cpu import architecture
+from edgekit.profiles.toolchain import Toolchain
 
 _NEVER_FROM_HERE = (
     "# Programs come from this machine; libraries and headers never do.\n"

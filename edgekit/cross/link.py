@@ -12,8 +12,9 @@ from edgekit.base.files import storage_errors
 from edgekit.cross.tools import run_tool
 
 if TYPE_CHECKING:
-    from edgekit.cross.toolchain import Compiler, Toolchain
+    from edgekit.cross.toolchain import Compiler
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 # The same objects give the same bytes, with nothing in them that the device does not need.
 _ALWAYS = ("-shared", "-fPIC", "-Wl,--build-id=none", "-Wl,--strip-all")

@@ -148,8 +148,8 @@ def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceE
 
 
 def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -> Device:
-    from edgekit.cross.toolchain import load_toolchain
     from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.profiles.toolchain import load_toolchain
 
     if entry.twin:
         return _emulated(entry.name, board, timeout, events)
@@ -159,10 +159,10 @@ def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -
 
 
 def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice:
-    from edgekit.cross.toolchain import load_toolchain
     from edgekit.devices.serial.device import SerialDevice
     from edgekit.devices.serial.lab_host import LabHost
     from edgekit.devices.serial.port import DEFAULT_BAUD
+    from edgekit.profiles.toolchain import load_toolchain
 
     if entry.serial is None and entry.labgrid is None:
         raise DeviceError(
@@ -199,8 +199,8 @@ def _first_unused(board: Board, entries: list[DeviceEntry], events: Events) -> D
 
 
 def _emulated(name: str, board: Board, timeout: float, events: Events) -> Device:
-    from edgekit.cross.toolchain import load_toolchain
     from edgekit.devices.emulated import emulated_device, emulated_microcontroller
+    from edgekit.profiles.toolchain import load_toolchain
 
     if board.kind == "baremetal":
         return emulated_microcontroller(

@@ -12,11 +12,11 @@ from edgekit.project.devices import DeviceEntry
 from edgekit.twin.machine import status, up
 
 if TYPE_CHECKING:
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.devices.base import Device
     from edgekit.devices.linux.ssh import SshDevice
     from edgekit.devices.serial.device import SerialDevice
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 
 def emulated_device(

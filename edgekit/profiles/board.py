@@ -11,7 +11,6 @@ from typing import Literal, cast
 
 from edgekit.base.errors import ProfileError
 from edgekit.base.sizes import format_size
-from edgekit.cross.toolchain import read_toolchain
 from edgekit.profiles.cpu import Cpu, Target, architecture, this_cpu
 from edgekit.profiles.gpu import Gpu, complain_of_libraries, parse_gpu, parse_rest
 from edgekit.profiles.hardware import Firmware, Flash, parse_firmware, parse_flash
@@ -27,6 +26,7 @@ from edgekit.profiles.reader import (
     profile_names,
     show,
 )
+from edgekit.profiles.toolchain import read_toolchain
 
 __all__ = [
     "BACKENDS",

@@ -213,7 +213,7 @@ def local_plan(
     board: Board, name: str, tracker: TrackerAddress, workspace: Path, events: Events = SILENT
 ) -> LocalPlan:
     """This machine, under any name."""
-    from edgekit.cross.toolchain import load_toolchain
+    from edgekit.profiles.toolchain import load_toolchain
 
     toolchain = load_toolchain(board.toolchain)
     agent = build_agent(toolchain, toolchain.triple.partition("-")[0], events=events)

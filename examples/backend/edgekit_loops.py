@@ -18,8 +18,8 @@ from edgekit.backends.source import region_source
 if TYPE_CHECKING:
     from edgekit.backends.match import Match
     from edgekit.base.events import Events
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 
 def conv_norm_relu() -> Rule:

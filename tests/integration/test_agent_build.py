@@ -15,8 +15,8 @@ from edgekit.agent.build import AGENT, Agent, build_agent
 from edgekit.base.errors import BuildError
 from edgekit.base.events import Event, Events, StageStarted
 from edgekit.cross.runtime import runtime_libraries
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.elf import read_elf
+from edgekit.profiles.toolchain import load_toolchain
 
 MACHINE = os.uname().machine
 

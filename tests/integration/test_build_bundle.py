@@ -38,10 +38,10 @@ from edgekit.building.compilation import CompileJob
 from edgekit.building.compile_process import CompilationApart, compiling_apart
 from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import open_bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import open_model
 from edgekit.models.preprocess import Preprocess
+from edgekit.profiles.toolchain import load_toolchain
 
 EM_AARCH64 = 183
 

@@ -27,8 +27,9 @@ from edgekit.base.tensors import TensorSpec
 from edgekit.building.build import build
 from edgekit.bundle.folder import Bundle
 from edgekit.bundle.manifest import BareMetal, LibraryEntry
-from edgekit.cross.toolchain import find_compiler, load_toolchain
+from edgekit.cross.toolchain import find_compiler
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 pytestmark = needs(*CORTEX_M)
 

@@ -30,9 +30,9 @@ from edgekit.compiler.cuda.kernels import compiling_kernels
 from edgekit.compiler.cuda.toolkit import find_toolkit, make_driver_stub
 from edgekit.cross.gpu_mark import MARK
 from edgekit.cross.runtime import CUDA_RUNTIME, cuda_runtime
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.models.model import import_model, open_model
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.export.application import export
 
 BOARD = "jetson-orin-jp7"

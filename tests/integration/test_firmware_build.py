@@ -16,8 +16,8 @@ from edgekit.aot.firmware.firmware_file import read_firmware
 from edgekit.aot.firmware.memory import layout_of
 from edgekit.aot.firmware.tree import read_tree
 from edgekit.base.errors import BuildError, BundleError, MissingToolError, UsageError
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.profiles.board import board_names, load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 TOOLCHAIN = load_toolchain("arm-none-eabi")
 BOARDS = [name for name in board_names() if load_board(name).firmware is not None]

@@ -17,13 +17,14 @@ from edgekit.aot.firmware.firmware_file import FirmwareFile
 from edgekit.base.children import run, statement_command
 from edgekit.base.errors import DeviceError
 from edgekit.cross.sources.index import pip_config
-from edgekit.cross.toolchain import find_compiler, load_toolchain
+from edgekit.cross.toolchain import find_compiler
 from edgekit.devices.flash import openocd
 from edgekit.devices.flash.job import FlashJob
 from edgekit.devices.flash.tool import HERE
 from edgekit.farm.members import FarmPlan
 from edgekit.profiles.board import load_board
 from edgekit.profiles.hardware import Flash
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.twin.tools import find_tool
 
 _PATIENCE_SECONDS = 240.0

@@ -17,7 +17,7 @@ from support.offloaded import EVERYTHING_PAYS
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.backends.plan import OffloadPlan
 from edgekit.building.build import build
-from edgekit.cross.toolchain import load_toolchain
+from edgekit.profiles.toolchain import load_toolchain
 
 pytestmark = needs("ncnn")
 

@@ -14,11 +14,11 @@ from support.on_device import bench_on
 from support.ssh_server import ssh_server
 
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.kernel_times import KernelTimes
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.local.device import LocalDevice
+from edgekit.profiles.toolchain import load_toolchain
 
 pytestmark = needs("sshd")
 

@@ -31,8 +31,9 @@ from edgekit.cross.sources import (
     load_recipe,
 )
 from edgekit.cross.sources.library import libraries_cache
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain, which
+from edgekit.cross.toolchain import find_cxx_compiler, which
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 PATIENCE = 600.0
 
@@ -263,7 +264,7 @@ import sys
 from pathlib import Path
 from edgekit.profiles.board import load_board
 from edgekit.cross.sources import build_library, load_recipe
-from edgekit.cross.toolchain import load_toolchain
+from edgekit.profiles.toolchain import load_toolchain
 build_library(load_recipe(Path(sys.argv[1])), load_board("local"), load_toolchain("host"))
 """
 

@@ -30,17 +30,12 @@ from edgekit.building.build import BuildResult, build
 from edgekit.bundle.folder import Bundle
 from edgekit.cross.link import Linker, export_objects, link_shared_library
 from edgekit.cross.runtime import ffi_headers
-from edgekit.cross.toolchain import (
-    Compiler,
-    Toolchain,
-    find_compiler,
-    find_cxx_compiler,
-    load_toolchain,
-)
+from edgekit.cross.toolchain import Compiler, find_compiler, find_cxx_compiler
 from edgekit.cross.weights import LEAST_BYTES, Weight, write_weights
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import Model, ModelSource
 from edgekit.profiles.cpu import this_cpu
+from edgekit.profiles.toolchain import Toolchain, load_toolchain
 
 RANDOM = np.random.default_rng(3)
 LARGE = RANDOM.standard_normal((2048, 4096)).astype("float32") / 64

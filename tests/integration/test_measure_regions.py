@@ -22,10 +22,10 @@ from edgekit.building.build import build
 from edgekit.building.choose import make_request
 from edgekit.building.partition import partition
 from edgekit.building.request import BuildRequest
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan, Device
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.local.device import LocalDevice
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.store.known import known_costs
 from edgekit.store.regions import RegionCost
 from edgekit.tuning.regions import measure_regions

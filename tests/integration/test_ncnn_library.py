@@ -11,8 +11,9 @@ from support.emulated_arm import arm_emulator
 from support.needs import ARM_PROGRAMS, needs
 
 from edgekit.cross.sources import BuiltLibrary, build_library, built_in_recipe
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 pytestmark = [
     pytest.mark.slow,

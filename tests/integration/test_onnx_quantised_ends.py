@@ -13,10 +13,10 @@ from edgekit.base.events import SILENT
 from edgekit.base.tensors import Quantization
 from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import Model, import_model, open_model
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.verify import verify
 
 SCALE, ZERO = 0.5, 3

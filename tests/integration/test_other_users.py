@@ -33,9 +33,9 @@ from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.ssh_server import agents_of
 
 from edgekit.agent.build import AGENT, build_agent
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.farm.hosts.stand_in import StandIn
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.rpc.protocol import TrackerAddress, TrackerClient, TrackerGone
 
 pytestmark = needs("root", "sshd", "g++", "gcc")

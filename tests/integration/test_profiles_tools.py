@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from support.needs import needs
 
-from edgekit.cross.toolchain import find_compiler, load_toolchain
+from edgekit.cross.toolchain import find_compiler
 from edgekit.profiles.board import board_names, load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 BOARDS = [name for name in board_names() if name != "local"]
 

@@ -21,10 +21,10 @@ from support.ssh_server import SshServer, agents_of, ssh_server
 
 from edgekit.base.events import Event, Events, StageEnded, StageStarted
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import Device
 from edgekit.devices.choice import Candidate
 from edgekit.devices.linux.ssh import SshDevice
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.deploy import Deployed, DeployPlan, deploy_bundle
 from edgekit.verbs.fleet import on_each
 

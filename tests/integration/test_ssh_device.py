@@ -28,7 +28,6 @@ from support.ssh_server import SshServer, agents_of, ssh_server
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import Event, Events, StageStarted, Warned
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.choice import _first_free
 from edgekit.devices.linux.connection import Connection
@@ -39,6 +38,7 @@ from edgekit.devices.linux.probe import ask_device
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.linux.visit import clean_device
 from edgekit.devices.sensors.discovery import Board, Sensor
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.project.devices import DeviceEntry
 from edgekit.verbs.bench import bench
 from edgekit.verbs.verify import verify

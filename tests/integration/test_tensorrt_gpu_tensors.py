@@ -15,7 +15,8 @@ from support.source import ROOT
 from edgekit.backends.source import INCLUDE
 from edgekit.backends.tensorrt import BACKEND
 from edgekit.cross.runtime import ffi_headers
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.toolchain import find_cxx_compiler
+from edgekit.profiles.toolchain import load_toolchain
 
 SUPPORT = ROOT / "tests" / "support"
 RUNNER = Path(BACKEND.include).parent / "runner"

@@ -29,12 +29,12 @@ from edgekit.base.events import Event, Events, StageEnded, StageProgress
 from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import open_model
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.deploy import DeployPlan, deploy_bundle
 from edgekit.verbs.export.application import export
 from edgekit.verbs.rollback import rollback

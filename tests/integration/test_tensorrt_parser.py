@@ -30,9 +30,10 @@ from benchmarks.networks import build
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.tensorrt import BACKEND
 from edgekit.backends.tensorrt.graph import onnx_of
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.models.model import import_model, open_model
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,10 @@ from edgekit.backends.source import INCLUDE
 from edgekit.backends.tensorrt import BACKEND
 from edgekit.backends.tensorrt.source import runner_source
 from edgekit.cross.runtime import ffi_headers
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.models.model import import_model, open_model
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 RUNNER = Path(BACKEND.include).parent / "runner"
 SOURCE = ROOT / "tests" / "support" / "tensorrt_logic.cc"

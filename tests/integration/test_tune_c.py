@@ -20,11 +20,11 @@ from edgekit.base.events import SILENT
 from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_steps import measured_ways
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import Device
 from edgekit.devices.choice import Candidate
 from edgekit.devices.local.device import LocalDevice
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.store.database import close_store, open_store
 from edgekit.store.tuning import best_of, records_of, sessions
 from edgekit.store.tuning_runs import TuningRecord

@@ -28,13 +28,13 @@ from edgekit.base.events import SILENT, Event, Events, StageEnded, StageProgress
 from edgekit.base.files import sha256_file
 from edgekit.building.build import build
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.emulated import emulated_device
 from edgekit.devices.linux import transfer
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.linux.visit import clean_device
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.twin.access import Access
 from edgekit.twin.machine import status, up
 

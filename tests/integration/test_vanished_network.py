@@ -27,7 +27,6 @@ from support.vanishing_network import Network, network_before
 from edgekit.base.errors import DeviceError
 from edgekit.base.files import sha256_file
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.linux import connection as connections
 from edgekit.devices.linux import signs_of_life
 from edgekit.devices.linux.connection import Connection, connect
@@ -37,6 +36,7 @@ from edgekit.devices.linux.remote_command import RemoteCommand
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.linux.transfer import Item, Store
 from edgekit.devices.serial.lab_host import RemoteHost
+from edgekit.profiles.toolchain import load_toolchain
 
 pytestmark = needs("sshd")
 

@@ -17,8 +17,8 @@ from support.ssh_server import SshServer, ssh_server
 
 from edgekit.base.errors import VerificationError
 from edgekit.bundle.folder import open_bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.linux.ssh import SshDevice
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.deploy import DeployPlan, deploy_bundle
 
 pytestmark = needs("sshd")

@@ -15,9 +15,9 @@ from support.needs import TWIN, needs
 from support.twins import edgekit_command, edgekit_json, twins_in
 
 from edgekit.agent.build import AGENT, build_agent
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.elf import read_elf
 from edgekit.profiles.board import board_names, load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 ZIG = "zig-aarch64-linux-gnu"
 TRAINING = Path(__file__).parents[2] / "examples" / "digits" / "train.py"

@@ -14,9 +14,9 @@ import onnx
 from onnx import helper
 
 from edgekit.building.request import BuildRequest
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.models.model import open_model
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from support.needs import require
 from support.onnx_models import onnx_model
 

@@ -26,11 +26,12 @@ from edgekit.base.events import SILENT
 from edgekit.building.build import link_model
 from edgekit.building.compilation import write_objects
 from edgekit.building.request import BuildRequest
-from edgekit.cross.toolchain import find_compiler, load_toolchain
+from edgekit.cross.toolchain import find_compiler
 from edgekit.devices.local.device import worker_arguments
 from edgekit.devices.local.worker_process import WorkerProcess, started_worker
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Target, load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 if TYPE_CHECKING:
     from edgekit.backends.offloading import OffloadedModel

@@ -14,8 +14,8 @@ from edgekit.base.paths import built_in_profiles
 from edgekit.building.build import build
 from edgekit.building.choose import make_request
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from support.needs import ARM_PROGRAMS, require
 
 CPUS = {"rpi4": "cortex-a72", "rpi5": "cortex-a76"}

@@ -8,11 +8,11 @@ from tempfile import mkdtemp
 
 from edgekit.aot.firmware.build import build_firmware
 from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.choice import device_for
 from edgekit.devices.serial.client import Client
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.profiles.board import Board, load_board
+from edgekit.profiles.toolchain import load_toolchain
 from support.c_trees import write_c_tree
 from support.needs import MICROCONTROLLERS, require
 

@@ -264,8 +264,8 @@ def _has_no_tensorrt() -> bool:
 def _has_library(backend: str, board_name: str) -> bool:
     from edgekit.base.errors import EdgekitError
     from edgekit.cross.sources import built_in_recipe, find_library
-    from edgekit.cross.toolchain import load_toolchain
     from edgekit.profiles.board import load_board
+    from edgekit.profiles.toolchain import load_toolchain
 
     board = load_board(board_name)
     try:

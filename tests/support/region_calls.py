@@ -19,9 +19,10 @@ from edgekit.backends.offloading import partition_model
 from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.building.build import build
 from edgekit.cross.runtime import ffi_headers, runtime_libraries
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.models.model import import_model
 from edgekit.profiles.board import Board, load_board
+from edgekit.profiles.toolchain import load_toolchain
 from support.arm_machine import BOARD, arm_library
 from support.building import request_for
 from support.compiled_once import compiled_once

@@ -21,8 +21,9 @@ from edgekit.backends.registry import load_backend
 from edgekit.backends.source import INCLUDE
 from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.sources import BuiltLibrary, built_in_recipe, find_library
-from edgekit.cross.toolchain import find_cxx_compiler, load_toolchain
+from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from support.compiled_once import compiled_once
 from support.needs import require
 

@@ -14,11 +14,12 @@ from edgekit.backends.plan import OffloadPlan
 from edgekit.building.key import build_key, package_digest
 from edgekit.building.request import BuildRequest
 from edgekit.compiler.schedules.choices import Choices, ProductChoice
-from edgekit.cross.toolchain import Compiler, load_toolchain
+from edgekit.cross.toolchain import Compiler
 from edgekit.models.model import ModelFormat, ModelSource
 from edgekit.models.preprocess import Preprocess
 from edgekit.profiles.board import load_board
 from edgekit.profiles.offload import Rates
+from edgekit.profiles.toolchain import load_toolchain
 
 COMPILER = Compiler(Path("/usr/bin/cc"), (), "12.2.0", "cc (Debian) 12.2.0")
 Change = Callable[[BuildRequest], BuildRequest]

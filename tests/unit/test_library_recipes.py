@@ -21,8 +21,8 @@ from edgekit.cross.sources import built_in_recipe, load_recipe, recipe_names
 from edgekit.cross.sources.index import parse_pip_settings, read_links
 from edgekit.cross.sources.steps import jobs, telling_lines
 from edgekit.cross.sources.unpack import take, unpack
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.profiles.board import BACKENDS, load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 RANDOM = np.random.default_rng(0)
 

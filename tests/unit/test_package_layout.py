@@ -19,9 +19,6 @@ from support.source import PACKAGE, ROOT, Import, Module, is_third_party, module
 ROOMS: tuple[str, ...] = run_path(str(ROOT / "scripts/architecture"))["ROOMS"]
 """The folders of edgekit from the ground up: one knows itself and those before it."""
 
-TO_BE_CUT = {("profiles.board", "cross.toolchain")}
-"""Imports that still run up."""
-
 AT_THE_TOP = {"__init__", "__main__", "version"}
 
 AT_HOME: dict[str, str] = {
@@ -125,7 +122,6 @@ def test_a_room_knows_only_itself_and_the_rooms_before_it() -> None:
         f"{where(module, found)} imports {short(found.module)}: '{own}' comes before '{other}'"
         for module, found in every_import()
         if short(module.name) and short(found.module) and found.module in modules()
-        if (short(module.name), short(found.module)) not in TO_BE_CUT
         if place[other := room_of(found.module)] > place[own := room_of(module.name)]
     ]
 

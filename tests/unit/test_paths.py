@@ -20,8 +20,8 @@ from edgekit.base.paths import (
 )
 from edgekit.cross.cmsis_nn import find_cmsis_nn
 from edgekit.cross.sources import built_in_recipe, library_version
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 
 
 def test_folders_are_under_home_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from edgekit.backends.tensorrt import BACKEND
 from edgekit.backends.tensorrt.codegen import settings_of
 from edgekit.backends.tensorrt.headers import find_headers, library_of
 from edgekit.base.errors import MissingToolError, ProfileError
-from edgekit.cross.toolchain import Toolchain, load_toolchain
 from edgekit.profiles.board import Board, load_board
+from edgekit.profiles.toolchain import Toolchain, load_toolchain
 
 FILES = ("NvInfer.h", "NvOnnxParser.h", "cuda_runtime_api.h")
 VERSION = """\

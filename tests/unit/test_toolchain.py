@@ -12,20 +12,16 @@ from support.profiles import TOOLCHAIN, write_profile
 
 from edgekit.base.errors import MissingToolError, ProfileError
 from edgekit.base.paths import built_in_profiles
-from edgekit.cross.toolchain import (
+from edgekit.cross.toolchain import find_compiler, find_cxx_compiler, older, version_in, which
+from edgekit.profiles.reader import load_profile
+from edgekit.profiles.toolchain import (
     Install,
     check_toolchain,
-    find_compiler,
-    find_cxx_compiler,
     load_toolchain,
-    older,
     parse_toolchain,
     pip_command,
     toolchain_names,
-    version_in,
-    which,
 )
-from edgekit.profiles.reader import load_profile
 
 VALUES = {"triple": "aarch64-linux-gnu", "cc": "gcc", "cxx": "g++", "minimum_version": "10.2"}
 

@@ -13,9 +13,9 @@ from edgekit.base.consent import TrustedFile, asking
 from edgekit.base.errors import UntrustedProjectError
 from edgekit.base.paths import built_in_profiles, data_dir
 from edgekit.base.trust import FileKind, effects_of, project_files, revoke, trust
-from edgekit.cross.toolchain import load_toolchain, toolchain_names
 from edgekit.profiles.board import board_names, load_board
 from edgekit.profiles.reader import find_profile, list_profiles
+from edgekit.profiles.toolchain import load_toolchain, toolchain_names
 from edgekit.project.file import find_project
 
 HARMLESS = """\

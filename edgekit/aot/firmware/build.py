@@ -20,9 +20,9 @@ from edgekit.cross.toolchain import find_compiler
 from edgekit.cross.tools import run_tool
 
 if TYPE_CHECKING:
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.profiles.board import Board
     from edgekit.profiles.hardware import Firmware as Hardware
+    from edgekit.profiles.toolchain import Toolchain
 
 FIRMWARE_NAME = "firmware.elf"
 _SOURCE = Path(__file__).parent / "source"

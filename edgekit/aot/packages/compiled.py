@@ -8,8 +8,9 @@ from pathlib import Path
 
 from edgekit.aot.job import WrittenTree
 from edgekit.bundle.manifest import BareMetal
-from edgekit.cross.toolchain import Compiler, Toolchain
+from edgekit.cross.toolchain import Compiler
 from edgekit.profiles.board import Board
+from edgekit.profiles.toolchain import Toolchain
 
 LICENSES = "LICENSES"
 

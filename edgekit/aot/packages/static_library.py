@@ -6,8 +6,9 @@ from pathlib import Path
 
 from edgekit.aot.packages.compiled import CompiledTree, copy_into, write_text
 from edgekit.base.errors import MissingToolError
-from edgekit.cross.toolchain import Toolchain, which
+from edgekit.cross.toolchain import which
 from edgekit.cross.tools import run_tool
+from edgekit.profiles.toolchain import Toolchain
 
 STATIC_LIBRARY_FOLDER = "static-lib"
 

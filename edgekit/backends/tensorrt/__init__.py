@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from edgekit.backends.base import Rule
     from edgekit.base.events import Events
     from edgekit.cross.sources import BuiltLibrary
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 _OPTIONS = {
     "precision": Option(

@@ -18,8 +18,8 @@ from edgekit.base.paths import named_folders
 
 if TYPE_CHECKING:
     from edgekit.cross.sources import BuiltLibrary
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 VARIABLE = "TENSORRT_INCLUDE"
 _WANTED = ("NvInfer.h", "NvOnnxParser.h", "cuda_runtime_api.h")

@@ -19,8 +19,9 @@ from pathlib import Path
 from edgekit.base.errors import MissingToolError
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.cross.runtime import CUDA_RUNTIME, package_folder
-from edgekit.cross.toolchain import find_compiler, load_toolchain
+from edgekit.cross.toolchain import find_compiler
 from edgekit.cross.tools import run_tool
+from edgekit.profiles.toolchain import load_toolchain
 
 PACKAGES = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
 """Their versions decide the bytes of kernels: they are in each build's key (building/key.py)."""

@@ -27,8 +27,8 @@ from edgekit.cross.toolchain import find_compiler, find_cxx_compiler
 from edgekit.cross.tools import run_tool
 
 if TYPE_CHECKING:
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
 
 _SUMS = "sums.json"
 _LOGS_KEPT_SECONDS = 7 * 86400

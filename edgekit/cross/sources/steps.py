@@ -14,8 +14,9 @@ from edgekit.base.children import Process, TimeoutExpired, start
 from edgekit.base.errors import BuildError, MissingToolError
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.parent_process import ending_with_us
-from edgekit.cross.toolchain import apt_command, pip_command, which
+from edgekit.cross.toolchain import which
 from edgekit.cross.tools import disk_full, disk_full_error
+from edgekit.profiles.toolchain import apt_command, pip_command
 
 TOOLS: tuple[tuple[str, str], ...] = (("cmake", "cmake"), ("ninja", "ninja-build"))
 """What builds a library, and Debian's packages of it. Python packages of the same names have

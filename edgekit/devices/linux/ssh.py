@@ -28,8 +28,8 @@ from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
-    from edgekit.cross.toolchain import Toolchain
     from edgekit.devices.linux.hostkeys import KnownHosts
+    from edgekit.profiles.toolchain import Toolchain
     from edgekit.project.devices import DeviceEntry
 
 

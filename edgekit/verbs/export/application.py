@@ -19,10 +19,10 @@ from edgekit.bundle.folder import LIBRARY_NAME, Bundle
 from edgekit.bundle.manifest import Manifest
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.runtime import LIBRARIES, ffi_headers, runtime_libraries
-from edgekit.cross.toolchain import Toolchain, load_toolchain
 from edgekit.devices.elf import read_elf
 from edgekit.profiles.board import Board, load_board
 from edgekit.profiles.cpu import architecture
+from edgekit.profiles.toolchain import Toolchain, load_toolchain
 from edgekit.verbs.export.model_header import model_header
 from edgekit.verbs.export.record import RECORD, Record, check_destination, sums_of, write_record
 from edgekit.verbs.export.template import TEMPLATE, filled, program_name
