@@ -8,13 +8,15 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from edgekit.base.children import TimeoutExpired, run, statement_command
 from edgekit.base.errors import MissingToolError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import free_space
+from edgekit.base.limits import limit_told_of, look_at_limits
 from edgekit.base.paths import cache_dir
 from edgekit.base.sizes import format_size
 from edgekit.base.tvm_compat import PINNED, installed_version
@@ -22,6 +24,7 @@ from edgekit.base.wording import size as rounded_size
 from edgekit.building.prebuild import libraries_for
 from edgekit.cross.sources.steps import TOOLS as LIBRARY_TOOLS
 from edgekit.cross.toolchain import Compiler, find_tool, older, version_in, which
+from edgekit.cross.tools import disk_full
 from edgekit.profiles.board import Board
 from edgekit.profiles.toolchain import Toolchain, apt_command, load_toolchain, pip_command
 from edgekit.twin.tools import TO_BUILD, TO_RUN
@@ -104,7 +107,9 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
             *_flash(board),
             *_gpu(board),
             *_libraries(board),
+            *_limits(),
         )
+        checks = tuple(map(_with_what_stops_it, checks))
     ready = all(check.ok for check in checks if check.required)
     return DoctorReport(board.name, toolchain.name, checks, ready)
 
@@ -166,7 +171,10 @@ def _trouble_running(command: Sequence[str]) -> str | None:
     if child.status < 0:
         return f"it was ended by signal {-child.status}"
     lines = child.errors.strip().splitlines()
-    said = next((line for line in lines if "error:" in line), lines[-1] if lines else "")
+    # What ran out stands at the end of a line, after a path that may be long.
+    causes = (line[-200:] for line in lines if disk_full(line) or limit_told_of(line) is not None)
+    errors = (line for line in lines if "error:" in line)
+    said = next(chain(causes, errors, reversed(lines)), "")
     return said[:200] or f"exit code {child.status}"
 
 
@@ -322,6 +330,33 @@ def _libraries(board: Board) -> Iterable[Check]:
     for tool, package in LIBRARY_TOOLS if recipes else ():
         fix = f"{pip_command(tool)}, or {apt_command((package,))}"
         yield _program(tool, f"build {', '.join(recipes)} for the board", fix)
+
+
+def _limits() -> Iterable[Check]:
+    for limit in look_at_limits():
+        yield Check(
+            limit.name,
+            "load libraries and run compilers",
+            required=False,
+            ok=limit.ok,
+            found=limit.found,
+            expected=f"{limit.needed} or more",
+            fix=limit.raise_it,
+        )
+
+
+def _with_what_stops_it(check: Check) -> Check:
+    """Tell what a program runs into in place of how to install it: what is there may look as if
+    it were not where a limit is low or a disk is full."""
+    if check.ok or not check.required:
+        return check
+    low = [limit.raise_it for limit in look_at_limits() if not limit.ok]
+    told = limit_told_of(check.found)
+    if disk_full(check.found):
+        return replace(check, fix=f"free some space in {tempfile.gettempdir()}")
+    if low:
+        return replace(check, fix=f"{' and '.join(low)}, then run edgekit doctor again")
+    return check if told is None else replace(check, fix=told.hint)
 
 
 def _program(

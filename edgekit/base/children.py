@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, NoReturn, TypeAlias
 
 from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.limits import starting_processes
 from edgekit.base.parent_process import parent_environment
 from edgekit.base.paths import PACKAGE
 from edgekit.base.programs import find_program, with_absolute_paths
@@ -69,17 +70,18 @@ def start(
 
     `environment` is the whole of it; this process's own otherwise.
     """
-    return subprocess.Popen(
-        _located(command),
-        cwd=folder,
-        env=with_absolute_paths(os.environ if environment is None else environment),
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        bufsize=-1 if buffered else 0,
-        pass_fds=pass_fds,
-        start_new_session=True,
-    )
+    with starting_processes():
+        return subprocess.Popen(
+            _located(command),
+            cwd=folder,
+            env=with_absolute_paths(os.environ if environment is None else environment),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            bufsize=-1 if buffered else 0,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
 
 
 def end(process: Process) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, unquote
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 _URL = re.compile(
     r"(?P<scheme>[\w+]+)://(?:(?P<user>[^:/@]*)(?::(?P<password>.*?))?@)?"
@@ -26,6 +28,12 @@ PARAMETERS = frozenset(
     )
 )
 """Parameters that a store's URL may have. Any other one may name another server in other words."""
+
+
+_FILES = frozenset(("passfile", "sslcert", "sslkey", "sslrootcert"))
+"""Parameters that name files of this host. libpq takes relative ones from the current folder."""
+_SYSTEM = "system"
+"""What `sslrootcert` says for the certificates of the operating system."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,26 @@ def read_database_url(url: str) -> DatabaseUrl | None:
         parts["database"] or "",
         tuple(parse_qsl(parts["query"] or "", keep_blank_values=True)),
     )
+
+
+def relative_files(url: str) -> tuple[str, ...]:
+    """List the files that a URL's parameters name by relative paths."""
+    parts = read_database_url(url)
+    return () if parts is None else tuple(v for k, v in parts.parameters if _is_relative(k, v))
+
+
+def with_absolute_files(url: str, absolute: Callable[[str], Path]) -> str:
+    """Name the files of a URL's parameters by absolute paths. A URL with a password stays as it is:
+    a password may hold any mark."""
+    parts = read_database_url(url)
+    if parts is None or parts.password is not None or not relative_files(url):
+        return url
+    query = [(k, str(absolute(v)) if _is_relative(k, v) else v) for k, v in parts.parameters]
+    return f"{url.partition('?')[0]}?{urlencode(query, safe='/', quote_via=quote)}"
+
+
+def _is_relative(parameter: str, value: str) -> bool:
+    return parameter in _FILES and value not in ("", _SYSTEM) and not Path(value).is_absolute()
 
 
 def without_secrets(url: str) -> str:

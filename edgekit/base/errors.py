@@ -130,7 +130,7 @@ class RegressionError(EdgekitError):
 
 
 class ResourceError(EdgekitError):
-    """A limit of open files or of memory is too small for the work."""
+    """A limit of open files, memory or processes is too small for the work."""
 
     exit_code = 13
 

@@ -63,6 +63,12 @@ def from_home(named: str) -> Path:
     return path
 
 
+def beside(file: Path, named: str) -> Path:
+    """Read a path that a configuration file names: relative ones start from the file's folder,
+    wherever edgekit is run, and `~` is the home folder."""
+    return file.parent / from_home(named)
+
+
 def place_of(file: Path) -> Path:
     """Return the path that stands for a file: its folder without symbolic links, and its own name.
 

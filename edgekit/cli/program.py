@@ -18,7 +18,12 @@ import click
 
 from edgekit.base.consent import asking
 from edgekit.base.errors import EdgekitError, InterruptedByUserError, StorageError, UsageError
-from edgekit.base.limits import explained_by_limits, reached_limit, refuse_hopeless_limits
+from edgekit.base.limits import (
+    explained_by_limits,
+    explained_interrupt,
+    reached_limit,
+    refuse_hopeless_limits,
+)
 from edgekit.base.wording import PURPOSE, nearest
 from edgekit.cli import root
 from edgekit.cli.completion import COMPLETION_VARIABLE
@@ -89,7 +94,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         ended = InterruptedByUserError(f"ended by {error}")
         return _fail(console, ended, error, 128 + error.number)
     except (KeyboardInterrupt, click.Abort) as error:
-        return _fail(console, InterruptedByUserError("interrupted"), error)
+        return _fail(console, explained_interrupt() or InterruptedByUserError("interrupted"), error)
     except BrokenPipeError as error:
         if _reader_is_gone(sys.stdout) or _reader_is_gone(sys.stderr):
             return OUTPUT_CLOSED

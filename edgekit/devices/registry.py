@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgekit.base.errors import ProjectError, UsageError
 from edgekit.base.files import exclusive_lock, storage_errors, write_atomically
-from edgekit.base.paths import config_dir
+from edgekit.base.paths import config_dir, place_of
 from edgekit.base.quoting import toml_value
 from edgekit.base.toml_source import TomlError, parse_toml
 from edgekit.base.wording import did_you_mean
@@ -167,7 +167,7 @@ def _parse(file: Path, text: str) -> dict[str, DeviceEntry]:
     problems: list[Problem] = []
     reader = TableReader(source, source.table, (), problems)
     reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
-    devices = parse_devices(reader)
+    devices = parse_devices(reader, place_of(file))
     reader.finish()
     if problems:
         raise _wrong(file, sorted(problems, key=lambda problem: problem.line))

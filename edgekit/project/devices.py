@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.base.errors import UsageError
+from edgekit.base.paths import beside
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, show
 
 SSH_PORT = 22
@@ -64,7 +65,7 @@ class DeviceEntry:
     user: str | None = None
     port: int | None = None
     key: str | None = None
-    """A private key's file; `~` is the home folder."""
+    """The path of a private key's file."""
     proxy: str | None = None
     """A host to go through, in the form of a target."""
     directory: str | None = None
@@ -207,13 +208,15 @@ def is_host(text: str) -> bool:
     return _HOST.fullmatch(text) is not None or _is_ipv6(text)
 
 
-def parse_device(reader: TableReader, name: str) -> DeviceEntry:
-    """One table [devices.NAME]; what is wrong with it ends up in the reader's problems."""
+def parse_device(reader: TableReader, name: str, file: Path) -> DeviceEntry:
+    """Read one table [devices.NAME] of a file; what is wrong ends up in the reader's problems."""
     board = reader.matching("board", NAME_PATTERN, NAME_EXPECTED)
     host = _checked(reader, "host", is_host, HOST_EXPECTED)
     user = _checked(reader, "user", is_user, USER_EXPECTED)
     port = reader.integer("port", 1, (1 << 16) - 1) if reader.has("port") else None
-    key = reader.matching("key", _PATH, "the path of a key file") if reader.has("key") else None
+    key = None
+    if reader.has("key"):
+        key = str(beside(file, reader.matching("key", _PATH, "the path of a key file")))
     proxy = _checked(reader, "proxy", is_target, TARGET_EXPECTED)
     directory = None
     if reader.has("directory"):

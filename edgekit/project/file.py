@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.database_url import read_database_url
 from edgekit.base.errors import ProjectError, UsageError
 from edgekit.base.files import storage_errors, write_atomically
-from edgekit.base.paths import PROJECT_FILE, from_home, nearest_project_file, place_of
+from edgekit.base.paths import PROJECT_FILE, beside, nearest_project_file, place_of
 from edgekit.base.quoting import one_line, toml_string
 from edgekit.base.toml_source import TomlError, read_toml
 from edgekit.base.trust import effects_of, require_trust
@@ -31,7 +31,7 @@ from edgekit.profiles.reader import (
     syntax_problem,
 )
 from edgekit.project.devices import DeviceEntry, parse_device
-from edgekit.store.address import named_url
+from edgekit.store.address import named_url, with_files_beside
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -196,31 +196,31 @@ def _parse(reader: TableReader, path: Path) -> Project:
     board = reader.matching("board", NAME_PATTERN, NAME_EXPECTED) if reader.has("board") else None
     return Project(
         path=path,
-        model=path.parent / model if model else None,
+        model=beside(path, model) if model else None,
         board=board,
         keep=reader.integer("keep", 1, MOST_KEPT) if reader.has("keep") else None,
-        store=_store(reader),
+        store=_store(reader, path),
         shapes=_shapes(reader),
-        constants=_constants(reader, path.parent),
+        constants=_constants(reader, path),
         preprocess=_preprocess(reader, path),
-        devices=parse_devices(reader),
+        devices=parse_devices(reader, path),
         offload=parse_project_offload(reader.table("offload"))
         if reader.has("offload")
         else ProjectOffload(),
-        cmsis_nn=_cmsis_nn(reader, path.parent),
+        cmsis_nn=_cmsis_nn(reader, path),
     )
 
 
-def _cmsis_nn(reader: TableReader, folder: Path) -> Path | None:
+def _cmsis_nn(reader: TableReader, file: Path) -> Path | None:
     if not reader.has("cmsis_nn"):
         return None
     table = reader.table("cmsis_nn")
     place = table.text("path", limit=1000)
     table.finish()
-    return folder / from_home(place)
+    return beside(file, place)
 
 
-def _store(reader: TableReader) -> str | None:
+def _store(reader: TableReader, file: Path) -> str | None:
     if not reader.has("store"):
         return None
     table = reader.table("store")
@@ -230,7 +230,7 @@ def _store(reader: TableReader) -> str | None:
     if parts is not None and parts.holds_password:
         expected = "a URL without a password (EDGEKIT_STORE or ~/.pgpass may hold it)"
         table.complain("url", "one with a password", expected)
-    return url
+    return with_files_beside(file, url)
 
 
 def _entries(reader: TableReader, key: str) -> Iterator[tuple[TableReader, str, object]]:
@@ -255,13 +255,13 @@ def _shapes(reader: TableReader) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _constants(reader: TableReader, folder: Path) -> dict[str, Array]:
+def _constants(reader: TableReader, file: Path) -> dict[str, Array]:
     constants: dict[str, Array] = {}
     for table, name, value in _entries(reader, "constants"):
         from edgekit.models.constants import numbers, read_constant
 
         if isinstance(value, str) and value.endswith(".npy"):
-            constants[name] = read_constant(folder / value, name)
+            constants[name] = read_constant(beside(file, value), name)
         elif (array := numbers(value)) is not None:
             constants[name] = array
         else:
@@ -281,8 +281,8 @@ def _preprocess(reader: TableReader, path: Path) -> dict[str, Preprocess]:
     return preprocess
 
 
-def parse_devices(reader: TableReader) -> dict[str, DeviceEntry]:
-    """The tables [devices.NAME]."""
+def parse_devices(reader: TableReader, file: Path) -> dict[str, DeviceEntry]:
+    """Read the tables [devices.NAME] of a file."""
     devices: dict[str, DeviceEntry] = {}
     for table, name, value in _entries(reader, "devices"):
         if not NAME_PATTERN.fullmatch(name) or name == LOCAL:
@@ -290,7 +290,7 @@ def parse_devices(reader: TableReader) -> dict[str, DeviceEntry]:
         elif not isinstance(value, dict):
             table.complain(name, show(value), f"a table [devices.{name}]")
         else:
-            devices[name] = parse_device(table.table(name), name)
+            devices[name] = parse_device(table.table(name), name, file)
     return devices
 
 

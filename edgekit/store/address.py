@@ -7,15 +7,17 @@ import hashlib
 import os
 from pathlib import Path
 
-from edgekit.base.database_url import read_database_url
+from edgekit.base.database_url import read_database_url, relative_files, with_absolute_files
 from edgekit.base.errors import UsageError
-from edgekit.base.paths import data_dir, from_home
+from edgekit.base.paths import beside, data_dir, from_home
 
 VARIABLE = "EDGEKIT_STORE"
 OFF = "off"
 """What the variable says where nothing is to be kept."""
 FILE_NAME = "measurements.db"
 _SQLITE = "sqlite:///"
+_IN_NO_FOLDER = ("", ":memory:")
+"""What stands for a store in memory. The function that opens a store refuses these."""
 UNREADABLE = "a store whose URL can't be read"
 
 
@@ -27,20 +29,36 @@ def default_url() -> str:
 def named_url() -> str | None:
     """Read the URL of the store that the environment names; None where it names none.
 
-    UsageError where it is a file with a relative path: tuned kernels are taken from a store, and
-    the file in the current folder may be a stranger's.
+    UsageError where it names a file by a relative path: tuned kernels are taken from a store, and
+    the file in the current folder may be a stranger's, or a certificate of a stranger's server.
     """
     url = os.environ.get(VARIABLE) or None
     if url is not None and url.startswith(_SQLITE):
         named = url.removeprefix(_SQLITE).partition("?")[0]
-        in_no_folder = named in ("", ":memory:")  # what opens a store refuses these
-        if not in_no_folder and not from_home(named).is_absolute():
+        if named not in _IN_NO_FOLDER and not from_home(named).is_absolute():
             raise UsageError(
                 f"{VARIABLE} names the file {named!r}, which is not an absolute path",
                 hint="write the whole path if you mean this folder's:"
                 f" {VARIABLE}={_SQLITE}{Path(named).absolute()}",
             )
+    files = () if url is None else relative_files(url)
+    if files:
+        raise UsageError(
+            f"{VARIABLE} names the file {files[0]!r}, which is not an absolute path",
+            hint="write the whole path of each file in the URL",
+        )
     return url
+
+
+def with_files_beside(file: Path, url: str) -> str:
+    """Read a store's URL in a configuration file: the relative paths in it start from the file's
+    folder."""
+    if not url.startswith(_SQLITE):
+        return with_absolute_files(url, lambda named: beside(file, named))
+    named, mark, query = url.removeprefix(_SQLITE).partition("?")
+    if named in _IN_NO_FOLDER:
+        return url
+    return f"{_SQLITE}{beside(file, named)}{mark}{query}"
 
 
 def is_off(url: str | None = None) -> bool:

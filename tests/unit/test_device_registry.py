@@ -39,6 +39,15 @@ def test_what_is_added_is_known(tmp_path: Path) -> None:
     assert known["hall"].origin == file
 
 
+def test_a_key_of_the_users_own_file_starts_from_that_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "devices.toml"
+    file.write_text('schema = 1\n[devices.hall]\nboard = "rpi5"\nhost = "h"\nkey = "keys/id"\n')
+    monkeypatch.chdir("/")
+    assert known_devices(None, file)["hall"].entry.key == f"{tmp_path}/keys/id"
+
+
 def test_a_line_of_another_machine_is_read_back(tmp_path: Path) -> None:
     file = tmp_path / "devices.toml"
     far = make_serial_entry(

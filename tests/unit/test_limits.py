@@ -39,7 +39,7 @@ def limited(kind: int, soft: int) -> Iterator[None]:
         (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "memory"),
         (OSError("libx.so: failed to map segment from shared object"), "memory"),
         (RuntimeError("std::bad_alloc"), "memory"),
-        (RuntimeError("can't start new thread"), "memory"),
+        (RuntimeError("can't start new thread"), "no further process or thread"),
     ],
 )
 def test_a_limit_is_found_below_an_error_that_says_something_else(
@@ -53,7 +53,11 @@ def test_a_limit_is_found_below_an_error_that_says_something_else(
     assert says in f"{found.message} {found.hint}"
 
 
-SENTENCES = ["cc does not run: [Errno 24] Too many open files", "cc: virtual memory exhausted"]
+SENTENCES = [
+    "cc does not run: [Errno 24] Too many open files",
+    "cc: virtual memory exhausted",
+    "gcc: fatal error: cannot execute 'cc1': posix_spawn: Resource temporarily unavailable",
+]
 
 
 @pytest.mark.parametrize("said", SENTENCES)

@@ -77,6 +77,55 @@ def test_everything_a_project_can_say(tmp_path: Path) -> None:
     assert project.cmsis_nn == tmp_path / "third-party" / "CMSIS"
 
 
+def test_every_relative_path_starts_from_the_file_wherever_edgekit_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "project" / "below"
+    elsewhere.mkdir(parents=True)
+    np.save(project / "table.npy", np.arange(3))
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv("HOME", "/home/user")
+    text = (
+        FULL
+        + """
+key = "keys/id_ed25519"
+host = "10.0.0.5"
+
+[devices.home]
+board = "rpi4"
+host = "10.0.0.6"
+key = "~/.ssh/id"
+
+[store]
+url = "{url}"
+"""
+    )
+    stores = {
+        "sqlite:///runs.db": f"sqlite:///{project}/runs.db",
+        "sqlite:///../runs.db?timeout=3": f"sqlite:///{project}/../runs.db?timeout=3",
+        "sqlite:////srv/runs.db": "sqlite:////srv/runs.db",
+        "sqlite:///~/runs.db": "sqlite:////home/user/runs.db",
+        "postgresql://me@lab/runs?sslmode=verify-full&sslrootcert=lab.pem&sslkey=/k": (
+            f"postgresql://me@lab/runs?sslmode=verify-full&sslrootcert={project}/lab.pem&sslkey=/k"
+        ),
+        "postgresql://me@lab/runs?sslrootcert=system": (
+            "postgresql://me@lab/runs?sslrootcert=system"
+        ),
+    }
+    for url, meant in stores.items():
+        write(project, text.replace("{url}", url))
+        found = find_project(elsewhere)
+        assert found is not None
+        assert found.store == meant
+        assert {name: device.key for name, device in found.devices.items()} == {
+            "kitchen": str(project / "keys/id_ed25519"),
+            "home": "/home/user/.ssh/id",
+        }
+        assert found.model == project / "models/net.onnx"
+        assert found.constants["table"].tolist() == [0, 1, 2]
+        assert found.cmsis_nn == project / "third-party/CMSIS"
+
+
 def test_the_smallest_project(tmp_path: Path) -> None:
     project = read_project(write(tmp_path, "schema = 1\n"))
 

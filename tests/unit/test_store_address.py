@@ -87,6 +87,15 @@ def test_the_environment_names_an_sqlite_file_by_its_whole_path(
         assert f"sqlite:///{tmp_path}/" in str(refused.value.hint)
 
 
+@pytest.mark.parametrize("file", ["sslrootcert=ca.pem", "sslkey=./k", "passfile=..%2Fpass"])
+def test_the_environment_names_certificates_by_their_whole_path(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", f"postgresql://me@lab/runs?sslmode=verify-full&{file}")
+    with pytest.raises(UsageError, match="not an absolute path"):
+        default_url()
+
+
 @pytest.mark.parametrize(
     "url", ["sqlite:////tmp/a.db", "sqlite:///~/a.db", "postgresql:///d", "off"]
 )
