@@ -77,6 +77,9 @@ class OwnListener(socket.socket):
             if self._door.admits(connection):
                 return connection, address
             connection.close()
+            if self.gettimeout() == 0:
+                # An event loop accepts as long as it can, and a stranger may call without end.
+                raise BlockingIOError(errno.EAGAIN, "the connection was refused")
 
     def connections(self) -> Iterator[socket.socket]:
         """Accept until the listener is closed, whatever single connections do."""

@@ -216,12 +216,18 @@ def _heard_by(uid: int, port: int) -> bytes:
     ).stdout
 
 
-def test_accept_of_a_listener_that_does_not_block_goes_on_to_the_next() -> None:
-    with OwnListener(socket.create_server(("127.0.0.1", 0)), lambda text: None) as listener:
+def test_a_listener_that_does_not_block_returns_after_each_refusal() -> None:
+    """An event loop would serve no one else while another user calls without end."""
+    told: list[str] = []
+    with OwnListener(socket.create_server(("127.0.0.1", 0)), told.append) as listener:
         listener.setblocking(False)
-        with client(listener, "127.0.0.1", UID):
-            with pytest.raises(BlockingIOError):
-                listener.accept()
-            with client(listener, "127.0.0.1", 0):
-                connection, _ = listener.accept()
-                connection.close()
+        with (
+            client(listener, "127.0.0.1", UID),
+            client(listener, "127.0.0.1", UID),
+            client(listener, "127.0.0.1", 0),
+        ):
+            for _ in range(2):
+                with pytest.raises(BlockingIOError):
+                    listener.accept()
+            connection, _ = listener.accept()
+            connection.close()

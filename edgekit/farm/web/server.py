@@ -1,22 +1,26 @@
-"""The farm's page and metrics, on loopback, for this user who has the token."""
+"""The farm's web pages and metrics, served on loopback to this user with the token."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
-import socket
-import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
+
+from tornado.http1connection import HTTP1Connection
+from tornado.httpserver import HTTPServer
+from tornado.log import app_log
+from tornado.web import Application, HTTPError, RequestHandler
 
 from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.events import SILENT, Events
-from edgekit.base.own_listener import Door
+from edgekit.base.own_listener import OwnListener, listen_on_loopback
 from edgekit.farm.control import farm_status
 from edgekit.farm.web import markup, page, tuning_page
 from edgekit.farm.web.page import History
@@ -28,12 +32,19 @@ from edgekit.store.address import is_off
 if TYPE_CHECKING:
     from edgekit.store.tuning_results import SessionCurve
 
+Query = dict[str, str]
+
 _COOKIE = "edgekit-farm"
 _HTML = "text/html; charset=utf-8"
+_JSON = "application/json"
 _PAGES = ("/", "/tuning", "/results")
 _RUNS_SHOWN = 200
 _SESSIONS_SHOWN = 10
-_SECURITY = {
+_LONGEST_SECONDS = 20.0
+"""The time limit for a client to send its request, and to read the answer."""
+_LARGEST_REQUEST = 1 << 16
+_HEADERS = {
+    "Server": "edgekit",
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -45,27 +56,9 @@ _SECURITY = {
 @dataclass(frozen=True)
 class WebServing:
     url: str
-    """With the token: opening it once is enough for a browser."""
+    """The address with the token: opening it once is enough for a browser."""
     metrics: str
     token: str
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler], door: Door) -> None:
-        self._door = door
-        super().__init__((LOOPBACK, port), handler)
-
-    def verify_request(self, request: object, client_address: object) -> bool:
-        """Refuse other users before their request is read."""
-        assert isinstance(request, socket.socket)
-        return self._door.admits(request)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that goes away in the middle is nothing to tell; bugs are."""
-        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def serve_web(
@@ -76,150 +69,159 @@ def serve_web(
     started: Callable[[WebServing], None],
     events: Events = SILENT,
 ) -> None:
-    """Until interrupted."""
+    """Serve until interrupted."""
     token = web_token(new=new_token)
     try:
-        server = _Server(port, _handler(token, store), Door(events.warn))
+        listener = listen_on_loopback(port, events.warn)
     except OSError as error:
         raise DeviceError(
             f"port {port} cannot be used: {(error.strerror or str(error)).lower()}",
             hint="choose another one: edgekit farm web --port PORT",
         ) from error
-    with server:
-        place = f"http://{LOOPBACK}:{server.server_address[1]}"
+    with listener:
+        place = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
         started(WebServing(f"{place}/?token={token}", f"{place}/metrics", token))
-        server.serve_forever()
+        asyncio.run(_serve(listener, token, store))
 
 
-def _handler(token: str, store: str | None) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 20
-        server_version = "edgekit"
-        sys_version = ""
-
-        def do_GET(self) -> None:
-            try:
-                parts = urlsplit(self.path)
-            except ValueError:
-                self._send(HTTPStatus.BAD_REQUEST, "text/plain", "no address\n")
-                return
-            query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-            if not self._is_for_us():
-                self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not this host\n")
-            elif not self._is_allowed(query):
-                self._send(
-                    HTTPStatus.FORBIDDEN,
-                    _HTML,
-                    page.error_page("Open the address that edgekit farm web printed."),
-                )
-            elif "token" in query and parts.path in _PAGES:
-                # The token leaves the address bar and the history.
-                self._send(
-                    HTTPStatus.SEE_OTHER,
-                    "text/plain",
-                    "",
-                    {
-                        "Location": parts.path,
-                        "Set-Cookie": f"{_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/",
-                    },
-                )
-            else:
-                self._answer(parts.path, query)
-
-        def _answer(self, path: str, query: dict[str, str]) -> None:
-            try:
-                kind, text = _content(path, query, store)
-            except KeyError:
-                self._send(HTTPStatus.NOT_FOUND, _HTML, page.error_page("There is no such page."))
-            except EdgekitError as error:
-                self._send(
-                    HTTPStatus.SERVICE_UNAVAILABLE, _HTML, page.error_page(f"{error.message}.")
-                )
-            else:
-                self._send(HTTPStatus.OK, kind, text)
-
-        def _is_for_us(self) -> bool:
-            """A name that a stranger's DNS leads here is refused."""
-            host = (self.headers.get("Host") or "").rpartition(":")[0]
-            return host in (LOOPBACK, "localhost")
-
-        def _is_allowed(self, query: dict[str, str]) -> bool:
-            given = query.get("token", "")
-            bearer = self.headers.get("Authorization") or ""
-            if bearer.startswith("Bearer "):
-                given = bearer.removeprefix("Bearer ")
-            if not given:
-                try:
-                    morsel = SimpleCookie(self.headers.get("Cookie") or "").get(_COOKIE)
-                except CookieError:
-                    morsel = None
-                given = morsel.value if morsel is not None else ""
-            return hmac.compare_digest(given.encode(), token.encode())
-
-        def _send(
-            self, status: HTTPStatus, kind: str, text: str, headers: dict[str, str] | None = None
-        ) -> None:
-            data = text.encode()
-            self.send_response(status)
-            for name, value in {**_SECURITY, **(headers or {})}.items():
-                self.send_header(name, value)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Requests may hold the token, and nobody reads them."""
-
-    return Handler
+async def _serve(listener: OwnListener, token: str, store: str | None) -> None:
+    listener.setblocking(False)
+    every_path = (r".*", _Handler, {"token": token, "store": store})
+    server = HTTPServer(
+        # Requests may hold the token: none is logged.
+        Application([every_path], log_function=lambda handler: None),
+        no_keep_alive=True,
+        max_header_size=_LARGEST_REQUEST,
+        max_body_size=0,
+        idle_connection_timeout=_LONGEST_SECONDS,
+    )
+    server.add_socket(listener)
+    await asyncio.Event().wait()
 
 
-def _content(path: str, query: dict[str, str], store: str | None) -> tuple[str, str]:
-    """KeyError for what there is not."""
-    if path == "/":
-        return _HTML, page.farm_page(farm_status())
-    if path == "/devices":
-        return _HTML, page.devices_table(farm_status())
-    if path == "/status.json":
-        return "application/json", json.dumps(asdict(farm_status()))
-    if path == "/metrics":
-        return CONTENT_TYPE, as_metrics(farm_status()) + _tuning_metrics(store)
-    if path == "/tuning":
-        return _HTML, tuning_page.tuning_page(_curves(store))
-    if path == "/sessions":
-        return _HTML, tuning_page.sessions_part(_curves(store))
-    if path == "/sessions.json":
-        return "application/json", json.dumps([asdict(curve) for curve in _curves(store)])
-    if path == "/results":
-        return _HTML, page.results_page(_histories(store))
-    if path == "/compare":
-        from edgekit.store.results import compare_results
+class _Refusal(HTTPError):
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(status)
+        self.message = message
 
-        comparison = compare_results(query["before"], query["after"], store)
-        return _HTML, page.comparison_page(comparison)
-    if path == "/style.css":
-        return "text/css; charset=utf-8", markup.STYLE
-    if path == "/script.js":
-        return "text/javascript; charset=utf-8", markup.SCRIPT
-    raise KeyError(path)
+
+class _Handler(RequestHandler):
+    SUPPORTED_METHODS = ("GET",)
+
+    def initialize(self, token: str, store: str | None) -> None:
+        self._token = token
+        self._store = store
+
+    def set_default_headers(self) -> None:
+        for name, value in _HEADERS.items():
+            self.set_header(name, value)
+
+    def compute_etag(self) -> None:
+        """Send none: answers are not cached."""
+
+    async def get(self) -> None:
+        try:
+            parts = urlsplit(self.request.uri or "")
+        except ValueError as error:
+            raise _Refusal(HTTPStatus.BAD_REQUEST, "This is no address.") from error
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        # Another site's DNS may lead its own names to loopback.
+        if self.request.headers.get("Host", "").rpartition(":")[0] not in (LOOPBACK, "localhost"):
+            raise _Refusal(HTTPStatus.MISDIRECTED_REQUEST, "This is not that host.")
+        if not hmac.compare_digest(self._given_token(query).encode(), self._token.encode()):
+            raise _Refusal(HTTPStatus.FORBIDDEN, "Open the address that edgekit farm web printed.")
+        if "token" in query and parts.path in _PAGES:
+            # The token leaves the address bar and the history.
+            self.set_cookie(_COOKIE, self._token, httponly=True, samesite="Strict")
+            self.redirect(parts.path, status=HTTPStatus.SEE_OTHER)
+            return
+        try:
+            kind, text = await _in_thread(lambda: _CONTENT[parts.path](query, self._store))
+        except KeyError as error:
+            raise _Refusal(HTTPStatus.NOT_FOUND, "There is no such page.") from error
+        except EdgekitError as error:
+            raise _Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}.") from error
+        self.set_header("Content-Type", kind)
+        self.write(text)
+
+    def _given_token(self, query: Query) -> str:
+        bearer = self.request.headers.get("Authorization", "")
+        if bearer.startswith("Bearer "):
+            return bearer.removeprefix("Bearer ")
+        return query.get("token") or self.get_cookie(_COOKIE) or ""
+
+    def on_finish(self) -> None:
+        """Close the connection of a client that does not read its answer."""
+        connection = self.request.connection
+        if isinstance(connection, HTTP1Connection):
+            asyncio.get_running_loop().call_later(_LONGEST_SECONDS, connection.close)
+
+    def write_error(self, status_code: int, **details: Any) -> None:
+        error = details["exc_info"][1]
+        is_ours = isinstance(error, _Refusal)
+        self.write(page.error_page(error.message if is_ours else HTTPStatus(status_code).phrase))
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """Log bugs only, and without the address, which may hold the token."""
+        if not isinstance(value, HTTPError):
+            app_log.error("the farm's page failed", exc_info=value)
+
+
+def _in_thread(work: Callable[[], tuple[str, str]]) -> asyncio.Future[tuple[str, str]]:
+    """Run `work`, which may wait for the farm or the store, without holding up Ctrl-C."""
+    done: Future[tuple[str, str]] = Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again by the request
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return asyncio.wrap_future(done)
+
+
+def _metrics(query: Query, store: str | None) -> tuple[str, str]:
+    from edgekit.store.tuning_results import running_now
+
+    text = as_metrics(farm_status())
+    if is_off(store):
+        return CONTENT_TYPE, text
+    try:
+        running = running_now(store)
+    except EdgekitError:
+        running = None  # the metrics say so; the devices are shown
+    return CONTENT_TYPE, text + tuning_metrics(running)
+
+
+def _comparison(query: Query, store: str | None) -> tuple[str, str]:
+    from edgekit.store.results import compare_results
+
+    comparison = compare_results(query["before"], query["after"], store)
+    return _HTML, page.comparison_page(comparison)
+
+
+_CONTENT: dict[str, Callable[[Query, str | None], tuple[str, str]]] = {
+    "/": lambda query, store: (_HTML, page.farm_page(farm_status())),
+    "/devices": lambda query, store: (_HTML, page.devices_table(farm_status())),
+    "/status.json": lambda query, store: (_JSON, json.dumps(asdict(farm_status()))),
+    "/metrics": _metrics,
+    "/tuning": lambda query, store: (_HTML, tuning_page.tuning_page(_curves(store))),
+    "/sessions": lambda query, store: (_HTML, tuning_page.sessions_part(_curves(store))),
+    "/sessions.json": lambda query, store: (_JSON, json.dumps([asdict(c) for c in _curves(store)])),
+    "/results": lambda query, store: (_HTML, page.results_page(_histories(store))),
+    "/compare": _comparison,
+    "/style.css": lambda query, store: ("text/css; charset=utf-8", markup.STYLE),
+    "/script.js": lambda query, store: ("text/javascript; charset=utf-8", markup.SCRIPT),
+}
+"""The media type and text of each path. KeyError: the query lacks what the page needs."""
 
 
 def _curves(store: str | None) -> tuple[SessionCurve, ...]:
     from edgekit.store.tuning_results import session_curves
 
     return session_curves(_SESSIONS_SHOWN, store)
-
-
-def _tuning_metrics(store: str | None) -> str:
-    """A store that can't be used takes no device out of sight."""
-    from edgekit.store.tuning_results import running_now
-
-    if is_off(store):
-        return ""
-    try:
-        return tuning_metrics(running_now(store))
-    except EdgekitError:
-        return tuning_metrics(None)
 
 
 def _histories(store: str | None) -> tuple[History, ...]:
