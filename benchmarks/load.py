@@ -117,7 +117,7 @@ def start(bundle: Bundle, *, cold: bool = False) -> Start:
             os.fsync(stream.fileno())
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     command = [sys.executable, "-m", "benchmarks.load", "--one-start", str(library)]
-    command.append(str(bundle.path / bundle.manifest.inputs[0].reference))
+    command.append(str(bundle.path / bundle.manifest.vectors[0].inputs[0]))
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     answer = json.loads(done.stdout)
     loaded, ran = Memory(**answer.pop("loaded")), Memory(**answer.pop("ran"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from edgekit.base.errors import BuildError
 from edgekit.base.sizes import format_size
-from edgekit.bundle.manifest import BareMetal, StepEntry
+from edgekit.bundle.manifest_bare_metal import BareMetal, StepEntry
 from edgekit.profiles.board import Memory
 
 _NAMED = 3

@@ -9,7 +9,7 @@ from pathlib import Path
 from edgekit.aot.tree import Origin
 from edgekit.aot.ways import StepWays, Way
 from edgekit.base.tensors import TensorSpec
-from edgekit.bundle.manifest import BareMetal
+from edgekit.bundle.manifest_bare_metal import BareMetal
 from edgekit.profiles.board import Memory
 from edgekit.profiles.cpu import Cpu
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from edgekit.aot.memory_map import BoardFit, FlashUse, MemoryMap
 from edgekit.base.quoting import html_text
-from edgekit.bundle.manifest import BufferEntry
+from edgekit.bundle.manifest_bare_metal import BufferEntry
 
 _WIDTH = 960.0
 _LEFT, _RIGHT = 84.0, 24.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from edgekit.base.sizes import format_size
-from edgekit.bundle.manifest import BareMetal, BufferEntry
+from edgekit.bundle.manifest_bare_metal import BareMetal, BufferEntry
 from edgekit.profiles.board import Board, parse_board
 from edgekit.profiles.reader import list_profiles
 

@@ -8,7 +8,7 @@ from edgekit.aot.arena import lifetimes
 from edgekit.aot.choose import Choice
 from edgekit.aot.operators import LoopNest, Operator
 from edgekit.aot.tree import TreePlan
-from edgekit.bundle.manifest import BareMetal, BufferEntry, LibraryEntry, StepEntry
+from edgekit.bundle.manifest_bare_metal import BareMetal, BufferEntry, LibraryEntry, StepEntry
 
 
 def report_of(plan: TreePlan, choices: Sequence[Choice]) -> BareMetal:

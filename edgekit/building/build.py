@@ -21,40 +21,35 @@ from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_directory, storage_errors
 from edgekit.building.build_c import finish_tree, tree_job
+from edgekit.building.build_manifest import manifest_for
 from edgekit.building.compilation import (
     Compilation,
     CompiledModel,
     CompileJob,
+    ImportedModel,
     compiling_here,
 )
 from edgekit.building.compile_process import compiling_apart
 from edgekit.building.expectation import (
     Expectation,
-    Reference,
     check_preprocess,
     expect,
     write_reference,
 )
-from edgekit.building.key import build_key, installed_version
+from edgekit.building.key import build_key
+from edgekit.building.reference_vectors import NAN, Edges
 from edgekit.building.request import BuildRequest
 from edgekit.building.reuse import Order, make, reuse_or_make
 from edgekit.bundle.folder import (
     LIBRARY_NAME,
-    BareMetal,
-    BoardEntry,
     Bundle,
-    FileEntry,
-    Manifest,
-    ModelEntry,
-    ToolchainEntry,
-    Versions,
     describe_file,
     foreign_file,
     open_bundle,
     write_archive,
     write_manifest,
 )
-from edgekit.bundle.manifest import SCHEMA_VERSION, Kernel, Region
+from edgekit.bundle.manifest import Kernel, Region
 from edgekit.bundle.manifest_runners import RunnerEntry
 from edgekit.cross.link import Linker, link_shared_library
 from edgekit.cross.runtime import cuda_runtime
@@ -63,18 +58,10 @@ from edgekit.devices.elf import weight_bytes
 from edgekit.profiles.board import Board
 from edgekit.profiles.cpu import architecture
 from edgekit.profiles.toolchain import Toolchain
-from edgekit.version import __version__
 
 if TYPE_CHECKING:
     from edgekit.aot.job import WrittenTree
     from edgekit.building.expectation import Ends
-
-
-_REPRODUCIBLE = (
-    "the same model, options, board, compiler and versions give the same library and manifest; "
-    "the expected outputs are the oracle's, whose last bits may differ on another kind of CPU"
-)
-_NOT_REPRODUCIBLE = "the compiler wrote the name of a temporary folder into the library"
 
 
 @dataclass(frozen=True)
@@ -261,7 +248,7 @@ def _make(work: _Work, scratch: Path) -> None:
             request.seed,
             ends,
             events,
-            model.index_ranges,
+            Edges(model.index_ranges, request.preprocess, _nan_obstacle(request, model)),
             verified=request.verified,
         )
         compiled = None if job.tree else compilation.compiled()
@@ -270,6 +257,12 @@ def _make(work: _Work, scratch: Path) -> None:
         _finish_tree(work, tree, ends, expectation, scratch)
     if compiled is not None:
         _finish_library(work, compiled, ends, expectation, scratch)
+
+
+def _nan_obstacle(request: BuildRequest, model: ImportedModel) -> str:
+    if request.board.target.gpu is not None:
+        return "kernels on a GPU may lose NaN"
+    return model.nan_obstacle
 
 
 def _finish_tree(
@@ -283,7 +276,8 @@ def _finish_tree(
         request,
         work.compiler,
         expectation,
-        write_reference(folder, ends, expectation, request.preprocess),
+        ends,
+        write_reference(folder, ends, expectation),
         files=files,
         bare_metal=bare_metal,
         reproducible=all(_is_free_of(scratch, folder / file.path) for file in files),
@@ -297,6 +291,9 @@ def _finish_library(
     request, events = work.request, work.events
     library = work.folder / LIBRARY_NAME
     linked = link_model(compiled, request, work.compiler, scratch, library, events)
+    libraries = ", ".join(sorted({part.backend for part in compiled.regions}))
+    if libraries:
+        expectation = expectation.without(NAN, f"{libraries} may lose NaN, or spread it")
     write_bundle(
         request,
         work.compiler,
@@ -410,11 +407,12 @@ def write_bundle(
     files = [describe_file(folder, linked.library, "library")]
     files += [describe_file(folder, name, "shared-library") for name in linked.beside]
     files += [describe_file(folder, one.source, "runner-source") for one in linked.runners]
-    reference = write_reference(folder, ends, expectation, request.preprocess)
+    reference = write_reference(folder, ends, expectation)
     manifest = manifest_for(
         request,
         compiler,
         expectation,
+        ends,
         reference,
         regions=regions,
         runners=linked.runners,
@@ -423,44 +421,3 @@ def write_bundle(
         reproducible=reproducible,
     )
     write_manifest(folder, manifest)
-
-
-def manifest_for(
-    request: BuildRequest,
-    compiler: Compiler,
-    expectation: Expectation,
-    reference: Reference,
-    *,
-    files: tuple[FileEntry, ...],
-    regions: tuple[Region, ...] = (),
-    runners: tuple[RunnerEntry, ...] = (),
-    kernels: tuple[Kernel, ...] = (),
-    bare_metal: BareMetal | None = None,
-    reproducible: bool,
-) -> Manifest:
-    """What is the same for every kind of bundle, and what is not."""
-    return Manifest(
-        schema_version=SCHEMA_VERSION,
-        edgekit_version=__version__,
-        model=ModelEntry(
-            request.source.name,
-            request.source.format,
-            request.source.sha256,
-            request.source.path.name,
-        ),
-        board=BoardEntry(request.board.name, request.board.kind),
-        target=request.board.target.as_json(),
-        toolchain=ToolchainEntry(request.toolchain.name, compiler.banner),
-        versions=Versions(installed_version("apache-tvm"), installed_version("apache-tvm-ffi")),
-        oracle=expectation.oracle,
-        seed=request.seed,
-        inputs=reference.inputs,
-        outputs=reference.outputs,
-        regions=regions,
-        runners=runners,
-        kernels=kernels,
-        bare_metal=bare_metal,
-        files=(*files, *reference.files),
-        reproducible=reproducible,
-        reproducible_note=_REPRODUCIBLE if reproducible else _NOT_REPRODUCIBLE,
-    )

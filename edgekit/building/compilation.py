@@ -57,6 +57,8 @@ class ImportedModel:
     repairs: tuple[str, ...]
     index_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The least and the largest index allowed, for each input that is one."""
+    nan_obstacle: str = ""
+    """Why NaN may not come out of the model as it should; empty where it does."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +121,13 @@ class CompilationHere:
         with self._events.stage("load TVM"):
             load_tvm()
         from edgekit.compiler.passes.indices import index_ranges
+        from edgekit.compiler.passes.nan_paths import nan_obstacle
 
         model = import_model(self._job.source, self._events)
         self._model = model
         ranges = index_ranges(model.module, [spec.name for spec in model.inputs])
-        return ImportedModel(model.inputs, model.outputs, model.repairs, ranges)
+        obstacle = nan_obstacle(model.module)
+        return ImportedModel(model.inputs, model.outputs, model.repairs, ranges, obstacle)
 
     def compiled(self) -> CompiledModel:
         from edgekit.backends.offloading import compile_model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,20 +11,23 @@ from edgekit.base.errors import BuildError, ProjectError
 from edgekit.base.events import Events
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.bundle.folder import (
+    ExpectedEntry,
     FileEntry,
-    InputEntry,
-    OutputEntry,
+    LeftOut,
+    Vector,
+    VectorEntry,
     describe_file,
     write_tensor,
 )
 from edgekit.bundle.manifest_oracle import OracleEntry
+from edgekit.bundle.manifest_vectors import RANDOM
 from edgekit.models.model import ModelSource, held
 from edgekit.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.tensors import TensorSpec
-    from edgekit.models.comparison import Leeway
+    from edgekit.building.reference_vectors import Edges
     from edgekit.models.oracle_types import Oracle
 
     Ends = tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
@@ -34,19 +37,28 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Expectation:
     oracle: OracleEntry | None
-    """None where nothing is expected: then there are no outputs."""
-    inputs: Mapping[str, Array]
-    outputs: Mapping[str, Array]
-    leeways: Mapping[str, Leeway]
-    """Leeway by output, where rounding inside the model calls for one."""
+    """None where nothing is expected: then there is one vector, without outputs."""
+    vectors: tuple[Vector, ...]
+    """The usual one first."""
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def usual(self) -> Vector:
+        return self.vectors[0]
+
+    def without(self, name: str, reason: str) -> Expectation:
+        """Return the same without the vector of that name; unchanged where there is none."""
+        kept = tuple(vector for vector in self.vectors if vector.name != name)
+        if len(kept) == len(self.vectors):
+            return self
+        return replace(self, vectors=kept, left_out=(*self.left_out, LeftOut(name, reason)))
 
 
 @dataclass(frozen=True)
 class Reference:
     """What a manifest says of the vectors in a bundle."""
 
-    inputs: tuple[InputEntry, ...]
-    outputs: tuple[OutputEntry, ...]
+    vectors: tuple[VectorEntry, ...]
     files: tuple[FileEntry, ...]
 
 
@@ -65,55 +77,54 @@ def expect(
     seed: int,
     ends: Ends,
     events: Events,
-    index_ranges: Mapping[str, tuple[int, int]],
+    edges: Edges,
     *,
     verified: bool = True,
 ) -> Expectation:
-    """The reference inputs, and what the oracle computes of them. Not `verified`, no oracle is
-    asked. `index_ranges` says which values inputs may have that are indices."""
+    """Make the reference inputs, and let the oracle compute their outputs. Not `verified`, only the
+    usual inputs are made, and no oracle is asked."""
     # numpy's modules in C may lose the exception that Ctrl-C is, while they are imported.
     with interrupts_deferred():
+        from edgekit.building.reference_vectors import further_vectors
         from edgekit.models.inputs import reference_inputs
         from edgekit.models.oracle import oracle_for
 
     specs, results = ends
-    inputs = reference_inputs(specs, seed, index_ranges)
+    inputs = reference_inputs(specs, seed, edges.index_ranges)
     if not verified:
         events.warn("no expected outputs are computed: nothing is proven of this bundle's numbers")
-        return Expectation(None, inputs, {}, {})
+        return Expectation(None, (Vector(RANDOM, inputs, {}, {}),))
     with events.stage("compute the expected outputs") as stage, held(source):
         oracle = oracle_for(source)
         outputs = oracle.run(inputs)
-        leeways = oracle.leeways(inputs, outputs)
-        stage.result = f"by {oracle.name} {oracle.version}"
-    for spec in results:
-        _check_agreement(spec, outputs.get(spec.name), oracle)
-    return Expectation(OracleEntry(oracle.name, oracle.version), inputs, outputs, leeways)
+        entry = OracleEntry(oracle.name, oracle.version)
+        for spec in results:
+            _check_agreement(spec, outputs.get(spec.name), oracle)
+        usual = Vector(RANDOM, inputs, outputs, oracle.leeways(inputs, outputs))
+        further = further_vectors(source, oracle, ends, usual, seed, edges)
+        vectors = (usual, *further.vectors)
+        stage.result = f"by {entry.name} {entry.version} for {len(vectors)} vectors"
+    return Expectation(entry, vectors, further.left_out)
 
 
-def write_reference(
-    folder: Path,
-    ends: Ends,
-    expectation: Expectation,
-    preprocess: Mapping[str, Preprocess],
-) -> Reference:
-    """The vectors, in a bundle's own folder for them."""
+def write_reference(folder: Path, ends: Ends, expectation: Expectation) -> Reference:
+    """Write the vectors into a bundle's own folder for them."""
     files: list[FileEntry] = []
-    inputs, outputs = [], []
-    for i, spec in enumerate(ends[0]):
-        name = f"reference/input-{i}.npy"
-        write_tensor(folder / name, expectation.inputs[spec.name])
-        files.append(describe_file(folder, name, "reference-input"))
-        inputs.append(InputEntry(spec, preprocess.get(spec.name), name))
-    for i, spec in enumerate(ends[1]):
-        if expectation.oracle is None:
-            outputs.append(OutputEntry(spec, None))
-            continue
-        name = f"reference/output-{i}.npy"
-        write_tensor(folder / name, expectation.outputs[spec.name])
-        files.append(describe_file(folder, name, "reference-output"))
-        outputs.append(OutputEntry(spec, name, expectation.leeways.get(spec.name)))
-    return Reference(tuple(inputs), tuple(outputs), tuple(files))
+    vectors = []
+    for vector in expectation.vectors:
+        place = f"reference/{vector.name}"
+        inputs, outputs = [], []
+        for i, spec in enumerate(ends[0]):
+            inputs.append(f"{place}/input-{i}.npy")
+            write_tensor(folder / inputs[-1], vector.inputs[spec.name])
+            files.append(describe_file(folder, inputs[-1], "reference-input"))
+        for i, spec in enumerate(ends[1] if expectation.oracle else ()):
+            path = f"{place}/output-{i}.npy"
+            write_tensor(folder / path, vector.outputs[spec.name])
+            files.append(describe_file(folder, path, "reference-output"))
+            outputs.append(ExpectedEntry(path, vector.leeways.get(spec.name)))
+        vectors.append(VectorEntry(vector.name, tuple(inputs), tuple(outputs)))
+    return Reference(tuple(vectors), tuple(files))
 
 
 def _check_agreement(spec: TensorSpec, array: Array | None, oracle: Oracle) -> None:

@@ -14,6 +14,7 @@ from edgekit.base.files import sha256_bytes
 from edgekit.base.paths import PACKAGE
 from edgekit.compiler.cuda.toolkit import PACKAGES
 from edgekit.compiler.schedules.choices import choice_as_json
+from edgekit.models.known_samples import samples_identity
 
 if TYPE_CHECKING:
     from edgekit.building.request import BuildRequest
@@ -61,6 +62,7 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
         },
         "seed": request.seed,
+        "samples": samples_identity(source.path) if request.verified else "",
         "verified": request.verified,
         "prefix": request.prefix,
         "format": request.code_format or "c",

@@ -13,7 +13,8 @@ from edgekit.building.build import link_model, write_bundle
 from edgekit.building.compilation import CompiledModel
 from edgekit.building.expectation import Expectation
 from edgekit.building.request import BuildRequest
-from edgekit.bundle.folder import LIBRARY_NAME, Bundle, open_bundle
+from edgekit.bundle.folder import LIBRARY_NAME, Bundle, Vector, open_bundle
+from edgekit.bundle.manifest_vectors import RANDOM
 from edgekit.cross.toolchain import Compiler
 
 if TYPE_CHECKING:
@@ -36,6 +37,6 @@ def trial_bundle(
     linked = link_model(
         compiled, request, compiler, folder / "objects", made / LIBRARY_NAME, SILENT
     )
-    expectation = Expectation(None, inputs, {}, {})
+    expectation = Expectation(None, (Vector(RANDOM, inputs, {}, {}),))
     write_bundle(request, compiler, made, linked, ends, expectation, ((), ()), reproducible=False)
     return open_bundle(made)

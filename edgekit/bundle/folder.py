@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,6 @@ from edgekit.bundle.manifest import (
     MANIFEST_LIMIT,
     MANIFEST_NAME,
     SCHEMA_VERSION,
-    BareMetal,
     BoardEntry,
     FileEntry,
     FileRole,
@@ -42,11 +42,14 @@ from edgekit.bundle.manifest import (
     manifest_text,
     parse_manifest,
 )
+from edgekit.bundle.manifest_bare_metal import BareMetal
 from edgekit.bundle.manifest_oracle import OracleEntry
 from edgekit.bundle.manifest_runners import RunnerEntry
+from edgekit.bundle.manifest_vectors import ExpectedEntry, LeftOut, VectorEntry
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
+    from edgekit.models.comparison import Leeway
 
 __all__ = [
     "MANIFEST_NAME",
@@ -54,10 +57,12 @@ __all__ = [
     "BareMetal",
     "BoardEntry",
     "Bundle",
+    "ExpectedEntry",
     "FileEntry",
     "FileRole",
     "InputEntry",
     "Kernel",
+    "LeftOut",
     "Manifest",
     "ModelEntry",
     "OracleEntry",
@@ -65,6 +70,8 @@ __all__ = [
     "Region",
     "RunnerEntry",
     "ToolchainEntry",
+    "Vector",
+    "VectorEntry",
     "Versions",
     "copy_bundle",
     "describe_file",
@@ -79,6 +86,18 @@ __all__ = [
 LIBRARY_NAME = "model.so"
 TREE_NAME = "c"
 """The folder of a bare-metal bundle that a firmware's project takes in."""
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Inputs, and what an oracle says comes out of them."""
+
+    name: str
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+    """Empty where no oracle was asked."""
+    leeways: Mapping[str, Leeway]
+    """Leeway by output, where rounding inside the model calls for one."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +186,8 @@ class Bundle:
             raise _damaged(self.path, f"its file {path} changed after the bundle was opened")
 
     def reference_inputs(self) -> dict[str, Array]:
-        """The inputs that the expected outputs were computed from, by name."""
-        return {
-            entry.spec.name: self._read_tensor(entry.reference, entry.spec)
-            for entry in self.manifest.inputs
-        }
+        """Return the inputs of the usual vector by name."""
+        return self._inputs(self.manifest.vectors[0])
 
     @property
     def oracle(self) -> OracleEntry:
@@ -184,12 +200,33 @@ class Bundle:
         return self.manifest.oracle
 
     def reference_outputs(self) -> dict[str, Array]:
-        """What the oracle computed, by name; UsageError where the bundle holds nothing of it."""
+        """Return what the oracle computed of the usual inputs; UsageError where none was asked."""
         assert self.oracle
+        return self._outputs(self.manifest.vectors[0])
+
+    def vectors(self) -> Iterator[Vector]:
+        """Read the vectors one after another, the usual one first; UsageError where no oracle was
+        asked."""
+        assert self.oracle
+        for entry in self.manifest.vectors:
+            outputs = self._outputs(entry)
+            leeways = {
+                name: expected.leeway
+                for name, expected in zip(outputs, entry.outputs, strict=True)
+                if expected.leeway is not None
+            }
+            yield Vector(entry.name, self._inputs(entry), outputs, leeways)
+
+    def _inputs(self, entry: VectorEntry) -> dict[str, Array]:
         return {
-            entry.spec.name: self._read_tensor(entry.reference, entry.spec)
-            for entry in self.manifest.outputs
-            if entry.reference is not None
+            end.spec.name: self._read_tensor(path, end.spec)
+            for end, path in zip(self.manifest.inputs, entry.inputs, strict=True)
+        }
+
+    def _outputs(self, entry: VectorEntry) -> dict[str, Array]:
+        return {
+            end.spec.name: self._read_tensor(expected.file, end.spec)
+            for end, expected in zip(self.manifest.outputs, entry.outputs, strict=True)
         }
 
 

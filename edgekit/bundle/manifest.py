@@ -16,14 +16,24 @@ from edgekit.base.arrays import DTYPES
 from edgekit.base.errors import BundleError
 from edgekit.base.files import sha256_bytes
 from edgekit.base.tensors import Quantization, TensorSpec
+from edgekit.bundle.manifest_bare_metal import BareMetal, read_bare_metal
 from edgekit.bundle.manifest_oracle import OracleEntry, read_oracle
 from edgekit.bundle.manifest_reader import Reader, parse_json
 from edgekit.bundle.manifest_runners import RunnerEntry, read_runner, runners_problem
-from edgekit.models.comparison import Leeway
+from edgekit.bundle.manifest_vectors import (
+    LeftOut,
+    VectorEntry,
+    read_left_out,
+    read_only_vector,
+    read_vector,
+    vectors_problem,
+)
 from edgekit.models.preprocess import Preprocess
 
-SCHEMA_VERSION = 5
-"""5: a bundle may hold no expected outputs."""
+SCHEMA_VERSION = 6
+"""6: a bundle holds several reference vectors."""
+_ONE_VECTOR = 5
+"""The schema version that holds one reference vector, read as well."""
 MANIFEST_NAME = "manifest.json"
 MANIFEST_LIMIT = 16 << 20
 """Bytes. No real manifest comes near; a hostile one may not fill the memory."""
@@ -40,8 +50,6 @@ FileRole = Literal[
     "reference-output",
 ]
 FILE_ROLES: tuple[FileRole, ...] = get_args(FileRole)
-BufferUse = Literal["tensor", "scratch"]
-BUFFER_USES: tuple[BufferUse, ...] = get_args(BufferUse)
 
 
 @dataclass(frozen=True)
@@ -77,17 +85,11 @@ class Versions:
 class InputEntry:
     spec: TensorSpec
     preprocess: Preprocess | None
-    reference: str
-    """The path of the reference input inside the bundle."""
 
 
 @dataclass(frozen=True)
 class OutputEntry:
     spec: TensorSpec
-    reference: str | None
-    """The path of the oracle's output inside the bundle; None where there is no oracle."""
-    leeway: Leeway | None = None
-    """What it may be off by beyond the rule of its type, measured when the bundle was built."""
 
 
 @dataclass(frozen=True)
@@ -116,72 +118,6 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class StepEntry:
-    """A function of a model in C: who wrote it, why, and what it takes."""
-
-    name: str
-    layers: tuple[str, ...]
-    """The model's own names for what it computes."""
-    operator: str
-    maker: str
-    note: str
-    reason: str
-    """Why it computes in floats, where the model is quantised."""
-    others: tuple[str, ...]
-    """Who could have written it and did not: `NAME: REASON`."""
-    scratch_bytes: int
-    constant_bytes: int
-    alive_bytes: int
-    """Of the arena, while it runs."""
-
-
-@dataclass(frozen=True)
-class BufferEntry:
-    """A place in the arena, from its first step to its last."""
-
-    name: str
-    """Of what lies there; a kernel's own memory is called after its step."""
-    use: BufferUse
-    offset: int
-    bytes: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class LibraryEntry:
-    """A third party's sources inside the C."""
-
-    name: str
-    version: str
-    license: str
-
-
-@dataclass(frozen=True)
-class BareMetal:
-    """A model as C: what its functions begin with, and what it takes of a microcontroller."""
-
-    name: str
-    arena_bytes: int
-    arena_bound: int
-    """The most bytes that are alive at one step: no arena can be smaller."""
-    arena_note: str
-    """Why the arena is larger than that, if it is."""
-    constant_bytes: int
-    flash_bytes: int
-    """Code and constants, as the board's compiler made them."""
-    stack_bytes: int
-    """The most that the model's own functions need."""
-    firmware_flash: int
-    """What the firmware around the model takes, its C library included; 0 where there is none."""
-    firmware_ram: int
-    """Beside the arena: the stack that it reserves, and its variables."""
-    steps: tuple[StepEntry, ...]
-    buffers: tuple[BufferEntry, ...]
-    libraries: tuple[LibraryEntry, ...]
-
-
-@dataclass(frozen=True)
 class FileEntry:
     path: str
     sha256: str
@@ -203,6 +139,9 @@ class Manifest:
     seed: int
     inputs: tuple[InputEntry, ...]
     outputs: tuple[OutputEntry, ...]
+    vectors: tuple[VectorEntry, ...]
+    """Never empty; the first is the usual one, of seeded random inputs."""
+    left_out: tuple[LeftOut, ...]
     regions: tuple[Region, ...]
     runners: tuple[RunnerEntry, ...]
     kernels: tuple[Kernel, ...]
@@ -253,19 +192,27 @@ def _dump(document: Mapping[str, object]) -> str:
 
 def _check_schema(reader: Reader) -> None:
     found = reader.integer("schema_version")
-    if found == SCHEMA_VERSION:
+    if found in (_ONE_VECTOR, SCHEMA_VERSION):
         return
     writer = reader.table.get("edgekit_version")
     raise BundleError(
         f"the bundle has schema version {found} (written by edgekit {ascii(writer)[:40]}); this "
-        f"edgekit reads version {SCHEMA_VERSION}",
+        f"edgekit reads versions {_ONE_VECTOR} and {SCHEMA_VERSION}",
         hint="build the model again with this edgekit, or use the edgekit that wrote the bundle",
     )
 
 
 def _read_manifest(reader: Reader) -> Manifest:
+    has_one_vector = reader.integer("schema_version") == _ONE_VECTOR
+    inputs, outputs = reader.children("inputs"), reader.children("outputs")
+    if has_one_vector:
+        vectors: tuple[VectorEntry, ...] = (read_only_vector(inputs, outputs),)
+        left_out: tuple[LeftOut, ...] = ()
+    else:
+        vectors = tuple(read_vector(item) for item in reader.children("vectors"))
+        left_out = tuple(read_left_out(item) for item in reader.children("left_out"))
     manifest = Manifest(
-        schema_version=reader.integer("schema_version"),
+        schema_version=SCHEMA_VERSION,
         edgekit_version=reader.text("edgekit_version"),
         model=_read_model(reader.child("model")),
         board=_read_board(reader.child("board")),
@@ -274,12 +221,14 @@ def _read_manifest(reader: Reader) -> Manifest:
         versions=_read_versions(reader.child("versions")),
         oracle=read_oracle(reader.optional_child("oracle")),
         seed=reader.integer("seed"),
-        inputs=tuple(_read_input(item) for item in reader.children("inputs")),
-        outputs=tuple(_read_output(item) for item in reader.children("outputs")),
+        inputs=tuple(_read_input(item) for item in inputs),
+        outputs=tuple(_read_output(item) for item in outputs),
+        vectors=vectors,
+        left_out=left_out,
         regions=tuple(_read_region(item) for item in reader.children("regions")),
         runners=tuple(read_runner(item) for item in reader.children("runners")),
         kernels=tuple(_read_kernel(item) for item in reader.children("kernels")),
-        bare_metal=_read_bare_metal(reader.optional_child("bare_metal")),
+        bare_metal=read_bare_metal(reader.optional_child("bare_metal")),
         files=tuple(_read_file(item) for item in reader.children("files")),
         reproducible=reader.flag("reproducible"),
         reproducible_note=reader.text("reproducible_note"),
@@ -320,19 +269,13 @@ def _read_input(reader: Reader) -> InputEntry:
     entry = InputEntry(
         spec=_read_spec(reader.child("spec")),
         preprocess=None if preprocess is None else preprocess.preprocess(),
-        reference=reader.text("reference"),
     )
     reader.close()
     return entry
 
 
 def _read_output(reader: Reader) -> OutputEntry:
-    leeway = reader.optional_child("leeway")
-    entry = OutputEntry(
-        spec=_read_spec(reader.child("spec")),
-        reference=reader.optional_text("reference"),
-        leeway=None if leeway is None else leeway.leeway(),
-    )
+    entry = OutputEntry(_read_spec(reader.child("spec")))
     reader.close()
     return entry
 
@@ -352,63 +295,6 @@ def _read_region(reader: Reader) -> Region:
 
 def _read_kernel(reader: Reader) -> Kernel:
     entry = Kernel(reader.text("name"), reader.text("rule"), reader.text("choice"))
-    reader.close()
-    return entry
-
-
-def _read_bare_metal(reader: Reader | None) -> BareMetal | None:
-    if reader is None:
-        return None
-    entry = BareMetal(
-        name=reader.text("name"),
-        arena_bytes=reader.count("arena_bytes"),
-        arena_bound=reader.count("arena_bound"),
-        arena_note=reader.text("arena_note"),
-        constant_bytes=reader.count("constant_bytes"),
-        flash_bytes=reader.count("flash_bytes"),
-        stack_bytes=reader.count("stack_bytes"),
-        firmware_flash=reader.count("firmware_flash"),
-        firmware_ram=reader.count("firmware_ram"),
-        steps=tuple(_read_step(item) for item in reader.children("steps")),
-        buffers=tuple(_read_buffer(item) for item in reader.children("buffers")),
-        libraries=tuple(_read_library(item) for item in reader.children("libraries")),
-    )
-    reader.close()
-    return entry
-
-
-def _read_step(reader: Reader) -> StepEntry:
-    entry = StepEntry(
-        name=reader.text("name"),
-        layers=reader.texts("layers"),
-        operator=reader.text("operator"),
-        maker=reader.text("maker"),
-        note=reader.text("note"),
-        reason=reader.text("reason"),
-        others=reader.texts("others"),
-        scratch_bytes=reader.count("scratch_bytes"),
-        constant_bytes=reader.count("constant_bytes"),
-        alive_bytes=reader.count("alive_bytes"),
-    )
-    reader.close()
-    return entry
-
-
-def _read_buffer(reader: Reader) -> BufferEntry:
-    entry = BufferEntry(
-        name=reader.text("name"),
-        use=reader.word("use", BUFFER_USES),
-        offset=reader.count("offset"),
-        bytes=reader.count("bytes"),
-        first=reader.count("first"),
-        last=reader.count("last"),
-    )
-    reader.close()
-    return entry
-
-
-def _read_library(reader: Reader) -> LibraryEntry:
-    entry = LibraryEntry(reader.text("name"), reader.text("version"), reader.text("license"))
     reader.close()
     return entry
 
@@ -465,11 +351,13 @@ def _check_references(manifest: Manifest) -> None:
     # The library looks for these beside itself.
     if any(role == "shared-library" and "/" in path for path, role in roles.items()):
         raise _inconsistent("names a shared library that is not beside the model's")
-    wanted: list[tuple[str, FileRole]] = [(i.reference, "reference-input") for i in manifest.inputs]
-    expected = [output.reference for output in manifest.outputs]
-    if any((path is None) != (manifest.oracle is None) for path in expected):
-        raise _inconsistent("must list expected outputs just where it names an oracle")
-    wanted += [(path, "reference-output") for path in expected if path is not None]
+    count = (len(manifest.inputs), len(manifest.outputs) if manifest.oracle else 0)
+    if problem := vectors_problem(manifest.vectors, *count):
+        raise _inconsistent(problem)
+    wanted: list[tuple[str, FileRole]] = []
+    for vector in manifest.vectors:
+        wanted += [(path, "reference-input") for path in vector.inputs]
+        wanted += [(expected.file, "reference-output") for expected in vector.outputs]
     for path, role in wanted:
         if roles.get(path) != role:
             raise _inconsistent(f"lists no {role} file {path!a}")

@@ -13,6 +13,7 @@ from edgekit.aot.packages.formats import CODE_FORMATS, CodeFormat
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import duration, size
 from edgekit.bundle.manifest_oracle import oracle_in_words
+from edgekit.bundle.manifest_vectors import vectors_in_words
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_for_board, device_options
 from edgekit.cli.input_options import timeout_option
@@ -164,6 +165,8 @@ def _render(console: Console, result: BuildResult) -> None:
         *_code_in_words(result),
         *(("package", file.path) for file in manifest.files if file.role == "package"),
         ("expected outputs", oracle_in_words(manifest.oracle)),
+        ("reference vectors", vectors_in_words(manifest.vectors)),
+        *((f"no vector {left.name}", left.reason) for left in manifest.left_out),
         ("reproducible", "yes" if manifest.reproducible else manifest.reproducible_note),
     ]
     if manifest.kernels:

@@ -28,7 +28,7 @@ from edgekit.cli.options import (
     to_be_built,
 )
 from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
-from edgekit.cli.verify import tolerance_options
+from edgekit.cli.verify import tolerance_options, vectors_in_words
 from edgekit.project.file import MOST_KEPT, choose_keep, find_project
 
 if TYPE_CHECKING:
@@ -157,8 +157,9 @@ def _render(console: Console, report: DeployReport) -> None:
         fields.append(("verified against", NOTHING_PROVEN))
     else:
         fields += [
-            ("verified against", f"{verification.oracle} with the reference input"),
+            ("verified against", f"{verification.oracle} with {vectors_in_words(verification)}"),
             ("max error", _error(verification)),
+            *(("no vector " + left.name, left.reason) for left in verification.left_out),
         ]
     if report.bench is not None:
         fields.append(_speed(report.bench))

@@ -151,6 +151,7 @@ def _render(console: Console, report: QuantizeReport) -> None:
         ("model", str(report.out)),
         ("size", f"{size(report.bytes_after)}, was {size(report.bytes_before)}"),
         ("calibrated with", _samples(report)),
+        *([("some of them", str(report.samples_file))] if report.samples_file else []),
         ("weights", "a scale a channel" if report.settings.per_channel else "a scale a tensor"),
         ("activations", _activations(report)),
         ("left in float", ", ".join(report.in_float) or "nothing"),

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.wording import amount, size
 from edgekit.bundle.manifest_oracle import oracle_in_words
+from edgekit.bundle.manifest_vectors import vectors_in_words
 from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
-    from edgekit.bundle.manifest import BareMetal, Manifest
+    from edgekit.bundle.manifest import Manifest
+    from edgekit.bundle.manifest_bare_metal import BareMetal
 
 _SHOWN_OPERATORS = 4
 
@@ -34,6 +36,8 @@ def _render(console: Console, manifest: Manifest) -> None:
             ("compiled by", manifest.toolchain.compiler),
             ("built with", f"edgekit {manifest.edgekit_version}, TVM {manifest.versions.tvm}"),
             ("expected outputs", oracle_in_words(manifest.oracle)),
+            ("reference vectors", vectors_in_words(manifest.vectors)),
+            *((f"no vector {left.name}", left.reason) for left in manifest.left_out),
             *_what_runs(manifest),
         ]
     )

@@ -160,7 +160,7 @@ def _verify_on_several(
 
     def cells(report: VerifyReport) -> list[object]:
         largest = max(report.outputs, key=lambda output: output.max_error)
-        return [len(report.samples), _row(largest)[3], largest.name, str(largest.tolerance)]
+        return [len(report.samples), _row(largest, report)[3], largest.name, str(largest.tolerance)]
 
     columns = Columns(("samples", "max error", "in", "allowed"), cells, "verified")
     on_several(console, bundle, devices, proven, columns)
@@ -170,19 +170,29 @@ def render_verification(console: Console, report: VerifyReport) -> None:
     """The table for people; `deploy` shows it too."""
     verdict = "verified" if report.passed else "not the same numbers"
     count = len(report.samples)
-    what = "the reference input" if report.reference else f"{count} sample" + "s" * (count > 1)
+    what = vectors_in_words(report) if report.reference else f"{count} sample" + "s" * (count > 1)
     console.heading(f"{verdict}: {report.device} against {report.oracle}, {what}")
     console.table(
         ["output", "type", "verdict", "max error", "allowed", "outside", "top-1", "worst element"],
-        [_row(output) for output in report.outputs],
+        [_row(output, report) for output in report.outputs],
         right=["max error", "outside", "top-1"],
     )
     failed = [sample.name for sample in report.samples if not sample.passed]
-    if failed and not report.reference:
-        console.print(f"{len(failed)} of {count} samples failed: {_first_few(failed)}")
+    if failed:
+        kind = "reference vectors" if report.reference else "samples"
+        console.print(f"{len(failed)} of {count} {kind} failed: {_first_few(failed)}")
+    for left in report.left_out:
+        console.print(f"no reference vector {left.name!r}: {left.reason}")
 
 
-def _row(output: OutputReport) -> list[object]:
+def vectors_in_words(report: VerifyReport) -> str:
+    """Name the reference vectors that were compared."""
+    count = len(report.samples)
+    names = ", ".join(sample.name for sample in report.samples)
+    return f"{count} reference vector{'s' * (count > 1)} ({names})"
+
+
+def _row(output: OutputReport, report: VerifyReport) -> list[object]:
     unit = " steps" if output.unit == "steps" else ""
     return [
         output.name,
@@ -192,15 +202,17 @@ def _row(output: OutputReport) -> list[object]:
         str(output.tolerance),
         f"{output.out_of_tolerance}/{output.elements}",
         None if output.top1_agreement is None else f"{output.top1_agreement:.1%}",
-        output.mismatch or _worst(output),
+        output.mismatch or _worst(output, report),
     ]
 
 
-def _worst(output: OutputReport) -> str:
+def _worst(output: OutputReport, report: VerifyReport) -> str:
     if output.worst is None:
         return "all equal"
     worst = output.worst
-    return f"{list(worst.index)}: expected {_number(worst.expected)}, got {_number(worst.actual)}"
+    where = f"{output.worst_sample} " if len(report.samples) > 1 else ""
+    found = f"expected {_number(worst.expected)}, got {_number(worst.actual)}"
+    return f"{where}{list(worst.index)}: {found}"
 
 
 def _number(value: float | int | bool) -> str:

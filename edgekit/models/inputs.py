@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from edgekit.base.errors import UnsupportedModelError
 from edgekit.base.tensors import TensorSpec
 
 _LARGEST_INPUT_BYTES = 4 << 30
+_WORD = 0xFFFFFFFFFFFFFFFF
 
 
 def reference_inputs(
@@ -38,11 +38,11 @@ def _reference_input(spec: TensorSpec, seed: int, wanted: tuple[int, int] | None
             f"the input {spec.name} of shape {spec.shape} takes more than 4 GiB",
             hint="give the model a smaller --shape",
         )
-    bits = _random_bits(spec, seed)
+    bits = random_bits(spec, seed)
     if dtype.kind == "b":
         values: Array = (bits & np.uint64(1)).astype(dtype)
     elif dtype.kind in "iu":
-        low, high = _integer_range(spec, dtype, wanted)
+        low, high = integer_range(spec, wanted)
         values = ((bits % np.uint64(high - low + 1)).astype(np.int64) + low).astype(dtype)
         if wanted is not None:
             values[:2] = (low, high)[: values.size]
@@ -52,17 +52,18 @@ def _reference_input(spec: TensorSpec, seed: int, wanted: tuple[int, int] | None
     return values.reshape(spec.shape)
 
 
-def _random_bits(spec: TensorSpec, seed: int) -> npt.NDArray[np.uint64]:
+def random_bits(spec: TensorSpec, *seeds: int) -> npt.NDArray[np.uint64]:
+    """Return 64 bits for each element of the tensor, the same on every machine."""
     # Raw bits of a named generator: numpy promises their stability, but not that of the methods
     # of Generator, and two builds must give the same bytes. The name is part of the seed so that
     # inputs of one shape differ, whatever their order.
-    source = PCG64([seed & 0xFFFFFFFFFFFFFFFF, zlib.crc32(spec.name.encode())])
+    source = PCG64([*(seed & _WORD for seed in seeds), zlib.crc32(spec.name.encode())])
     return np.asarray(source.random_raw(spec.elements), dtype=np.uint64)
 
 
-def _integer_range(
-    spec: TensorSpec, dtype: np.dtype[Any], wanted: tuple[int, int] | None
-) -> tuple[int, int]:
+def integer_range(spec: TensorSpec, wanted: tuple[int, int] | None) -> tuple[int, int]:
+    """Return the least and the largest value of an integer input that is always in range."""
+    dtype = numpy_dtype(spec.dtype)
     if wanted is not None:
         limits = np.iinfo(dtype)
         return max(wanted[0], int(limits.min)), min(wanted[1], int(limits.max))

@@ -55,6 +55,8 @@ class QuantizeReport:
     """Those that lose most first."""
     in_float: tuple[str, ...]
     """Operators that have no integer form in the result."""
+    samples_file: Path | None
+    """A few of the samples, of which builds make reference vectors; None where none are kept."""
 
 
 def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeReport:
@@ -77,11 +79,18 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
             "numbers mean nothing",
         )
     from edgekit.bundle.folder import InputEntry
+    from edgekit.models.known_samples import samples_file, write_known_samples
     from edgekit.models.onnx.binding import bind
     from edgekit.models.onnx.files import read_model
     from edgekit.verbs.quantization.calibration import Calibration, calibration_from
     from edgekit.verbs.quantization.loss import compare_outputs, layer_losses
-    from edgekit.verbs.quantization.quantiser import load, operators_in_float, prepared, quantised
+    from edgekit.verbs.quantization.quantiser import (
+        as_stored,
+        load,
+        operators_in_float,
+        prepared,
+        quantised,
+    )
 
     with events.stage("read the model"), held(request.source):
         model = read_model(request.source.path)
@@ -90,9 +99,7 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
                 "the model is larger than the quantiser takes", hint="2 GiB is the limit"
             )
         inputs = bind(model.graph, request.source).inputs
-        entries = tuple(
-            InputEntry(spec, request.preprocess.get(spec.name), reference="") for spec in inputs
-        )
+        entries = tuple(InputEntry(spec, request.preprocess.get(spec.name)) for spec in inputs)
     with events.stage("look at the samples") as stage:
         if request.random:
             samples = Calibration((), entries, None, random=request.random)
@@ -124,6 +131,10 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
                 float_model, with_float_ends, islice(iter(samples), looked_at), stage
             )
         data = small.SerializeToString()
+        stored = (as_stored(sample, with_float_ends, small) for sample in samples)
+        # Noise is what a build makes for itself.
+        kept = 0 if request.random else len(samples)
+        kept = write_known_samples(request.out, stored if kept else iter(()), kept)
         write_atomically(request.out, data)
     return QuantizeReport(
         request.source.name,
@@ -136,6 +147,7 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
         losses,
         layers,
         operators_in_float(with_float_ends),
+        samples_file(request.out) if kept else None,
     )
 
 

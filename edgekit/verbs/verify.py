@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import InputError, UsageError, VerificationError
 from edgekit.base.events import SILENT, Events
+from edgekit.bundle.manifest_vectors import LeftOut
 from edgekit.farm.lending import opened_in_turn
 from edgekit.models.comparison import (
     Leeway,
@@ -50,6 +51,7 @@ __all__ = [
 @dataclass(frozen=True)
 class SampleReport:
     name: str
+    """The reference vector's name, or the file that the sample came from."""
     passed: bool
     seconds: float
     """Of the inference on the device."""
@@ -91,6 +93,12 @@ class VerifyReport:
     passed: bool
     outputs: tuple[OutputReport, ...]
     samples: tuple[SampleReport, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    """Reference vectors that the bundle lacks, and why."""
+
+    def named(self, sample: str) -> str:
+        """Return what a sentence calls one of the samples."""
+        return f"the reference vector {sample!r}" if self.reference else sample
 
 
 @dataclass(frozen=True)
@@ -118,18 +126,19 @@ def verify(
     total: int | None = None,
     events: Events = SILENT,
 ) -> VerifyReport:
-    """Run on the device and compare: with the bundle's own vectors, or for `samples` with what
+    """Run on the device and compare: with all of the bundle's vectors, or for `samples` with what
     the oracle makes of `source`, the model the bundle was built from.
 
     Says how it came out; `raise_if_failed` makes a failure an error.
     """
     expected = _from_bundle(bundle) if samples is None else _from_oracle(bundle, samples, source)
     specs = [entry.spec for entry in bundle.manifest.outputs]
+    vectors = bundle.manifest.vectors
     reports: list[SampleReport] = []
     title = f"compare {device.name} with {expected.oracle}"
     with (
         opened_in_turn(device, bundle, "verify", events) as session,
-        events.stage(title, 1 if samples is None else total) as stage,
+        events.stage(title, len(vectors) if samples is None else total) as stage,
     ):
         for wanted, given, seconds in _run(session, expected):
             tolerances = {
@@ -154,6 +163,7 @@ def verify(
         passed=passed,
         outputs=tuple(_over_samples(reports, i) for i in range(len(specs))),
         samples=tuple(reports) if len(reports) > 1 else (replace(reports[0], tensors=()),),
+        left_out=bundle.manifest.left_out if samples is None else (),
     )
 
 
@@ -167,11 +177,11 @@ def raise_if_failed(report: VerifyReport) -> None:
         f"what {report.device} computes for {names} is not what {report.oracle} computes",
         hint="widen with --rtol, --atol or --steps if such a difference is fine for this model; "
         "otherwise please report it with the model",
-        details=tuple(_sentence(output) for output in failed),
+        details=tuple(_sentence(report, output) for output in failed),
     )
 
 
-def _sentence(output: OutputReport) -> str:
+def _sentence(report: VerifyReport, output: OutputReport) -> str:
     if output.mismatch is not None:
         return f"{output.name}: {output.mismatch}"
     counted = (
@@ -182,7 +192,7 @@ def _sentence(output: OutputReport) -> str:
         return counted
     worst = output.worst
     return (
-        f"{counted}; worst at {list(worst.index)} of {output.worst_sample}: expected "
+        f"{counted}; worst at {list(worst.index)} of {report.named(output.worst_sample)}: expected "
         f"{worst.expected!r}, got {worst.actual!r}"
     )
 
@@ -197,14 +207,12 @@ def _from_bundle(bundle: Bundle) -> _Expected:
     from edgekit.bundle.samples import Sample
 
     oracle = bundle.oracle
-    sample = Sample("the reference input", bundle.reference_inputs())
-    leeways = {
-        entry.spec.name: entry.leeway
-        for entry in bundle.manifest.outputs
-        if entry.leeway is not None
-    }
-    judged = _Judged(sample, bundle.reference_outputs(), leeways)
-    return _Expected(f"{oracle.name} {oracle.version}", iter([judged]))
+
+    def judged() -> Iterator[_Judged]:
+        for vector in bundle.vectors():
+            yield _Judged(Sample(vector.name, vector.inputs), vector.outputs, vector.leeways)
+
+    return _Expected(f"{oracle.name} {oracle.version}", judged())
 
 
 def _from_oracle(

@@ -51,8 +51,8 @@ from edgekit.store.documents import from_document
 from edgekit.twin.state import parse_state
 from fuzz.seeds import program_archive
 
-MATRIX = InputEntry(TensorSpec("x", "float32", (2, 3)), None, "")
-PHOTO = InputEntry(TensorSpec("x", "float32", (1, 3, 8, 8)), Preprocess("NCHW"), "")
+MATRIX = InputEntry(TensorSpec("x", "float32", (2, 3)), None)
+PHOTO = InputEntry(TensorSpec("x", "float32", (1, 3, 8, 8)), Preprocess("NCHW"))
 
 
 def written(data: bytes, folder: Path, name: str) -> Path:

@@ -133,7 +133,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     ("spoil", "says"),
     [
         (lambda bundle: flip(bundle / "model.so", 5), "model.so"),
-        (lambda bundle: flip(bundle / "reference/output-0.npy", -1), "output-0.npy"),
+        (lambda bundle: flip(bundle / "reference/random/output-0.npy", -1), "output-0.npy"),
         (lambda bundle: flip(bundle / "manifest.json", 40), "manifest"),
         (
             lambda bundle: rewrite(bundle, lambda d: d["files"][0].update(path="../model.so")),

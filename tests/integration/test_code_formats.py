@@ -26,7 +26,7 @@ from edgekit.base.errors import MissingToolError, UsageError
 from edgekit.base.tensors import TensorSpec
 from edgekit.building.build import build
 from edgekit.bundle.folder import Bundle
-from edgekit.bundle.manifest import BareMetal, LibraryEntry
+from edgekit.bundle.manifest_bare_metal import BareMetal, LibraryEntry
 from edgekit.cross.toolchain import find_compiler
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain

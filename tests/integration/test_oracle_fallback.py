@@ -88,11 +88,11 @@ def test_a_bundle_without_expected_outputs_says_that_nothing_is_proven(tmp_path:
     deployed = run_edgekit("deploy", *words, "--no-bench", folder=tmp_path)
 
     assert built.code == 0, built.err
-    assert "expected outputs  none: nothing is proven" in built.out
+    assert "expected outputs   none: nothing is proven" in built.out
     assert "verified against  none: nothing is proven" in deployed.out
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["oracle"] is None
-    assert [output["reference"] for output in manifest["outputs"]] == [None]
+    assert [vector["outputs"] for vector in manifest["vectors"]] == [[]]
     bundle = open_bundle(out)
     for refused in (
         lambda: verify(bundle, LocalDevice()),

@@ -50,7 +50,7 @@ def images(built: Built, tmp_path: Path) -> list[Path]:
 def wrong_bundle(built: Built, folder: Path, change: float) -> Bundle:
     """A bundle whose expected outputs are not what the model computes."""
     copied(built.bundle, folder)
-    path = folder / built.bundle.manifest.outputs[0].reference
+    path = folder / built.bundle.manifest.vectors[0].outputs[0].file
     array = np.load(path)
     array[0, 1, 2, 3] += change
     np.save(path, array)
@@ -156,7 +156,8 @@ def test_verify_passes_with_the_vectors_in_the_bundle(built: Built) -> None:
 
     assert done.code == 0, done.err
     assert "verified: local against onnxruntime" in done.out
-    assert "0/256" in done.out
+    assert "4 reference vectors (random, zeros, largest, nan)" in done.out
+    assert "0/1024" in done.out
 
 
 def test_verify_fails_with_the_worst_element_and_its_own_exit_code(
@@ -172,7 +173,8 @@ def test_verify_fails_with_the_worst_element_and_its_own_exit_code(
     assert "is not what onnxruntime" in done.err
     report = json.loads(as_json.out)
     assert report["passed"] is False
-    assert [sample["tensors"] for sample in report["samples"]] == [[]], "the outputs say the same"
+    assert [sample["name"] for sample in report["samples"] if not sample["passed"]] == ["random"]
+    assert [len(sample["tensors"]) for sample in report["samples"]] == [1, 1, 1, 1]
     assert report["outputs"][0]["out_of_tolerance"] == 1
     assert report["outputs"][0]["worst"]["index"] == [0, 1, 2, 3]
 

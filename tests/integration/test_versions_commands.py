@@ -267,7 +267,8 @@ def test_numbers_that_are_wrong_leave_the_version_before_current(
     deploy_bundle(good, device, DeployPlan(bench=None))
     folder = copied(good, tmp_path / "wrong")
     (entry,) = good.manifest.outputs
-    np.save(folder / entry.reference, good.reference_outputs()[entry.spec.name] + 1)
+    (expected,) = good.manifest.vectors[0].outputs
+    np.save(folder / expected.file, good.reference_outputs()[entry.spec.name] + 1)
     wrong = resealed(good, folder)
 
     with pytest.raises(VerificationError):

@@ -16,14 +16,17 @@ from edgekit.bundle.folder import (
     SCHEMA_VERSION,
     BoardEntry,
     Bundle,
+    ExpectedEntry,
     InputEntry,
     Kernel,
+    LeftOut,
     Manifest,
     ModelEntry,
     OracleEntry,
     OutputEntry,
     Region,
     ToolchainEntry,
+    VectorEntry,
     Versions,
     describe_file,
     open_bundle,
@@ -45,9 +48,9 @@ OUTPUTS = {"scores": np.array([[0.25, 0.75]], dtype=np.float32)}
 def manifest_of(folder: Path) -> Manifest:
     files = (
         describe_file(folder, "model.so", "library"),
-        describe_file(folder, "reference/input-0.npy", "reference-input"),
-        describe_file(folder, "reference/input-1.npy", "reference-input"),
-        describe_file(folder, "reference/output-0.npy", "reference-output"),
+        describe_file(folder, "reference/random/input-0.npy", "reference-input"),
+        describe_file(folder, "reference/random/input-1.npy", "reference-input"),
+        describe_file(folder, "reference/random/output-0.npy", "reference-output"),
     )
     return Manifest(
         schema_version=SCHEMA_VERSION,
@@ -60,10 +63,18 @@ def manifest_of(folder: Path) -> Manifest:
         oracle=OracleEntry("onnxruntime", "1.31.1"),
         seed=7,
         inputs=(
-            InputEntry(IMAGE, Preprocess("NHWC", std=(255.0,)), "reference/input-0.npy"),
-            InputEntry(MASK, None, "reference/input-1.npy"),
+            InputEntry(IMAGE, Preprocess("NHWC", std=(255.0,))),
+            InputEntry(MASK, None),
         ),
-        outputs=(OutputEntry(SCORES, "reference/output-0.npy"),),
+        outputs=(OutputEntry(SCORES),),
+        vectors=(
+            VectorEntry(
+                "random",
+                ("reference/random/input-0.npy", "reference/random/input-1.npy"),
+                (ExpectedEntry("reference/random/output-0.npy", None),),
+            ),
+        ),
+        left_out=(LeftOut("nan", "no input holds floats"),),
         regions=(Region("region-0", "ncnn", ("conv2d", "relu"), 90, 100, "pays"),),
         runners=(),
         kernels=(Kernel("fused_convolution_relu", "product"),),
@@ -75,11 +86,11 @@ def manifest_of(folder: Path) -> Manifest:
 
 
 def make_bundle(folder: Path) -> Bundle:
-    (folder / "reference").mkdir(parents=True)
+    folder.mkdir(parents=True)
     (folder / "model.so").write_bytes(b"\x7fELF" + bytes(range(256)) * 40)
-    write_tensor(folder / "reference/input-0.npy", INPUTS["image"])
-    write_tensor(folder / "reference/input-1.npy", INPUTS["mask"])
-    write_tensor(folder / "reference/output-0.npy", OUTPUTS["scores"])
+    write_tensor(folder / "reference/random/input-0.npy", INPUTS["image"])
+    write_tensor(folder / "reference/random/input-1.npy", INPUTS["mask"])
+    write_tensor(folder / "reference/random/output-0.npy", OUTPUTS["scores"])
     write_manifest(folder, manifest_of(folder))
     return open_bundle(folder)
 

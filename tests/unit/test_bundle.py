@@ -77,7 +77,7 @@ def test_reference_vectors_of_every_kind_survive(
     bundle = make_bundle(tmp_path / "b")
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     array = np.ones(shape, dtype=kind)
-    file = bundle.path / "reference/output-0.npy"
+    file = bundle.path / "reference/random/output-0.npy"
     file.unlink()
     write_tensor(file, array)
 
@@ -93,7 +93,8 @@ def test_reference_vectors_of_every_kind_survive(
 
 @pytest.mark.parametrize("position", [0, 1, 100, 5000, -1])
 @pytest.mark.parametrize(
-    "name", ["model.so", "reference/input-0.npy", "reference/output-0.npy", "manifest.json"]
+    "name",
+    ["model.so", "reference/random/input-0.npy", "reference/random/output-0.npy", "manifest.json"],
 )
 def test_one_flipped_byte_is_noticed(bundle: Bundle, name: str, position: int) -> None:
     data = bytearray((bundle.path / name).read_bytes())
@@ -188,7 +189,7 @@ def test_vectors_of_another_shape_than_the_manifest_says_are_refused(bundle: Bun
 def test_vectors_that_are_no_plain_arrays_are_refused(bundle: Bundle, content: str) -> None:
     from edgekit.base.files import sha256_file
 
-    file = bundle.path / "reference/output-0.npy"
+    file = bundle.path / "reference/random/output-0.npy"
     if content == "objects":
         np.save(file, np.array([[object(), None]], dtype=object), allow_pickle=True)
     elif content == "text":
@@ -440,7 +441,7 @@ def test_a_damaged_bundle_holds_no_foreign_files(bundle: Bundle) -> None:
     (bundle.path / "manifest.json").write_bytes(
         sealed({"schema_version": 5, "files": [{"path": "model.so"}]})
     )
-    assert foreign_file(bundle.path) == "reference/input-0.npy"
+    assert foreign_file(bundle.path) == "reference/random/input-0.npy"
     shutil.rmtree(bundle.path / "reference")
     assert foreign_file(bundle.path) is None
 

@@ -27,9 +27,9 @@ from edgekit.bundle.samples import (
 from edgekit.models.inputs import reference_inputs
 from edgekit.models.preprocess import Preprocess
 
-X = InputEntry(TensorSpec("x", "float32", (2, 3)), None, "reference/input-0.npy")
-IDS = InputEntry(TensorSpec("ids", "int64", (4,)), None, "reference/input-1.npy")
-PHOTO = InputEntry(TensorSpec("photo", "float32", (1, 3, 8, 8)), None, "reference/input-0.npy")
+X = InputEntry(TensorSpec("x", "float32", (2, 3)), None)
+IDS = InputEntry(TensorSpec("ids", "int64", (4,)), None)
+PHOTO = InputEntry(TensorSpec("photo", "float32", (1, 3, 8, 8)), None)
 GOOD = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -178,7 +178,7 @@ def refused(path: Path, *entries: InputEntry, name: str | None = None) -> str:
 
 def test_a_wrong_shape_says_both_shapes_and_how_to_mend_it(tmp_path: Path) -> None:
     assert "[3, 2], and the input 'x' takes [2, 3]" in refused(save(tmp_path / "x.npy", GOOD.T))
-    batch = InputEntry(TensorSpec("x", "float32", (1, 2, 3)), None, "")
+    batch = InputEntry(TensorSpec("x", "float32", (1, 2, 3)), None)
     assert "array[None]" in refused(save(tmp_path / "y.npy", GOOD), batch)
     assert "see numpy.transpose" in refused(tmp_path / "x.npy")
     assert "transpose" not in refused(save(tmp_path / "z.npy", GOOD[:1]))
@@ -186,7 +186,7 @@ def test_a_wrong_shape_says_both_shapes_and_how_to_mend_it(tmp_path: Path) -> No
 
 def test_a_wrong_dtype_says_both_and_how_to_convert(tmp_path: Path) -> None:
     wrong = save(tmp_path / "x.npy", GOOD.astype(np.float64))
-    quantised = InputEntry(TensorSpec("x", "int8", (2, 3), Quantization((0.5,), (3,))), None, "")
+    quantised = InputEntry(TensorSpec("x", "int8", (2, 3), Quantization((0.5,), (3,))), None)
 
     assert "holds float64" in refused(wrong)
     assert 'astype("float32")' in refused(wrong)
@@ -207,7 +207,7 @@ def test_nan_and_infinity_are_refused_unless_meant(tmp_path: Path, value: float)
 
 
 def test_bfloat16_and_foreign_byte_order_are_understood(tmp_path: Path) -> None:
-    entry = InputEntry(TensorSpec("x", "bfloat16", (2, 3)), None, "")
+    entry = InputEntry(TensorSpec("x", "bfloat16", (2, 3)), None)
     stored = save(tmp_path / "x.npy", GOOD.astype(ml_dtypes.bfloat16))
     foreign = save(tmp_path / "y.npy", GOOD.astype(">f4"))
 
@@ -280,7 +280,7 @@ def test_any_bytes_are_read_or_refused_with_a_sentence(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / name
     magic = {"x.npy": b"\x93NUMPY\x01\x00", "x.npz": b"PK\x03\x04", "x.png": b"\x89PNG\r\n\x1a\n"}
-    entry = InputEntry(TensorSpec("x", "float32", (1, 3, 8, 8)), Preprocess("NCHW"), "")
+    entry = InputEntry(TensorSpec("x", "float32", (1, 3, 8, 8)), Preprocess("NCHW"))
     for content in (data, magic[name] + data):
         path.write_bytes(content)
         try:
@@ -300,7 +300,7 @@ def test_an_image_without_a_declaration_shows_the_lines_to_add(tmp_path: Path) -
 
 def test_an_image_goes_through_the_declaration(tmp_path: Path) -> None:
     Image.new("RGB", (32, 8), (255, 0, 51)).save(tmp_path / "cat.png")
-    entry = InputEntry(PHOTO.spec, Preprocess("NCHW", scale=1 / 255), "")
+    entry = InputEntry(PHOTO.spec, Preprocess("NCHW", scale=1 / 255))
 
     (sample,) = load_samples([InputFile("photo", tmp_path / "cat.png")], [entry])
 

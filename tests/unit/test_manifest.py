@@ -17,6 +17,7 @@ from support.examples import examples
 from edgekit.base.errors import BundleError
 from edgekit.base.tensors import Quantization
 from edgekit.bundle.manifest import Manifest, manifest_text, parse_manifest
+from edgekit.bundle.manifest_vectors import ExpectedEntry
 from edgekit.models.comparison import Leeway
 
 Change = Callable[[dict[str, Any]], object]
@@ -57,14 +58,80 @@ def test_names_of_any_language_survive(manifest: Manifest) -> None:
     assert parse_manifest(manifest_text(changed).encode()) == changed
 
 
+def with_expected(manifest: Manifest, **changes: Any) -> Manifest:
+    """The manifest with another only expected output."""
+    (vector,) = manifest.vectors
+    expected = replace(vector.outputs[0], **changes)
+    return replace(manifest, vectors=(replace(vector, outputs=(expected,)),))
+
+
 def test_what_an_output_may_be_off_by_is_kept_and_checked(manifest: Manifest) -> None:
-    entry = replace(manifest.outputs[0], leeway=Leeway(0.5, 0.25, "one step of a node"))
-    changed = replace(manifest, outputs=(entry,))
+    changed = with_expected(manifest, leeway=Leeway(0.5, 0.25, "one step of a node"))
     assert parse_manifest(manifest_text(changed).encode()) == changed
     for wrong in (Leeway(-0.5, 0.25, ""), Leeway(0.5, 1.5, ""), Leeway(0.5, -1.0, "")):
-        text = manifest_text(replace(manifest, outputs=(replace(entry, leeway=wrong),)))
         with pytest.raises(BundleError):
-            parse_manifest(text.encode())
+            parse_manifest(manifest_text(with_expected(manifest, leeway=wrong)).encode())
+
+
+def test_vectors_that_do_not_fit_the_model_are_refused(manifest: Manifest) -> None:
+    (vector,) = manifest.vectors
+    wrong: dict[str, tuple[Any, ...]] = {
+        "no reference vector": (),
+        "two reference vectors of one name": (vector, vector),
+        "a reference vector of the name": (replace(vector, name="../up"),),
+        "must list 2 input files": (replace(vector, inputs=vector.inputs[:1]),),
+        "expected outputs just where": (vector, replace(vector, name="zeros", outputs=())),
+        "lists no reference-output": (replace(vector, outputs=(ExpectedEntry("model.so", None),)),),
+    }
+    for sentence, vectors in wrong.items():
+        with pytest.raises(BundleError, match=sentence):
+            parse_manifest(manifest_text(replace(manifest, vectors=vectors)).encode())
+
+
+def as_version_5(document: dict[str, Any]) -> dict[str, Any]:
+    """The same bundle as edgekit wrote it before a bundle held several vectors."""
+    old = {key: value for key, value in document.items() if key not in ("vectors", "left_out")}
+    (vector,) = document["vectors"]
+    old["schema_version"] = 5
+    old["inputs"] = [
+        {**entry, "reference": path}
+        for entry, path in zip(document["inputs"], vector["inputs"], strict=True)
+    ]
+    old["outputs"] = [
+        {**entry, "reference": expected["file"], "leeway": expected["leeway"]}
+        for entry, expected in zip(document["outputs"], vector["outputs"], strict=True)
+    ]
+    return old
+
+
+def test_a_manifest_of_the_version_before_is_read(
+    manifest: Manifest, document: dict[str, Any]
+) -> None:
+    old = as_version_5(document)
+
+    assert parse_manifest(sealed(old)) == replace(manifest, left_out=())
+
+    old["outputs"][0]["leeway"] = {"allowed": 0.5, "share": 0.25, "reason": "ties"}
+    leeway = parse_manifest(sealed(old)).vectors[0].outputs[0].leeway
+    assert leeway == Leeway(0.5, 0.25, "ties")
+    for key, value in (("reference", None), ("reference", "model.so"), ("more", 1)):
+        wrong = as_version_5(document)
+        wrong["outputs"][0][key] = value
+        with pytest.raises(BundleError):
+            parse_manifest(sealed(wrong))
+
+
+def test_a_manifest_of_the_version_before_without_an_oracle_is_read(
+    document: dict[str, Any],
+) -> None:
+    old = as_version_5(document)
+    old["oracle"] = None
+    old["outputs"][0]["reference"] = None
+
+    manifest = parse_manifest(sealed(old))
+
+    assert manifest.oracle is None
+    assert manifest.vectors[0].outputs == ()
 
 
 def test_a_number_that_json_cannot_hold_is_not_written(manifest: Manifest) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgekit.aot.memory_drawing import draw_memory_map
 from edgekit.aot.memory_map import bare_metal_boards, memory_map
-from edgekit.bundle.manifest import BareMetal, BufferEntry, StepEntry
+from edgekit.bundle.manifest_bare_metal import BareMetal, BufferEntry, StepEntry
 from edgekit.profiles.board import Memory, load_board
 
 _SVG = "{http://www.w3.org/2000/svg}"

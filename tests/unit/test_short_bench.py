@@ -11,8 +11,7 @@ from edgekit.verbs.deploy import SHORT_BENCH, brief
 from edgekit.verbs.verify import SampleReport, VerifyReport
 
 
-def verified(seconds: float) -> VerifyReport:
-    sample = SampleReport("the reference input", True, seconds, ())
+def verified(*seconds: float) -> VerifyReport:
     return VerifyReport(
         bundle=Path("net"),
         board="rpi4",
@@ -21,7 +20,7 @@ def verified(seconds: float) -> VerifyReport:
         reference=True,
         passed=True,
         outputs=(),
-        samples=(sample,),
+        samples=tuple(SampleReport("random", True, each, ()) for each in seconds),
     )
 
 
@@ -36,6 +35,12 @@ def test_a_slow_model_is_run_a_few_times_only(seconds: float) -> None:
     assert plan.warmup == 1
     assert 3 <= plan.runs < SHORT_BENCH.runs
     assert plan.seconds == 0.0
+
+
+def test_what_further_vectors_took_is_not_spent_again() -> None:
+    one, four = brief(SHORT_BENCH, verified(1.3)), brief(SHORT_BENCH, verified(*[1.3] * 4))
+
+    assert one.warmup + one.runs - 3 == four.warmup + four.runs
 
 
 def test_what_was_planned_by_hand_stays() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.aot.job import WrittenTree
-from edgekit.bundle.manifest import BareMetal
+from edgekit.bundle.manifest_bare_metal import BareMetal
 from edgekit.cross.toolchain import Compiler
 from edgekit.profiles.board import Board
 from edgekit.profiles.toolchain import Toolchain

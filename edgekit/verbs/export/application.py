@@ -212,10 +212,11 @@ def _copy_binaries(folder: Path, bundle: Bundle, runtime: Mapping[str, Path]) ->
 
 
 def _copy_samples(folder: Path, bundle: Bundle) -> None:
-    sample = folder / "sample"
-    sample.mkdir()
-    for i, given in enumerate(bundle.manifest.inputs):
-        bundle.copy_file(given.reference, sample / f"input-{i}.npy")
-    for i, wanted in enumerate(bundle.manifest.outputs):
-        if wanted.reference is not None:
-            bundle.copy_file(wanted.reference, sample / f"expected-{i}.npy")
+    """Copy every vector into a folder of its own, the usual one into `sample` itself."""
+    for k, vector in enumerate(bundle.manifest.vectors):
+        sample = folder / "sample" / vector.name if k else folder / "sample"
+        sample.mkdir()
+        for i, path in enumerate(vector.inputs):
+            bundle.copy_file(path, sample / f"input-{i}.npy")
+        for i, expected in enumerate(vector.outputs):
+            bundle.copy_file(expected.file, sample / f"expected-{i}.npy")

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.version_converter
 from onnxruntime.quantization import (
     CalibrationDataReader,
@@ -192,6 +194,25 @@ def stripped(model: onnx.ModelProto) -> onnx.ModelProto:
         graph.node.remove(writer)
         item.type.tensor_type.elem_type = onnx.TensorProto.INT8
     return model
+
+
+def as_stored(
+    sample: Mapping[str, Array], with_float_ends: onnx.ModelProto, result: onnx.ModelProto
+) -> dict[str, Array]:
+    """Return a sample of the float model as `result` takes it, whose inputs may be stored int8."""
+    stored = dict(sample)
+    constants = {item.name: item for item in with_float_ends.graph.initializer}
+    for item in result.graph.input:
+        if item.type.tensor_type.elem_type != onnx.TensorProto.INT8:
+            continue
+        for node in with_float_ends.graph.node:
+            if node.op_type == _QUANTIZE and node.input[0] == item.name:
+                scale, zero = (
+                    onnx.numpy_helper.to_array(constants[name]) for name in node.input[1:3]
+                )
+                steps = np.rint(sample[item.name] / scale) + zero.astype(np.float64)
+                stored[item.name] = np.clip(steps, -128, 127).astype(np.int8)
+    return stored
 
 
 def _replace_reads(graph: onnx.GraphProto, old: str, new: str) -> None:

@@ -1,0 +1,188 @@
+"""The reference vectors beside the usual one: edges of what the inputs may be, and known samples.
+
+A vector is only made where the oracle gives a defined result. One that is left out is told with its
+reason, in the bundle and in every report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgekit.base.arrays import numpy_dtype
+from edgekit.base.errors import ModelError
+from edgekit.base.wording import size
+from edgekit.bundle.folder import Vector
+from edgekit.bundle.manifest_vectors import LeftOut
+from edgekit.models.comparison import compare, tolerance_for
+from edgekit.models.edge_inputs import (
+    MAGNITUDES,
+    is_float,
+    largest_inputs,
+    nan_inputs,
+    nudged_inputs,
+    zero_inputs,
+)
+from edgekit.models.known_samples import count_known_samples, read_known_sample, spread
+from edgekit.models.oracle import oracle_for
+from edgekit.models.preprocess import Preprocess
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.base.tensors import TensorSpec
+    from edgekit.models.model import ModelSource
+    from edgekit.models.oracle_types import Oracle
+
+MOST_BYTES = 32 << 20
+"""Bytes of all inputs and outputs beside those of the usual vector."""
+ZEROS, LARGEST, NAN = "zeros", "largest", "nan"
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What is known of a model that decides its edges."""
+
+    index_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The values of inputs that are indices."""
+    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
+    nan_obstacle: str = ""
+    """Why NaN may not come out of the model as it does of the oracle; empty where it does."""
+
+
+@dataclass(frozen=True)
+class Further:
+    """The vectors that were made, and those that were not."""
+
+    vectors: tuple[Vector, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def further_vectors(
+    source: ModelSource,
+    oracle: Oracle,
+    ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    usual: Vector,
+    seed: int,
+    edges: Edges,
+) -> Further:
+    """Return the vectors beside the `usual` one, as many as MOST_BYTES hold."""
+    specs, ranges = ends[0], edges.index_ranges
+    maker = _Maker(source, oracle, ends, usual)
+    maker.add(ZEROS, lambda: zero_inputs(specs, usual.inputs, ranges))
+    maker.add(
+        LARGEST,
+        *(
+            partial(largest_inputs, specs, seed, ranges, edges.preprocess, magnitude)
+            for magnitude in MAGNITUDES
+        ),
+    )
+    if any(is_float(array) for array in usual.inputs.values()):
+        if edges.nan_obstacle:
+            maker.leave_out(NAN, edges.nan_obstacle)
+        else:
+            maker.add(NAN, lambda: nan_inputs(usual.inputs))
+    count = count_known_samples(source.path, specs)
+    for number, index in enumerate(spread(count), 1):
+        maker.add(f"sample-{number}", partial(read_known_sample, source.path, specs, index))
+    return Further(tuple(maker.vectors[1:]), tuple(maker.left_out))
+
+
+class _Maker:
+    """Makes vectors one after another."""
+
+    def __init__(
+        self,
+        source: ModelSource,
+        oracle: Oracle,
+        ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+        usual: Vector,
+    ) -> None:
+        self.vectors = [usual]
+        self.left_out: list[LeftOut] = []
+        self._source, self._oracle, self._name = source, oracle, oracle.name
+        self._results = ends[1]
+        self._bytes = sum(
+            math.prod(spec.shape) * numpy_dtype(spec.dtype).itemsize
+            for spec in (*ends[0], *ends[1])
+        )
+
+    def leave_out(self, name: str, reason: str) -> None:
+        self.left_out.append(LeftOut(name, reason))
+
+    def add(self, name: str, *choices: Callable[[], Mapping[str, Array]]) -> None:
+        """Make a vector of the first of the inputs that give a defined result, or tell why none
+        does."""
+        reason = ""
+        if self._bytes * len(self.vectors) > MOST_BYTES:
+            reason = (
+                f"a vector of this model takes {size(self._bytes)}, and those beside the first "
+                f"may take {size(MOST_BYTES)} together"
+            )
+            choices = ()
+        for make_inputs in choices:
+            reason = self._make(name, make_inputs())
+            if not reason:
+                return
+        self.leave_out(name, reason)
+
+    def _make(self, name: str, inputs: Mapping[str, Array]) -> str:
+        """Make a vector, unless there is one of the same inputs, and return why it can't be."""
+        if any(_are_same(inputs, made.inputs) for made in self.vectors):
+            return ""
+        try:
+            outputs = self._run(inputs)
+            problem = self._problem(name, inputs, outputs)
+        except ModelError as error:
+            return f"{self._name} has no result: {error.message}"
+        if problem:
+            return problem
+        leeways = self._oracle.leeways(inputs, outputs)
+        self.vectors.append(Vector(name, inputs, outputs, leeways))
+        return ""
+
+    def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        outputs = self._oracle.run(inputs)
+        if self._oracle.name != self._name:
+            # An oracle that gave up is not asked again: the others are of the one before.
+            self._oracle = oracle_for(self._source)
+            raise ModelError("it can't run the model on these inputs")
+        return outputs
+
+    def _problem(self, name: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str:
+        """Say why the oracle's result is no measure of another's; empty where it is one."""
+        if name == NAN and not any(_is_nan(array).any() for array in outputs.values()):
+            return f"{self._name} gives no NaN for NaN"
+        if name != LARGEST:
+            return ""
+        if not all(_is_finite(array).all() for array in outputs.values()):
+            return f"the result of {self._name} overflows"
+        nudged = nudged_inputs(inputs)
+        if nudged is None:
+            return ""
+        leeways = self._oracle.leeways(inputs, outputs)
+        tolerances = {
+            spec.name: tolerance_for(spec, leeway=leeways.get(spec.name)) for spec in self._results
+        }
+        if compare(outputs, self._run(nudged), self._results, tolerances).passed:
+            return ""
+        return (
+            f"the result of {self._name} changes by more than is allowed where the inputs change "
+            "by what a sum of floats is off by"
+        )
+
+
+def _are_same(some: Mapping[str, Array], others: Mapping[str, Array]) -> bool:
+    return all(array.tobytes() == others[name].tobytes() for name, array in some.items())
+
+
+def _is_nan(array: Array) -> Array:
+    return np.isnan(array.astype(np.float64))
+
+
+def _is_finite(array: Array) -> Array:
+    return np.isfinite(array.astype(np.float64))

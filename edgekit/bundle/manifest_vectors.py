@@ -1,0 +1,106 @@
+"""The reference vectors in a bundle's manifest: inputs, and the outputs that an oracle expects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgekit.models.comparison import Leeway
+
+if TYPE_CHECKING:
+    from edgekit.bundle.manifest_reader import Reader
+
+RANDOM = "random"
+"""The name of the usual vector, which every bundle holds first."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+"""Names become names of folders."""
+
+
+@dataclass(frozen=True)
+class ExpectedEntry:
+    file: str
+    """The path of the oracle's output inside the bundle."""
+    leeway: Leeway | None
+    """What it may be off by beyond the rule of its type, measured when the bundle was built."""
+
+
+@dataclass(frozen=True)
+class VectorEntry:
+    name: str
+    inputs: tuple[str, ...]
+    """Paths inside the bundle, in the order of the model's inputs."""
+    outputs: tuple[ExpectedEntry, ...]
+    """In the order of the model's outputs; empty where there is no oracle."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A vector that was not made or not run, and why."""
+
+    name: str
+    reason: str
+
+
+def vectors_in_words(vectors: Sequence[VectorEntry]) -> str:
+    return ", ".join(vector.name for vector in vectors)
+
+
+def read_vector(reader: Reader) -> VectorEntry:
+    entry = VectorEntry(
+        name=reader.text("name"),
+        inputs=reader.texts("inputs"),
+        outputs=tuple(_read_expected(item) for item in reader.children("outputs")),
+    )
+    reader.close()
+    return entry
+
+
+def read_left_out(reader: Reader) -> LeftOut:
+    entry = LeftOut(reader.text("name"), reader.text("reason"))
+    reader.close()
+    return entry
+
+
+def read_only_vector(inputs: Sequence[Reader], outputs: Sequence[Reader]) -> VectorEntry:
+    """Read the vector of a manifest of schema version 5, which each input and output tells."""
+    found = [
+        (reader.optional_text("reference"), reader.optional_child("leeway")) for reader in outputs
+    ]
+    return VectorEntry(
+        RANDOM,
+        tuple(reader.text("reference") for reader in inputs),
+        tuple(
+            ExpectedEntry(file, None if leeway is None else leeway.leeway())
+            for file, leeway in found
+            if file is not None
+        ),
+    )
+
+
+def vectors_problem(vectors: Sequence[VectorEntry], inputs: int, outputs: int) -> str | None:
+    """Say what is wrong with the vectors of a model with so many inputs and expected outputs."""
+    if not vectors:
+        return "holds no reference vector"
+    names = [vector.name for vector in vectors]
+    if len(set(names)) != len(names):
+        return "has two reference vectors of one name"
+    for vector in vectors:
+        if not _NAME.fullmatch(vector.name):
+            return f"has a reference vector of the name {vector.name[:40]!a}"
+        if len(vector.inputs) != inputs:
+            return f"must list {inputs} input files for the vector {vector.name[:40]!a}"
+        if len(vector.outputs) != outputs:
+            return (
+                "must list expected outputs just where it names an oracle: "
+                f"{outputs} for the vector {vector.name[:40]!a}"
+            )
+    return None
+
+
+def _read_expected(reader: Reader) -> ExpectedEntry:
+    leeway = reader.optional_child("leeway")
+    entry = ExpectedEntry(reader.text("file"), None if leeway is None else leeway.leeway())
+    reader.close()
+    return entry

@@ -1,0 +1,84 @@
+"""Whether NaN that goes into a model comes out of it, as it does of every oracle.
+
+An operator is on the list where tests have shown that it passes NaN on, here and in the oracles.
+Where an operator picks the larger of many, or makes an integer of a float, runtimes disagree about
+NaN (docs/verify.md): such a model gets no reference vector with NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from edgekit.base.tvm_compat import constant_array
+from edgekit.compiler.passes.indices import rule_of
+
+_PASS_NAN_ON = frozenset(
+    {
+        *("add", "subtract", "multiply", "divide", "negative", "abs", "square", "sqrt", "rsqrt"),
+        *("exp", "log", "sin", "cos", "tan", "asin", "atan", "sinh", "cosh", "tanh", "sigmoid"),
+        *("erf", "power", "floor", "ceil", "round", "cumsum", "image.resize2d"),
+        *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "where"),
+        *("matmul", "mean", "sum", "clip"),
+        *("reshape", "permute_dims", "squeeze", "expand_dims", "flatten", "broadcast_to"),
+        *("concat", "split", "strided_slice", "flip", "tile", "repeat", "take", "shape_to_tensor"),
+        *("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.bias_add", "nn.batch_norm", "nn.layer_norm"),
+        *("nn.conv1d_transpose", "nn.conv2d_transpose"),
+        *("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.adaptive_avg_pool2d"),
+        *("nn.relu", "nn.leakyrelu", "nn.prelu", "nn.silu", "nn.gelu", "nn.pad"),
+        *("nn.softmax", "nn.log_softmax"),
+        *("nn.dropout", "nn.group_norm", "nn.instance_norm"),
+    }
+)
+_WITH_A_NUMBER = ("maximum", "minimum")
+"""They pass NaN on where one side is a number (keep_nan.py)."""
+_FLOATS = ("float", "bfloat")
+
+
+def nan_obstacle(module: Any) -> str:
+    """Say which operator may lose NaN; empty where none does."""
+    found: list[str] = []
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.Call) and not found:
+            name = _name(expression)
+            if name and not _passes_on(name, expression):
+                found.append(name)
+
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function.body, visit)
+    return f"{found[0]} may lose NaN" if found else ""
+
+
+def _name(call: Any) -> str:
+    if isinstance(call.op, tvm.ir.Op):
+        name = str(call.op.name).removeprefix("relax.")
+        return "" if rule_of(call) is not None else name
+    return str(getattr(call.op, "name_hint", call.op))
+
+
+def _passes_on(name: str, call: Any) -> bool:
+    if name in _PASS_NAN_ON:
+        return True
+    if name in _WITH_A_NUMBER:
+        return any(_is_number(argument) for argument in call.args)
+    if name == "astype":
+        return all(_is_float(kind) for kind in (call.ty, call.args[0].ty))
+    if name == "call_tir":
+        return False
+    # Whatever reads no floats, such as the indices of a selection, has no NaN to lose.
+    return not any(_is_float(argument.ty) for argument in call.args if hasattr(argument, "ty"))
+
+
+def _is_number(expression: Any) -> bool:
+    number = constant_array(expression)
+    return number is not None and number.size == 1
+
+
+def _is_float(kind: Any) -> bool:
+    if hasattr(kind, "fields"):
+        return any(_is_float(field) for field in kind.fields)
+    return str(getattr(kind, "dtype", "")).startswith(_FLOATS)
