@@ -225,7 +225,7 @@ PASS_NAN_ON: tuple[tuple[str, list[str], dict[str, object]], ...] = (
 
 
 def test_operators_that_count_as_passing_nan_on_do_so(tmp_path: Path) -> None:
-    """An operator an output, all in one model; the list in compiler/passes/nan_paths.py says what counts."""
+    """An operator an output, all in one model; compiler/passes/nan_paths.py has the list."""
     weights = {
         "low": WEIGHTS["low"],
         "high": WEIGHTS["high"],
