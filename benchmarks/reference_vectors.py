@@ -16,11 +16,11 @@ from statistics import median
 
 from edgekit.building.build import BuildRequest, build
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.toolchain import load_toolchain
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import open_model
 from edgekit.models.oracle import oracle_for
 from edgekit.profiles.board import load_board
+from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.verify import raise_if_failed, verify
 
 _TIMES = 5
