@@ -21,8 +21,8 @@ SECONDS_BETWEEN_LOOKS = 5.0
 SECONDS_BETWEEN_QUESTIONS = 30.0
 SECONDS_BETWEEN_PLACES = 60.0
 """Where each look acquires a place of labgrid's, which takes seconds and keeps others away."""
-_SECONDS_TO_ANSWER = 1.0
-"""Short: whoever wants the line meanwhile waits for us."""
+_SECONDS_TO_ANSWER = 10.0
+"""Long: who wants the line meanwhile waits for the look's end, and a busy machine takes seconds."""
 
 
 def watch_line(device: SerialDevice, say: Callable[[dict[str, object]], None]) -> None:
@@ -34,7 +34,7 @@ def watch_line(device: SerialDevice, say: Callable[[dict[str, object]], None]) -
                 with hold() as line:
                     if time.monotonic() - asked >= SECONDS_BETWEEN_QUESTIONS or not said:
                         with device.connected(line) as client:
-                            client.hello(_SECONDS_TO_ANSWER)
+                            client.hello(device.patience(_SECONDS_TO_ANSWER))
                         asked = time.monotonic()
                 found = "free"
             except (LineInUse, PlaceTaken):
@@ -53,7 +53,7 @@ def _holding(
 ) -> Iterator[Callable[[], AbstractContextManager[Line]]]:
     """How to take the line for a moment; through one connection where another machine has it."""
     if device.host is None:
-        yield lambda: device.held(patience=0)
+        yield lambda: device.held(looking=True)
         return
     with device.host.connected() as host:
-        yield lambda: host.held(device.port, patience=0)
+        yield lambda: host.held(device.port, looking=True)

@@ -34,7 +34,8 @@ from edgekit.rpc.tracker_worker import READY
 _SECONDS_TO_START = 120.0
 _SECONDS_TO_STOP = 10.0
 _SECONDS_BETWEEN_STARTS = 1.0
-_SECONDS_TO_LOCK = 2.0
+_SECONDS_TO_LOCK = 60.0
+"""A process that looks for a tracker may be interrupted while it holds the lock."""
 _SECONDS_BETWEEN_LOOKS = 0.2
 _KEPT_LINES = 12
 _LONGEST_LINE = 1000
@@ -152,13 +153,19 @@ def _only_one() -> Iterator[None]:
     with storage_errors("remember the tracker", _folder()):
         _folder().mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + _SECONDS_TO_LOCK
-        while (lock := try_lock(_lock_file())) is None and time.monotonic() < deadline:
-            time.sleep(0.05)  # whoever looks for a tracker holds it for a moment
-    if lock is None:
-        raise UsageError(
-            "a tracker is being started or stopped on this machine",
-            hint="`edgekit rpc status` finds it in a moment",
-        )
+        while (lock := try_lock(_lock_file())) is None:
+            # Held by a tracker, or for a moment by a process that looks for one.
+            if _state_file().exists() and (running := running_tracker()) is not None:
+                raise UsageError(
+                    f"a tracker is running already, at {running.address}",
+                    hint="use that one, or end it first: edgekit rpc stop",
+                )
+            if time.monotonic() > deadline:
+                raise UsageError(
+                    "a tracker is being started or stopped on this machine",
+                    hint="`edgekit rpc status` finds it in a moment",
+                )
+            time.sleep(0.05)
     try:
         yield
     finally:

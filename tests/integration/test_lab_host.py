@@ -7,6 +7,7 @@ import os
 import pty
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -137,6 +138,29 @@ def test_a_board_that_is_unplugged_over_there_is_told(
         os.close(ours)
         with pytest.raises(DeviceError, match="the line to wing broke"):
             client.hello(20.0)
+
+
+def test_who_wants_a_line_waits_for_the_end_of_a_look(server: SshServer) -> None:
+    ours, theirs = pty.openpty()
+    device = via(server, os.ttyname(theirs))
+
+    def takes() -> bool:
+        with device.held(patience=0):
+            return True
+
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            with device.held(looking=True):
+                waiting = threads.submit(takes)
+                assert not wait([waiting], timeout=3.0).done
+            assert waiting.result(240)
+        with device.held():
+            for other in (device.held(patience=0), device.held(looking=True)):
+                with pytest.raises(LineInUse, match="in use by another edgekit"), other:
+                    pass
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_two_users_of_one_port_are_told_apart(server: SshServer) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,8 @@ from edgekit.devices.serial.frames import FrameDecoder, Noise, SerialFrame, enco
 from edgekit.devices.serial.link import FirmwareFault, NoAnswer
 from edgekit.devices.serial.messages import ANSWER, FAULT, Request
 from edgekit.devices.serial.monitor import Seen, watch
-from edgekit.devices.serial.port import held
+from edgekit.devices.serial.port import LineInUse, held
+from edgekit.farm.line_watch import watch_line
 from edgekit.profiles.board import load_board
 
 BOARD = load_board("stm32f746g-disco")
@@ -115,6 +116,62 @@ def test_a_line_that_another_edgekit_holds_is_told() -> None:
             other.wait()
         with held(name):
             pass
+
+
+def takes(device: SerialDevice, patience: float = 0) -> bool:
+    """Hold the line for a moment."""
+    with device.held(patience):
+        return True
+
+
+def test_who_wants_a_line_waits_for_the_end_of_a_look() -> None:
+    """However long a busy machine makes the look; a user's hold is not waited for."""
+    with terminal() as (_, name), ThreadPoolExecutor(1) as threads:
+        with on(name).held(looking=True):
+            waiting = threads.submit(takes, on(name))
+            assert not wait([waiting], timeout=0.5).done
+        assert waiting.result(240)
+        with on(name).held(), pytest.raises(LineInUse, match="in use by another edgekit"):
+            takes(on(name))
+
+
+def test_a_look_does_not_wait_for_a_user_of_the_line() -> None:
+    with terminal() as (_, name), on(name).held():
+        look = on(name).held(looking=True)
+        with pytest.raises(LineInUse, match="in use by another edgekit"), look:
+            pass
+
+
+class Enough(Exception):
+    """Ends the watch of a line."""
+
+
+def test_a_board_that_takes_seconds_to_answer_is_not_lost() -> None:
+    """As an emulated one does on a busy machine."""
+    hello = bytes(20) + struct.pack("<7I", 216_000_000, 0, 1, 1024, 1, 1, 115200)
+    over = threading.Event()
+    with terminal() as (ours, name):
+
+        def answer() -> None:
+            over.wait(3.0)
+            stopped_by_a_fault(ours, hello, over)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        states = []
+
+        def say(state: dict[str, object]) -> None:
+            states.append(state["state"])
+            if state["state"] == "free":
+                raise Enough
+
+        try:
+            with pytest.raises(Enough):
+                watch_line(on(name), say)
+        finally:
+            over.set()
+            thread.join()
+    assert states == ["up", "free"]
 
 
 def test_a_line_that_another_program_holds_is_told() -> None:

@@ -30,9 +30,10 @@ from edgekit.devices.serial.client import BoardRestarted, Client, FirmwareFault
 from edgekit.devices.serial.faults import explain_fault, stack_overflow
 from edgekit.devices.serial.labgrid import acquired
 from edgekit.devices.serial.link import Link, NoAnswer
+from edgekit.devices.serial.lock import PATIENCE
 from edgekit.devices.serial.measure import counted, kernel_times
 from edgekit.devices.serial.messages import Hello, Inference, ModelOnBoard
-from edgekit.devices.serial.port import PATIENCE, Line, LocalLine, held
+from edgekit.devices.serial.port import Line, LocalLine, held
 from edgekit.devices.tensors import in_order
 
 if TYPE_CHECKING:
@@ -110,16 +111,18 @@ class SerialDevice:
                 yield client, self._hello_of_new(client, firmware), sent
 
     @contextmanager
-    def held(self, patience: float = PATIENCE) -> Iterator[Line]:
-        """The line is ours for the time of the block; DeviceError where somebody else has it."""
+    def held(self, patience: float = PATIENCE, *, looking: bool = False) -> Iterator[Line]:
+        """Hold the line for the time of the block; DeviceError where somebody else uses it.
+        `looking` is for a farm, which gives way to users."""
         if self.host is not None:
-            with self.host.held(self.port, patience) as line:
+            with self.host.held(self.port, patience, looking=looking) as line:
                 yield line
         elif self.labgrid is not None:
-            with acquired(self.labgrid) as place, held(place.serial, patience):
-                yield LocalLine(place.serial)
+            place = acquired(self.labgrid, looking=looking)
+            with place as lent, held(lent.serial, patience, looking=looking):
+                yield LocalLine(lent.serial)
         else:
-            with held(self.port, patience):
+            with held(self.port, patience, looking=looking):
                 yield LocalLine(self.port)
 
     @contextmanager

@@ -17,7 +17,8 @@ from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.hostkeys import Ask, KnownHosts
 from edgekit.devices.linux.remote_command import CommandEnded, RemoteCommand
 from edgekit.devices.linux.signs_of_life import END_STREAMS, LISTEN
-from edgekit.devices.serial.port import DEFAULT_BAUD, PATIENCE, LineInUse, opened_port
+from edgekit.devices.serial.lock import MOST_FOR_LOOKS, PATIENCE
+from edgekit.devices.serial.port import DEFAULT_BAUD, LineInUse, opened_port
 from edgekit.project.devices import DeviceEntry
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _SOCKET = re.compile(
 
 # A file that anybody may lock and nobody needs to write, by the port's real name: two users of one
 # host keep apart as well. It is made without following whatever somebody put in its place.
+# A second one is locked by who only looks: devices/serial/lock.py does the same on this machine.
 _HOLD = (
     f"""\
 LC_ALL=C; export LC_ALL
@@ -48,14 +50,23 @@ listener=$$
 ended() { end_streams; }
 command -v flock >/dev/null 2>&1 || { echo edgekit held; listen; exit; }
 port=$(readlink -f "$1" 2>/dev/null) || port=$1
-lock=/tmp/edgekit-serial-$(printf '%s' "$port" | tr -c 'A-Za-z0-9\\n' _).lock
-( umask 0; set -C; : >"$lock" ) 2>/dev/null
-[ -f "$lock" ] || { echo "$lock is no file" >&2; exit 1; }
-exec 9<"$lock"
-tries=$2
+lock=/tmp/edgekit-serial-$(printf '%s' "$port" | tr -c 'A-Za-z0-9\\n' _)
+for file in "$lock.lock" "$lock.look"; do
+  ( umask 0; set -C; : >"$file" ) 2>/dev/null
+  [ -f "$file" ] || { echo "$file is no file" >&2; exit 1; }
+done
+exec 9<"$lock.lock" 8<"$lock.look"
+tries=$2 looks=$3
+[ "$looks" -gt 0 ] || flock -s 8
 until flock -n 9; do
-  [ "$tries" -gt 0 ] || { echo edgekit busy; exit; }
-  tries=$((tries - 1)); sleep 1
+  if [ "$looks" -gt 0 ] && ! flock -n 8; then
+    looks=$((looks - 1)) tries=$2
+  else
+    flock -u 8
+    [ "$tries" -gt 0 ] || { echo edgekit busy; exit; }
+    tries=$((tries - 1))
+  fi
+  sleep 1
 done
 echo edgekit held
 listen
@@ -144,8 +155,10 @@ class LabHost:
             yield RemoteHost(connection)
 
     @contextmanager
-    def held(self, address: str, patience: float = PATIENCE) -> Iterator[RemoteLine]:
-        with self.connected() as host, host.held(address, patience) as line:
+    def held(
+        self, address: str, patience: float = PATIENCE, *, looking: bool = False
+    ) -> Iterator[RemoteLine]:
+        with self.connected() as host, host.held(address, patience, looking=looking) as line:
             yield line
 
 
@@ -158,9 +171,13 @@ class RemoteHost:
         return self.connection.address
 
     @contextmanager
-    def held(self, address: str, patience: float = PATIENCE) -> Iterator[RemoteLine]:
-        """The line is ours for the time of the block, among everybody's edgekit."""
-        words = ("sh", "-c", _HOLD, "edgekit", address, str(round(patience)))
+    def held(
+        self, address: str, patience: float = PATIENCE, *, looking: bool = False
+    ) -> Iterator[RemoteLine]:
+        """Hold the line against everybody's edgekit for the time of the block. `looking` is for a
+        farm, which gives way to users."""
+        limits = (0, 0) if looking else (round(patience), round(MOST_FOR_LOOKS))
+        words = ("sh", "-c", _HOLD, "edgekit", address, *map(str, limits))
         with self.connection.command(words, listens=True) as holder:
             try:
                 answer = _answer(holder)

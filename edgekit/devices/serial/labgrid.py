@@ -18,9 +18,10 @@ from typing import Any
 
 from edgekit.base.children import Done, TimeoutExpired, run
 from edgekit.base.errors import DeviceError, MissingToolError
-from edgekit.base.files import storage_errors, try_lock
+from edgekit.base.files import storage_errors
 from edgekit.base.paths import data_dir
 from edgekit.base.programs import find_program
+from edgekit.devices.serial.lock import line_lock
 from edgekit.project.devices import DeviceEntry, is_host, is_user
 
 _CLIENT = "labgrid-client"
@@ -99,16 +100,17 @@ _changing = threading.Lock()
 
 
 @contextmanager
-def acquired(name: str) -> Iterator[Place]:
-    """The place is ours until the block ends; PlaceTaken where somebody has it. Where its user
-    acquired it beforehand, it is used and stays acquired."""
+def acquired(name: str, *, looking: bool = False) -> Iterator[Place]:
+    """Acquire the place until the block ends; PlaceTaken where somebody has it. Where its user
+    acquired it beforehand, it is used and stays acquired. `looking` is for a farm, which gives way
+    to users."""
     with _changing:
         if name in _held:
             held = _held[name]
             held.users += 1
         else:
             with ExitStack() as opened:
-                place = opened.enter_context(_acquired_alone(name))
+                place = opened.enter_context(_acquired_alone(name, looking))
                 held = _held[name] = _Held(place, opened.pop_all())
     try:
         yield held.place
@@ -121,17 +123,17 @@ def acquired(name: str) -> Iterator[Place]:
 
 
 @contextmanager
-def _acquired_alone(name: str) -> Iterator[Place]:
+def _acquired_alone(name: str, looking: bool) -> Iterator[Place]:
     note = data_dir() / "labgrid" / f"{name}.lock"
-    with storage_errors("note the labgrid place", note):
-        note.parent.mkdir(parents=True, exist_ok=True)
-        lock = try_lock(note)
-    if lock is None:
-        raise PlaceTaken(
-            f"the labgrid place {name} is in use by another edgekit of this user",
-            hint="wait until it is done, or end it",
-        )
-    try:
+    with ExitStack() as stack:
+        with storage_errors("note the labgrid place", note):
+            note.parent.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(line_lock(note, looking=looking))
+        if lock is None:
+            raise PlaceTaken(
+                f"the labgrid place {name} is in use by another edgekit of this user",
+                hint="wait until it is done, or end it",
+            )
         is_left_over = note.read_bytes() == _OURS
         done = _client(name, "acquire")
         if done.status != 0 and not _ALREADY_OURS.search(done.errors):
@@ -145,8 +147,6 @@ def _acquired_alone(name: str) -> Iterator[Place]:
             if is_ours_to_release:
                 _client(name, "release")
                 _note(lock, b"")
-    finally:
-        os.close(lock)
 
 
 def _client(name: str, command: str) -> Done:

@@ -88,8 +88,10 @@ class Link:
         )
 
     def _await(self, kind: Request, sequence: int, until: float, wanted: int) -> bytes | None:
-        received = 0
-        while time.monotonic() < until:
+        received, over = 0, False
+        while not over:
+            # Looked at before the line is read: what came while this process did not run is read.
+            over = time.monotonic() >= until
             data = self._receive(max(wanted - received, 1))
             received += len(data)
             for frame in self._decoder.feed(data):

@@ -5,27 +5,23 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import socket
-import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from edgekit.base.errors import DeviceError
-from edgekit.base.files import storage_errors, try_lock
+from edgekit.base.files import storage_errors
 from edgekit.base.paths import cache_dir
 from edgekit.devices.flash.tool import HERE, Tools
+from edgekit.devices.serial.lock import PATIENCE, line_lock
 
 DEFAULT_BAUD = 115200
 SLICE_SECONDS = 0.05
 """How long one look at the line takes at most."""
 _WRITE_SECONDS = 20.0
-PATIENCE = 3.0
-"""Seconds to wait for a line that somebody has: a farm that looks at it is done sooner."""
-_SECONDS_BETWEEN_TRIES = 0.1
 
 
 class LineInUse(DeviceError):
@@ -89,27 +85,24 @@ def _port_at(address: str, baud: int) -> Any:
 
 
 @contextmanager
-def held(address: str, patience: float = PATIENCE) -> Iterator[None]:
-    """The line is ours for the time of the block, among everybody's edgekit of this user: two that
-    talk at once understand nothing."""
+def held(address: str, patience: float = PATIENCE, *, looking: bool = False) -> Iterator[None]:
+    """Hold the line against every other edgekit of this user for the time of the block: two that
+    talk at once understand nothing. `patience` is for a user of the line, in seconds; `looking` is
+    for a farm, which gives way to users."""
     folder = cache_dir() / "serial"
-    with storage_errors("take the serial line", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        name = hashlib.sha256(_known(address).encode()).hexdigest()[:24]
-        ends_at = time.monotonic() + patience
-        while (lock := try_lock(folder / f"{name}.lock")) is None:
-            if time.monotonic() >= ends_at:
-                break
-            time.sleep(_SECONDS_BETWEEN_TRIES)
-    if lock is None:
-        raise LineInUse(
-            f"the serial port {address} is in use by another edgekit",
-            hint="wait until it is done, or end it",
-        )
-    try:
+    name = hashlib.sha256(_known(address).encode()).hexdigest()[:24]
+    with ExitStack() as stack:
+        with storage_errors("take the serial line", folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(
+                line_lock(folder / f"{name}.lock", patience, looking=looking)
+            )
+        if lock is None:
+            raise LineInUse(
+                f"the serial port {address} is in use by another edgekit",
+                hint="wait until it is done, or end it",
+            )
         yield
-    finally:
-        os.close(lock)
 
 
 def _known(address: str) -> str:
