@@ -19,12 +19,14 @@ from typing import Any
 from edgekit.base.children import Done, TimeoutExpired, run
 from edgekit.base.errors import DeviceError, MissingToolError
 from edgekit.base.files import storage_errors
-from edgekit.base.paths import data_dir
+from edgekit.base.paths import data_dir, named_path
 from edgekit.base.programs import find_program
 from edgekit.devices.serial.lock import line_lock
 from edgekit.project.devices import DeviceEntry, is_host, is_user
 
 _CLIENT = "labgrid-client"
+_ENVIRONMENT = "LG_ENV"
+"""The variable that names labgrid's environment file. The file may import Python modules."""
 _SECONDS = 60.0
 _OURS = b"acquired"
 _ALREADY_OURS = re.compile(r"You have already acquired place [^ ]+\.\s*$")
@@ -150,6 +152,7 @@ def _acquired_alone(name: str, looking: bool) -> Iterator[Place]:
 
 
 def _client(name: str, command: str) -> Done:
+    named_path(_ENVIRONMENT)  # a relative path is an error: the client runs in an empty folder
     program = find_program(_CLIENT)
     if program is None:
         raise MissingToolError(

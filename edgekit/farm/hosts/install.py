@@ -11,7 +11,7 @@ from edgekit.base.children import module_command
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.json_reader import read_json
-from edgekit.base.paths import config_dir
+from edgekit.base.paths import config_dir, named_path
 from edgekit.base.programs import with_absolute_paths
 from edgekit.base.quoting import systemd_command, systemd_path, systemd_word
 from edgekit.farm.hosts.file import find_host, known_hosts_of_farm
@@ -53,7 +53,7 @@ WantedBy=default.target
 """
 
 
-_PASSED_ON = ("PATH", "LG_COORDINATOR", "LG_PROXY")
+_PASSED_ON = ("PATH", "LG_COORDINATOR", "LG_ENV", "LG_PROXY")
 """What the farm's programs are found by, which systemd does not know of."""
 _SCRIPT = """\
 PATH=$PATH:$HOME/.local/bin:/usr/local/bin; export PATH
@@ -74,6 +74,7 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
     folder = project.path.parent if project is not None else Path.home()
     if any(character in str(folder) for character in "\n\r"):
         raise UsageError("the project's folder has a line break in its name", hint="rename it")
+    named_path("LG_ENV")  # a unit with a relative path would name a file of the project
     searched = with_absolute_paths(os.environ)
     environment = "".join(
         f"Environment={systemd_word(f'{name}={value}')}\n"
