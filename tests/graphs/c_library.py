@@ -20,17 +20,18 @@ FLAGS = (
 
 
 def run_tree(
-    plan: TreePlan, folder: Path, inputs: Mapping[str, np.ndarray]
+    plan: TreePlan, folder: Path, inputs: Mapping[str, np.ndarray], *flags: str
 ) -> dict[str, np.ndarray]:
     """Compile the tree in `folder` and run it once, in an arena full of a pattern."""
     library = folder / "model.so"
-    command = ["gcc", *FLAGS, "-o", str(library), f"{plan.name}.c", "-lm"]
+    command = ["gcc", *FLAGS, *flags, "-o", str(library), f"{plan.name}.c", "-lm"]
     run_tool(command, folder=folder, doing="compile the C")
     loaded = ctypes.CDLL(str(library))
     given, made = ports(plan)
     # An empty array has no address of its own; C is given one all the same.
     sources = [
-        np.append(inputs[port.spec.name].reshape(-1), [0]).astype(port.spec.dtype) for port in given
+        np.append(inputs[port.spec.name].reshape(-1), np.zeros(1, port.spec.dtype))
+        for port in given
     ]
     results = [np.full(port.spec.elements + 1, 7, numpy_dtype(port.spec.dtype)) for port in made]
     room = np.full(plan.arena.bytes + 256, 0xA5, np.uint8)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import tvm_ffi
 from tvm import ir, tirx
 
 from edgekit.aot.c_text import C_TYPES, float_text, integer_text
+from edgekit.aot.loops.helpers import INTEGERS, SIGNED, WRAPPING
+from edgekit.compiler.passes.propagate_nan import is_of_two_computed
 
 
 class NotInCError(Exception):
@@ -65,18 +69,10 @@ _FUNCTIONS = frozenset(
     )
 )
 """Of <math.h>."""
+_WRAPPING = {"+": "add", "-": "sub", "*": "mul"}
 _ROUNDED_HALF_TO_EVEN = {"round": "nearbyint"}
 _SHORT = frozenset(("int8", "int16", "uint8", "uint16"))
 """What C computes as int, whatever it is kept in."""
-
-HELPERS = {
-    f"ek_{name}_{dtype}": (
-        f"static inline {word} ek_{name}_{dtype}({word} a, {word} b)\n"
-        f"{{\n    return a {sign} b ? a : b;\n}}\n"
-    )
-    for name, sign in (("max", ">"), ("min", "<"))
-    for dtype, word in C_TYPES.items()
-}
 
 
 class Expressions:
@@ -90,6 +86,8 @@ class Expressions:
         """Loads that were made a variable, by their text."""
         self.helpers: set[str] = set()
         self.uses_math = False
+        self.is_index = False
+        """Whether what is printed is an index, that cannot overflow."""
 
     def text(self, expression: Any, limit: int = _CHOICE) -> str:
         """In brackets where the expression binds less tightly than its place allows."""
@@ -147,9 +145,14 @@ class Expressions:
     def _binary(self, sign: str, strength: int, a: Any, b: Any, dtype: str) -> tuple[str, int]:
         if sign == "%" and dtype.startswith("float"):
             return self._function("fmod", dtype, (a, b)), _ATOM
+        helper = self._helper_for(sign, a, b, dtype)
+        if helper is not None:
+            return self.helped(helper, a, b), _ATOM
         limits = _OPERANDS[strength]
         left, right = self.text(a, limits[0]), self.text(b, limits[1])
         text = f"{left} {sign} {right}"
+        if dtype == "uint16" and sign == "*":
+            text = f"(uint32_t){self.text(a, _UNARY)} * {self.text(b, _UNARY)}"
         if dtype in _SHORT:
             return f"({C_TYPES[dtype]})({text})", _UNARY
         return text, strength
@@ -159,12 +162,36 @@ class Expressions:
         if dtype == "bool":
             zero = "0" if not source.startswith("float") else self._float(0.0, source)
             return f"{self.text(e.value, _PRODUCT)} != {zero}", _EQUAL
+        if dtype in INTEGERS and source.startswith("float"):
+            return self.helped(f"ek_{dtype}_of_{_known(source)}", e.value), _ATOM
         return f"({C_TYPES[_known(dtype)]}){self.text(e.value, _UNARY)}", _UNARY
 
-    def _extreme(self, e: Any) -> tuple[str, int]:
-        name = f"ek_{'max' if isinstance(e, tirx.Max) else 'min'}_{_known(_dtype(e))}"
+    def _extreme(self, e: Any, accumulates: bool = False) -> tuple[str, int]:
+        name = "max" if isinstance(e, tirx.Max) else "min"
+        if is_of_two_computed(e) and not accumulates:
+            name += "imum"
+        return self.helped(f"ek_{name}_{_known(_dtype(e))}", e.a, e.b), _ATOM
+
+    def accumulated(self, e: Any) -> str:
+        """A maximum or minimum of what was there and one more value: the least work."""
+        return self._extreme(e, accumulates=True)[0]
+
+    def helped(self, name: str, *operands: Any) -> str:
+        """A call of one of helpers.py."""
         self.helpers.add(name)
-        return f"{name}({self.text(e.a)}, {self.text(e.b)})", _ATOM
+        return f"{name}({', '.join(self.text(operand) for operand in operands)})"
+
+    def _helper_for(self, sign: str, a: Any, b: Any, dtype: str) -> str | None:
+        """The function for an operator that C leaves undefined for some of these operands."""
+        if self.is_index or dtype not in INTEGERS:
+            return None
+        if sign in "/%" and not (isinstance(b, tirx.IntImm) and int(b.value) not in (0, -1)):
+            return f"ek_{'div' if sign == '/' else 'mod'}_{dtype}"
+        if sign == "<<" and dtype in SIGNED:
+            return f"ek_shift_left_{dtype}"
+        if sign in _WRAPPING and dtype in WRAPPING and may_overflow(sign, a, b, dtype):
+            return f"ek_{_WRAPPING[sign]}_{dtype}"
+        return None
 
     def _choice(self, condition: Any, yes: Any, no: Any) -> tuple[str, int]:
         short = _dtype(yes) in _SHORT
@@ -192,7 +219,10 @@ class Expressions:
         name = _ROUNDED_HALF_TO_EVEN.get(name, name)
         if name == "abs" and dtype.startswith("int"):
             value = self.text(arguments[0], _UNARY)
-            return f"{value} < 0 ? -{value} : {value}", _CHOICE
+            minus = f"-{value}"
+            if dtype in WRAPPING:
+                minus = self.helped(f"ek_sub_{dtype}", tirx.const(0, dtype), arguments[0])
+            return f"{value} < 0 ? {minus} : {value}", _CHOICE
         if name not in _FUNCTIONS or not dtype.startswith("float"):
             raise NotInCError(f"the function {name} of {dtype} has no C")
         return self._function(name, dtype, tuple(arguments)), _ATOM
@@ -201,6 +231,47 @@ class Expressions:
         self.uses_math = True
         called = name + ("f" if _known(dtype) == "float32" else "")
         return f"{called}({', '.join(self.text(argument) for argument in arguments)})"
+
+
+def may_overflow(sign: str, a: Any, b: Any, dtype: str) -> bool:
+    """Whether a sum, difference or product of loaded numbers may leave their type."""
+    if not (_loads(a) or _loads(b)):
+        return False
+    first, second = _range(a), _range(b)
+    if sign == "*":
+        ends = [x * y for x in first for y in second]
+    elif sign == "+":
+        ends = [first[0] + second[0], first[1] + second[1]]
+    else:
+        ends = [first[0] - second[1], first[1] - second[0]]
+    limits = np.iinfo(dtype)
+    return min(ends) < limits.min or max(ends) > limits.max
+
+
+def _loads(e: Any) -> bool:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(e, (ir.TensorLoad, found.append))
+    return bool(found)
+
+
+def _range(e: Any) -> tuple[int, int]:
+    """Between which whole numbers an expression lies, as far as it tells."""
+    if isinstance(e, tirx.IntImm):
+        return int(e.value), int(e.value)
+    if isinstance(e, tirx.Cast) and _dtype(e.value) in INTEGERS:
+        return _range(e.value)
+    dtype = _dtype(e)
+    limits = np.iinfo(dtype if dtype in INTEGERS else "int64")
+    whole = int(limits.min), int(limits.max)
+    if isinstance(e, (tirx.Add, tirx.Sub, tirx.Mul)):
+        (a, b), (c, d) = _range(e.a), _range(e.b)
+        if isinstance(e, tirx.Mul):
+            ends = [x * y for x in (a, b) for y in (c, d)]
+        else:
+            ends = [a + c, b + d] if isinstance(e, tirx.Add) else [a - d, b - c]
+        fits = whole[0] <= min(ends) and max(ends) <= whole[1]
+        return (min(ends), max(ends)) if fits else whole
+    return whole
 
 
 def _dtype(e: Any) -> str:

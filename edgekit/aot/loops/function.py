@@ -12,7 +12,8 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from edgekit.aot.c_text import C_TYPES
-from edgekit.aot.loops.expressions import HELPERS, Expressions, NotInCError
+from edgekit.aot.loops.expressions import Expressions, NotInCError, may_overflow
+from edgekit.aot.loops.helpers import HELPERS
 from edgekit.aot.loops.statements import (
     Choice,
     Condition,
@@ -25,6 +26,7 @@ from edgekit.aot.loops.statements import (
     written,
 )
 from edgekit.aot.loops.unread import with_unread_named
+from edgekit.compiler.passes.propagate_nan import accumulates
 
 _STACK_BYTES = 256
 """A larger array lies in the arena."""
@@ -297,8 +299,12 @@ class _Writer:
         is_wide = buffer.dtype in ("float32", "float64", "int32", "int64")
         adds = isinstance(value, tirx.Add) and isinstance(value.a, ir.TensorLoad)
         if adds and is_wide and self.expressions.load(value.a) == place:
+            if buffer.dtype.startswith("int") and may_overflow("+", value.a, value.b, buffer.dtype):
+                added = self.expressions.helped(f"ek_add_{buffer.dtype}", value.a, value.b)
+                return f"{place} = {added};"
             return f"{place} += {self.expressions.text(value.b)};"
-        text = self.expressions.text(value)
+        keeps = accumulates(store)
+        text = self.expressions.accumulated(value) if keeps else self.expressions.text(value)
         if buffer.dtype == "bool":
             text = f"(uint8_t)({text})"
         return f"{declared}{place} = {text};"
@@ -312,7 +318,10 @@ class _Writer:
     def _index(self, indices: Sequence[Any]) -> str:
         if len(indices) != 1:
             raise NotInCError("an index of several dimensions is left")
-        return self.expressions.text(indices[0])
+        outer, self.expressions.is_index = self.expressions.is_index, True
+        text = self.expressions.text(indices[0])
+        self.expressions.is_index = outer
+        return text
 
     def _name(self, wanted: str) -> str:
         name, number = wanted, 1

@@ -1,7 +1,8 @@
-"""Comparisons of booleans as comparisons of whole numbers.
+"""Comparisons that TVM's code generator for LLVM gets wrong, as ones that it gets right.
 
-TVM's code generator for LLVM knows no comparison of booleans: it takes them for floats, and fails.
-Its own simplifier writes such comparisons, for a division that rounds down and for a search.
+It knows no comparison of booleans: it takes them for floats, and fails. TVM's own simplifier writes
+such comparisons, for a division that rounds down and for a search. And to it NaN differs from
+nothing, where IEEE 754 says that it differs from everything.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def _in_numbers(body: Any) -> Any:
 
 def _compared(node: Any) -> Any:
     dtype = str(node.a.ty)
+    if isinstance(node, tirx.NE) and "float" in dtype:
+        return tirx.Not(tirx.EQ(node.a, node.b))
     if not dtype.startswith(_BOOL):
         return node
     number = dtype.replace(_BOOL, _NUMBER, 1)

@@ -9,7 +9,9 @@ from tvm import relax
 from tvm.tirx import compilation_pipeline
 
 from edgekit.compiler.passes.compare_booleans import CompareBooleans
+from edgekit.compiler.passes.defined_arithmetic import DefinedArithmetic
 from edgekit.compiler.passes.keep_on_stack import KeepOnStack
+from edgekit.compiler.passes.propagate_nan import PropagateNan
 from edgekit.compiler.passes.take_maximum import TakeMaximum
 
 _NAME = "edgekit"
@@ -31,7 +33,10 @@ def _pipeline() -> tuple[Any, Any, Any]:
 
     def finish() -> Any:
         return tvm.ir.transform.Sequential(
-            [KeepOnStack(), TakeMaximum(), finish_host(), CompareBooleans()]
+            [
+                *(KeepOnStack(), TakeMaximum(), finish_host()),
+                *(PropagateNan(), DefinedArithmetic(), CompareBooleans()),
+            ]
         )
 
     return lower, finish, finish_device

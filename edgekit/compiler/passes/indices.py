@@ -8,7 +8,7 @@ with an error (lower_index_checks.py), and a program in C clamps it and returns 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ from edgekit.base.arrays import Array
 from edgekit.base.errors import ModelError
 from edgekit.cross.index_errors import OUTSIDE
 
+DIVIDES = "edgekit.divides"
+"""The attribute of a loop nest that divides whole numbers by its second operand."""
+_DIVISORS = 1, 100
 _PREFIX = "edgekit.index:"
 
 
@@ -93,22 +96,50 @@ def counted_from_start(values: Array, rule: IndexRule) -> Array:
 
 
 def index_ranges(module: Any, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The least and the largest value of each input of `main` that is checked as it comes in.
+    """The least and the largest value of each input of `main` that is checked as it comes in, or
+    that whole numbers are divided by.
 
     `names` are those of the inputs. What several operators check is what all of them allow.
     """
     main = module["main"]
     inputs = dict(zip(main.params, names, strict=True))
+    values = relax.analysis.get_var2val(main)
     ranges: dict[str, tuple[int, int]] = {}
+
+    def allow(name: str, lowest: int, highest: int) -> None:
+        low, high = ranges.get(name, (lowest, highest))
+        ranges[name] = max(low, lowest), min(high, highest)
 
     def visit(expression: Any) -> None:
         rule = rule_of(expression)
-        name = None if rule is None else inputs.get(expression.args[1].fields[0])
-        if rule is None or name is None:
-            return
-        extent = min(rule.extents)
-        low, high = ranges.get(name, (rule.lowest(extent), extent - 1))
-        ranges[name] = max(low, rule.lowest(extent)), min(high, extent - 1)
+        if rule is not None and (name := inputs.get(expression.args[1].fields[0])) is not None:
+            extent = min(rule.extents)
+            allow(name, rule.lowest(extent), extent - 1)
+        divisor = _source(_divisor(expression, module), values)
+        if (name := inputs.get(divisor)) is not None:
+            allow(name, *_DIVISORS)
 
     relax.analysis.post_order_visit(main.body, visit)
     return {name: (low, high) for name, (low, high) in ranges.items() if low <= high}
+
+
+def is_operator(expression: Any, name: str) -> bool:
+    operator = getattr(expression, "op", None)
+    return isinstance(operator, tvm.ir.Op) and operator.name == name
+
+
+def _source(variable: Any, values: Mapping[Any, Any]) -> Any:
+    """The variable that one is a copy of, be it in another type."""
+    value: Any = values.get(variable)
+    while isinstance(value, relax.Var) or is_operator(value, "relax.astype"):
+        variable = value if isinstance(value, relax.Var) else value.args[0]
+        value = values.get(variable)
+    return variable
+
+
+def _divisor(expression: Any, module: Any) -> Any:
+    """What a call divides whole numbers by; None of anything else."""
+    if not is_operator(expression, "relax.call_tir"):
+        return None
+    attributes = module[expression.args[0]].attrs or {}
+    return expression.args[1].fields[1] if DIVIDES in attributes else None

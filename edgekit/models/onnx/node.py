@@ -83,7 +83,9 @@ class Node:
         return dtype_of(self.inputs[position])
 
     def get(self, attribute: str, default: Any = None) -> Any:
-        return self.attributes.get(attribute, default)
+        """An attribute, or its default, rounded as ONNX's attributes are: to float32."""
+        rounded = float(np.float32(default)) if isinstance(default, float) else default
+        return self.attributes.get(attribute, rounded)
 
     def wants(self, position: int) -> bool:
         """Whether anything reads this output."""

@@ -254,9 +254,9 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
 
 def _unsupported(program: ExportedProgram) -> tuple[UnsupportedOperator, ...]:
     load_tvm()
-    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+    from edgekit.models.torch.naming import NamingImporter
 
-    known = ExportedProgramImporter().convert_map
+    known = NamingImporter().convert_map
     unknown: dict[str, list[str]] = {}
     for node in program.graph.nodes:
         name = getattr(node.target, "__name__", str(node.target))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tvm import relax
@@ -11,6 +12,8 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from edgekit.compiler.passes.indices import IndexRule, checked
 from edgekit.models.naming import NamingBuilder
+from edgekit.models.torch.elementwise import targets
+from edgekit.models.torch.promotion import as_type, dtype_name
 
 _INDEXING = frozenset({"index", "index_put", "index_put_", "_unsafe_index", "_unsafe_index_put"})
 
@@ -23,8 +26,11 @@ class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
     def __init__(self) -> None:
         self._builder: NamingBuilder | None = None
         super().__init__()
+        ours: dict[str, Callable[[Any], Any]] = {
+            name: partial(self._ours, convert) for name, convert in targets().items()
+        }
         self.convert_map = {
-            name: self._naming(convert) for name, convert in self.convert_map.items()
+            name: self._naming(convert) for name, convert in {**self.convert_map, **ours}.items()
         }
 
     @property
@@ -34,6 +40,9 @@ class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
     @block_builder.setter
     def block_builder(self, made: Any) -> None:
         self._builder = None if made is None else NamingBuilder()
+
+    def _ours(self, convert: Callable[[Any, Any, Any], Any], node: Any) -> Any:
+        return convert(self._builder, node, self.env)
 
     def _select(self, node: Any) -> Any:
         """One place along an axis: the program's exporter has seen that it is inside."""
@@ -70,12 +79,20 @@ class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
         assert self._builder is not None
         return self._builder.emit(expression)
 
+    def _of_its_type(self, value: Any, node: Any) -> Any:
+        """The value in the type that PyTorch gives it; some of TVM's converters have their own."""
+        wanted = dtype_name(getattr(node.meta.get("val"), "dtype", ""))
+        kind = getattr(value, "ty", None)
+        if not wanted or not isinstance(kind, relax.TensorType) or str(kind.dtype) == wanted:
+            return value
+        return self._emit(as_type(value, wanted))
+
     def _naming(self, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def convert_named(node: Any) -> Any:
             assert self._builder is not None
             outer, self._builder.node = self._builder.node, str(node.name)
             try:
-                return convert(node)
+                return self._of_its_type(convert(node), node)
             finally:
                 self._builder.node = outer
 

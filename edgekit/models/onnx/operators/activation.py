@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from tvm import relax
 
-from edgekit.models.onnx.node import Node, Outputs
+from edgekit.models.onnx.node import Converter, Node, Outputs
 from edgekit.models.onnx.operators.common import (
     Converters,
     cast,
@@ -20,6 +21,9 @@ from edgekit.models.onnx.operators.common import (
 from edgekit.models.onnx.values import Expr, as_expr, dtype_of, shape_of
 
 op = relax.op
+
+_SIXTH = float(np.float32(1 / 6))
+"""As ONNX has it: an attribute is a float32."""
 
 
 def _relu(value: Expr) -> Expr:
@@ -86,8 +90,18 @@ def _hard_sigmoid(node: Node) -> Outputs:
 
 def _hard_swish(node: Node) -> Outputs:
     value = node.expr(0)
-    line = op.add(op.multiply(value, like(1 / 6, value)), like(0.5, value))
+    line = op.add(op.multiply(value, like(_SIXTH, value)), like(0.5, value))
     return op.multiply(value, op.clip(line, 0.0, 1.0))
+
+
+def _widely(function: Callable[[Expr], Expr]) -> Converter:
+    """A function that loses too much where each of its steps is rounded to half precision."""
+
+    def convert(node: Node) -> Outputs:
+        value = node.expr(0)
+        return cast(node.emit(function(wide(node, value))), dtype_of(value))
+
+    return convert
 
 
 def _softplus(value: Expr) -> Expr:
@@ -111,13 +125,16 @@ def _swish(node: Node) -> Outputs:
 
 
 def _shrink(node: Node) -> Outputs:
-    value = node.expr(0)
+    given = node.expr(0)
+    is_whole = dtype_of(given).startswith(("int", "uint"))
+    value = node.emit(op.astype(given, "float64")) if is_whole else given
     edge, bias = node.get("lambd", 0.5), node.get("bias", 0.0)
     below = op.less(value, like(-edge, value))
     above = op.greater(value, like(edge, value))
     zero = op.zeros(shape_of(value), dtype_of(value))
     middle = op.where(above, op.subtract(value, like(bias, value)), zero)
-    return op.where(below, op.add(value, like(bias, value)), middle)
+    shrunk = node.emit(op.where(below, op.add(value, like(bias, value)), middle))
+    return cast(shrunk, dtype_of(given))
 
 
 def _over_axis(node: Node, function: str) -> Outputs:
@@ -168,14 +185,14 @@ ACTIVATION: Converters = {
     "Hardmax": lambda node: _over_axis(node, "Hardmax"),
     "LeakyRelu": _leaky_relu,
     "LogSoftmax": lambda node: _over_axis(node, "LogSoftmax"),
-    "Mish": unary(_mish),
+    "Mish": _widely(_mish),
     "PRelu": _prelu,
     "Relu": unary(_relu),
     "Selu": _selu,
     "Shrink": _shrink,
     "Sigmoid": unary(op.sigmoid),
     "Softmax": lambda node: _over_axis(node, "Softmax"),
-    "Softplus": unary(_softplus),
+    "Softplus": _widely(_softplus),
     "Softsign": unary(_softsign),
     "Swish": _swish,
     "ThresholdedRelu": _thresholded_relu,

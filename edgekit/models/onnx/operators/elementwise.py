@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax
 
+from edgekit.models.arithmetic import (
+    floored_remainder,
+    shifted,
+    truncated_division,
+    truncated_remainder,
+)
 from edgekit.models.onnx.node import Converter, Node, Outputs, RefusedError
 from edgekit.models.onnx.operators.common import Converters, cast, like, reshape, unary, wide
 from edgekit.models.onnx.values import (
@@ -68,54 +74,17 @@ def _divide(node: Node) -> Outputs:
 def integer_division(node: Node, first: Expr, second: Expr) -> Expr:
     """Division of whole numbers towards zero, which is what ONNX's runtimes do."""
     _refuse_zero(node)
-    return node.block.emit_te(
-        lambda a, b: _elementwise(tirx.truncdiv, a, b), first, second, primfunc_name_hint="div"
-    )
-
-
-def _elementwise(
-    function: Callable[[Expr, Expr], Expr], first: te.Tensor, second: te.Tensor
-) -> te.Tensor:
-    """A binary function with numpy's broadcasting, for what Relax has no operator for."""
-    rank = max(len(first.shape), len(second.shape))
-    shapes = [
-        [1] * (rank - len(t.shape)) + [int(extent) for extent in t.shape] for t in (first, second)
-    ]
-    output = [b if a == 1 else a for a, b in zip(*shapes, strict=True)]
-
-    def pick(tensor: te.Tensor, shape: list[int], index: tuple[Expr, ...]) -> Expr:
-        own = index[rank - len(tensor.shape) :]
-        own_shape = shape[rank - len(tensor.shape) :]
-        return tensor(*(0 if e == 1 else i for i, e in zip(own, own_shape, strict=True)))
-
-    return te.compute(
-        output,
-        lambda *index: function(pick(first, shapes[0], index), pick(second, shapes[1], index)),
-    )
+    return truncated_division(node.block, first, second)
 
 
 def _modulo(node: Node) -> Outputs:
     first, second = aligned(node)
+    remainder = truncated_remainder if node.get("fmod", 0) else floored_remainder
     if is_float(dtype_of(first)):
-        wide_first, wide_second = wide(node, first), wide(node, second)
-        name = "fmod" if dtype_of(wide_first) == "float64" else "fmodf"
-        result = node.block.emit_te(
-            lambda a, b: _elementwise(
-                lambda x, y: tirx.call_pure_extern(x.ty.dtype, name, x, y), a, b
-            ),
-            wide_first,
-            wide_second,
-            primfunc_name_hint="fmod",
-        )
-        if not node.get("fmod", 0):
-            mismatch = op.less(op.multiply(result, wide_second), like(0, wide_first))
-            result = op.where(mismatch, op.add(result, wide_second), result)
-        return cast(node.emit(result), dtype_of(first))
+        result = remainder(node.block, wide(node, first), wide(node, second))
+        return cast(result, dtype_of(first))
     _refuse_zero(node)
-    function = tirx.truncmod if node.get("fmod", 0) else tirx.floormod
-    return node.block.emit_te(
-        lambda a, b: _elementwise(function, a, b), first, second, primfunc_name_hint="mod"
-    )
+    return remainder(node.block, first, second)
 
 
 def _refuse_zero(node: Node) -> None:
@@ -145,18 +114,7 @@ def _in_shape_of_both(value: Expr, own: tuple[int, ...], other: tuple[int, ...])
 
 
 def _bit_shift(node: Node) -> Outputs:
-    """A shift by the type's width or more leaves only the sign; the processor would wrap around."""
-    value, amount = node.expr(0), node.expr(1)
-    dtype, left = dtype_of(value), node.get("direction") == "LEFT"
-    bits = np.dtype(dtype).itemsize * 8
-    inside = op.less(amount, like(bits, amount))
-    if not dtype.startswith("uint"):
-        inside = op.logical_and(inside, op.greater_equal(amount, like(0, amount)))
-    inside = node.emit(inside)
-    shift = op.left_shift if left else op.right_shift
-    moved = shift(value, op.where(inside, amount, like(0, amount)))
-    rest = like(0, value) if left else op.right_shift(value, like(bits - 1, value))
-    return op.where(inside, moved, rest)
+    return shifted(node.block, node.expr(0), node.expr(1), left=node.get("direction") == "LEFT")
 
 
 def _clip(node: Node) -> Outputs:
@@ -242,7 +200,14 @@ def _absolute(value: Expr) -> Expr:
 def _sign(value: Expr) -> Expr:
     if dtype_of(value).startswith("uint"):
         return op.astype(op.greater(value, like(0, value)), dtype_of(value))
+    if is_float(dtype_of(value)):
+        return op.where(_is_nan(value), value, op.sign(value))
     return op.sign(value)
+
+
+def _is_nan(value: Expr) -> Expr:
+    """TVM has no such test of bfloat16."""
+    return op.isnan(op.astype(value, "float32") if dtype_of(value) == "bfloat16" else value)
 
 
 def _whole(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
@@ -290,7 +255,7 @@ ELEMENTWISE: Converters = {
     "GreaterOrEqual": binary(op.greater_equal),
     "Identity": lambda node: node.value(0),
     "IsInf": _is_inf,
-    "IsNaN": unary(op.isnan),
+    "IsNaN": unary(_is_nan),
     "Less": binary(op.less),
     "LessOrEqual": binary(op.less_equal),
     "Log": _in_float32(op.log),

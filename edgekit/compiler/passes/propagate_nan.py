@@ -1,0 +1,78 @@
+"""A maximum or minimum of two computed floats is NaN where either is.
+
+That is what onnxruntime, PyTorch and ONNX say. TVM's is a comparison and a choice, which gives the
+second operand where the first is NaN. The running maximum of a reduction stays as it is: it is
+pooling's inner loop. Where one operand is a constant, keep_nan.py has put it first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import ir, tirx
+
+_FLOAT = re.compile(r"float(16|32|64)(x\d+)?")
+
+
+@tvm.transform.module_pass(opt_level=0, name="edgekit.PropagateNan")
+class PropagateNan:
+    """Last before code generation: TVM's simplifier takes a value for equal to itself, NaN too."""
+
+    def transform_module(self, module: Any, context: Any) -> Any:
+        del context
+        for variable, function in list(module.functions_items()):
+            if isinstance(function, tirx.PrimFunc):
+                module.update_func(variable, function.with_body(_in_stores(function.body)))
+        return module
+
+
+def accumulates(store: Any) -> bool:
+    """Whether a store keeps the larger or smaller of what was there and one more value."""
+    value = store.value
+    return isinstance(value, (tirx.Max, tirx.Min)) and any(
+        isinstance(operand, ir.TensorLoad)
+        and operand.source.same_as(store.buffer)
+        and bool(tvm_ffi.structural_equal(operand.indices, store.indices))
+        for operand in (value.a, value.b)
+    )
+
+
+def is_of_two_computed(node: Any) -> bool:
+    return bool(_FLOAT.fullmatch(str(node.ty))) and not any(
+        _is_constant(operand) for operand in (node.a, node.b)
+    )
+
+
+def _in_stores(body: Any) -> Any:
+    return tvm_ffi.structural_map(body, [(tirx.BufferStore, _stored)])
+
+
+def _stored(store: Any) -> Any:
+    value = store.value
+    if accumulates(store):
+        value = type(value)(_propagating(value.a), _propagating(value.b))
+    else:
+        value = _propagating(value)
+    return tirx.BufferStore(store.buffer, value, store.indices, store.span)
+
+
+def _propagating(value: Any) -> Any:
+    return tvm_ffi.structural_map(value, [(tirx.Max, _chosen), (tirx.Min, _chosen)])
+
+
+def _chosen(node: Any) -> Any:
+    if not is_of_two_computed(node):
+        return node
+    first, second = (tirx.Var(name, str(node.ty)) for name in ("first", "second"))
+    better = tirx.GT if isinstance(node, tirx.Max) else tirx.LT
+    is_first = tirx.Or(better(first, second), tirx.Not(tirx.EQ(first, first)))
+    result = tirx.Select(is_first, first, second)
+    return tirx.Let(first, node.a, tirx.Let(second, node.b, result))
+
+
+def _is_constant(value: Any) -> bool:
+    inner = value.value if isinstance(value, tirx.Broadcast) else value
+    return isinstance(inner, tirx.FloatImm)

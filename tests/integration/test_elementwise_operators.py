@@ -1,0 +1,59 @@
+"""Every elementwise operator with every type, built and run as a deployment runs it: right, or
+refused with a reason. `make operator-tests` tries all of them, `make test` some of each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+import pytest
+from support import elementwise_onnx
+from support.elementwise import Verdict
+from support.needs import import_needed
+
+import_needed("torch")
+from support import elementwise_torch  # noqa: E402
+
+REFUSED_OF_TORCH = {"erfc"}
+"""What is left to refuse: its small results lose their digits in 1 - erf(x)."""
+
+
+def some(cases: Sequence[Any], part: int) -> list[Any]:
+    """One case of each `part`, the same in each run."""
+    return [case for case in cases if crc32(str(case).encode()) % part == 0]
+
+
+def check(verdicts: Mapping[Any, Verdict], refused: set[str]) -> Counter[str]:
+    bad = {
+        str(case): verdict
+        for case, verdict in verdicts.items()
+        if verdict.word not in ("right", "refused")
+        or (verdict.word == "refused") != (str(case).partition("-")[0] in refused)
+    }
+    assert not bad, "\n".join(f"{case}: {v.word}, {v.reason[:300]}" for case, v in bad.items())
+    return Counter(verdict.word for verdict in verdicts.values())
+
+
+def test_some_operators_of_onnx() -> None:
+    chosen = some(list(elementwise_onnx.cases()), 12)
+    assert check(elementwise_onnx.verdicts(chosen), set())["right"] > 70
+
+
+def test_some_operators_of_pytorch() -> None:
+    chosen = some(list(elementwise_torch.cases()), 60)
+    assert check(elementwise_torch.verdicts(chosen), REFUSED_OF_TORCH)["right"] > 12
+
+
+@pytest.mark.operators
+def test_all_operators_of_onnx() -> None:
+    found = check(elementwise_onnx.verdicts(list(elementwise_onnx.cases())), set())
+    assert found["right"] > 1200
+
+
+@pytest.mark.operators
+def test_all_operators_of_pytorch() -> None:
+    cases = list(elementwise_torch.cases())
+    assert check(elementwise_torch.verdicts(cases), REFUSED_OF_TORCH)["right"] > 1300
