@@ -25,7 +25,7 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "cli.progress cli.console",
     "tvm": "rpc.session rpc.tracker_worker base.tvm_compat models.onnx.* models.tflite.* "
-    "models.torch models.torch.* models.naming compiler.* tuning.trials tuning.known "
+    "models.torch models.torch.* models.arithmetic models.naming compiler.* tuning.trials tuning.known "
     "tuning.metaschedule tuning.subjects tuning.scout tuning.filters tuning.evolution "
     "tuning.cost_model tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "

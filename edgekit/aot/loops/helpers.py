@@ -1,6 +1,6 @@
 """Small C functions for what C leaves undefined, or has no operator for.
 
-Their results are those of compiler/passes/defined_arithmetic.py and compiler/passes/propagate_nan.py.
+Their results are those of the passes defined_arithmetic.py and propagate_nan.py.
 """
 
 from __future__ import annotations
