@@ -25,8 +25,8 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "cli.progress cli.console",
     "tvm": "rpc.session rpc.tracker_worker base.tvm_compat models.onnx.* models.tflite.* "
-    "models.torch models.torch.* models.arithmetic models.naming compiler.* tuning.trials tuning.known "
-    "tuning.metaschedule tuning.subjects tuning.scout tuning.filters tuning.evolution "
+    "models.torch models.torch.* models.arithmetic models.naming compiler.* tuning.trials "
+    "tuning.known tuning.metaschedule tuning.subjects tuning.scout tuning.filters tuning.evolution "
     "tuning.cost_model tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
