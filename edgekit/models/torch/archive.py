@@ -40,8 +40,11 @@ _PAYLOADS: Mapping[str, re.Pattern[str]] = {
     "constants": re.compile(r"tensor_\d{1,9}", re.ASCII),
 }
 _TENSOR_GLOBALS = re.compile(
-    r"torch\._utils _rebuild_(?:tensor_v2|parameter)|collections OrderedDict|torch \w+Storage"
+    r"torch\._utils _rebuild_(?:tensor_v2|parameter|parameter_with_state)"
+    r"|torch\._tensor _rebuild_from_type_v2|torch Tensor|torch\.nn\.parameter Parameter"
+    r"|collections OrderedDict|torch \w+Storage|(?:builtins|__builtin__) set"
 )
+"""What pickled tensors name. Those with attributes, as of `Dim.DYNAMIC`, name their class."""
 _SAVE_AGAIN = "save it again with torch.export.save(program, 'model.pt2')"
 
 DTYPES = {
