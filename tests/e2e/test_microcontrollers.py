@@ -43,13 +43,13 @@ def model(cache: Path) -> Path:
     return cache / "several.onnx"
 
 
-_QUICK = ("mps2-an386", "mps3-an547")
+_QUICK = "mps2-an386"
 
 
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=() if name in _QUICK else pytest.mark.slow) for name in BOARDS
+        pytest.param(name, marks=() if name == _QUICK else pytest.mark.slow) for name in BOARDS
     ],
 )
 def deployed(request: pytest.FixtureRequest, model: Path, cache: Path) -> tuple[str, Path, Any]:

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from support.c_builds import CORTEX_M4, CORTEX_M55, SANITIZED, STRICT, Built, built_tree, make, run
 from support.c_networks import SMALL, TINY, ds_cnn, resnet_8, several_inputs, two_outputs
 from support.cortex_m import run_on
+from support.examples import a_third_of, first_of
 from support.needs import CORTEX_M, needs
 
 from edgekit.aot.arena import ALIGNMENT
@@ -29,7 +30,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return built_tree(ds_cnn(), tmp_path_factory.mktemp("ds_cnn") / "c")
 
 
-@pytest.mark.parametrize("name", [*SMALL, *TINY])
+@pytest.mark.parametrize("name", [*SMALL, *first_of(*TINY)])
 def test_the_c_of_a_model_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
     built = built_tree((SMALL | TINY)[name](), tmp_path / "c")
     tested = make(built.folder, "test", f"CFLAGS={' '.join(SANITIZED)}")
@@ -56,7 +57,7 @@ def test_the_trees_own_test_notices_a_wrong_number(tmp_path: Path) -> None:
 
 
 @needs("gcc-arm")
-@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("cpu", a_third_of(CPUS))
 def test_the_c_compiles_without_a_warning_for(cpu: str, net: Built, tmp_path: Path) -> None:
     common = (f"-mcpu={cpu}", "-mthumb", "-O2", *STRICT, "-c", f"{net.name}.c")
     for language in (("-std=c99", "-pedantic"), ("-x", "c++", "-std=c++17")):
@@ -102,8 +103,8 @@ def test_nothing_global_is_writable_and_little_is_asked_of_the_c_library(
     ("name", "processor", "most"),
     [
         ("ds_cnn", "m4", 7_500_000),
-        ("ds_cnn", "m55", 7_500_000),
-        ("resnet_8", "m4", 36_000_000),
+        pytest.param("ds_cnn", "m55", 7_500_000, marks=pytest.mark.slow),
+        pytest.param("resnet_8", "m4", 36_000_000, marks=pytest.mark.slow),
     ],
 )
 def test_float_networks_stay_below_the_bar(

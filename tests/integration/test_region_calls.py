@@ -50,7 +50,10 @@ def image() -> np.ndarray:
     return np.random.default_rng(1).standard_normal((1, 3, 9, 10)).astype("float32")
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(
+    scope="module",
+    params=["ncnn", "onednn", pytest.param("acl", marks=pytest.mark.slow)],
+)
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> BuiltRegion:
     return built_region(request.param, small_network(), tmp_path_factory.mktemp(request.param))
 
