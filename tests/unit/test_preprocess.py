@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -202,7 +204,9 @@ def test_an_image_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_image_that_unpacks_to_gigabytes_is_refused_unread(tmp_path: Path) -> None:
-    Image.new("1", (30_000, 30_000)).save(tmp_path / "bomb.png", compress_level=1)
+    header = b"IHDR" + struct.pack(">IIBBBBB", 30_000, 30_000, 1, 0, 0, 0, 0)
+    start = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header
+    (tmp_path / "bomb.png").write_bytes(start + struct.pack(">I", zlib.crc32(header)))
 
     with pytest.raises(InputError, match="more pixels than edgekit decodes"):
         load_image(tmp_path / "bomb.png", NCHW, Preprocess("NCHW"))
