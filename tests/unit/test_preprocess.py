@@ -204,9 +204,13 @@ def test_an_image_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_image_that_unpacks_to_gigabytes_is_refused_unread(tmp_path: Path) -> None:
-    header = b"IHDR" + struct.pack(">IIBBBBB", 30_000, 30_000, 1, 0, 0, 0, 0)
-    start = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header
-    (tmp_path / "bomb.png").write_bytes(start + struct.pack(">I", zlib.crc32(header)))
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 1, 0, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", b"")]
+    parts = [
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    ]
+    (tmp_path / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
 
     with pytest.raises(InputError, match="more pixels than edgekit decodes"):
         load_image(tmp_path / "bomb.png", NCHW, Preprocess("NCHW"))
