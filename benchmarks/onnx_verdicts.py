@@ -76,7 +76,7 @@ def reasons(verdicts: Sequence[Verdict]) -> str:
 
 
 def expectations(verdicts: Sequence[Verdict]) -> str:
-    """The names of the cases by verdict, for tests/integration/test_onnx_nodes.py."""
+    """The names of the cases by verdict, for tests/integration/models/test_onnx_nodes.py."""
     lists = {
         verdict: sorted(item.case for item in verdicts if item.verdict == verdict)
         for verdict in ("right", "refused")

@@ -1,6 +1,6 @@
 """The quirks of the pinned TVM pair, each with its reason, in one place.
 
-tests/integration/test_tvm_compat.py fails when a quirk is gone, so that its cure can go too.
+tests/integration/base/test_tvm_compat.py fails when a quirk is gone, so that its cure can go too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A device loads TVM's small runtime, and a build has all of TVM loaded: what is found in the one may
 be missing in the other. This table is what the small runtime of the pinned version registers;
-`tests/integration/test_runtime_functions.py` compares it with that library.
+`tests/integration/cross/test_runtime_functions.py` compares it with that library.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Instruction sets: the kernel's words for them, LLVM's words, and the CPUs that have them.
 
-Checked against the LLVM inside TVM by tests/integration/test_profiles_llvm.py.
+Checked against the LLVM inside TVM by tests/integration/profiles/test_profiles_llvm.py.
 """
 
 from __future__ import annotations

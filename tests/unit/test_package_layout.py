@@ -116,6 +116,13 @@ def test_every_module_lives_in_a_room() -> None:
     assert loose - {""} == AT_THE_TOP - {"__init__"}
 
 
+@pytest.mark.parametrize("kind", ["unit", "integration"])
+def test_the_tests_of_a_room_lie_in_a_folder_of_its_name(kind: str) -> None:
+    folders = {path.parent.name for path in (ROOT / "tests" / kind).glob("*/test_*.py")}
+
+    assert folders <= set(ROOMS)
+
+
 def test_a_room_knows_only_itself_and_the_rooms_before_it() -> None:
     place = {room: number for number, room in enumerate(["version", *ROOMS])}
     too_high = [

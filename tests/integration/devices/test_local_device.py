@@ -117,9 +117,9 @@ def test_the_worker_loads_neither_the_compiler_nor_torch_nor_the_command_line(
     program = f"""
 import sys, os
 from pathlib import Path
-from edgekit.devices import local_worker
+from edgekit.devices.local import worker
 from edgekit.devices.local.device import _runtime_library
-ffi = local_worker._load_runtime(str(_runtime_library()))
+ffi = worker._load_runtime(str(_runtime_library()))
 ffi.load_module({str(bundle.library)!r})
 loaded = [name for name in ("tvm", "torch", "click", "rich", "edgekit.cli", "edgekit.bundle.folder")
           if sys.modules.get(name)]

@@ -5,7 +5,8 @@
 `onnx_node_expectations.json` holds the verdict of every case. A case that is right where it was
 expected to be refused fails too: rewrite the file with
 
-    python benchmarks/onnx_nodes.py --expectations tests/integration/onnx_node_expectations.json
+    python benchmarks/onnx_nodes.py \\
+        --expectations tests/integration/models/onnx_node_expectations.json
 """
 
 from __future__ import annotations

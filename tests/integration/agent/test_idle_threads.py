@@ -24,13 +24,13 @@ pytestmark = needs("ncnn")
 LOAD_IN_WORKER = """
 import os, sys
 from pathlib import Path
-from edgekit.devices import local_worker
+from edgekit.devices.local import worker
 from edgekit.devices.local.device import _runtime_library
 def load_instead():
-    local_worker._load_runtime(str(_runtime_library())).load_module(sys.argv[1])
+    worker._load_runtime(str(_runtime_library())).load_module(sys.argv[1])
     raise SystemExit
-local_worker._take_over_stdio = load_instead
-local_worker.main("")
+worker._take_over_stdio = load_instead
+worker.main("")
 """
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.building import write_model
 from support.needs import TWIN, needs
+from support.source import ROOT
 from support.twins import edgekit_command, edgekit_json, twins_in
 
 from edgekit.agent.build import AGENT, build_agent
@@ -20,7 +21,7 @@ from edgekit.profiles.board import board_names, load_board
 from edgekit.profiles.toolchain import load_toolchain
 
 ZIG = "zig-aarch64-linux-gnu"
-TRAINING = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
+TRAINING = ROOT / "examples" / "digits" / "train.py"
 OLDEST = (2, 28)
 """Debian 10's glibc, for which the profile asks."""
 

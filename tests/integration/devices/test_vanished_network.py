@@ -245,7 +245,7 @@ HOLDS_DEVICE = """
 import sys
 from pathlib import Path
 from edgekit.project.devices import DeviceEntry
-from edgekit.devices import signs_of_life
+from edgekit.devices.linux import signs_of_life
 from edgekit.devices.linux.connection import connect
 from edgekit.devices.linux.hostkeys import KnownHosts
 from edgekit.devices.linux.lease import lease

@@ -24,6 +24,7 @@ from support.examples import examples
 from support.ncnn_cases import FAMILIES, Case
 from support.needs import needs, require
 from support.offloaded import selection_for
+from support.source import ROOT
 from support.tensorrt_regions import engine_of, parsed, quantised_network
 
 from benchmarks.networks import build
@@ -97,7 +98,7 @@ def run_builder(nvidia: Any, tmp_path_factory: pytest.TempPathFactory) -> Callab
     own = (Path(BACKEND.include), Path(BACKEND.include).parent / "runner")
     include = (word for place in own for word in ("-I", str(place)))
     system = (word for place in said.split(os.pathsep) for word in ("-isystem", place))
-    source = str(Path(__file__).parents[1] / "support" / "tensorrt_build.cc")
+    source = str(ROOT / "tests" / "support" / "tensorrt_build.cc")
     command = (*compiler, "-std=c++17", *include, *system, source, "-o", str(program), "-ldl")
     subprocess.run(command, check=True)
     known = os.environ.get("LD_LIBRARY_PATH", "")

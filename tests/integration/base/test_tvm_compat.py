@@ -16,11 +16,10 @@ import tomli
 from packaging.requirements import Requirement
 from support.building import command_line, environment, write_model
 from support.needs import needs
+from support.source import ROOT
 
 from edgekit.base import tvm_compat
 from edgekit.base.errors import MissingToolError
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def in_fresh_python(script: str) -> str:
@@ -95,7 +94,7 @@ def test_torch_can_be_imported_before_and_after() -> None:
 def test_the_tensor_intrinsics_still_walk_the_stack_for_every_function() -> None:
     script = """
         import inspect
-        from edgekit import tvm_compat
+        from edgekit.base import tvm_compat
         tvm_compat.load_tvm()
         calls = []
         original = inspect.stack

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import tomli
 from packaging.requirements import Requirement
+from support.source import ROOT
 
 from edgekit.advice.doctor import OPTIONAL_PACKAGES, _gpu
 from edgekit.cross.sources.steps import TOOLS
@@ -11,7 +10,7 @@ from edgekit.profiles.board import load_board
 
 
 def test_the_doctor_asks_for_what_the_extras_install() -> None:
-    pyproject = Path(__file__).parents[2] / "pyproject.toml"
+    pyproject = ROOT / "pyproject.toml"
     extras = tomli.loads(pyproject.read_text())["project"]["optional-dependencies"]
     asked = {package.requirement for package in OPTIONAL_PACKAGES}
     # Nothing that every user of a board lacks.
@@ -21,7 +20,7 @@ def test_the_doctor_asks_for_what_the_extras_install() -> None:
 
 
 def test_the_doctor_looks_for_the_programs_that_the_offload_extra_installs() -> None:
-    pyproject = Path(__file__).parents[2] / "pyproject.toml"
+    pyproject = ROOT / "pyproject.toml"
     extras = tomli.loads(pyproject.read_text())["project"]["optional-dependencies"]
 
     assert [Requirement(need).name for need in extras["offload"]] == [tool for tool, _ in TOOLS]
