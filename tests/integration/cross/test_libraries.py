@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from support.examples import first_of
 from support.needs import needs
 from support.rpc_lab import eventually
 from support.toy_library import write_toy
@@ -278,7 +279,7 @@ def running(*command: str) -> bool:
     return found
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", first_of(signal.SIGKILL, signal.SIGINT))
 def test_a_build_that_is_ended_in_the_middle_leaves_no_library_and_is_made_good(
     tmp_path: Path, how: signal.Signals
 ) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from support.building import write_model
+from support.examples import first_of
 from support.needs import needs
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.stores import a_point, a_run, a_session
@@ -218,7 +219,7 @@ def test_a_second_farm_and_a_wrong_name_are_refused(free: Farm) -> None:
     assert "did you mean desk?" in wrong.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", first_of(signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
 def test_however_the_keeper_ends_nothing_stays(free: Farm, number: int) -> None:
     processes = free.processes()
     assert len(processes) >= 4, "keeper, tracker, worker, agent"
@@ -507,6 +508,7 @@ def test_a_worker_that_was_just_ended_is_not_heard_any_more(
         keeper.close()
 
 
+@pytest.mark.slow
 def test_a_search_takes_what_the_farm_lends_and_says_what_for(free: Farm, tmp_path: Path) -> None:
     model = write_model(tmp_path / "small.onnx")
     url = f"sqlite:///{tmp_path / 's.db'}"

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from support.examples import first_of
 from support.local_bundles import built_bundle, with_patched_kernels
 from support.needs import needs
 from support.ports import free_port
@@ -286,7 +287,7 @@ def signal_all(pids: list[int], number: int) -> None:
             os.kill(pid, number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", first_of(signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
 def test_nothing_is_left_of_a_device_server_however_it_ends(served: Lab, number: int) -> None:
     (agent,) = served.agents()
 
@@ -297,7 +298,7 @@ def test_nothing_is_left_of_a_device_server_however_it_ends(served: Lab, number:
     eventually(lambda: not list((served.ssh.root / "runs").iterdir()))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", first_of(signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
 def test_nothing_is_left_of_a_tracker_however_it_ends(lab: Lab, number: int) -> None:
     lab.start_tracker()
     workers = lab.children(lab.tracker.pid)
