@@ -147,7 +147,7 @@ def ssh_server(
     known = KnownHosts(folder / "known", folder / "none")
     server = SshServer(folder, home, port, process, known, directory)
     try:
-        _wait_for(process, port, folder / "log")
+        wait_for(process, port, folder / "log")
         yield server
     finally:
         server.drop_connections()
@@ -169,7 +169,7 @@ def _without_penalties(program: str, config: Path) -> list[str]:
     return option if known.returncode == 0 else []
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     for _ in range(1200):
         assert process.poll() is None, log.read_text()
         try:

@@ -48,8 +48,8 @@ for library; do
     sed -n "s|^.*$library .*=> ||p" | head -n 1)
   echo "library $library ${found:-none}"
   case "$library" in libstdc++*) [ -n "$found" ] &&
-    grep -a -o 'GLIBCXX_3\.4\.[0-9]*\|CXXABI_1\.3\.[0-9]*' "$found" |
-      sort -u | sed 's/^/version /';;
+    tr '\000' '\n' <"$found" |  # BusyBox's grep ends a line where a zero is
+      grep -o -e 'GLIBCXX_3\.4\.[0-9]*' -e 'CXXABI_1\.3\.[0-9]*' | sort -u | sed 's/^/version /';;
   esac
 done"""
 
