@@ -59,11 +59,11 @@ def _known(
 def _runs(source: ModelSource, board: str, store: str | None) -> list[tuple[str, BenchRun]]:
     """Each with the key of its option. A model in int8 is another file: its name is all there is
     to know it by."""
-    from edgekit.store.bench_runs import Wanted
+    from edgekit.store.bench_runs import RunFilter
     from edgekit.store.results import list_results
 
-    own = Wanted(board=board, limit=_MOST_RUNS, model_sha256=source.sha256)
-    small = Wanted(board=board, limit=_MOST_RUNS, model=f"{source.name}-{_INT8}")
+    own = RunFilter(board=board, limit=_MOST_RUNS, model_sha256=source.sha256)
+    small = RunFilter(board=board, limit=_MOST_RUNS, model=f"{source.name}-{_INT8}")
     return [
         *((_option_of(run), run) for run in list_results(own, store).runs),
         *((_INT8, run) for run in list_results(small, store).runs),

@@ -14,8 +14,8 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import duration
 from edgekit.project.file import store_in_use
 from edgekit.store.address import findings_folder, is_off
-from edgekit.store.known import known_costs
-from edgekit.store.regions import RegionCost
+from edgekit.store.lookup import region_costs
+from edgekit.store.runs import RegionCost
 
 _WORTH_IT = 0.98
 """Of TVM's time: what is nearer is noise, and one call more."""
@@ -44,14 +44,14 @@ def read_measurements(
     """By region, those of a board for the versions that backends have now."""
     return {
         cost.region: Measured(**{field.name: getattr(cost, field.name) for field in fields(cost)})
-        for cost in known_costs(board, url or store_in_use(), events)
+        for cost in region_costs(board, url or store_in_use(), events)
         if versions.get(cost.backend) == cost.version
     }
 
 
 def measured_backends(board: str) -> frozenset[str]:
     """Those of which anything was measured on such a board, in any version."""
-    return frozenset(cost.backend for cost in known_costs(board, store_in_use()))
+    return frozenset(cost.backend for cost in region_costs(board, store_in_use()))
 
 
 def keep_measurement(record: Measured, url: str | None = None) -> None:

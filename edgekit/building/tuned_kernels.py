@@ -9,7 +9,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.compiler.schedules.choices import EXACTLY, VERSION, Choice, Choices, choice_from_json
 from edgekit.profiles.cpu import Target
 from edgekit.project.file import store_in_use
-from edgekit.store.known import known_best
+from edgekit.store.lookup import best_records
 from edgekit.store.tuning_runs import BestRecord
 
 WORTH_IT = 0.97
@@ -49,7 +49,7 @@ def tuned_kernels(
     target: Target, url: str | None = None, events: Events = SILENT, *, twin: bool = False
 ) -> dict[str, TunedKernel]:
     """By kernel, those of a target, or of its twins, for the schedules as they are now."""
-    best = known_best(kept_under(target, twin), VERSION, url or store_in_use(), events)
+    best = best_records(kept_under(target, twin), VERSION, url or store_in_use(), events)
     found = {key: _tuned(record) for key, record in best.items()}
     return {key: kernel for key, kernel in found.items() if kernel is not None}
 

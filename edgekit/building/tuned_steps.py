@@ -10,7 +10,7 @@ from edgekit.aot.job import OPTIMISATION
 from edgekit.aot.ways import VERSION, Way, way_from_json
 from edgekit.base.events import SILENT, Events
 from edgekit.project.file import store_in_use
-from edgekit.store.known import known_best
+from edgekit.store.lookup import best_records
 from edgekit.store.tuning_runs import BestRecord
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def measured_ways(
     units: tuple[Unit, ...] = ("instructions", "cycles")
     for unit in units:
         target = c_target(board, toolchain, unit)
-        known = known_best(target, VERSION, url or store_in_use(), events)
+        known = best_records(target, VERSION, url or store_in_use(), events)
         for key in known:
             found.pop(key, None)
         found |= best_ways(known.values())

@@ -16,7 +16,7 @@ from edgekit.cli.tuning_results import tuning_command
 
 if TYPE_CHECKING:
     from edgekit.store.comparing import Comparison
-    from edgekit.store.results import Carried, Listing
+    from edgekit.store.results import Listing, Transfer
     from edgekit.store.runs import BenchRun
 
 _SHORT = 12
@@ -68,10 +68,10 @@ def list_command(
     url: str | None,
 ) -> None:
     """List benchmark runs, the latest first."""
-    from edgekit.store.bench_runs import Wanted
+    from edgekit.store.bench_runs import RunFilter
     from edgekit.store.results import list_results
 
-    listing = list_results(Wanted(model, board, device, last), chosen_store(url))
+    listing = list_results(RunFilter(model, board, device, last), chosen_store(url))
     console.report(listing, lambda: _render_list(console, listing))
 
 
@@ -160,7 +160,7 @@ def import_command(console: Console, path: Path, url: str | None) -> None:
     console.report(done, lambda: console.print(_imported(done, "runs")))
 
 
-def _imported(done: Carried, what: str) -> str:
+def _imported(done: Transfer, what: str) -> str:
     known = done.runs - done.new
     there = f", {known} were there" if known else ""
     return f"{done.new} {what} are new in {done.store}{there}"

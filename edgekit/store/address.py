@@ -1,5 +1,4 @@
-"""Where the store is, by its URL, and where that waits which is not there yet. Imports no
-database."""
+"""The store's URL, and the folders of measurements that wait for it. Imports no database."""
 
 from __future__ import annotations
 
@@ -13,24 +12,24 @@ from edgekit.base.paths import beside, data_dir, from_home
 
 VARIABLE = "EDGEKIT_STORE"
 OFF = "off"
-"""What the variable says where nothing is to be kept."""
+"""The variable's value that turns the store off."""
 FILE_NAME = "measurements.db"
 _SQLITE = "sqlite:///"
 _IN_NO_FOLDER = ("", ":memory:")
-"""What stands for a store in memory. The function that opens a store refuses these."""
+"""The names of a store in memory, which open_store refuses."""
 UNREADABLE = "a store whose URL can't be read"
 
 
 def default_url() -> str:
-    """Return the store that the environment names, or else the user's own file."""
+    """Return the URL that the environment names, or else the user's own file."""
     return named_url() or f"{_SQLITE}{data_dir() / FILE_NAME}"
 
 
 def named_url() -> str | None:
-    """Read the URL of the store that the environment names; None where it names none.
+    """Return the URL that the environment names, or None.
 
-    UsageError where it names a file by a relative path: tuned kernels are taken from a store, and
-    the file in the current folder may be a stranger's, or a certificate of a stranger's server.
+    Raise UsageError for a file with a relative path: builds take tuned kernels from a store, and
+    the current folder's file may be somebody else's, or a certificate of somebody else's server.
     """
     url = os.environ.get(VARIABLE) or None
     if url is not None and url.startswith(_SQLITE):
@@ -38,7 +37,7 @@ def named_url() -> str | None:
         if named not in _IN_NO_FOLDER and not from_home(named).is_absolute():
             raise UsageError(
                 f"{VARIABLE} names the file {named!r}, which is not an absolute path",
-                hint="write the whole path if you mean this folder's:"
+                hint="write the whole path if you mean the current folder's:"
                 f" {VARIABLE}={_SQLITE}{Path(named).absolute()}",
             )
     files = () if url is None else relative_files(url)
@@ -51,8 +50,7 @@ def named_url() -> str | None:
 
 
 def with_files_beside(file: Path, url: str) -> str:
-    """Read a store's URL in a configuration file: the relative paths in it start from the file's
-    folder."""
+    """Make the relative paths of a URL in a configuration file start at the file's folder."""
     if not url.startswith(_SQLITE):
         return with_absolute_files(url, lambda named: beside(file, named))
     named, mark, query = url.removeprefix(_SQLITE).partition("?")
@@ -62,18 +60,19 @@ def with_files_beside(file: Path, url: str) -> str:
 
 
 def is_off(url: str | None = None) -> bool:
+    """Tell whether measurements are not kept."""
     return (url or default_url()) == OFF
 
 
 def sqlite_file(url: str) -> Path | None:
-    """None where it is something else."""
+    """Return the file of an SQLite URL; None for any other."""
     if not url.startswith(_SQLITE):
         return None
     return from_home(url.removeprefix(_SQLITE).partition("?")[0]).absolute()
 
 
 def name_of(url: str) -> str:
-    """Name a store without any secret: the same for every spelling that can be known for one."""
+    """Name a store without any secret. Spellings that clearly mean one store give one name."""
     file = sqlite_file(url)
     if file is not None:
         return str(file)
@@ -88,27 +87,29 @@ def secrets_of(url: str) -> tuple[str, ...]:
 
 
 def outbox_folder() -> Path:
-    """Where measurements wait for their stores, a folder each: `outbox.py`. Runs that edgekit kept
-    before it knew for which store lie in the folder itself."""
+    """Return the folder in which measurements wait, in one folder per store (`outbox.py`).
+
+    Runs from versions that did not record the store lie in the folder itself.
+    """
     return data_dir() / "outbox"
 
 
 def runs_folder(url: str | None = None) -> Path:
-    """Where benchmark runs for that store wait."""
+    """Return the folder of the benchmark runs that wait for a store."""
     return findings_folder(url) / "runs"
 
 
 def is_own(url: str | None = None) -> bool:
-    """Say whether it is the store of the user's own configuration, whatever a project names."""
+    """Tell whether a store is the user's own, and not one that only a project names."""
     return name_of(url or default_url()) == name_of(default_url())
 
 
 def findings_folder(url: str | None = None) -> Path:
-    """Where findings for that store wait."""
+    """Return the folder of the findings that wait for a store."""
     name = hashlib.sha256(name_of(url or default_url()).encode()).hexdigest()
     return outbox_folder() / f"for-{name[:16]}"
 
 
 def waiting(folder: Path) -> tuple[Path, ...]:
-    """The oldest findings first."""
+    """List the files that wait in a folder, oldest first."""
     return tuple(sorted(folder.glob("*.json"))) if folder.is_dir() else ()

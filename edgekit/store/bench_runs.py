@@ -1,4 +1,4 @@
-"""Benchmark runs with all that is needed to say what they were of."""
+"""Benchmark runs in the store, with the model, build, device and conditions of each."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, RowMapping, Select, func, select
 
-from edgekit.base.errors import InputError, UsageError
+from edgekit.base.errors import InputError
 from edgekit.base.json_reader import read_json
-from edgekit.store.database import Store, read, written
-from edgekit.store.rows import id_of, insert_missing
+from edgekit.store.database import Store, read, write
+from edgekit.store.rows import Named, id_of, insert_missing, only_one, select_named
 from edgekit.store.runs import MOST_SAMPLES, BenchRun, BuildFacts, Conditions
 from edgekit.store.tables import bench_runs, builds, devices, models
 
 T = TypeVar("T")
 
-ID_LENGTH = 32
-_SHORTEST_PREFIX = 4
 _AT_A_TIME = 500
+_NAMED = Named("run", listed_by="edgekit results list", made_by="edgekit bench BUNDLE")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which runs; None asks for all."""
+class RunFilter:
+    """The runs to list; None selects all."""
 
     model: str | None = None
     board: str | None = None
@@ -38,29 +37,29 @@ class Wanted:
 
 
 def save_bench_runs(store: Store, runs: Sequence[BenchRun]) -> int:
-    """All of them or none. Gives how many were not there yet."""
-    return written(store, lambda connection: sum(_save(connection, run) for run in runs))
+    """Save all runs or none. Return how many were new."""
+    return write(store, lambda connection: sum(_save(connection, run) for run in runs))
 
 
-def list_bench_runs(store: Store, wanted: Wanted) -> tuple[BenchRun, ...]:
-    """The latest first, without their samples."""
+def list_bench_runs(store: Store, chosen: RunFilter) -> tuple[BenchRun, ...]:
+    """List runs without their samples, latest first."""
     query = _joined(samples=False)
     for column, value in (
-        (models.c.name, wanted.model),
-        (models.c.sha256, wanted.model_sha256),
-        (builds.c.board, wanted.board),
-        (devices.c.name, wanted.device),
+        (models.c.name, chosen.model),
+        (models.c.sha256, chosen.model_sha256),
+        (builds.c.board, chosen.board),
+        (devices.c.name, chosen.device),
     ):
         if value is not None:
             query = query.where(column == value)
-    query = query.order_by(bench_runs.c.measured_at.desc(), bench_runs.c.id).limit(wanted.limit)
+    query = query.order_by(bench_runs.c.measured_at.desc(), bench_runs.c.id).limit(chosen.limit)
     return _rows(store, query)
 
 
 def visit_bench_runs(store: Store, visit: Callable[[Iterator[BenchRun]], T]) -> T:
-    """Hand all runs with their samples to `visit`, the oldest first, a few in memory at a time.
+    """Pass all runs with their samples to `visit`, oldest first, with few in memory at a time.
 
-    `visit` is called anew where the connection broke.
+    `visit` is called again if the connection breaks.
     """
     query = _joined(samples=True).order_by(bench_runs.c.measured_at, bench_runs.c.id)
 
@@ -72,36 +71,24 @@ def visit_bench_runs(store: Store, visit: Callable[[Iterator[BenchRun]], T]) -> 
 
 
 def count_bench_runs(store: Store) -> int:
+    """Count the runs in a store."""
     query = select(func.count()).select_from(bench_runs)
     return read(store, lambda connection: int(connection.execute(query).scalar_one()))
 
 
 def find_bench_run(store: Store, name: str) -> BenchRun:
-    """By its id or the beginning of it, or `latest`; UsageError where that is none, or several."""
+    """Find a run by its id, by the beginning of its id, or as `latest`.
+
+    Raise UsageError if no run has that name, or several.
+    """
     query = _joined(samples=True)
-    if name == "latest":
-        query = query.order_by(bench_runs.c.measured_at.desc()).limit(1)
-    elif len(name) < _SHORTEST_PREFIX or any(c not in "0123456789abcdef" for c in name.lower()):
-        raise UsageError(
-            f"{name!r} is no run", hint="`edgekit results list` shows the ids; latest is one too"
-        )
-    else:
-        query = query.where(bench_runs.c.id.startswith(name.lower(), autoescape=True)).limit(2)
-    found = _rows(store, query)
-    if not found:
-        raise UsageError(
-            "the store holds no run yet" if name == "latest" else f"there is no run {name}",
-            hint="`edgekit bench BUNDLE` makes one"
-            if name == "latest"
-            else "`edgekit results list` shows the ids",
-        )
-    if len(found) > 1:
-        raise UsageError(f"several runs begin with {name}", hint="write more of the id")
-    return found[0]
+    named = select_named(query, bench_runs.c.id, bench_runs.c.measured_at, name)
+    found = () if named is None else _rows(store, named)
+    return only_one(found, name, _NAMED)
 
 
 def runs_before(store: Store, run: BenchRun, limit: int = 20) -> tuple[BenchRun, ...]:
-    """Earlier ones of the same model on the same board and device, the latest first."""
+    """List earlier runs of the same model on the same board and device, latest first."""
     query = (
         _joined(samples=True)
         .where(
@@ -126,23 +113,9 @@ def _rows(store: Store, query: Select[Any]) -> tuple[BenchRun, ...]:
     )
 
 
-_PLAIN = (
-    "id",
-    "measured_at",
-    "host",
-    "purpose",
-    "unit",
-    "median",
-    "p90",
-    "p99",
-    "mean",
-    "minimum",
-    "stdev",
-    "warmup",
-    "model_peak",
-    "process_peak",
-    "joules",
-)
+_APART = {"build", "device", "conditions", "notes", "samples"}
+_PLAIN = tuple(field.name for field in fields(BenchRun) if field.name not in _APART)
+"""The fields that a column holds as they are."""
 _CONDITIONS = tuple(field.name for field in fields(Conditions))
 
 
@@ -217,7 +190,7 @@ def _save(connection: Connection, run: BenchRun) -> int:
 
 
 def pack(samples: Sequence[int]) -> bytes:
-    """Little-endian 64-bit numbers, compressed: a hundred thousand samples are some 200 KiB."""
+    """Compress samples as little-endian 64-bit numbers: 100,000 take about 200 KiB."""
     numbers = array.array("q", samples)
     if sys.byteorder == "big":
         numbers.byteswap()
@@ -225,11 +198,12 @@ def pack(samples: Sequence[int]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[int, ...]:
+    """Decompress samples; raise InputError for damaged data."""
     try:
         decompressor = zlib.decompressobj()
         plain = decompressor.decompress(data, 8 * MOST_SAMPLES + 8)
         if len(plain) > 8 * MOST_SAMPLES or len(plain) % 8 or not decompressor.eof:
-            raise ValueError("of a wrong size")
+            raise ValueError("the size is wrong")
     except (zlib.error, ValueError) as error:
         raise InputError(
             f"the samples of a stored run can't be read: {error}",

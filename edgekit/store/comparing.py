@@ -1,4 +1,4 @@
-"""Two runs side by side: may they be compared, which one is faster, and is that more than noise?"""
+"""Compare two runs: whether they may be compared, which is faster, and beyond what noise."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ _Z = 1.96
 
 @dataclass(frozen=True)
 class Comparison:
-    """`after` beside `before`; ratios above 1 are slower."""
+    """Two runs compared. A ratio above 1 means that `after` is slower."""
 
     before: BenchRun
     after: BenchRun
     ratio: float
-    """Of the medians."""
+    """The median of `after` divided by that of `before`."""
     low: float
+    """The lower end of the ratio's 95 % interval, from order statistics of the samples."""
     high: float
-    """The ratio's 95 % interval, from the samples' own order; no distribution is assumed."""
     obstacles: tuple[str, ...]
-    """Why they can't be compared; empty where they can."""
+    """The reasons why they can't be compared; empty if they can."""
     remarks: tuple[str, ...]
-    """What else differs, such as what one may want to compare."""
+    """Other differences, such as the one under test."""
 
     @property
     def verdict(self) -> Verdict:
+        """Judge the ratio by its interval."""
         if self.obstacles:
             return "not comparable"
         if self.low > 1.0:
@@ -40,11 +41,12 @@ class Comparison:
         return "faster" if self.high < 1.0 else "same"
 
     def regressed_by_more_than(self, share: float) -> bool:
-        """Slower by more than that share, beyond what noise explains."""
+        """Tell whether `after` is slower by more than a share, beyond noise."""
         return self.verdict == "slower" and self.ratio > 1.0 + share
 
 
 def compare_runs(before: BenchRun, after: BenchRun) -> Comparison:
+    """Compare two runs."""
     low_before, high_before = median_interval(before)
     low_after, high_after = median_interval(after)
     return Comparison(
@@ -59,10 +61,12 @@ def compare_runs(before: BenchRun, after: BenchRun) -> Comparison:
 
 
 def median_interval(run: BenchRun) -> tuple[float, float]:
-    """Between which two samples the true median lies in 95 of 100 cases: their ranks follow from
-    the binomial distribution alone."""
+    """Return the two samples between which the true median lies in 95 % of cases.
+
+    Their ranks follow from the binomial distribution alone.
+    """
     count = len(run.samples)
-    if count < 6:  # fewer say nothing at this confidence
+    if count < 6:  # too few for this confidence
         return (run.minimum, max(run.p99, run.median))
     ordered = sorted(run.samples)
     half = _Z * math.sqrt(count) / 2
@@ -73,6 +77,7 @@ def median_interval(run: BenchRun) -> tuple[float, float]:
 
 
 def obstacles(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
+    """List the reasons why two runs can't be compared."""
     found = []
     one, other = before.conditions, after.conditions
     for what, left, right in (
@@ -83,16 +88,17 @@ def obstacles(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
         ("CPU governors", one.governor, other.governor),
     ):
         if left != right:
-            found.append(f"different {what}: {_told(left)} and {_told(right)}")
+            found.append(f"different {what}: {_or_unknown(left)} and {_or_unknown(right)}")
     for name, conditions in (("first", one), ("second", other)):
         if conditions.throttled:
             found.append(f"the {name} run was throttled")
         if conditions.busy:
-            found.append(f"the machine of the {name} run was busy before it began")
+            found.append(f"the device of the {name} run was busy before it began")
     return tuple(found)
 
 
 def remarks(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
+    """List differences that are no obstacle."""
     found = []
     for what, left, right in (
         ("model files", before.build.model_sha256[:12], after.build.model_sha256[:12]),
@@ -112,6 +118,7 @@ def remarks(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
 
 
 def best_of(runs: Sequence[BenchRun]) -> BenchRun:
+    """Return the run with the lowest median."""
     return min(runs, key=lambda run: run.median)
 
 
@@ -119,7 +126,7 @@ def _ratio(over: float, under: float) -> float:
     return over / under if under else math.inf
 
 
-def _told(value: object) -> str:
+def _or_unknown(value: object) -> str:
     return "unknown" if value is None else str(value)
 
 

@@ -1,8 +1,8 @@
-"""Opening a store, and transactions that survive what databases do.
+"""Opening a store, and transactions that survive broken connections.
 
-SQLite runs in WAL mode with full synchronisation: a commit is on the disk. Every row that is
-written has an id of its own made beforehand, and is inserted only if it is not there: a transaction
-whose end nobody heard of, because the connection broke, is simply done again.
+SQLite runs in WAL mode with full synchronisation: a commit is on the disk. Every row gets its id
+before it is written and is inserted only if it is missing. So a transaction that lost its
+connection, and may or may not have been committed, is run again.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ _NETWORK = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""A server whose network is gone is given up within a minute, and not after hours."""
+"""Limits that give up a server without a network within a minute instead of hours."""
 _LOCK = 0x65646765
-"""Of PostgreSQL's advisory locks: one edgekit migrates at a time."""
+"""The number of the PostgreSQL advisory lock under which one edgekit at a time migrates."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """Where measurements are kept. Connections are made when needed."""
+    """A database of measurements. Connections are made when needed."""
 
     url: URL
     engine: Engine
     attempts: int = 4
-    """Of what a broken connection made fail."""
+    """How often a transaction is tried when its connection breaks."""
 
     def __str__(self) -> str:
         """Name the store without any secret."""
         return name_of(self._plain_url)
 
     def without_secrets(self, said: str) -> str:
-        """Text of the database's driver, which may quote what it was given."""
+        """Mask secrets in a text from the database's driver, which may quote its input."""
         for secret in secrets_of(self._plain_url):
             said = said.replace(secret, "***")
         return said
@@ -73,21 +73,24 @@ class Store:
 
 
 def open_store(url: str | None = None, *, patient: bool = True) -> Store:
-    """A store that is there, or is made now, brought to today's version. Whoever can do without it
-    is not patient: a server is tried once, for a few seconds."""
+    """Open a store, make it if it is missing, and migrate it to the newest version.
+
+    With `patient` off, a server is tried once, for a few seconds.
+    """
     store = _connect(url or default_url(), patient)
     _guarded(store, lambda: _prepare(store))
     return store
 
 
 def close_store(store: Store) -> None:
+    """Close a store's connections."""
     store.engine.dispose()
 
 
-def written(store: Store, work: Callable[[Connection], T]) -> T:
-    """Run `work` in one transaction, again from its start where the connection broke.
+def write(store: Store, work: Callable[[Connection], T]) -> T:
+    """Run `work` in one transaction, and again from its start if the connection breaks.
 
-    It must be harmless to run twice: rows with ids of their own, inserted where they are missing.
+    It must be harmless to run twice: ids are made beforehand, rows inserted only if missing.
     """
 
     def attempt() -> T:
@@ -98,6 +101,8 @@ def written(store: Store, work: Callable[[Connection], T]) -> T:
 
 
 def read(store: Store, work: Callable[[Connection], T]) -> T:
+    """Run `work`, which only reads, and again if the connection breaks."""
+
     def attempt() -> T:
         with store.engine.connect() as connection:
             return work(connection)
@@ -108,23 +113,23 @@ def read(store: Store, work: Callable[[Connection], T]) -> T:
 def _connect(url: str, patient: bool) -> Store:
     if url == OFF:
         raise UsageError(
-            f"{VARIABLE} is {OFF}: no measurement is kept",
+            f"{VARIABLE} is {OFF}: the store is turned off",
             hint="unset it, or name a store with --store",
         )
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError) as error:  # a port that is no number is a ValueError
+    except (ArgumentError, ValueError) as error:  # an invalid port is a ValueError
         raise UsageError("the store's URL can't be read", hint=_URLS) from error
     _check_unambiguous(url, parsed)
     name, _, driver = parsed.drivername.partition("+")
     if driver not in ("", "psycopg" if name == "postgresql" else ""):
-        raise UsageError(f"edgekit does not speak with {name} through {driver}", hint=_URLS)
+        raise UsageError(f"edgekit can't use {name} through {driver}", hint=_URLS)
     if name == "sqlite":
         if parsed.host:
             raise UsageError("an SQLite file has no host", hint="write sqlite:///FILE")
         if not parsed.database or parsed.database == ":memory:":
             raise UsageError(
-                "a store in memory keeps nothing", hint="write sqlite:///FILE, with three slashes"
+                "a store in memory would be lost", hint="write sqlite:///FILE, with three slashes"
             )
         path = from_home(parsed.database).absolute()
         parsed = parsed.set(database=str(path))
@@ -154,7 +159,7 @@ def _connect(url: str, patient: bool) -> Store:
 
 
 def _check_unambiguous(url: str, parsed: URL) -> None:
-    """UsageError where the name that is shown and the connection could be of two servers."""
+    """Raise UsageError if the name in messages and the connection may be of different servers."""
     parts = read_database_url(url)
     if parts is None or parsed.drivername.startswith("sqlite"):
         return
@@ -163,14 +168,14 @@ def _check_unambiguous(url: str, parsed: URL) -> None:
     if [unquote(word) for word in shown] != [str(word or "") for word in meant]:
         raise UsageError(
             "the store's URL can be read in two ways",
-            hint="write marks of the password in percent: %2F for /, %3F for ?, %40 for @",
+            hint="percent-encode marks in the password: %2F for /, %3F for ?, %40 for @",
         )
     unknown = sorted(key for key in parsed.query if key not in PARAMETERS)
     if unknown:
         raise UsageError(
             f"the store's URL has the parameter {printable(unknown[0])[:80]}, which edgekit does "
             "not pass on",
-            hint=f"it may have {', '.join(sorted(PARAMETERS))}",
+            hint=f"allowed are {', '.join(sorted(PARAMETERS))}",
         )
 
 
@@ -185,14 +190,14 @@ def _check_driver() -> None:
 
 
 def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
-    connection.isolation_level = None  # transactions begin where `_begin_sqlite` says
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions
     _log_ahead(connection)
     for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """SQLite waits for no lock here, where two who come first turn the same file to WAL at once."""
+    """Turn on WAL. SQLite itself does not wait if two processes do so to a new file at once."""
     deadline = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -205,7 +210,7 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Writers wait for each other at the start, where waiting works, and not in the middle."""
+    """Take the write lock at the start: SQLite waits for it then, but not in the middle."""
     writing = connection.get_execution_options().get("edgekit_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
@@ -226,7 +231,7 @@ def _prepare(store: Store) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(
-                f"{path.parent} can't be made for the store: {error.strerror}",
+                f"the store's folder {path.parent} can't be made: {error.strerror}",
                 hint=f"name another file with {VARIABLE}",
             ) from error
     with store.engine.connect() as connection:
@@ -240,7 +245,7 @@ def _prepare(store: Store) -> None:
 
 
 def _guarded(store: Store, attempt: Callable[[], T]) -> T:
-    """Try again where the connection broke; make a typed error of everything else."""
+    """Try again if the connection breaks; turn every other failure into a typed error."""
     for remaining in reversed(range(store.attempts)):
         try:
             return attempt()
@@ -249,13 +254,13 @@ def _guarded(store: Store, attempt: Callable[[], T]) -> T:
                 raise _typed(store, error) from error
             store.engine.dispose()
             time.sleep(0.2 * 2 ** (store.attempts - remaining))
-        except sqlite3.Error as error:  # while connecting, before SQLAlchemy wraps errors
+        except sqlite3.Error as error:  # SQLAlchemy does not wrap errors while connecting
             raise _typed(store, error) from error
     raise AssertionError("unreachable")
 
 
 def _is_passing(store: Store, error: DBAPIError) -> bool:
-    """A server that restarts comes back; whatever a file says, it says again."""
+    """Tell whether trying again may help: a server may restart, a file will not change."""
     if store.is_sqlite:
         return False
     return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
@@ -266,12 +271,12 @@ def _typed(store: Store, error: Any) -> StoreError | StorageError:
     if "disk is full" in said or "readonly database" in said or "disk I/O" in said:
         return StorageError(
             f"{store} can't be written: {said}",
-            hint="free some space, or check who may write there",
+            hint="free some space, or check the file's permissions",
         )
     if "database is locked" in said:
         return StoreError(
             f"{store} was in use by others for {_BUSY_SECONDS:g} s",
-            hint="look which edgekit holds it, then try again",
+            hint="wait until the other edgekit has ended, then try again",
         )
     if "not a database" in said or "malformed" in said:
         return StoreError(
@@ -280,12 +285,12 @@ def _typed(store: Store, error: Any) -> StoreError | StorageError:
         )
     return StoreError(
         f"the store {store} can't be used: {said}",
-        hint="check that it is there and that you may use it; EDGEKIT_STORE names another",
+        hint="check that it exists and that you may use it, or name another in EDGEKIT_STORE",
     )
 
 
 def _first_line(error: Any) -> str:
-    """What the database said, without the statement; PostgreSQL's driver names no password."""
+    """Return the database's message without the statement. PostgreSQL's never has a password."""
     original = getattr(error, "orig", None) or error
     lines = [line.strip() for line in str(original).splitlines() if line.strip()]
     return lines[0] if lines else type(original).__name__

@@ -1,5 +1,4 @@
-"""Runs as JSON, and back: in files of `results export`, and in the outbox. Anything that is read
-was written elsewhere, and is checked."""
+"""Runs as JSON: files of `results export`, and the outbox. Everything read is checked."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ FORMAT_VERSION = 1
 
 
 def run_document(run: BenchRun) -> dict[str, Any]:
-    """A run as JSON takes it. Nothing is copied: a run may hold a million samples."""
+    """Return a run as JSON types, without copies: a run may hold a million samples."""
     return {**vars(run), "build": vars(run.build), "conditions": vars(run.conditions)}
 
 
 def written_document(runs: Iterable[BenchRun]) -> Iterator[str]:
-    """A file of results in pieces: a line for each run."""
+    """Write a file of results in pieces, one line per run."""
     yield f'{{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "bench_runs": ['
     for number, run in enumerate(runs):
         yield f"{',' if number else ''}\n{json.dumps(run_document(run))}"
@@ -29,16 +28,16 @@ def written_document(runs: Iterable[BenchRun]) -> Iterator[str]:
 
 
 def from_document(document: object) -> tuple[BenchRun, ...]:
-    """Read a file of results; InputError for anything else."""
+    """Read a file of results; raise InputError for anything else."""
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise InputError(
-            "this is no file of results", hint="`edgekit results export` writes such files"
+            "the file is no file of results", hint="`edgekit results export` writes one"
         )
     if document.get("version") != FORMAT_VERSION:
         raise InputError(
             f"the file is of version {document.get('version')!r}, "
             f"and this edgekit reads version {FORMAT_VERSION}",
-            hint="export it again with the edgekit that is to import it",
+            hint="export it again with this version of edgekit",
         )
     runs = document.get("bench_runs")
     if not isinstance(runs, list):
@@ -47,6 +46,7 @@ def from_document(document: object) -> tuple[BenchRun, ...]:
 
 
 def run_from_document(document: object) -> BenchRun:
+    """Read one run; raise InputError for anything else."""
     run: BenchRun = checked(BenchRun, document, "run")
     check_id(run.id, "run.id")
     check_time(run.measured_at, "run.measured_at")

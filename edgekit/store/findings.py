@@ -1,5 +1,5 @@
-"""What waits for the store, as a file: a session's beginning or end, candidates, a point of its
-curve, regions. What comes out of a file is checked: it was written elsewhere."""
+"""Findings as files that wait for the store: a session's start or end, candidates, a point of its
+curve, regions. Everything read is checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from edgekit.base.errors import InputError
 from edgekit.store.checked import check_id, check_time, checked, wrong
-from edgekit.store.regions import RegionCost
+from edgekit.store.runs import RegionCost
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
 
 _FORMAT = 1
@@ -22,7 +22,7 @@ _NO_WORKLOAD: Mapping[str, object] = {
 
 @dataclass(frozen=True)
 class Findings:
-    """Goes into the store in one transaction."""
+    """Parts that go into the store in one transaction."""
 
     session: TuningSession | None = None
     records: tuple[TuningRecord, ...] = ()
@@ -31,7 +31,7 @@ class Findings:
 
 
 def to_text(findings: Findings) -> str:
-    """Each workload once: their modules are long. InputError for what no store could hold."""
+    """Write findings as JSON, each long workload once. Raise InputError for what no store holds."""
     workloads = list(dict.fromkeys(record.workload for record in findings.records))
     places = {workload: place for place, workload in enumerate(workloads)}
     document = {
@@ -50,13 +50,13 @@ def to_text(findings: Findings) -> str:
 
 
 def from_document(document: object) -> Findings:
-    """InputError for anything but what `to_text` gives."""
+    """Read findings; raise InputError for anything that `to_text` does not write."""
     if not isinstance(document, Mapping) or set(document) != _KEYS:
         raise wrong("findings", "an object with the known keys")
     if document["format"] != _FORMAT:
         raise InputError(
             f"a file of findings is of format {document['format']!r}",
-            hint="a newer edgekit wrote it: upgrade this one",
+            hint="upgrade edgekit: a newer one wrote the file",
         )
     workloads = [checked(Workload, item, "workload") for item in _list(document, "workloads")]
     session, progress = document["session"], document["progress"]
@@ -64,11 +64,11 @@ def from_document(document: object) -> Findings:
         session=None if session is None else _session(session),
         records=tuple(_record(item, workloads) for item in _list(document, "records")),
         progress=None if progress is None else _progress(progress),
-        regions=tuple(region_from(item) for item in _list(document, "regions")),
+        regions=tuple(_region(item) for item in _list(document, "regions")),
     )
 
 
-def region_from(document: object) -> RegionCost:
+def _region(document: object) -> RegionCost:
     region: RegionCost = checked(RegionCost, document, "region")
     check_time(region.measured_at, "region.measured_at")
     return region

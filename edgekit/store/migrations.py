@@ -1,8 +1,7 @@
-"""How an older store becomes one of today, step by step, each in its own transaction.
+"""Steps that bring an older store to the newest version, in one transaction.
 
-A step is never changed once it was released: a new one is added. What a later step adds to a table
-of an earlier one is in `tables.py` too: a step that makes a table makes it as it is today, and one
-that adds a column adds it where it is missing.
+A released step is never changed; a new one is added. A step that makes a table makes it as
+`tables.py` has it now, so a step that adds a column must add it only if it is missing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from edgekit.store.tables import metadata, versions
 
 @dataclass(frozen=True)
 class Step:
-    """From version `to - 1` to version `to`."""
+    """A change from version `to - 1` to version `to`."""
 
     to: int
     what: str
@@ -38,25 +37,25 @@ def _tuning(connection: Connection) -> None:
 
 
 def _large_peaks(connection: Connection) -> None:
-    """Bytes of models above 2 GiB. SQLite's numbers are of any size."""
+    """Widen columns for models above 2 GiB. SQLite's numbers have any size."""
     if connection.dialect.name == "postgresql":
         for column in ("model_peak", "process_peak"):
             connection.execute(text(f"ALTER TABLE bench_runs ALTER COLUMN {column} TYPE BIGINT"))
 
 
 def _tuning_history(connection: Connection) -> None:
-    """Nothing was ever written into step 3's tables, which are made anew."""
+    """Make step 3's tables again: no edgekit ever wrote into them."""
     for name in ("tuning_records", "workloads"):
         connection.execute(text(f"DROP TABLE {name}"))
     _create(connection, "workloads", "tuning_records", "tuning_sessions", "tuning_progress")
 
 
 STEPS: tuple[Step, ...] = (
-    Step(1, "benchmark runs, and what they were of", _first_tables),
-    Step(2, "what regions cost in libraries and in TVM", _region_costs),
+    Step(1, "benchmark runs with their builds, models and devices", _first_tables),
+    Step(2, "costs of regions in libraries and in TVM", _region_costs),
     Step(3, "tuning workloads and records", _tuning),
     Step(4, "memory above 2 GiB", _large_peaks),
-    Step(5, "searches for faster kernels, and all that they measured", _tuning_history),
+    Step(5, "searches for faster kernels, with every candidate", _tuning_history),
 )
 
 NEWEST = STEPS[-1].to
@@ -67,7 +66,7 @@ def _create(connection: Connection, *names: str) -> None:
 
 
 def version_of(connection: Connection) -> int:
-    """0 for a database that holds nothing yet."""
+    """Return the version of a store; 0 for an empty database."""
     if not inspect(connection).has_table(versions.name):
         return 0
     found = connection.execute(versions.select()).scalar()
@@ -75,22 +74,22 @@ def version_of(connection: Connection) -> int:
 
 
 def refuse_strangers(connection: Connection, where: str) -> None:
-    """A database with other tables and none of ours is somebody else's."""
+    """Raise StoreError for a database with tables of something else only."""
     names = set(inspect(connection).get_table_names())
     if names and versions.name not in names:
         raise StoreError(
             f"{where} is a database of something else: it holds {', '.join(sorted(names)[:3])}",
-            hint="name a database of its own for edgekit's measurements",
+            hint="use a separate database for edgekit's measurements",
         )
 
 
 def migrate(connection: Connection, to: int = NEWEST) -> tuple[Step, ...]:
-    """Inside a transaction that holds the lock: bring the store to a version, say how."""
+    """Bring the store to a version. Return the steps taken. Needs a transaction with the lock."""
     at = version_of(connection)
     if at > NEWEST:
         raise StoreError(
-            f"the store is of version {at}, and this edgekit knows versions up to {NEWEST}",
-            hint="upgrade edgekit on this machine; a newer one has used the store",
+            f"the store is of version {at}, and this edgekit supports versions up to {NEWEST}",
+            hint="upgrade edgekit on this host: a newer one has used the store",
         )
     taken = tuple(step for step in STEPS if at < step.to <= to)
     if not taken:

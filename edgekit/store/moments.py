@@ -1,4 +1,4 @@
-"""Moments as text that sorts as time does, and whether a process of earlier is still there."""
+"""Times as text that sorts by time, and whether an earlier process still runs."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ _FORM = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 def now() -> str:
-    """ISO 8601, UTC, always of the same length."""
+    """Return the time now: ISO 8601, UTC, always of the same length."""
     return datetime.now(timezone.utc).strftime(_FORM)
 
 
 def seconds_at(moment: str) -> float:
-    """Since 1970; ValueError for what is no moment."""
+    """Convert a time to seconds since 1970; raise ValueError for any other text."""
     then = datetime.fromisoformat(moment.removesuffix("Z"))
     return (then.replace(tzinfo=timezone.utc) if then.tzinfo is None else then).timestamp()
 
 
 def seconds_since(moment: str) -> float:
+    """Return the seconds from a time until now."""
     return datetime.now(timezone.utc).timestamp() - seconds_at(moment)
 
 
 def this_process() -> str:
-    """Names this process among all that this start of the machine has had and will have: numbers of
-    processes are used again."""
+    """Identify this process among all since the host's start: process ids are used again."""
     return f"{_boot()} {os.getpid()} {_started(os.getpid())}"
 
 
-def is_known_gone(host: str, process: str) -> bool:
-    """Only where it can be told: on the same start of the same machine."""
+def has_surely_ended(host: str, process: str) -> bool:
+    """Tell whether a process has ended; only a process since this host's start can be judged."""
     boot, _, rest = process.partition(" ")
     number, _, started = rest.partition(" ")
     if host != socket.gethostname() or not boot or boot != _boot() or not number.isdecimal():
@@ -48,7 +48,7 @@ def _boot() -> str:
 
 
 def _started(process: int) -> str:
-    """In clock ticks since the start of the machine; empty where there is no such process."""
+    """Return the start of a process in clock ticks since the host's; empty if it has ended."""
     try:
         said = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
     except OSError:

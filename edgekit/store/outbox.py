@@ -1,8 +1,7 @@
-"""What was measured, on its way into the store: a file each, written before anything else is tried.
+"""Measurements on their way into the store: each is first written to a file.
 
-A measurement is safe in milliseconds, without a database being opened. The next command that opens
-the store takes along what waits for it. A store that can't be reached costs nothing but patience.
-Each measurement waits for the store that it was meant for, and for no other.
+A measurement is safe within milliseconds, before any database is opened. The next command that
+opens its store delivers it. A measurement waits for one store and goes to no other.
 """
 
 from __future__ import annotations
@@ -34,27 +33,29 @@ DAMAGED = ".damaged"
 
 
 def post(run: BenchRun, folder: Path) -> Path:
-    """Write a run into the folder of its store, on the disk when this returns."""
+    """Write a run into the folder of its store. It is on the disk when this returns."""
     return _post(folder / f"{run.id}.json", json.dumps(run_document(run)))
 
 
 def post_findings(findings: Findings, folder: Path) -> Path:
-    """On the disk when this returns."""
+    """Write findings into a folder. They are on the disk when this returns."""
     name = f"{time.time_ns():020d}-{os.urandom(4).hex()}.json"
     return _post(folder / name, to_text(findings))
 
 
 def deliver(store: Store, folder: Path) -> int:
-    """Bring all runs that wait into the store; a file goes once the store has committed it. What
-    can't be read is put aside and kept."""
+    """Deliver waiting runs to the store. Return how many were new.
+
+    A file is removed once the store has committed it. A damaged file is renamed and kept.
+    """
     from edgekit.store.bench_runs import save_bench_runs
 
     return _delivered(folder, run_from_document, lambda runs: save_bench_runs(store, runs))
 
 
 def deliver_findings(store: Store, folder: Path) -> int:
-    """The same for findings; gives how many candidates and regions were new."""
-    from edgekit.store.keeping import save_findings
+    """Deliver waiting findings like runs. Return the number of new candidates and of regions."""
+    from edgekit.store.saving import save_findings
 
     return _delivered(folder, from_document, lambda found: save_findings(store, found))
 
@@ -66,24 +67,22 @@ def _post(path: Path, text: str) -> Path:
     return path
 
 
-def _delivered(
-    folder: Path, understood: Callable[[object], T], save: Callable[[list[T]], int]
-) -> int:
+def _delivered(folder: Path, parse: Callable[[object], T], save: Callable[[list[T]], int]) -> int:
     delivered = 0
     for batch in _batches(waiting(folder)):
         found = {}
         for path in batch:
-            with storage_errors("read a measurement that waits", path):
-                content = _read(path, understood)
+            with storage_errors("read a waiting measurement", path):
+                content = _read(path, parse)
             if content is not None:
                 found[path] = content
         delivered += save(list(found.values()))
         for path in found:
-            with storage_errors("remove a measurement that is in the store", path):
-                path.unlink(missing_ok=True)  # somebody else may have delivered it just now
+            with storage_errors("remove a delivered measurement", path):
+                path.unlink(missing_ok=True)  # another process may have delivered it
     if folder.is_dir():
-        with storage_errors("tidy up what waits", folder):
-            sweep_leftovers(folder)  # of whoever was killed while writing
+        with storage_errors("remove unfinished measurements", folder):
+            sweep_leftovers(folder)  # from a process killed while writing
     return delivered
 
 
@@ -92,11 +91,11 @@ def _batches(paths: tuple[Path, ...]) -> Iterator[tuple[Path, ...]]:
         yield paths[start : start + _BATCH]
 
 
-def _read(path: Path, understood: Callable[[object], T]) -> T | None:
+def _read(path: Path, parse: Callable[[object], T]) -> T | None:
     try:
         if path.stat().st_size > _LARGEST:
-            raise ValueError("larger than any that was written")
-        return understood(read_json(path.read_text("utf-8")))
+            raise ValueError("larger than any measurement")
+        return parse(read_json(path.read_text("utf-8")))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, RecursionError, InputError):

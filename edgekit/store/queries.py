@@ -1,5 +1,8 @@
-"""What every build asks, as SQL that SQLite and PostgreSQL both understand: `known.py` asks an
-SQLite file without SQLAlchemy, whose import takes longer than a build that is in the cache."""
+"""The queries of every build, in SQL for both SQLite and PostgreSQL.
+
+`lookup.py` reads an SQLite file without SQLAlchemy, whose import takes longer than a build from the
+cache.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgekit.base.json_reader import read_json
-from edgekit.store.regions import RegionCost
+from edgekit.store.runs import RegionCost
 from edgekit.store.tuning_runs import BestRecord
 
 VERSION = 5
-"""Of the store: the last step of `migrations.py`."""
+"""The store's version: the last step of `migrations.py`."""
 
 BEST_OF = """
 WITH counted AS (
@@ -45,9 +48,9 @@ FROM ranked JOIN tuning_records r ON r.id = ranked.id JOIN workloads w ON w.id =
 WHERE ranked.place = 1
 ORDER BY w.key
 """
-"""The best record of each kernel. Devices differ, so each time is held against what the rule's own
-choice took beside it. Of a choice that one device measured several times the newest counts, and
-none where it gave other numbers then."""
+"""The best record of each kernel. Devices differ, so records are ranked by their time relative to
+the rule's own choice, measured together. Of several records of one choice on one device the newest
+counts, and none if it gave other numbers then."""
 
 REGION_COSTS = """
 SELECT region, board, backend, version, library_us, tvm_us, agrees, device, measured_at
@@ -56,12 +59,12 @@ FROM region_costs WHERE board = :board
 
 
 def hash_of(text: str) -> str:
-    """By which long texts are looked up."""
+    """Hash a long text, for columns that are looked up."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def choice_in(text: str) -> Mapping[str, object]:
-    """Empty, which is no choice, for what some other program wrote into the table."""
+    """Read a choice. Return an empty one, which is no choice, for any other text."""
     try:
         choice = read_json(text)
     except (ValueError, RecursionError):

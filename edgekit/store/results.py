@@ -1,4 +1,4 @@
-"""What was measured so far: list it, compare it, carry it from one store to another."""
+"""Measurements in the store: list, compare, export and import them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.base.json_reader import read_json
 from edgekit.base.quoting import csv_cell
 
 if TYPE_CHECKING:
-    from edgekit.store.bench_runs import Wanted
+    from edgekit.store.bench_runs import RunFilter
     from edgekit.store.comparing import Comparison
     from edgekit.store.database import Store
     from edgekit.store.runs import BenchRun
@@ -25,29 +25,31 @@ if TYPE_CHECKING:
 LARGEST_IMPORT = 1 << 30
 _RUNS_A_STEP = 1000
 PREVIOUS, BEST = "previous", "best"
-"""What a run may be compared with, beside another's id: the one before, or the best before."""
+"""The names of earlier runs that a comparison accepts besides ids."""
 
 
 @dataclass(frozen=True)
 class Listing:
+    """Runs of a store."""
+
     store: str
     runs: tuple[BenchRun, ...]
 
 
 @dataclass(frozen=True)
-class Carried:
-    """What an export or an import moved."""
+class Transfer:
+    """Counts of an export or import."""
 
     path: Path
     store: str
     runs: int
     new: int
-    """Of an import: those that were not there."""
+    """The number of imported runs that were new."""
 
 
 @contextmanager
 def opened_store(url: str | None = None, *, patient: bool = True) -> Iterator[Store]:
-    """With everything in it that was measured so far."""
+    """Open a store and deliver the measurements that wait for it."""
     from edgekit.store.address import findings_folder, is_own, outbox_folder, runs_folder
     from edgekit.store.database import close_store, open_store
     from edgekit.store.outbox import deliver, deliver_findings
@@ -63,14 +65,16 @@ def opened_store(url: str | None = None, *, patient: bool = True) -> Iterator[St
         close_store(store)
 
 
-def list_results(wanted: Wanted, url: str | None = None) -> Listing:
+def list_results(chosen: RunFilter, url: str | None = None) -> Listing:
+    """List runs, latest first."""
     from edgekit.store.bench_runs import list_bench_runs
 
     with opened_store(url) as store:
-        return Listing(str(store), list_bench_runs(store, wanted))
+        return Listing(str(store), list_bench_runs(store, chosen))
 
 
 def show_result(name: str, url: str | None = None) -> BenchRun:
+    """Find a run by its id, by the beginning of its id, or as `latest`."""
     from edgekit.store.bench_runs import find_bench_run
 
     with opened_store(url) as store:
@@ -78,8 +82,10 @@ def show_result(name: str, url: str | None = None) -> BenchRun:
 
 
 def compare_results(before: str, after: str, url: str | None = None) -> Comparison:
-    """Two runs by their ids; `before` may be previous or best: of those before `after`, of the same
-    model, board and device."""
+    """Compare two runs by name.
+
+    `before` may be previous or best, of the runs before `after` of its model, board and device.
+    """
     from edgekit.store.bench_runs import find_bench_run, runs_before
     from edgekit.store.comparing import best_of, compare_runs, obstacles
 
@@ -91,14 +97,14 @@ def compare_results(before: str, after: str, url: str | None = None) -> Comparis
         if not earlier:
             raise UsageError(
                 f"there is no run of {later.build.model} on {later.device} before {later.id[:12]}",
-                hint="`edgekit results list` shows what there is",
+                hint="`edgekit results list` shows all runs",
             )
         fitting = [run for run in earlier if not obstacles(run, later)] or list(earlier)
         return compare_runs(best_of(fitting) if before == BEST else fitting[0], later)
 
 
 def raise_if_regressed(comparison: Comparison, share: float) -> None:
-    """What can't be compared has not passed either."""
+    """Raise RegressionError if `after` is slower by more than a share, or not comparable."""
     if comparison.obstacles:
         raise RegressionError(
             f"the runs can't be compared: {comparison.obstacles[0]}",
@@ -113,8 +119,8 @@ def raise_if_regressed(comparison: Comparison, share: float) -> None:
         )
 
 
-def export_results(path: Path, url: str | None = None, events: Events = SILENT) -> Carried:
-    """Write all runs, as JSON with samples or, by its suffix, CSV without."""
+def export_results(path: Path, url: str | None = None, events: Events = SILENT) -> Transfer:
+    """Write all runs to .json with samples, or to .csv without."""
     from edgekit.store.bench_runs import count_bench_runs, visit_bench_runs
     from edgekit.store.documents import written_document
 
@@ -122,8 +128,8 @@ def export_results(path: Path, url: str | None = None, events: Events = SILENT) 
     lines = writers.get(path.suffix.lower())
     if lines is None:
         raise UsageError(
-            f"{path.name} has a suffix that names no format of results",
-            hint="write .json for all of it, .csv for a table",
+            f"{path.name} has no suffix of a format of results",
+            hint="end it with .json for everything, or .csv for a table",
         )
     with (
         opened_store(url) as store,
@@ -142,11 +148,11 @@ def export_results(path: Path, url: str | None = None, events: Events = SILENT) 
 
         count = visit_bench_runs(store, write)
         stage.result = f"{count} runs"
-        return Carried(path, str(store), count, 0)
+        return Transfer(path, str(store), count, 0)
 
 
 class _Counted:
-    """Runs on their way into a file, counted and shown."""
+    """Iterate over runs, count them and report progress."""
 
     def __init__(self, runs: Iterator[BenchRun], stage: Stage) -> None:
         self.count = 0
@@ -161,14 +167,14 @@ class _Counted:
                 self._stage.advance(_RUNS_A_STEP)
 
 
-def import_results(path: Path, url: str | None = None, events: Events = SILENT) -> Carried:
-    """All runs of a file that are not there yet, or none where one of them is wrong."""
+def import_results(path: Path, url: str | None = None, events: Events = SILENT) -> Transfer:
+    """Import the new runs of a file, or none if one of them is invalid."""
     from edgekit.store.bench_runs import save_bench_runs
     from edgekit.store.documents import from_document
 
     with events.stage("read the file"), storage_errors("import results", path):
         if path.stat().st_size > LARGEST_IMPORT:
-            raise InputError(f"{path} is larger than any file of results", hint="check the path")
+            raise InputError(f"{path} is too large for a file of results", hint="check the path")
         data = path.read_bytes()
     try:
         runs = from_document(read_json(data))
@@ -179,7 +185,7 @@ def import_results(path: Path, url: str | None = None, events: Events = SILENT) 
     with opened_store(url) as store, events.stage("import the results") as stage:
         new = save_bench_runs(store, runs)
         stage.result = f"{new} new runs"
-        return Carried(path, str(store), len(runs), new)
+        return Transfer(path, str(store), len(runs), new)
 
 
 def _csv_lines(runs: Iterable[BenchRun]) -> Iterator[str]:

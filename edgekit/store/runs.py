@@ -1,4 +1,4 @@
-"""What a benchmark run was, as every part of the store speaks of it. Knows no database."""
+"""Benchmark runs and costs of regions as plain data, without a database."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ MOST_SAMPLES = 1_000_000
 
 @dataclass(frozen=True)
 class BuildFacts:
-    """What was measured."""
+    """The build that was measured."""
 
     digest: str
-    """Of the bundle's manifest, and so of every byte in it."""
+    """The hash of the bundle's manifest, and so of every byte in it."""
     model: str
     model_sha256: str
     board: str
@@ -25,14 +25,14 @@ class BuildFacts:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What it was like meanwhile. None where the device could not tell, never zero."""
+    """The device's state during a run. None, never zero, for what the device can't tell."""
 
     threads: int
     governor: str | None = None
     frequency_mhz: float | None = None
     load_average: float | None = None
     busy: bool = False
-    """Whether others used the cores that the model was about to use."""
+    """Whether other processes used the model's cores before the run."""
     preemptions: int | None = None
     temperature_c: float | None = None
     throttled: bool | None = None
@@ -40,18 +40,20 @@ class Conditions:
 
 @dataclass(frozen=True)
 class BenchRun:
+    """One benchmark."""
+
     id: str
     measured_at: str
     """ISO 8601, UTC."""
     build: BuildFacts
     device: str
     host: str
-    """The machine that ran edgekit."""
+    """The host that ran edgekit."""
     purpose: str
-    """What was measured for: "bench", "deploy", "matrix", "recommend"."""
+    """The command: "bench", "deploy", "matrix", "recommend"."""
     unit: str
-    """"seconds", or the "cycles" or "instructions" that a microcontroller counts: of
-    those p90 and p99 are the largest, mean is the median, and stdev and samples say nothing."""
+    """The unit of all times: "seconds", or a microcontroller's "cycles" or "instructions". For
+    those, p90 and p99 are the maximum, mean is the median; stdev and samples are meaningless."""
     median: float
     p90: float
     p99: float
@@ -63,7 +65,26 @@ class BenchRun:
     model_peak: int | None = None
     process_peak: int | None = None
     joules: float | None = None
-    """Of one inference."""
+    """The energy of one inference."""
     notes: tuple[str, ...] = ()
     samples: tuple[int, ...] = ()
-    """One inference each, in order: nanoseconds, or instructions. Lists of runs leave them out."""
+    """One number per inference, in order: nanoseconds, or instructions. Empty in lists of runs."""
+
+
+@dataclass(frozen=True)
+class RegionCost:
+    """One region in a library and in TVM on one kind of board: medians of one inference."""
+
+    region: str
+    """The name of all that the region computes, weights and options included."""
+    board: str
+    backend: str
+    version: str
+    """The library's version."""
+    library_us: float
+    tvm_us: float
+    agrees: bool
+    """Whether both gave the same numbers."""
+    device: str
+    measured_at: str
+    """The time, as `moments.now` writes it."""

@@ -1,6 +1,14 @@
-"""The tables, as the newest edgekit has them. `migrations.py` brings older stores here."""
+"""The tables of the newest version. `migrations.py` brings older stores to it.
+
+Where a table holds one dataclass, its columns are that dataclass's fields. A changed field is a
+changed table: it needs a step in `migrations.py`.
+"""
 
 from __future__ import annotations
+
+import types
+import typing
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -18,21 +26,46 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from edgekit.store.checked import LENGTHS, WIDE_NUMBERS
+from edgekit.store.runs import BenchRun, BuildFacts, Conditions, RegionCost
+from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
+
+_NUMBERS = {int: Integer, float: Float, bool: Boolean}
+
+
+def _column(where: str, hint: Any, *, key: bool = False) -> Column[Any]:
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    length = LENGTHS.get(where)
+    kind: Any = _NUMBERS.get(options[0], Text) if length is None else String(length)
+    if where in WIDE_NUMBERS:
+        kind = BigInteger
+    optional = type(None) in options
+    return Column(where.rpartition(".")[2], kind, primary_key=key, nullable=optional)
+
+
+def _columns(
+    kind: type, where: str, *, keys: tuple[str, ...] = (), without: tuple[str, ...] = ()
+) -> list[Column[Any]]:
+    """Make a column of each field of a dataclass; texts are as long as `LENGTHS` says."""
+    hints = typing.get_type_hints(kind)
+    return [
+        _column(f"{where}.{name}", hint, key=name in keys)
+        for name, hint in hints.items()
+        if name not in without
+    ]
+
+
 metadata = MetaData()
 
-versions = Table(
-    "edgekit_store",
-    metadata,
-    Column("version", Integer, nullable=False),
-)
-"""One row."""
+versions = Table("edgekit_store", metadata, Column("version", Integer, nullable=False))
+"""The version of the store, in one row."""
 
 devices = Table(
     "devices",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", String(200), nullable=False),
-    Column("board", String(100), nullable=False),
+    Column("name", String(LENGTHS["run.device"]), nullable=False),
+    Column("board", String(LENGTHS["run.build.board"]), nullable=False),
     UniqueConstraint("name", "board"),
 )
 
@@ -40,98 +73,54 @@ models = Table(
     "models",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", String(500), nullable=False),
-    Column("sha256", String(64), nullable=False, unique=True),
+    Column("name", String(LENGTHS["run.build.model"]), nullable=False),
+    Column("sha256", String(LENGTHS["run.build.model_sha256"]), nullable=False, unique=True),
 )
 
 builds = Table(
     "builds",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("digest", String(64), nullable=False, unique=True),
     Column("model_id", ForeignKey("models.id"), nullable=False),
-    Column("board", String(100), nullable=False),
-    Column("target", Text, nullable=False),
-    Column("compiler", Text, nullable=False),
-    Column("offload", Text, nullable=False),
-    Column("edgekit_version", String(50), nullable=False),
-    Column("tvm_version", String(50), nullable=False),
+    *_columns(BuildFacts, "run.build", without=("model", "model_sha256")),
+    UniqueConstraint("digest"),
 )
 
 bench_runs = Table(
     "bench_runs",
     metadata,
-    Column("id", String(32), primary_key=True),
     Column("build_id", ForeignKey("builds.id"), nullable=False),
     Column("device_id", ForeignKey("devices.id"), nullable=False),
-    Column("measured_at", String(32), nullable=False),
-    Column("host", String(200), nullable=False),
-    Column("purpose", String(20), nullable=False),
-    Column("unit", String(20), nullable=False),
-    Column("median", Float, nullable=False),
-    Column("p90", Float, nullable=False),
-    Column("p99", Float, nullable=False),
-    Column("mean", Float, nullable=False),
-    Column("minimum", Float, nullable=False),
-    Column("stdev", Float, nullable=False),
+    *_columns(
+        *(BenchRun, "run"),
+        keys=("id",),
+        without=("build", "device", "conditions", "samples"),
+    ),
+    *_columns(Conditions, "run.conditions"),
     Column("samples", LargeBinary, nullable=False),
-    Column("warmup", Integer, nullable=False),
-    Column("threads", Integer, nullable=False),
-    Column("model_peak", BigInteger),
-    Column("process_peak", BigInteger),
-    Column("governor", Text),
-    Column("frequency_mhz", Float),
-    Column("load_average", Float),
-    Column("busy", Boolean, nullable=False),
-    Column("preemptions", Integer),
-    Column("temperature_c", Float),
-    Column("throttled", Boolean),
-    Column("joules", Float),
-    Column("notes", Text, nullable=False),
     Index("bench_runs_by_time", "measured_at"),
 )
 
 region_costs = Table(
-    "region_costs",
-    metadata,
-    Column("region", String(200), primary_key=True),
-    Column("board", String(100), primary_key=True),
-    Column("backend", String(100), nullable=False),
-    Column("version", String(100), primary_key=True),
-    Column("library_us", Float, nullable=False),
-    Column("tvm_us", Float, nullable=False),
-    Column("agrees", Boolean, nullable=False),
-    Column("device", String(200), nullable=False),
-    Column("measured_at", String(40), nullable=False),
+    "region_costs", metadata, *_columns(RegionCost, "region", keys=("region", "board", "version"))
 )
 
 workloads = Table(
     "workloads",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("key", String(200), nullable=False),
     Column("target_sha256", String(64), nullable=False),
-    Column("target", Text, nullable=False),
-    Column("version", Integer, nullable=False),
-    Column("words", Text, nullable=False),
-    Column("module", Text),
+    *_columns(Workload, "workload"),
     UniqueConstraint("target_sha256", "version", "key"),
 )
-"""`module` is MetaSchedule's own JSON of the workload; `target_sha256` is the hash of `target`."""
+"""One row per kernel and target; `target_sha256` is the hash of `target`."""
 
 tuning_records = Table(
     "tuning_records",
     metadata,
-    Column("id", String(32), primary_key=True),
     Column("workload_id", ForeignKey("workloads.id"), nullable=False),
-    Column("session", String(32)),
-    Column("device", String(200), nullable=False),
-    Column("measured_at", String(40), nullable=False),
     Column("choice_sha256", String(64), nullable=False),
-    Column("choice", Text, nullable=False),
-    Column("best_us", Float),
-    Column("own_us", Float),
-    Column("error", String(50)),
+    *_columns(TuningRecord, "record", keys=("id",), without=("workload",)),
     Index(
         "records_to_rank",
         *("workload_id", "device", "choice_sha256", "measured_at"),
@@ -139,37 +128,16 @@ tuning_records = Table(
     ),
     Index("records_of_session", "session"),
 )
-"""A build ranks records by the first index alone: traces are long, and stay where they are.
-`session` points nowhere in particular: what it began with may arrive later, or never."""
+"""One row per candidate. The first index holds all that ranking needs, so that a build does not
+read the long choices. `session` is no foreign key: records may arrive before their session."""
 
 tuning_sessions = Table(
     "tuning_sessions",
     metadata,
-    Column("id", String(32), primary_key=True),
-    Column("model", String(500), nullable=False),
-    Column("model_sha256", String(64), nullable=False),
-    Column("board", String(100), nullable=False),
-    Column("target", Text, nullable=False),
-    Column("devices", Text, nullable=False),
-    Column("host", String(200), nullable=False),
-    Column("process", String(100), nullable=False),
-    Column("started_at", String(40), nullable=False),
-    Column("heard_at", String(40), nullable=False),
-    Column("ended_at", String(40)),
-    Column("state", String(20), nullable=False),
-    Column("kernels", Integer, nullable=False),
-    Column("wanted_trials", Integer),
-    Column("wanted_seconds", Float),
+    *_columns(TuningSession, "session", keys=("id",)),
     Index("sessions_by_time", "started_at"),
 )
 
 tuning_progress = Table(
-    "tuning_progress",
-    metadata,
-    Column("session", String(32), primary_key=True),
-    Column("at", String(40), primary_key=True),
-    Column("trials", Integer, nullable=False),
-    Column("failed", Integer, nullable=False),
-    Column("own_us", Float, nullable=False),
-    Column("best_us", Float, nullable=False),
+    "tuning_progress", metadata, *_columns(TuningProgress, "progress", keys=("session", "at"))
 )

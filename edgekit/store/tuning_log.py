@@ -1,7 +1,7 @@
-"""What a search finds, kept while it goes on.
+"""The findings of a search, saved while it runs.
 
-`add` writes a file and returns: from then on a kill or a lost connection takes nothing away. A
-thread brings the files into the store, so that nobody who measures waits for a database.
+`add` writes a file and returns; a kill or a lost connection loses nothing after that. A thread
+delivers the files to the store, so that the search never waits for a database.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ _TRY_AGAIN_SECONDS = 30.0
 def tuning_log(
     session: TuningSession, url: str | None = None, events: Events = SILENT
 ) -> Iterator[TuningLog]:
-    """The session begins, and ends as "done", as "interrupted" by Ctrl-C, or as "failed"; or in the
-    state that the log was given. Where the store is off, a warning says that nothing is kept."""
+    """Begin a session, and end it as "done", "interrupted" (Ctrl-C) or "failed".
+
+    A search may set another `state`. If the store is off, a warning says that nothing is saved.
+    """
     log = TuningLog(session, url, events)
     log.begin()
     try:
@@ -49,53 +51,58 @@ def tuning_log(
 
 
 class TuningLog:
+    """The log of one session."""
+
     def __init__(
         self, session: TuningSession, url: str | None = None, events: Events = SILENT
     ) -> None:
         self.session = session
         self.state: SessionState = "running"
-        """How it is to end, where that is not "done"."""
+        """The state to end in; "running" stands for "done"."""
         self._events = events
         self._url = url or default_url()
         self._folder = findings_folder(self._url)
         self._is_off = is_off(self._url)
         self._unwritten: list[Findings] = []
         self._told: set[str] = set()
-        self._carrier = _Carrier(self._url, self._folder, session.id)
+        self._courier = _Courier(self._url, self._folder, session.id)
 
     @property
     def remembers(self) -> bool:
         return not self._is_off
 
     def begin(self) -> None:
-        """StorageError where not even a file can be written: nothing would be gained."""
+        """Write the session; raise StorageError if no file can be written."""
         if self._is_off:
-            self._events.warn("no store is in use: what this search finds is not remembered")
+            self._events.warn("the store is off: the results of this search are not saved")
             return
         post_findings(Findings(session=self.session), self._folder)
-        self._carrier.start()
-        self._carrier.wake()
+        self._courier.start()
+        self._courier.wake()
 
     def add(self, records: Sequence[TuningRecord], progress: TuningProgress | None = None) -> None:
-        """Safe when this returns. Where not even a file can be written, a warning says so, and it
-        is tried again with whatever comes next."""
+        """Save records and a point. They are on the disk when this returns.
+
+        If no file can be written, warn, and try again with the next ones.
+        """
         self._post(Findings(records=tuple(records), progress=progress))
 
     def end(self, state: SessionState) -> None:
+        """End the session in a state, and deliver what is left."""
         moment = now()
         ended = replace(self.session, state=state, ended_at=moment, heard_at=moment)
         self._post(Findings(session=ended))
         if self._is_off:
             return
-        self._carrier.stop()
-        self._warn(self._carrier.problem)
+        self._courier.stop()
+        self._warn(self._courier.problem)
         if self._unwritten:
             self._events.warn(f"the last {len(self._unwritten)} results of the search are lost")
         left = len(waiting(self._folder))
         if left:
             self._events.warn(
-                f"what was found waits in {self._folder}, and goes into "
-                f"{name_of(self._url)} when that can be reached"
+                f"results wait in {self._folder}, and go to "
+                f"{name_of(self._url)} when it can be reached"
             )
 
     def _post(self, findings: Findings) -> None:
@@ -108,18 +115,18 @@ class TuningLog:
                 del self._unwritten[0]
         except EdgekitError as error:
             self._warn(error.message)
-        self._carrier.wake()
-        self._warn(self._carrier.problem)
+        self._courier.wake()
+        self._warn(self._courier.problem)
 
     def _warn(self, problem: str | None) -> None:
-        """Each problem once."""
+        """Warn of each problem once."""
         if problem is not None and problem not in self._told:
             self._told.add(problem)
-            self._events.warn(f"what the search finds is not in the store yet: {problem}")
+            self._events.warn(f"results of the search are not in the store yet: {problem}")
 
 
-class _Carrier:
-    """The thread between the files and the store."""
+class _Courier:
+    """The thread that delivers files to the store."""
 
     def __init__(self, url: str, folder: Path, session: str) -> None:
         self.problem: str | None = None
@@ -139,7 +146,7 @@ class _Carrier:
         self._waked.set()
 
     def stop(self) -> None:
-        """When everything is in the store, or could not be brought there."""
+        """Return once every file is delivered or could not be."""
         self._is_over.set()
         self._waked.set()
         if self._thread.is_alive():
@@ -151,7 +158,7 @@ class _Carrier:
             self._waked.clear()
             is_last = self._is_over.is_set()
             try:
-                self._carry()
+                self._deliver()
                 self.problem = None
             except EdgekitError as error:
                 self.problem = error.message
@@ -162,15 +169,15 @@ class _Carrier:
             if self.problem is not None:
                 self._is_over.wait(_TRY_AGAIN_SECONDS)
 
-    def _carry(self) -> None:
+    def _deliver(self) -> None:
         from edgekit.store.database import open_store
-        from edgekit.store.tuning import give_sign_of_life
+        from edgekit.store.tuning import record_heartbeat
 
         if self._store is None:
             self._store = open_store(self._url, patient=False)
         deliver_findings(self._store, self._folder)
         if time.monotonic() - self._last_sign >= _SIGN_SECONDS:
-            give_sign_of_life(self._store, self._session)
+            record_heartbeat(self._store, self._session)
             self._last_sign = time.monotonic()
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Searches for faster kernels as they are remembered: which there were, and what each one found."""
+"""Searches for faster kernels in the store: which ran, and what each found."""
 
 from __future__ import annotations
 
@@ -15,35 +15,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionSummary:
+    """A session and its last point."""
+
     session: TuningSession
     progress: TuningProgress | None
-    """Where it stands, or ended."""
 
 
 @dataclass(frozen=True)
 class SessionListing:
+    """Sessions of a store."""
+
     store: str
     sessions: tuple[SessionSummary, ...]
 
 
 @dataclass(frozen=True)
 class SessionReport:
+    """One session in full."""
+
     session: TuningSession
     curve: tuple[TuningProgress, ...]
-    """The oldest first."""
+    """The points, oldest first."""
     kernels: tuple[KernelSearch, ...]
     failures: Mapping[str, int]
-    """By kind."""
+    """The number of failed candidates by the kind of failure."""
 
 
 @dataclass(frozen=True)
 class SessionCurve:
+    """A session and its points, oldest first."""
+
     session: TuningSession
     curve: tuple[TuningProgress, ...]
 
 
 def list_sessions(limit: int, url: str | None = None) -> SessionListing:
-    """The latest first."""
+    """List sessions, latest first."""
     from edgekit.store.tuning import last_progress, sessions
 
     with opened_store(url) as store:
@@ -55,7 +62,7 @@ def list_sessions(limit: int, url: str | None = None) -> SessionListing:
 
 
 def show_session(name: str, url: str | None = None) -> SessionReport:
-    """By its id, the beginning of it, or `latest`."""
+    """Report one session: by its id, by the beginning of its id, or as `latest`."""
     from edgekit.store.tuning import failures_of, find_session, kernels_of, progress_of
 
     with opened_store(url) as store:
@@ -69,19 +76,21 @@ def show_session(name: str, url: str | None = None) -> SessionReport:
 
 
 def session_curves(limit: int, url: str | None = None) -> tuple[SessionCurve, ...]:
-    """Those that run, and the latest that ended, up to so many; those that run first. A page that
-    is asked again soon does not wait long for the store."""
+    """List running sessions, then the latest ended ones up to a limit.
+
+    It does not wait long for the store: a page asks again soon.
+    """
     from edgekit.store.tuning import running_sessions, sessions
 
     with opened_store(url, patient=False) as store:
         running = running_sessions(store)
-        known = {session.id for session in running}
-        ended = [session for session in sessions(store, limit) if session.id not in known]
+        running_ids = {session.id for session in running}
+        ended = [session for session in sessions(store, limit) if session.id not in running_ids]
         return tuple(_curve(store, session) for session in (*running, *ended[:limit]))
 
 
 def running_now(url: str | None = None) -> tuple[SessionSummary, ...]:
-    """With where each one stands."""
+    """List running sessions, each with its last point."""
     from edgekit.store.tuning import last_progress, running_sessions
 
     with opened_store(url, patient=False) as store:

@@ -1,5 +1,4 @@
-"""What a search for faster kernels leaves behind, as every part of the store speaks of it. Knows
-no database."""
+"""Searches for faster kernels as plain data, without a database."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ class Workload:
     """One kernel on one kind of CPU."""
 
     key: str
-    """The kernel and its shapes, as `schedules/kernels.py` names them: up to 200 characters."""
+    """The kernel and its shapes, named by `schedules/kernels.py`: up to 200 characters."""
     target: str
-    """What TVM compiles for, as JSON text: `Target.as_json`."""
+    """TVM's target as JSON: `Target.as_json`."""
     version: int
-    """Of the schedules: what was measured for other ones is over."""
+    """The version of the schedules. Records of other versions are not used."""
     words: str
-    """What the kernel computes, for people."""
+    """A description of the kernel for people."""
     module: str | None = None
-    """MetaSchedule's own JSON of it, where MetaSchedule can read it."""
+    """MetaSchedule's JSON of the workload, if MetaSchedule can read it."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +30,19 @@ class TuningRecord:
     """One candidate, measured or failed."""
 
     id: str
-    """32 hexadecimal digits of its own: written twice, it is there once."""
+    """A unique id of 32 hexadecimal digits: a record written twice is stored once."""
     workload: Workload
     session: str | None
-    """None where it came from another tool's file."""
+    """None for a record from another tool's file."""
     device: str
     measured_at: str
-    """`moments.now()`."""
+    """The time, as `moments.now` writes it."""
     choice: Mapping[str, object]
-    """`compiler/schedules/choices.py` reads and writes it."""
+    """A choice in the form of `compiler/schedules/choices.py`."""
     best_us: float | None
-    """Microseconds of one call, the median. None where it failed."""
+    """The median of one call in microseconds; None for a failure."""
     own_us: float | None
-    """What the rule's own choice took beside it, on the same device in the same moment."""
+    """The time of the rule's own choice, measured together on the same device."""
     error: str | None = None
     """The kind of failure: "compile", "run", "numbers", "timeout", "device"."""
 
@@ -60,43 +59,43 @@ class TuningSession:
     devices: tuple[str, ...]
     host: str
     process: str
-    """`moments.this_process()` of whoever searches."""
+    """The searching process, as `moments.this_process` names it."""
     started_at: str
     heard_at: str
-    """The last sign of life. Of two descriptions of a session the one with the later counts."""
+    """The last heartbeat. The later of two descriptions of a session counts."""
     ended_at: str | None
     state: SessionState
-    """As written by the session itself; as read, one that is gone is "interrupted"."""
+    """The state that the session wrote; a session that is gone is read as "interrupted"."""
     kernels: int
-    """How many it set out to tune."""
+    """The number of kernels to tune."""
     wanted_trials: int | None
     wanted_seconds: float | None
 
 
 @dataclass(frozen=True)
 class TuningProgress:
-    """Where a session stood at one moment: the points of its curve."""
+    """One point of a session's curve."""
 
     session: str
     at: str
     trials: int
     failed: int
     own_us: float
-    """Of all kernels of the model as the rules would have them, one inference."""
+    """The time of one inference with the rules' own choices for all kernels."""
     best_us: float
-    """The same with the best that is known by then."""
+    """The time of one inference with the best choices so far."""
 
 
 @dataclass(frozen=True)
 class BestRecord:
-    """The best that is known of a kernel on one kind of CPU."""
+    """The best record of a kernel on one kind of CPU."""
 
     key: str
     words: str
     choice: Mapping[str, object]
     best_us: float
     own_us: float | None
-    """Of the same moment as `best_us`, or the newest where that record has none."""
+    """The rule's own time, measured with `best_us`; the newest one if that record has none."""
     device: str
     measured_at: str
 
@@ -111,6 +110,6 @@ class KernelSearch:
     failed: int
     best_us: float | None
     own_us: float | None
-    """Beside the best one."""
+    """The rule's own time, measured with the best candidate."""
     choice: Mapping[str, object] | None
-    """Of the best one."""
+    """The best candidate's choice."""

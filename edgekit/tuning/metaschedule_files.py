@@ -23,7 +23,7 @@ from edgekit.base.paths import cache_dir
 from edgekit.compiler.schedules.choices import VERSION, TraceChoice, choice_as_json
 from edgekit.compiler.schedules.trace_text import check_trace
 from edgekit.store.moments import now
-from edgekit.store.results import LARGEST_IMPORT, Carried, opened_store
+from edgekit.store.results import LARGEST_IMPORT, Transfer, opened_store
 from edgekit.store.tuning_runs import TuningRecord, Workload
 from edgekit.tuning.metaschedule_orders import (
     Exported,
@@ -46,7 +46,7 @@ _ENTER_POSTPROC = "EnterPostproc"
 _TARGET_KEYS = ("kind", "mtriple", "mcpu", "mattr", "num-cores")
 
 
-def export_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Carried:
+def export_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Transfer:
     """All schedules that a search found and timed, with the steps that MetaSchedule adds."""
     from edgekit.store.tuning import all_records
 
@@ -62,13 +62,14 @@ def export_metaschedule(folder: Path, url: str | None = None, events: Events = S
         if done.left_out:
             events.warn(f"{done.left_out} records are left out: their traces fit no kernel")
         stage.result = f"{done.written} records"
-        return Carried(folder, str(store), done.written, 0)
+        return Transfer(folder, str(store), done.written, 0)
 
 
-def import_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Carried:
+def import_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Transfer:
     """All records that are not there yet. What no build of edgekit's could use, because it is for
     another kind of processor or was never timed, is left out."""
-    from edgekit.store.tuning import add_records
+    from edgekit.store.findings import Findings
+    from edgekit.store.saving import save_findings
 
     with events.stage("read the files"):
         workloads = [_workload_line(line) for line in _lines(folder / WORKLOADS)]
@@ -80,9 +81,9 @@ def import_metaschedule(folder: Path, url: str | None = None, events: Events = S
     if len(records) < len(found):
         events.warn(f"{len(found) - len(records)} records are left out: edgekit can't use them")
     with opened_store(url) as store, events.stage("import the tuned kernels") as stage:
-        new = add_records(store, _missing(store, records))
+        new = save_findings(store, [Findings(records=tuple(_missing(store, records)))])
         stage.result = f"{new} new records"
-        return Carried(folder, str(store), len(records), new)
+        return Transfer(folder, str(store), len(records), new)
 
 
 @dataclass(frozen=True)

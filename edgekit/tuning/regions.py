@@ -30,7 +30,7 @@ from edgekit.devices.emulated import is_twin
 from edgekit.models.model import Model
 from edgekit.project.file import store_in_use
 from edgekit.store.address import is_off
-from edgekit.store.known import bring_what_waits
+from edgekit.store.lookup import deliver_waiting
 from edgekit.store.moments import now
 from edgekit.verbs.bench import is_busy
 
@@ -69,7 +69,7 @@ def measure_regions(
     try:
         return _with_everything_measured(request, device, events, plan, again, store)
     finally:
-        bring_what_waits(store, events)
+        deliver_waiting(store, events)
 
 
 def _with_everything_measured(

@@ -27,7 +27,7 @@ from edgekit.cross.link import Linker
 from edgekit.cross.toolchain import find_compiler
 from edgekit.project.file import LOCAL, store_in_use
 from edgekit.store.address import default_url, is_off
-from edgekit.store.known import bring_what_waits
+from edgekit.store.lookup import deliver_waiting
 from edgekit.store.moments import now
 from edgekit.store.tuning_log import TuningLog, tuning_log
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, Workload
@@ -193,7 +193,7 @@ def _remember(search: Search, target: str) -> int:
     from edgekit.store.database import close_store, open_store
     from edgekit.store.tuning import records_of
 
-    bring_what_waits(url)
+    deliver_waiting(url)
     store = open_store(url)
     try:
         known = sum(

@@ -31,7 +31,7 @@ from edgekit.devices.base import BenchPlan, Counted
 from edgekit.farm.lending import opened_in_turn
 from edgekit.project.file import store_in_use
 from edgekit.store.address import default_url, is_off
-from edgekit.store.known import bring_what_waits
+from edgekit.store.lookup import deliver_waiting
 from edgekit.store.moments import now
 from edgekit.store.tuning_log import TuningLog, tuning_log
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, Workload
@@ -134,7 +134,7 @@ def known_records(
     from edgekit.store.database import close_store, open_store
     from edgekit.store.tuning import records_of
 
-    bring_what_waits(url)
+    deliver_waiting(url)
     target = c_target(request.board, request.toolchain, unit)
     store = open_store(url)
     try:

@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +16,10 @@ from typing import IO
 
 from edgekit.store.bench_runs import visit_bench_runs
 from edgekit.store.database import Store
+from edgekit.store.findings import Findings
 from edgekit.store.moments import now, this_process
-from edgekit.store.regions import RegionCost
-from edgekit.store.runs import BenchRun, BuildFacts, Conditions
+from edgekit.store.runs import BenchRun, BuildFacts, Conditions, RegionCost
+from edgekit.store.saving import save_findings
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
 from support.needs import require
 from support.ports import free_port
@@ -134,6 +135,16 @@ def a_cost(**changes: object) -> RegionCost:
         measured_at="2026-01-02T03:04:05.000000Z",
     )
     return replace(cost, **changes)  # type: ignore[arg-type]
+
+
+def save_session(store: Store, session: TuningSession) -> None:
+    save_findings(store, [Findings(session=session)])
+
+
+def save_records(
+    store: Store, records: Sequence[TuningRecord], progress: TuningProgress | None = None
+) -> int:
+    return save_findings(store, [Findings(records=tuple(records), progress=progress)])
 
 
 def postgres_programs() -> Path | None:

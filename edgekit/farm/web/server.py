@@ -225,11 +225,11 @@ def _curves(store: str | None) -> tuple[SessionCurve, ...]:
 
 
 def _histories(store: str | None) -> tuple[History, ...]:
-    from edgekit.store.bench_runs import Wanted
+    from edgekit.store.bench_runs import RunFilter
     from edgekit.store.results import list_results
 
     grouped: dict[tuple[str, str, str], list[object]] = {}
-    runs = list_results(Wanted(limit=_RUNS_SHOWN), store).runs
+    runs = list_results(RunFilter(limit=_RUNS_SHOWN), store).runs
     for run in reversed(runs):
         grouped.setdefault((run.build.model, run.build.board, run.device), []).append(run)
     return tuple(History(*key, tuple(found)) for key, found in sorted(grouped.items()))  # type: ignore[arg-type]

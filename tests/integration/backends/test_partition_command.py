@@ -26,8 +26,8 @@ from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import Bundle
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local.device import LocalDevice
-from edgekit.store.known import known_costs
-from edgekit.store.regions import RegionCost
+from edgekit.store.lookup import region_costs
+from edgekit.store.runs import RegionCost
 
 REGION = ["nn.conv2d", "add", "nn.batch_norm", "nn.relu", "nn.conv2d", "nn.batch_norm", "nn.relu"]
 STAYS = ["mean", "reshape", "matmul", "nn.softmax"]
@@ -61,7 +61,7 @@ class Lab:
 
     def costs(self) -> tuple[RegionCost, ...]:
         """What later builds know."""
-        return known_costs("local", f"sqlite:///{self.data / 'edgekit' / 'measurements.db'}")
+        return region_costs("local", f"sqlite:///{self.data / 'edgekit' / 'measurements.db'}")
 
     def planned(self, offload: tuple[str, ...] | None = None) -> PartitionReport:
         """In this process: what the command shows."""

@@ -23,7 +23,7 @@ from support.building import write_model
 from support.examples import first_of
 from support.needs import needs
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
-from support.stores import a_point, a_run, a_session
+from support.stores import a_point, a_run, a_session, save_records, save_session
 
 from edgekit.base.events import SILENT
 from edgekit.farm.control import farm_folder, reachable
@@ -33,7 +33,7 @@ from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 from edgekit.farm.web.prometheus import as_metrics
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.store.database import close_store, open_store
-from edgekit.store.tuning import add_records, begin_session, sessions
+from edgekit.store.tuning import sessions
 
 pytestmark = needs("sshd")
 
@@ -296,9 +296,9 @@ def page(free: Farm) -> Iterator[Page]:
     post(a_run(3, 0.02), outbox)
     url = f"sqlite:///{outbox.parent / 's.db'}"
     store = open_store(url)
-    begin_session(store, a_session(model="<b>net</b>"))
+    save_session(store, a_session(model="<b>net</b>"))
     for number in range(20):
-        add_records(store, [], a_point(number))
+        save_records(store, [], a_point(number))
     close_store(store)
     process = free.web(url)
     yield Page(process)

@@ -26,13 +26,13 @@ from support.stores import Postgres, a_run, all_bench_runs
 from edgekit.base.errors import StoreError, UsageError
 from edgekit.store.address import runs_folder, waiting
 from edgekit.store.bench_runs import (
-    Wanted,
+    RunFilter,
     find_bench_run,
     list_bench_runs,
     runs_before,
     save_bench_runs,
 )
-from edgekit.store.database import Store, close_store, open_store, read, written
+from edgekit.store.database import Store, close_store, open_store, read, write
 from edgekit.store.documents import from_document
 from edgekit.store.migrations import NEWEST, STEPS, migrate, version_of
 from edgekit.store.outbox import DAMAGED, deliver, post
@@ -79,9 +79,9 @@ def test_what_is_saved_comes_back_whole_and_once(store: Store) -> None:
 
 def test_lists_are_of_what_was_asked_the_latest_first(store: Store) -> None:
     save_bench_runs(store, [a_run(n, device="cellar" if n % 2 else "kitchen") for n in range(8)])
-    listed = list_bench_runs(store, Wanted(device="cellar", limit=3))
+    listed = list_bench_runs(store, RunFilter(device="cellar", limit=3))
     assert [int(run.id, 16) for run in listed] == [7, 5, 3]
-    assert list_bench_runs(store, Wanted(model="unknown")) == ()
+    assert list_bench_runs(store, RunFilter(model="unknown")) == ()
     before = runs_before(store, a_run(6, device="kitchen"))
     assert [int(run.id, 16) for run in before] == [4, 2, 0]
 
@@ -162,8 +162,8 @@ def test_a_store_of_any_older_version_is_brought_up_with_what_it_holds(
     url: str, version: int
 ) -> None:
     old = open_store(url)
-    written(old, lambda connection: metadata.drop_all(connection))
-    written(old, lambda connection: migrate(connection, to=version))
+    write(old, lambda connection: metadata.drop_all(connection))
+    write(old, lambda connection: migrate(connection, to=version))
     if version >= 1:
         save_bench_runs(old, [a_run(1)])
     close_store(old)
@@ -181,15 +181,15 @@ def test_steps_count_from_one_without_a_gap() -> None:
 
 
 def test_a_store_of_a_newer_edgekit_is_left_alone(store: Store, url: str) -> None:
-    written(store, lambda c: c.execute(text("UPDATE edgekit_store SET version = 99")))
+    write(store, lambda c: c.execute(text("UPDATE edgekit_store SET version = 99")))
     with pytest.raises(StoreError, match="version 99"):
         open_store(url)
 
 
 def test_a_database_of_something_else_is_left_alone(url: str) -> None:
     store = open_store(url)
-    written(store, lambda connection: metadata.drop_all(connection))
-    written(store, lambda connection: connection.execute(text("CREATE TABLE cats (name TEXT)")))
+    write(store, lambda connection: metadata.drop_all(connection))
+    write(store, lambda connection: connection.execute(text("CREATE TABLE cats (name TEXT)")))
     close_store(store)
     with pytest.raises(StoreError, match="something else: it holds cats"):
         open_store(url)

@@ -22,6 +22,8 @@ from support.stores import (
     a_point,
     a_record,
     a_session,
+    save_records,
+    save_session,
 )
 
 from edgekit.base.errors import StorageError, UsageError
@@ -32,20 +34,16 @@ from edgekit.profiles.cpu import Target
 from edgekit.store.address import findings_folder, waiting
 from edgekit.store.database import Store, close_store, open_store
 from edgekit.store.findings import Findings
-from edgekit.store.keeping import save_findings
+from edgekit.store.lookup import best_records, region_costs
 from edgekit.store.moments import now
 from edgekit.store.outbox import deliver_findings, post_findings
-from edgekit.store.region_costs import costs_on
+from edgekit.store.saving import save_findings
 from edgekit.store.tuning import (
-    add_records,
-    begin_session,
-    best_of,
-    end_session,
     failures_of,
     find_session,
-    give_sign_of_life,
     kernels_of,
     progress_of,
+    record_heartbeat,
     records_of,
     running_sessions,
     sessions,
@@ -77,10 +75,10 @@ def test_records_and_points_come_back_whole_and_once(store: Store) -> None:
         a_record(2, best_us=None, own_us=None, error="timeout"),
         a_record(3, session=None, choice={"family": "trace", "trace": [[], {"a": None}]}),
     ]
-    begin_session(store, a_session())
-    assert add_records(store, records, a_point(1)) == 3
-    assert add_records(store, records, a_point(1)) == 0, "they are there already"
-    add_records(store, [], a_point(2))
+    save_session(store, a_session())
+    assert save_records(store, records, a_point(1)) == 3
+    assert save_records(store, records, a_point(1)) == 0, "they are there already"
+    save_records(store, [], a_point(2))
 
     found = records_of(store, A_WORKLOAD.key, A_TARGET, 1)
     assert [replace(r, workload=A_WORKLOAD) for r in found] == [
@@ -92,16 +90,18 @@ def test_records_and_points_come_back_whole_and_once(store: Store) -> None:
 
 
 def test_a_workload_gets_its_module_when_somebody_knows_it(store: Store) -> None:
-    add_records(store, [a_record(1)])
-    add_records(store, [a_record(2, workload=replace(A_WORKLOAD, module="[]"))])
-    add_records(store, [a_record(3, workload=replace(A_WORKLOAD, module="[1]"))])
+    save_records(store, [a_record(1)])
+    save_records(store, [a_record(2, workload=replace(A_WORKLOAD, module="[]"))])
+    save_records(store, [a_record(3, workload=replace(A_WORKLOAD, module="[1]"))])
     (first, *_) = records_of(store, A_WORKLOAD.key, A_TARGET, 1)
     assert first.workload.module == "[]"
 
 
-def test_the_best_is_held_against_the_rules_choice_of_the_same_device(store: Store) -> None:
+def test_the_best_is_held_against_the_rules_choice_of_the_same_device(
+    store: Store, store_url: str
+) -> None:
     other = replace(A_WORKLOAD, key="product-4567")
-    add_records(
+    save_records(
         store,
         [
             a_record(1, best_us=80.0, own_us=100.0),
@@ -111,32 +111,36 @@ def test_the_best_is_held_against_the_rules_choice_of_the_same_device(store: Sto
             a_record(5, workload=other, best_us=7.0, own_us=None),
         ],
     )
-    best = best_of(store, A_TARGET, 1)
+    best = best_records(A_TARGET, 1, store_url)
     assert {key: record.best_us for key, record in best.items()} == {
         A_WORKLOAD.key: 80.0,
         other.key: 7.0,
     }
     assert best[A_WORKLOAD.key].choice == a_record(1).choice
     assert best[other.key].own_us is None
-    assert best_of(store, A_TARGET, 2) == {}
-    assert best_of(store, A_TARGET + " ", 1) == {}
+    assert best_records(A_TARGET, 2, store_url) == {}
+    assert best_records(A_TARGET + " ", 1, store_url) == {}
 
 
-def test_of_a_choice_that_was_measured_again_the_newest_counts(store: Store) -> None:
+def test_of_a_choice_that_was_measured_again_the_newest_counts(
+    store: Store, store_url: str
+) -> None:
     lucky = a_record(1, best_us=10.0)
-    add_records(store, [lucky, a_record(2, choice=lucky.choice, best_us=90.0)])
-    assert best_of(store, A_TARGET, 1)[A_WORKLOAD.key].best_us == 90.0
-    add_records(store, [a_record(3, best_us=95.0)])
-    assert best_of(store, A_TARGET, 1)[A_WORKLOAD.key].best_us == 90.0
+    save_records(store, [lucky, a_record(2, choice=lucky.choice, best_us=90.0)])
+    assert best_records(A_TARGET, 1, store_url)[A_WORKLOAD.key].best_us == 90.0
+    save_records(store, [a_record(3, best_us=95.0)])
+    assert best_records(A_TARGET, 1, store_url)[A_WORKLOAD.key].best_us == 90.0
     wrong = a_record(4, choice=lucky.choice, best_us=None, error="numbers")
-    add_records(store, [wrong, a_record(5, choice=lucky.choice, error="device", best_us=None)])
-    assert best_of(store, A_TARGET, 1)[A_WORKLOAD.key].best_us == 95.0, "its numbers were wrong"
+    save_records(store, [wrong, a_record(5, choice=lucky.choice, error="device", best_us=None)])
+    assert best_records(A_TARGET, 1, store_url)[A_WORKLOAD.key].best_us == 95.0, (
+        "its numbers were wrong"
+    )
 
 
 def test_a_time_without_one_beside_it_is_held_against_the_newest_of_the_rules(
-    store: Store,
+    store: Store, store_url: str
 ) -> None:
-    add_records(
+    save_records(
         store,
         [
             a_record(1, best_us=50.0, own_us=200.0, device="slow"),
@@ -144,22 +148,22 @@ def test_a_time_without_one_beside_it_is_held_against_the_newest_of_the_rules(
             a_record(3, best_us=40.0, own_us=None),
         ],
     )
-    best = best_of(store, A_TARGET, 1)[A_WORKLOAD.key]
+    best = best_records(A_TARGET, 1, store_url)[A_WORKLOAD.key]
     assert (best.best_us, best.own_us) == (50.0, 200.0)
-    add_records(store, [a_record(4, best_us=20.0, own_us=None)])
-    best = best_of(store, A_TARGET, 1)[A_WORKLOAD.key]
+    save_records(store, [a_record(4, best_us=20.0, own_us=None)])
+    best = best_records(A_TARGET, 1, store_url)[A_WORKLOAD.key]
     assert (best.best_us, best.own_us) == (20.0, 100.0)
 
 
 def test_sessions_tell_how_they_ended(store: Store) -> None:
-    begin_session(store, a_session())
+    save_session(store, a_session())
     assert running_sessions(store) == sessions(store)
-    end_session(store, "5" * 32, "done")
+    save_session(store, a_session(state="done", ended_at=now()))
     (ended,) = sessions(store)
     assert ended.state == "done"
     assert ended.ended_at is not None
     assert running_sessions(store) == ()
-    begin_session(
+    save_session(
         store, a_session(started_at="2020-01-01T00:00:00.000000Z", heard_at=ended.started_at)
     )
     assert sessions(store) == (ended,), "an older description changes nothing"
@@ -173,33 +177,33 @@ def test_a_session_whose_process_is_gone_is_interrupted(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         boot, _, _ = a_session().process.split()
         started = Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19]
-        begin_session(store, a_session(process=f"{boot} {other.pid} {started}"))
-        begin_session(store, a_session(id="6" * 32, process=f"{boot} {other.pid} 1"))
-        begin_session(store, a_session(id="7" * 32, host="elsewhere", process=f"{boot} 1 1"))
+        save_session(store, a_session(process=f"{boot} {other.pid} {started}"))
+        save_session(store, a_session(id="6" * 32, process=f"{boot} {other.pid} 1"))
+        save_session(store, a_session(id="7" * 32, host="elsewhere", process=f"{boot} 1 1"))
         assert [s.id[0] for s in running_sessions(store)] == ["7", "5"]
         other.communicate(b"")
     assert [s.id[0] for s in running_sessions(store)] == ["7"]
     old = "2026-03-01T12:00:00.000000Z"
     silent = a_session(id="8" * 32, host="elsewhere", started_at=old, heard_at=old)
-    begin_session(store, silent)
+    save_session(store, silent)
     states = {s.id[0]: s.state for s in sessions(store)}
     assert states == {"7": "running", "5": "interrupted", "6": "interrupted", "8": "interrupted"}
 
 
 def test_a_sign_of_life_keeps_a_session_that_measures_slowly(store: Store) -> None:
     old = "2026-03-01T12:00:00.000000Z"
-    begin_session(store, a_session(host="elsewhere", started_at=old, heard_at=old))
+    save_session(store, a_session(host="elsewhere", started_at=old, heard_at=old))
     assert running_sessions(store) == ()
-    give_sign_of_life(store, "5" * 32)
+    record_heartbeat(store, "5" * 32)
     assert len(running_sessions(store)) == 1
-    end_session(store, "5" * 32, "failed")
-    give_sign_of_life(store, "5" * 32)
+    save_session(store, a_session(state="failed", ended_at=now()))
+    record_heartbeat(store, "5" * 32)
     assert sessions(store)[0].state == "failed"
 
 
 def test_a_session_tells_what_it_did_for_each_kernel(store: Store) -> None:
     other = replace(A_WORKLOAD, key="product-4567", words="matrix product")
-    add_records(
+    save_records(
         store,
         [
             a_record(1, best_us=90.0),
@@ -216,17 +220,19 @@ def test_a_session_tells_what_it_did_for_each_kernel(store: Store) -> None:
     assert failures_of(store, "5" * 32) == {"compile": 1, "timeout": 1}
 
 
-def test_of_a_region_the_newest_measurement_stays_whichever_arrives_first(store: Store) -> None:
+def test_of_a_region_the_newest_measurement_stays_whichever_arrives_first(
+    store: Store, store_url: str
+) -> None:
     older = a_cost(library_us=70.0, measured_at="2025-01-01T00:00:00.000000Z")
     save_findings(store, [Findings(regions=(a_cost(),)), Findings(regions=(older,))])
     save_findings(store, [Findings(regions=(a_cost(board="rpi5"), a_cost(version="2.0")))])
-    assert set(costs_on(store, "rpi4")) == {a_cost(), a_cost(version="2.0")}
+    assert set(region_costs("rpi4", store_url)) == {a_cost(), a_cost(version="2.0")}
 
 
 def test_findings_that_come_after_one_that_fails_are_not_half_there(store: Store) -> None:
     good, bad = a_record(1), a_record(2, device=None)
     with pytest.raises(Exception, match=r"(?i)null"):
-        add_records(store, [good, bad], a_point(1))
+        save_records(store, [good, bad], a_point(1))
     assert records_of(store, A_WORKLOAD.key, A_TARGET, 1) == ()
     assert progress_of(store, "5" * 32) == ()
 
@@ -305,7 +311,7 @@ def test_a_server_that_is_gone_costs_a_search_nothing_but_a_warning(postgres: Po
             log.add([a_record(70_001, session=session.id)], a_point(1, session=session.id))
         assert len(waiting(findings_folder(postgres.url))) == 3
         warnings = [event.text for event in heard if isinstance(event, Warned)]
-        assert any("waits" in warning for warning in warnings)
+        assert any("results wait in" in warning for warning in warnings)
     finally:
         postgres.start()
 
@@ -370,11 +376,11 @@ def test_the_command_tells_of_sessions_and_of_one(tmp_path: Path) -> None:
     assert "no tuning session" in told(tmp_path, url)
     assert "no tuning session yet" in told(tmp_path, url, "latest", code=2)
     store = open_store(url)
-    begin_session(store, a_session(state="done", ended_at=now()))
+    save_session(store, a_session(state="done", ended_at=now()))
     failed = a_record(3, best_us=None, error="timeout")
     for number in range(30):
         records = [a_record(1), a_record(2, best_us=50.0), failed] if not number else []
-        add_records(store, records, a_point(number))
+        save_records(store, records, a_point(number))
     close_store(store)
 
     listed = told(tmp_path, url)

@@ -26,8 +26,8 @@ from edgekit.devices.base import BenchPlan, Device
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.local.device import LocalDevice
 from edgekit.profiles.toolchain import load_toolchain
-from edgekit.store.known import known_costs
-from edgekit.store.regions import RegionCost
+from edgekit.store.lookup import region_costs
+from edgekit.store.runs import RegionCost
 from edgekit.tuning.regions import measure_regions
 
 BRIEF = BenchPlan(warmup=1, runs=3, seconds=0)
@@ -132,8 +132,8 @@ def test_both_libraries_of_an_emulated_pi_are_timed_there(model: Path, twin_cach
         report = edgekit_json("partition", *ways, "--measure")
         deployed = edgekit_json("deploy", *ways, "--no-bench", "-o", "bundle")
 
-    costs = {cost.backend: cost for cost in known_costs("rpi4 (twin)")}
-    assert known_costs("rpi4") == ()
+    costs = {cost.backend: cost for cost in region_costs("rpi4 (twin)")}
+    assert region_costs("rpi4") == ()
     assert "ncnn" in costs  # and acl, unless ncnn took everything
     assert all(cost.agrees and cost.device == "rpi4" for cost in costs.values())
     decided = {region["symbol"] for region in report["regions"]}

@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.building import run_edgekit
+from support.stores import save_records
 
 from edgekit.base.errors import InputError
 from edgekit.base.tvm_compat import load_tensor_intrinsics, load_tvm
 from edgekit.compiler.schedules.choices import choice_from_json
 from edgekit.profiles.cpu import Target
 from edgekit.store.database import close_store, open_store
-from edgekit.store.tuning import add_records, all_records, best_of
+from edgekit.store.lookup import best_records
+from edgekit.store.tuning import all_records
 from edgekit.tuning.metaschedule_files import (
     RECORDS,
     WORKLOADS,
@@ -123,7 +125,10 @@ def test_what_stock_tuning_wrote_is_known_then(tuned: Path, tmp_path: Path) -> N
         assert record.best_us == pytest.approx(1500.0)
         assert record.workload.target == TARGET.as_json()
         assert choice_from_json(record.choice)
-    assert len(best_of(store, TARGET.as_json(), records[0].workload.version)) == 1
+    assert (
+        len(best_records(TARGET.as_json(), records[0].workload.version, extra["EDGEKIT_STORE"]))
+        == 1
+    )
     close_store(store)
 
 
@@ -170,7 +175,7 @@ def test_a_stores_own_records_come_back_to_it_as_known(tuned: Path, tmp_path: Pa
     (record, *_) = all_records(store)
     trace = str(record.choice["trace"]).replace("[1,0]", "[true,false]")
     mine = replace(record, id="a" * 32, device="kitchen", best_us=7.0, own_us=9.0)
-    add_records(store, [replace(mine, choice={"family": "trace", "trace": trace})])
+    save_records(store, [replace(mine, choice={"family": "trace", "trace": trace})])
     close_store(store)
     export_metaschedule(tmp_path / "out", url)
     assert import_metaschedule(tmp_path / "out", url).new == 0

@@ -26,6 +26,7 @@ from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.processes import command_lines
 from support.relax_modules import relax_of
 from support.rpc_lab import eventually
+from support.stores import save_records
 
 from edgekit.backends.offloading import compile_model
 from edgekit.base.errors import BuildError
@@ -39,7 +40,6 @@ from edgekit.models.model import Model
 from edgekit.store.database import close_store, open_store
 from edgekit.store.moments import now
 from edgekit.store.tuning import (
-    add_records,
     all_records,
     kernels_of,
     progress_of,
@@ -266,7 +266,7 @@ def test_a_later_build_uses_what_was_measured_and_says_so(tmp_path: Path) -> Non
     other = 2 if "unrolled 8" in " ".join(tuned.out.split()) else 8
     choice = {**product.choice, "unrolled": other}
     better = {"best_us": product.own_us / 10, "measured_at": now(), "choice": choice}
-    add_records(store, [replace(product, id="f" * 32, **better)])  # type: ignore[arg-type]
+    save_records(store, [replace(product, id="f" * 32, **better)])  # type: ignore[arg-type]
     close_store(store)
 
     later = run_edgekit("build", str(model), "-b", "local", folder=tmp_path, extra=extra)

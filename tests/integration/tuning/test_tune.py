@@ -36,7 +36,7 @@ from edgekit.compiler.schedules.choices import (
 )
 from edgekit.models.model import Model
 from edgekit.store.database import close_store, open_store
-from edgekit.store.known import bring_what_waits
+from edgekit.store.lookup import deliver_waiting
 from edgekit.store.tuning import all_records, progress_of, sessions
 from edgekit.store.tuning_runs import TuningRecord, TuningSession
 from edgekit.tuning.child import Child
@@ -211,7 +211,7 @@ def test_what_a_search_measured_before_it_was_ended_is_not_measured_again(
         assert process.returncode == 130
         assert "are kept" in errors
     eventually(lambda: not set(family) & set(command_lines()))
-    bring_what_waits(store)  # what was on its way when it was killed
+    deliver_waiting(store)  # what was on its way when it was killed
     found = candidates_in(kept(store)[1])
 
     done = subprocess.run(

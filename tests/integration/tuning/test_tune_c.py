@@ -26,7 +26,8 @@ from edgekit.devices.local.device import LocalDevice
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
 from edgekit.store.database import close_store, open_store
-from edgekit.store.tuning import best_of, records_of, sessions
+from edgekit.store.lookup import best_records
+from edgekit.store.tuning import records_of, sessions
 from edgekit.store.tuning_runs import TuningRecord
 from edgekit.tuning import tune_c as tuning
 from edgekit.tuning.tune_c import steps_of, tune_c
@@ -56,7 +57,7 @@ def records(request: BuildRequest, url: str) -> list[TuningRecord]:
     store = open_store(url)
     try:
         (session, *_) = sessions(store)
-        keys = {step.key for step in best_of(store, session.target, VERSION).values()}
+        keys = {step.key for step in best_records(session.target, VERSION, url).values()}
         return [r for key in keys for r in records_of(store, key, session.target, VERSION)]
     finally:
         close_store(store)

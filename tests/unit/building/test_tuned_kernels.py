@@ -22,7 +22,7 @@ from edgekit.compiler.schedules.choices import (
 )
 from edgekit.compiler.schedules.tiles import Tile
 from edgekit.profiles.cpu import Target
-from edgekit.store import known
+from edgekit.store import lookup
 from edgekit.store.address import findings_folder, waiting
 from edgekit.store.findings import Findings
 from edgekit.store.outbox import DAMAGED, post_findings
@@ -48,7 +48,7 @@ def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("EDGEKIT_STORE", "")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(known, "_problems", {})
+    monkeypatch.setattr(lookup, "_problems", {})
     return tmp_path / "edgekit" / "measurements.db"
 
 

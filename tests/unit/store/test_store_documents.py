@@ -16,11 +16,9 @@ from support.stores import a_run
 from edgekit.base.errors import EdgekitError, InputError
 from edgekit.store.address import waiting
 from edgekit.store.bench_runs import pack, unpack
-from edgekit.store.checked import LONGEST
 from edgekit.store.documents import from_document, written_document
 from edgekit.store.outbox import DAMAGED, post
 from edgekit.store.runs import BenchRun
-from edgekit.store.tables import metadata
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -82,23 +80,6 @@ def test_names_times_and_numbers_have_their_form(key: str, value: object) -> Non
     document["bench_runs"][0][key] = value
     with pytest.raises(InputError, match=key):
         from_document(document)
-
-
-def test_texts_are_no_longer_than_their_columns() -> None:
-    tables = {"run.build.model": ("models", "name"), "run.build.model_sha256": ("models", "sha256")}
-    others = {
-        "workload": "workloads",
-        "record": "tuning_records",
-        "session": "tuning_sessions",
-        "region": "region_costs",
-    }
-    for where, longest in LONGEST.items():
-        kind, *folder, key = where.split(".")
-        table, column = tables.get(where, ("builds" if folder else "bench_runs", key))
-        table = others.get(kind, table)
-        if where == "run.device":
-            table, column = "devices", "name"
-        assert getattr(metadata.tables[table].c[column].type, "length", None) == longest, where
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=300))

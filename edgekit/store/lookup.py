@@ -1,7 +1,7 @@
-"""What was measured before, for whoever builds: asked in milliseconds, and never in the way.
+"""Earlier measurements for builds, looked up in milliseconds.
 
-An SQLite file is asked without SQLAlchemy. Where a store can't be used, a build goes on without
-it, and a warning says so.
+An SQLite file is read without SQLAlchemy. If the store can't be used, a warning says so and the
+build goes on without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edgekit.store.queries import (
     cost_from_row,
     hash_of,
 )
-from edgekit.store.regions import RegionCost
+from edgekit.store.runs import RegionCost
 from edgekit.store.tuning_runs import BestRecord
 
 _Rows = Sequence[Sequence[Any]]
@@ -32,26 +32,26 @@ _Rows = Sequence[Sequence[Any]]
 _BUSY_SECONDS = 5.0
 _FORGET_AFTER = 60.0
 _problems: dict[str, tuple[float, str]] = {}
-"""Stores that could not be used a moment ago: nobody waits for them twice in one command."""
+"""The last failure of each store, so that one command does not wait for it twice."""
 
 
-def known_best(
+def best_records(
     target: str, version: int, url: str | None = None, events: Events = SILENT
 ) -> dict[str, BestRecord]:
-    """The best record of each kernel on that target, by the kernel's key."""
-    rows = _asked(BEST_OF, {"target": hash_of(target), "version": version}, url, events)
+    """Look up the best record of each kernel on a target, by the kernel's key."""
+    rows = _query(BEST_OF, {"target": hash_of(target), "version": version}, url, events)
     return {row[0]: best_from_row(row) for row in rows}
 
 
-def known_costs(
+def region_costs(
     board: str, url: str | None = None, events: Events = SILENT
 ) -> tuple[RegionCost, ...]:
-    """Of every region that was measured on such a board."""
-    return tuple(cost_from_row(row) for row in _asked(REGION_COSTS, {"board": board}, url, events))
+    """Look up the cost of every region that was measured on a board."""
+    return tuple(cost_from_row(row) for row in _query(REGION_COSTS, {"board": board}, url, events))
 
 
-def bring_what_waits(url: str | None = None, events: Events = SILENT) -> None:
-    """Into the store, for others to see; a warning where that fails, and it goes on waiting."""
+def deliver_waiting(url: str | None = None, events: Events = SILENT) -> None:
+    """Deliver waiting findings to the store; if that fails, warn and leave them in place."""
     from edgekit.store.database import close_store, open_store
     from edgekit.store.outbox import deliver_findings
 
@@ -66,10 +66,10 @@ def bring_what_waits(url: str | None = None, events: Events = SILENT) -> None:
         finally:
             close_store(store)
     except EdgekitError as error:
-        events.warn(f"what was measured waits in {folder}: {error.message}")
+        events.warn(f"measurements wait in {folder}: {error.message}")
 
 
-def _asked(sql: str, given: Mapping[str, object], url: str | None, events: Events) -> _Rows:
+def _query(sql: str, given: Mapping[str, object], url: str | None, events: Events) -> _Rows:
     url = url or default_url()
     if is_off(url):
         return ()
@@ -83,7 +83,7 @@ def _asked(sql: str, given: Mapping[str, object], url: str | None, events: Event
         else:
             _problems.pop(url, None)
             return rows
-    events.warn(f"nothing that was measured before is used: {problem}")
+    events.warn(f"no earlier measurement is used: {problem}")
     return ()
 
 
@@ -92,7 +92,7 @@ def _rows(sql: str, given: Mapping[str, object], url: str) -> _Rows:
     if file is not None and not waiting(findings_folder(url)):
         if not file.exists():
             return ()
-        with contextlib.suppress(sqlite3.Error):  # the long way says what is the matter
+        with contextlib.suppress(sqlite3.Error):  # _rows_of_store reports the problem
             rows = _rows_of_file(sql, given, file)
             if rows is not None:
                 return rows
@@ -100,7 +100,7 @@ def _rows(sql: str, given: Mapping[str, object], url: str) -> _Rows:
 
 
 def _rows_of_file(sql: str, given: Mapping[str, object], file: Path) -> _Rows | None:
-    """None where the file is not of today's version."""
+    """Query an SQLite file; return None if its version is not the newest."""
     connecting = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
     with contextlib.closing(connecting) as connection:
         (version,) = connection.execute("SELECT version FROM edgekit_store").fetchone()
