@@ -6,7 +6,7 @@ values they hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -72,18 +72,19 @@ def nan_inputs(usual: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def nudged_inputs(inputs: Mapping[str, Array]) -> dict[str, Array] | None:
-    """The same with each float moved by about what a sum is off by, or by the least that its type
-    can say; None without float inputs."""
+def nudged_inputs(inputs: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+    """Yield the same with each float moved by about what a sum is off by, or by the least that its
+    type can say: one up and the next down, and the other way round. Nothing without floats."""
     if not any(is_float(array) for array in inputs.values()):
-        return None
-    moved = dict(inputs)
-    for name, array in inputs.items():
-        if is_float(array):
-            least = max(_NUDGE, float(_epsilon(array)))
-            signs = np.where(np.arange(array.size) % 2, -least, least).reshape(array.shape)
-            moved[name] = (array.astype(np.float64) * (1.0 + signs)).astype(array.dtype)
-    return moved
+        return
+    for sign in (1.0, -1.0):
+        moved = dict(inputs)
+        for name, array in inputs.items():
+            if is_float(array):
+                least = sign * max(_NUDGE, float(_epsilon(array)))
+                signs = np.where(np.arange(array.size) % 2, -least, least).reshape(array.shape)
+                moved[name] = (array.astype(np.float64) * (1.0 + signs)).astype(array.dtype)
+        yield moved
 
 
 def _zeros(spec: TensorSpec, usual: Array, wanted: tuple[int, int] | None) -> Array:

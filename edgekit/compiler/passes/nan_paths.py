@@ -20,7 +20,7 @@ _PASS_NAN_ON = frozenset(
         *("add", "subtract", "multiply", "divide", "negative", "abs", "square", "sqrt", "rsqrt"),
         *("exp", "log", "sin", "cos", "tan", "asin", "atan", "sinh", "cosh", "tanh", "sigmoid"),
         *("erf", "power", "floor", "ceil", "round", "cumsum", "image.resize2d"),
-        *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "where"),
+        *("less", "less_equal", "greater", "greater_equal", "equal", "where"),
         *("matmul", "mean", "sum", "clip"),
         *("reshape", "permute_dims", "squeeze", "expand_dims", "flatten", "broadcast_to"),
         *("concat", "split", "strided_slice", "flip", "tile", "repeat", "take", "shape_to_tensor"),

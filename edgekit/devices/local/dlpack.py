@@ -42,8 +42,20 @@ class _ManagedTensor(ctypes.Structure):
     ]
 
 
+_lent: dict[int, DlpackArray] = {}
+"""The arrays that a consumer holds, by the address of what it was given. TVM's virtual machine
+keeps the inputs of a call until the next one."""
+
+
+def _forget(address: int) -> None:
+    del _lent[address]
+
+
+_release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_forget)
+
+
 class DlpackArray:
-    """Lends a contiguous array to a consumer; must outlive what the consumer makes of it."""
+    """Lends a contiguous array to one consumer, and lives as long as what that makes of it."""
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -63,10 +75,13 @@ class DlpackArray:
         return _CPU, 0
 
     def __dlpack__(self, **_: Any) -> object:
+        address = ctypes.addressof(self._managed)
+        self._managed.deleter = ctypes.cast(_release, ctypes.c_void_p)
+        _lent[address] = self
         new_capsule = ctypes.pythonapi.PyCapsule_New
         new_capsule.restype = ctypes.py_object
         new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        capsule: object = new_capsule(ctypes.addressof(self._managed), b"dltensor", None)
+        capsule: object = new_capsule(address, b"dltensor", None)
         return capsule
 
 

@@ -35,7 +35,7 @@ def test_they_fit_any_specification(
     usual = reference_inputs([spec], seed)
 
     made = [zero_inputs([spec], usual, {}), largest_inputs([spec], seed, {}, {}, 16.0)]
-    made += [nan_inputs(usual), nudged_inputs(usual) or usual]
+    made += [nan_inputs(usual), *nudged_inputs(usual)]
 
     for found in made:
         assert (found["x"].dtype, found["x"].shape) == (numpy_dtype(dtype), tuple(shape))
@@ -95,13 +95,14 @@ def test_nan_is_for_floats() -> None:
     assert found["ids"].tolist() == usual["ids"].tolist()
 
 
-def test_nudges_are_small_and_go_both_ways() -> None:
-    usual = reference_inputs([FLOATS], 0)
+def test_nudges_are_small_and_move_each_element_both_ways() -> None:
+    usual = reference_inputs([FLOATS, IDS], 0)
 
-    found = nudged_inputs(usual)
+    up, down = nudged_inputs(usual)
 
-    assert found is not None
-    moved = found["x"].astype("float64") / usual["x"] - 1.0
+    moved = [found["x"].astype("float64") / usual["x"] - 1.0 for found in (up, down)]
     assert np.abs(moved).max() == pytest.approx(2.0**-18, rel=0.1)
-    assert (moved > 0).any()
-    assert (moved < 0).any()
+    assert (moved[0] * moved[1] < 0).all()
+    assert (moved[0] > 0).any()
+    assert (moved[0] < 0).any()
+    assert list(nudged_inputs({"ids": usual["ids"]})) == []
