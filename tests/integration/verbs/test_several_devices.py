@@ -23,7 +23,10 @@ from edgekit.base.events import Event, Events, StageEnded, StageStarted
 from edgekit.bundle.folder import Bundle
 from edgekit.devices.base import Device
 from edgekit.devices.choice import Candidate
+from edgekit.devices.linux.connection import connect
+from edgekit.devices.linux.hostkeys import KnownHosts
 from edgekit.devices.linux.ssh import SshDevice
+from edgekit.devices.registry import add_device
 from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.deploy import Deployed, DeployPlan, deploy_bundle
 from edgekit.verbs.fleet import on_each
@@ -54,12 +57,13 @@ def home(tmp_path: Path, servers: dict[str, SshServer]) -> Path:
     folder = tmp_path / "user"
     folder.mkdir()
     (folder / ".git").mkdir()
+    config = folder / "config" / "edgekit"
+    config.mkdir(parents=True)
+    trusted = KnownHosts(config / "known_hosts", config / "none")
     for name, server in servers.items():
-        ran = edgekit(
-            folder, "device", "add", name, f"{server.user}@127.0.0.1:{server.port}",
-            "--board", "local", "--key", server.key, "--fingerprint", server.fingerprint,
-        )  # fmt: skip
-        assert ran.code == 0, ran.err
+        entry = server.entry(name)
+        connect(entry, known_hosts=trusted, fingerprint=server.fingerprint).close()
+        add_device(entry, file=config / "devices.toml")
     write_model(folder / "model.onnx")
     return folder
 
