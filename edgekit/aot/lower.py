@@ -44,7 +44,7 @@ def _lay_out(target: Any) -> list[Any]:
     from edgekit.compiler.passes.views import Views
 
     return [
-        ChannelsLast(),
+        ChannelsLast(only_plain=True),
         FoldConstants(),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),

@@ -9,7 +9,7 @@ disappear with the dead code, so that layouts change at a network's edges only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,8 +54,9 @@ _REDUCTIONS = frozenset(f"relax.{name}" for name in ("mean", "sum", "max", "min"
 
 @relax.expr_functor.mutator
 class _ChannelsLast(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, only_plain: bool) -> None:
         super().__init__(module)
+        self.only_plain = only_plain
         self._last: dict[Any, Any] = {}
         self._name = ""
 
@@ -136,8 +137,9 @@ def _transposed(self: _ChannelsLast, call: Any) -> Any | None:
         return None
     if str(attrs.out_layout) not in ("", "NCHW"):
         return None
-    if _integers(attrs.strides) != [1, 1] and _integers(attrs.dilation) == [1, 1]:
-        return self.first(_by_phases(self, call, weight))
+    dilation = _integers(attrs.dilation)
+    if self.only_plain or (_integers(attrs.strides) != [1, 1] and dilation == [1, 1]):
+        return self.first(_by_phases(self, call, _dilated(weight, dilation)))
     transposed = relax.op.nn.conv2d_transpose(
         self.last(call.args[0]),
         call.args[1],
@@ -150,6 +152,17 @@ def _transposed(self: _ChannelsLast, call: Any) -> Any | None:
         out_layout="NHWC",
     )
     return self.first(transposed)
+
+
+def _dilated(weight: np.ndarray, steps: Sequence[int]) -> np.ndarray:
+    """A kernel (I, O, H, W) with the zeros between its taps."""
+    inputs, outputs, rows, columns = weight.shape
+    down, right = steps
+    wide = np.zeros(
+        (inputs, outputs, (rows - 1) * down + 1, (columns - 1) * right + 1), weight.dtype
+    )
+    wide[:, :, ::down, ::right] = weight
+    return wide
 
 
 def _by_phases(self: _ChannelsLast, call: Any, weight: np.ndarray) -> Any:
@@ -385,9 +398,16 @@ def _axes(call: Any) -> tuple[int, ...]:
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.ChannelsLast")
 class ChannelsLast:
+    """Apply to any module. With `only_plain` every transposed convolution becomes a plain one, for
+    compilers without a loop nest for the former."""
+
+    def __init__(self, only_plain: bool = False) -> None:
+        self._only_plain = only_plain
+
     def transform_module(self, module: Any, context: Any) -> Any:
         del context
         for variable, function in list(module.functions_items()):
             if isinstance(function, relax.Function):
-                module.update_func(variable, _ChannelsLast(module).visit_expr(function))
+                rewriter = _ChannelsLast(module, self._only_plain)
+                module.update_func(variable, rewriter.visit_expr(function))
         return module

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import relax
 
+from edgekit.compiler.passes.first_places import first_places
 from edgekit.compiler.passes.keep_nan import nan_keeping
 from edgekit.compiler.passes.keep_zeros import KeepZeros
 from edgekit.compiler.passes.sorting import SortInLoops
@@ -20,5 +21,5 @@ def legalizing(target: Any, kept: Sequence[str] = ()) -> list[Any]:
         *([] if target.kind.name == "cuda" else [SortInLoops()]),
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps(dict(nan_keeping()), list(kept)),
+        relax.transform.LegalizeOps({**nan_keeping(), **first_places()}, list(kept)),
     ]

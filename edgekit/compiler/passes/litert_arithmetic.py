@@ -33,6 +33,7 @@ from edgekit.compiler.passes.fixed_point import (
     round_half_away,
     saturate,
 )
+from edgekit.compiler.passes.litert_comparisons import comparing, is_comparison
 from edgekit.compiler.passes.litert_functions import function_of, single_ratio, squared_difference
 from edgekit.compiler.passes.litert_resize import resized, taps
 
@@ -106,7 +107,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             step = _step(call)
             if step is not None:
                 return self._quantized(self._value(call.args[0]), step, call)
-        return self.visit_expr_post_order(call)
+        compared = self._comparison(call)
+        return self.visit_expr_post_order(call) if compared is None else compared
 
     def _quantized(self, value: Any, step: _Step, call: Any) -> Any:
         """The stored form of `value`: in integers where LiteRT does it so, else rounded its way."""
@@ -290,6 +292,19 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
         return self._of_two(square, left, right, "quantized_squared_difference")
 
+    def _comparison(self, call: Any) -> Any | None:
+        if not is_comparison(call):
+            return None
+        left, right = self._stored(call.args[0]), self._stored(call.args[1])
+        if left is None or right is None or not _is_byte(left.tensor, right.tensor):
+            return None
+        steps = ((left.scale, left.zero_point), (right.scale, right.zero_point))
+        element = comparing(call, steps, self._by)
+        return self._of_two(
+            lambda one, other: _broadcast(one, other, call, element),
+            *(left, right, "quantized_comparison"),
+        )
+
     def _of_two(self, compute: Any, left: _Stored, right: _Stored, name: str) -> Any:
         return self.builder_.call_te(
             compute,
@@ -303,7 +318,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if not _is_call(value, "relax.mean"):
             return None
         source = self._stored(value.args[0])
-        if source is None or str(source.tensor.ty.dtype) not in ("int8", "uint8"):
+        if source is None or not _is_byte(source.tensor):
             return None
         count = _elements(source.tensor) // _elements(value)
         factor = divided(fixed_point(source.scale / step.scale), count)
@@ -439,6 +454,10 @@ def _is_call(expression: Any, name: str) -> bool:
 
 def _is_int8(expression: Any) -> bool:
     return str(expression.ty.dtype) == "int8"
+
+
+def _is_byte(*expressions: Any) -> bool:
+    return all(str(expression.ty.dtype) in ("int8", "uint8") for expression in expressions)
 
 
 def _step(call: Any) -> _Step | None:

@@ -24,6 +24,12 @@ def test_a_library_gives_the_numbers_of_litert(name: str, seed: int, tmp_path: P
     check_library(name, seed, tmp_path)
 
 
+@pytest.mark.parametrize(("name", "seed"), [("EQUAL", 5), ("LESS", 6), ("ARG_MAX", 11)])
+def test_a_library_gives_what_was_wrong_once(name: str, seed: int, tmp_path: Path) -> None:
+    """Comparisons in whole 256ths, and a row of the lowest values."""
+    check_library(name, seed, tmp_path)
+
+
 @pytest.mark.operators
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("seed", range(2, 12))
@@ -42,6 +48,12 @@ def check_library(name: str, seed: int, folder: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_c_gives_the_numbers_of_litert(name: str, tmp_path: Path) -> None:
     check_c(name, 1, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "seed"), [("EQUAL", 5), ("ARG_MIN", 2), ("TRANSPOSE_CONV", 3)])
+def test_c_gives_what_was_wrong_or_refused_once(name: str, seed: int, tmp_path: Path) -> None:
+    """Comparisons in whole 256ths, a row of the highest values, and a step of one pixel."""
+    check_c(name, seed, tmp_path)
 
 
 @pytest.mark.operators
