@@ -28,10 +28,11 @@ class Qmp:
         self._limit_s = limit_s
         self._unread = b""
 
-    def execute(self, command: str) -> dict[str, Any]:
-        """What QEMU returns; events that come in between are not for us."""
+    def execute(self, command: str, **arguments: object) -> dict[str, Any]:
+        """Return what QEMU answers; events that come in between are skipped."""
+        message = {"execute": command, **({"arguments": arguments} if arguments else {})}
         try:
-            self._connection.sendall(json.dumps({"execute": command}).encode() + b"\n")
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
             raise _silent(str(error)) from error
         ends_at = time.monotonic() + self._limit_s

@@ -31,12 +31,15 @@ from edgekit.bundle.folder import Bundle
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.emulated import emulated_device
 from edgekit.devices.linux import transfer
+from edgekit.devices.linux.signs_of_life import SECONDS_WITHOUT_HOST
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.linux.visit import clean_device
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
 from edgekit.twin.access import Access
-from edgekit.twin.machine import status, up
+from edgekit.twin.machine import machines_dir, status, up
+from edgekit.twin.qemu import QMP_SOCKET
+from edgekit.twin.qmp import connected
 
 BOARD = load_board("rpi4")
 TOOLCHAIN = load_toolchain(BOARD.toolchain)
@@ -293,6 +296,76 @@ def test_a_connection_that_drops_in_a_run_ends_the_run(lab: Lab) -> None:
 
     assert "connection to rpi4 was lost" in the_failure(thread, failures).message
     eventually(lambda: "edgekit-agent" not in lab.on_board("ps -A -o comm="))
+    lab.assert_usable()
+
+
+@dataclass(frozen=True)
+class Cable:
+    """The network cable of the board. Whatever comes while it is out is lost without a word."""
+
+    lab: Lab
+
+    def set(self, plugged_in: bool) -> None:
+        with connected(machines_dir() / NAME / QMP_SOCKET) as emulator:
+            emulator.execute("set_link", name="network", up=plugged_in)
+
+    def watch(self) -> None:
+        """Have the board note whether the cable is out when the last of edgekit's processes and
+        folders for a command is gone."""
+        self.lab.on_board(
+            "rm -f noted; cd .local/share/edgekit; (while ls runs | grep -q .; do sleep 1; done;"
+            " cat /sys/class/net/e*/carrier >~/noted) </dev/null >/dev/null 2>&1 &"
+        )
+
+    def assert_all_ended_while_it_was_out(self) -> None:
+        time.sleep(SECONDS_WITHOUT_HOST + 30)  # the board can't be asked
+        self.set(True)
+        eventually(lambda: self.noted() != "")
+        assert self.noted() == "0"
+
+    def noted(self) -> str:
+        said = subprocess.run(
+            self.lab.access.command("cat noted"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+        )
+        return said.stdout.strip()
+
+
+def test_a_board_whose_cable_is_pulled_ends_a_model_by_itself(lab: Lab) -> None:
+    cable = Cable(lab)
+    looping = with_patched_kernels(lab.bundle, lab.folder / "pulled", forever=True)
+    thread, failures = in_background(lab, looping)
+    cable.watch()
+
+    cable.set(False)
+
+    assert "rpi4 stopped answering" in the_failure(thread, failures).message
+    cable.assert_all_ended_while_it_was_out()
+    lab.assert_usable()
+
+
+def test_a_board_whose_cable_is_pulled_ends_a_transfer_and_goes_on_with_it_later(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cable = Cable(lab)
+    bundle = large(lab.bundle, lab.folder / "pulled-early")
+    monkeypatch.setattr(transfer, "_SECONDS_BETWEEN_REPORTS", 0.0)
+
+    def pull() -> None:
+        cable.watch()
+        cable.set(False)
+
+    error = lab.failure(bundle, events=When("send the model", 2 << 20, pull))
+
+    assert "rpi4 stopped answering" in error.message
+    cable.assert_all_ended_while_it_was_out()
+    again = Sent()
+    run_on(lab.device(), bundle, events=again)
+    (result,) = again.results
+    assert 0 < float(result.split(" MiB")[0]) < 6
     lab.assert_usable()
 
 
