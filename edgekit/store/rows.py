@@ -35,15 +35,28 @@ def insert_missing(connection: Connection, table: Table, values: Mapping[str, ob
 
 
 def insert_or_update(
-    connection: Connection, table: Table, values: Mapping[str, object], newer_by: str
+    connection: Connection,
+    table: Table,
+    values: Mapping[str, object],
+    *,
+    newer_by: str,
+    final_by: str | None = None,
 ) -> None:
-    """Insert a row, or replace the row with its primary key unless that one is newer."""
+    """Insert a row, or replace the row with its primary key unless that one is newer.
+
+    A row with a value in `final_by` is final: it replaces any, and only another final one replaces
+    it. Its time may lie before that of a heartbeat which another thread wrote meanwhile.
+    """
     statement = _inserting(connection)(table).values(**values)
     keys = [column.name for column in table.primary_key.columns]
     others = {name: statement.excluded[name] for name in values if name not in keys}
     is_newer: ColumnElement[bool] = statement.excluded[newer_by] >= table.c[newer_by]
+    wins = is_newer
+    if final_by is not None:
+        is_final = statement.excluded[final_by].is_not(None)
+        wins = is_final | (table.c[final_by].is_(None) & is_newer)
     connection.execute(
-        statement.on_conflict_do_update(index_elements=keys, set_=others, where=is_newer)
+        statement.on_conflict_do_update(index_elements=keys, set_=others, where=wins)
     )
 
 

@@ -45,7 +45,7 @@ def save_findings(store: Store, findings: Sequence[Findings]) -> int:
 
 def _save_session(connection: Connection, session: TuningSession) -> None:
     values = {**asdict(session), "devices": json.dumps(session.devices)}
-    insert_or_update(connection, tuning_sessions, values, newer_by="heard_at")
+    insert_or_update(connection, tuning_sessions, values, newer_by="heard_at", final_by="ended_at")
 
 
 def _save_records(connection: Connection, records: Sequence[TuningRecord]) -> int:

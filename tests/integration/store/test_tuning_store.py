@@ -173,6 +173,16 @@ def test_sessions_tell_how_they_ended(store: Store) -> None:
             find_session(store, name)
 
 
+def test_the_end_of_a_session_counts_although_a_heartbeat_overtook_it(store: Store) -> None:
+    save_session(store, a_session())
+    moment = now()
+    record_heartbeat(store, "5" * 32)
+    save_session(store, a_session(state="done", ended_at=moment, heard_at=moment))
+    assert [session.state for session in sessions(store)] == ["done"]
+    save_session(store, a_session(heard_at=now()))
+    assert [session.state for session in sessions(store)] == ["done"]
+
+
 def test_a_session_whose_process_is_gone_is_interrupted(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         boot, _, _ = a_session().process.split()
