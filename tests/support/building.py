@@ -138,3 +138,18 @@ def processes_with(mark: str) -> list[str]:
         except OSError:
             continue  # ended meanwhile
     return found
+
+
+def write_embedding(path: Path) -> Path:
+    """Rows of a constant at the indices 'ids', three of them."""
+    table = np.arange(20, dtype=np.float32).reshape(5, 4)
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "ids"], ["rows"])],
+        "embedding",
+        [helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, [3])],
+        [helper.make_tensor_value_info("rows", onnx.TensorProto.FLOAT, [3, 4])],
+        [onnx.numpy_helper.from_array(table, "table")],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return path

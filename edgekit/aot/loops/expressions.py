@@ -60,7 +60,7 @@ _BITWISE = {
     "bitwise_or": ("|", _BITS),
     "bitwise_xor": ("^", _BITS),
 }
-_FUNCTIONS = frozenset(
+FUNCTIONS = frozenset(
     (
         *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos"),
         *("cosh", "erf", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "hypot", "log", "log10"),
@@ -223,7 +223,7 @@ class Expressions:
             if dtype in WRAPPING:
                 minus = self.helped(f"ek_sub_{dtype}", tirx.const(0, dtype), arguments[0])
             return f"{value} < 0 ? {minus} : {value}", _CHOICE
-        if name not in _FUNCTIONS or not dtype.startswith("float"):
+        if name not in FUNCTIONS or not dtype.startswith("float"):
             raise NotInCError(f"the function {name} of {dtype} has no C")
         return self._function(name, dtype, tuple(arguments)), _ATOM
 

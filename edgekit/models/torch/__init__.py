@@ -23,6 +23,7 @@ from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.models.model import Model, ModelScan, ModelSource, OperatorCount, UnsupportedOperator
 from edgekit.models.torch.archive import ProgramOutline, read_program
+from edgekit.models.torch.guards import holds
 
 if TYPE_CHECKING:
     import torch
@@ -61,6 +62,7 @@ def load(source: ModelSource, events: Events) -> Model:
     opened = open_program(source)
     outline = opened.outline
     inputs = closed_inputs(outline, source)
+    _check_guards(opened.guards, inputs)
     program = _specialised(opened.program, outline, inputs, events)
     decomposed = _decomposed(program)
     unsupported = _unsupported(decomposed)
@@ -98,6 +100,7 @@ class OpenedProgram:
 
     program: ExportedProgram
     outline: ProgramOutline
+    guards: tuple[str, ...] = ()
 
 
 def open_program(source: ModelSource) -> OpenedProgram:
@@ -114,7 +117,26 @@ def open_program(source: ModelSource) -> OpenedProgram:
             f"PyTorch {torch.__version__} cannot load {source.path.name}: {_first_line(error)}",
             hint="save it again with the PyTorch that is installed on this host",
         ) from error
-    return OpenedProgram(program, checked.outline)
+    return OpenedProgram(program, checked.outline, checked.guards)
+
+
+def _check_guards(guards: tuple[str, ...], inputs: tuple[TensorSpec, ...]) -> None:
+    """Refuse shapes that the program was not exported for."""
+    shapes = {spec.name: spec.shape for spec in inputs}
+    for guard in guards:
+        try:
+            fits = holds(guard, lambda name, axis: shapes[name][axis])
+        except (KeyError, IndexError, ValueError) as error:
+            raise ModelError(
+                f"the program demands {guard}, which cannot be checked",
+                hint="export it for fixed shapes",
+            ) from error
+        if not fits:
+            given = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+            raise ModelError(
+                f"the program does not take {given}: it demands {guard}",
+                hint="choose a --shape that the program was exported for",
+            )
 
 
 def _check_operator(torch: ModuleType, target: str, source: ModelSource) -> None:
@@ -309,8 +331,18 @@ def _import(source: ModelSource, program: ExportedProgram) -> Any:
 
 
 def _output_shapes(module: Any) -> list[tuple[int, ...]]:
+    from tvm import tirx
+
     result = module["main"].ret_ty
     fields = result.fields if hasattr(result, "fields") else [result]
+    for field in fields:
+        if field.shape is None or not all(
+            isinstance(extent, tirx.IntImm) for extent in field.shape
+        ):
+            raise UnsupportedModelError(
+                "the shape of an output depends on the values of an input",
+                hint="export a module whose outputs have shapes of their own",
+            )
     return [tuple(int(extent) for extent in field.shape) for field in fields]
 
 

@@ -23,6 +23,7 @@ from edgekit.base.errors import ModelError
 from edgekit.base.json_reader import JsonError, read_json_object
 from edgekit.base.tensors import OpenTensorSpec
 from edgekit.base.zip_reader import ZipError, ZipMember, read_zip
+from edgekit.models.torch.guards import check_guard
 from edgekit.models.torch.rules import (
     RunsCode,
     canonical,
@@ -94,6 +95,8 @@ class CheckedProgram:
     outline: ProgramOutline
     targets: frozenset[str]
     """Every operator that it calls, in torch's words."""
+    guards: tuple[str, ...]
+    """What it demands of its inputs' dimensions; guards.py reads them."""
     archive: bytes
     """The program as `torch.export.load` reads it, without anything that was not checked."""
 
@@ -102,9 +105,9 @@ def read_program(path: Path) -> CheckedProgram:
     """Read a saved program once; a ModelError if the file is damaged or would run code."""
     try:
         members = _members(io.BytesIO(path.read_bytes()), path.name)
-        document, payloads = _checked(members, path.name)
+        document, guards, payloads = _checked(members, path.name)
         return CheckedProgram(
-            _outline(document, path.name), targets(document), _archive(document, payloads)
+            _outline(document, path.name), targets(document), guards, _archive(document, payloads)
         )
     except RunsCode as found:
         raise _refusal(path.name, str(found)) from found
@@ -149,8 +152,8 @@ def _members(stream: io.BytesIO, name: str) -> dict[str, ZipMember]:
 
 def _checked(
     members: Mapping[str, ZipMember], name: str
-) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The program's own document, and the files of its weights, all of them harmless."""
+) -> tuple[dict[str, Any], tuple[str, ...], dict[str, bytes]]:
+    """The program's own document, its guards and the files of its weights, all harmless."""
     programs = [member for member in members if re.fullmatch(r"models/\w+\.json", member)]
     if programs != [_PROGRAM]:
         raise ModelError(
@@ -165,14 +168,25 @@ def _checked(
         if member.startswith("data/sample_inputs/") and entry.size:
             _check_pickles(entry.read())
     document = cleaned(_document(members[_PROGRAM], name))
-    if document.get("guards_code"):
-        raise RunsCode("guards written as Python code")
+    guards = _guards(document)
     check_words(document)
     check_scalars(document["graph_module"]["graph"])
     payloads: dict[str, bytes] = {}
     for kind in _PAYLOADS:
         payloads.update(_payloads(members, kind, name))
-    return document, payloads
+    return document, guards, payloads
+
+
+def _guards(document: dict[str, Any]) -> tuple[str, ...]:
+    """What the program demands of its inputs, taken out of it: torch would run that."""
+    guards = tuple(str(guard) for guard in document.get("guards_code") or ())
+    document["guards_code"] = []
+    for guard in guards:
+        try:
+            check_guard(guard)
+        except ValueError as error:
+            raise RunsCode(f"guards written as Python code ({guard[:80]!r})") from error
+    return guards
 
 
 def _text(members: Mapping[str, ZipMember], member: str, default: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+from edgekit.base.errors import UnsupportedModelError
 from edgekit.compiler.passes.indices import IndexRule, checked
 from edgekit.models.naming import NamingBuilder
 from edgekit.models.torch.elementwise import targets
@@ -25,6 +26,7 @@ class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self._builder: NamingBuilder | None = None
+        self._scalars: dict[Any, Any] = {}
         super().__init__()
         ours: dict[str, Callable[[Any], Any]] = {
             name: partial(self._ours, convert) for name, convert in targets().items()
@@ -44,10 +46,25 @@ class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
     def _ours(self, convert: Callable[[Any, Any, Any], Any], node: Any) -> Any:
         return convert(self._builder, node, self.env)
 
+    def _item(self, node: Any) -> Any:
+        """A number out of a tensor; the tensor is kept for those that index with the number."""
+        tensor = self.env[node.args[0]]
+        self._scalars[node] = self._emit(relax.op.reshape(tensor, ()))
+        return super()._item(node)
+
     def _select(self, node: Any) -> Any:
         """One place along an axis: the program's exporter has seen that it is inside."""
         axis, place = int(node.args[1]), node.args[2]
         extent = self.shape_of(self.env[node.args[0]])[axis]
+        if not isinstance(place, int):
+            index = self._scalars.get(place)
+            if index is None:
+                raise UnsupportedModelError(
+                    f"{node.name} selects at an index that is computed as a number",
+                    hint="index with a tensor, as in x[:, i]",
+                )
+            index = self._counted_from_start(place, index, int(extent))
+            return self._emit(relax.op.take(self.env[node.args[0]], index, axis))
         index = relax.const(place + int(extent) if place < 0 else place, "int64")
         return self._emit(relax.op.take(self.env[node.args[0]], index, axis))
 

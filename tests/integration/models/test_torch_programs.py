@@ -212,3 +212,99 @@ def test_a_state_dict_is_told_apart_from_a_program(tmp_path: Path) -> None:
     path = tmp_path / "weights.pt2"
     torch.save(Network().state_dict(), path)
     assert "has to be exported" in str(refused(path).hint)
+
+
+class Slices(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        middle = x[:, 1 : x.shape[1] - 1]
+        return x[:, -1], x[..., -3:-1], x[:, ::2], middle, x[:, x.shape[1] // 2]
+
+
+def open_slices(folder: Path, extent: int = 6) -> Path:
+    dynamic = {"x": {1: torch.export.Dim.DYNAMIC}}
+    return saved(folder, Slices(), torch.zeros(2, extent), dynamic_shapes=dynamic)
+
+
+def test_a_program_of_dynamic_dimensions_is_closed_by_a_shape(tmp_path: Path) -> None:
+    path = open_slices(tmp_path)
+    with pytest.raises(ModelError, match="leaves dimensions open") as caught:
+        import_model(open_model(path))
+    assert caught.value.hint == "--shape x=..."
+    found, expected = run_both(open_model(path, {"x": (2, 9)}), {"x": images(2, 9)})
+    for name, wanted in expected.items():
+        np.testing.assert_array_equal(found[name], wanted)
+
+
+def test_a_shape_that_the_program_was_not_exported_for_is_refused(tmp_path: Path) -> None:
+    source = open_model(open_slices(tmp_path), {"x": (2, 2)})
+    with pytest.raises(ModelError, match=r"does not take x \[2, 2\]"):
+        import_model(source)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "print('hello') == 1",
+        "L['x'].size()[0].__class__ == 1",
+        "__import__('os').system('true') == 0",
+        "9**9**9 > 1",
+        "L['x'].numpy()[0] == 1",
+        "[].append(1) == 1",
+    ],
+)
+def test_guards_are_comparisons_of_dimensions(guard: str, tmp_path: Path) -> None:
+    def edit(document: dict[str, Any]) -> None:
+        document["guards_code"] = [guard]
+
+    assert "guards" in refused(with_outline(network(tmp_path), edit)).message
+
+
+class Places(torch.nn.Module):
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x[:, i], x[:, i - 2], x[:, i[0]], x[i[2], i[0]], x.select(1, i[1].item())
+
+
+def test_indices_that_come_at_run_time_count_from_the_end(tmp_path: Path) -> None:
+    places = np.array([-1, -4, 1, 3])
+    source = open_model(saved(tmp_path, Places(), torch.zeros(2, 6), torch.tensor(places)))
+    found, expected = run_both(source, {"x": images(2, 6), "i": places})
+    for name, wanted in expected.items():
+        np.testing.assert_array_equal(found[name], wanted)
+
+
+class AsManyAsASumSays(torch.nn.Module):
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x[:, : i[0].item()]
+
+
+def test_a_shape_that_depends_on_values_is_refused(tmp_path: Path) -> None:
+    example = torch.zeros(2, 6), torch.tensor([3])
+    source = open_model(saved(tmp_path, AsManyAsASumSays(), *example))
+    with pytest.raises(UnsupportedModelError, match="depends on the values of an input"):
+        import_model(source)
+
+
+class Loss(torch.nn.Module):
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__()
+        self.loss = torch.nn.CrossEntropyLoss(**options)
+
+    def forward(self, scores: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        return self.loss(scores, classes)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"reduction": "sum"},
+        {"reduction": "none", "ignore_index": 0},
+        {"label_smoothing": 0.1, "weight": torch.linspace(0.1, 1, 6)},
+    ],
+)
+def test_cross_entropy_is_what_pytorch_computes(options: dict[str, Any], tmp_path: Path) -> None:
+    classes = np.array([1, 0, 5, 2])
+    source = open_model(saved(tmp_path, Loss(options), torch.zeros(4, 6), torch.tensor(classes)))
+    found, expected = run_both(source, {"scores": images(4, 6), "classes": classes})
+    for name, wanted in expected.items():
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-5)

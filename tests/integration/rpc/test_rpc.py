@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from support.building import request_for, write_embedding
 from support.examples import first_of
 from support.local_bundles import built_bundle, with_patched_kernels
 from support.needs import needs
@@ -25,6 +26,7 @@ from support.ports import free_port
 from support.rpc_lab import Lab, eventually, rpc_lab
 
 from edgekit.base.errors import DeviceError
+from edgekit.building.build import build
 from edgekit.bundle.folder import Bundle
 from edgekit.rpc.protocol import NoneFree
 from edgekit.rpc.session import SessionLost, SessionTimedOut, open_session
@@ -369,6 +371,29 @@ def test_an_error_of_what_runs_there_stays_what_it_is(served: Lab, built: Built)
         run_main(session, built.bundle)
 
     assert_usable(served, built.bundle)
+
+
+def test_an_index_outside_of_a_tensor_is_named_and_the_session_goes_on(
+    served: Lab, tmp_path: Path
+) -> None:
+    import tvm
+    from tvm import relax
+
+    model = write_embedding(tmp_path / "model.onnx")
+    bundle = build(request_for(model), tmp_path / "bundle", use_cache=False).bundle
+    with open_session(KEY, tracker=served.address) as session:
+        session.upload(str(bundle.library))
+        machine = relax.VirtualMachine(session.load_module("model.so"), session.cpu(0))
+
+        def rows(*ids: int) -> np.ndarray:
+            answer = machine["main"](tvm.runtime.tensor(np.array(ids), session.cpu(0)))
+            return (answer if hasattr(answer, "numpy") else answer[0]).numpy()  # type: ignore[no-any-return]
+
+        for wrong in (5, -6, 2**40, -(2**63)):
+            told = f"'ids' holds the index {wrong}, which is outside of -5 to 4"
+            with pytest.raises(Exception, match=told):
+                rows(0, wrong, 1)
+        np.testing.assert_array_equal(rows(-1, 0, 4)[:, 0], [16, 0, 16])
 
 
 def test_a_device_that_is_lost_as_it_is_handed_out_is_passed_over(

@@ -22,6 +22,7 @@ from support.building import (
     run_edgekit,
     run_with_mount,
     tmpfs,
+    write_embedding,
     write_model,
 )
 from support.exports import built, checked
@@ -88,6 +89,32 @@ def test_it_runs_where_it_is_installed_and_without_this_machines_folders(
     checked((moved / "bin" / "tiny-model", "--once", sample), tmp_path)
     for path in (file for file in moved.rglob("*") if file.is_file()):
         assert str(app).encode() not in path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def embedding(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exported program of a model that is given indices."""
+    place = tmp_path_factory.mktemp("embedding")
+    bundle = build(request_for(write_embedding(place / "rows.onnx")), place / "bundle").bundle
+    export(bundle, place / "app")
+    built(place / "app")
+    return place / "app" / "build" / "bin" / "rows-model"
+
+
+@pytest.mark.parametrize("wrong", [5, -6, 2**40, -(2**63)])
+def test_an_index_outside_of_a_tensor_is_named(embedding: Path, tmp_path: Path, wrong: int) -> None:
+    np.save(tmp_path / "ids.npy", np.array([0, wrong, 1]))
+    ended = subprocess.run(
+        [embedding, "--once", tmp_path / "ids.npy"], capture_output=True, text=True
+    )
+    assert ended.returncode == 1
+    assert f"'ids' holds the index {wrong}, which is outside of -5 to 4" in ended.stderr
+
+
+def test_indices_at_both_ends_are_rows(embedding: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "ids.npy", np.array([-1, -5, 4]))
+    checked((embedding, "--once", "ids.npy", "--out", "out"), tmp_path)
+    assert np.load(tmp_path / "out" / "output-0.npy")[:, 0].tolist() == [16, 0, 16]
 
 
 @pytest.mark.parametrize(
