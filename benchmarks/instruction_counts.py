@@ -28,7 +28,7 @@ from edgekit.devices.emulated import emulated_device
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
-from edgekit.twin.machine import down, up
+from edgekit.twin.machine import StartOptions, down, up
 from edgekit.verbs.bench import bench
 
 TWIN = "benchmark-counts"
@@ -56,7 +56,7 @@ class Twin:
 def counting_twin(board_name: str, folder: Path) -> Iterator[Twin]:
     board = load_board(board_name)
     try:
-        access = up(TWIN, board, fresh=True, icount=True).access
+        access = up(TWIN, board, StartOptions(fresh=True, icount=True)).access
         device = emulated_device(TWIN, board, load_toolchain(board.toolchain), LONGEST_SECONDS)
         yield Twin(board_name, device, prepare(access, board, folder))
     finally:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from edgekit.profiles.board import Board, load_board
 from edgekit.twin.image import ensure_image
-from edgekit.twin.machine import down, status, up
+from edgekit.twin.machine import StartOptions, down, status, up
 from edgekit.twin.recipe import default_recipe
 
 
@@ -37,7 +37,7 @@ def measure(board: Board, runs: int) -> None:
     image = [timed(lambda: ensure_image(default_recipe()))]
     starts, cpu, again, commands, stops, memory = [], [], [], [], [], []
     for _ in range(runs):
-        starts.append(timed(lambda: up("bench", board, fresh=True)))
+        starts.append(timed(lambda: up("bench", board, StartOptions(fresh=True))))
         pid = status("bench").pid
         assert pid is not None
         cpu.append(cpu_seconds(pid))

@@ -101,7 +101,7 @@ def up_command(
 ) -> None:
     """Start a board's twin and wait until it answers. A second start finds it running."""
     from edgekit.profiles.board import load_board
-    from edgekit.twin.machine import all_twins, up
+    from edgekit.twin.machine import StartOptions, all_twins, up
 
     known = {twin.name: twin.board for twin in all_twins()}
     board = load_board(word if name else known.get(word) or word)
@@ -113,14 +113,8 @@ def up_command(
             )
         _up_microcontroller(console, name or word, board, fresh)
         return
-    started = up(
-        name or word,
-        board,
-        fresh=fresh,
-        init=init,
-        icount=icount,
-        events=console.events,
-    )
+    options = StartOptions(fresh, init, icount)
+    started = up(name or word, board, options, events=console.events)
 
     def render() -> None:
         state = "runs already" if started.already_running else f"up in {duration(started.seconds)}"

@@ -1,1 +1,1 @@
-"""Emulated twins: a whole Linux board in QEMU, for everybody who has no board at hand."""
+"""Emulated twins: boards in QEMU, for use without the real board."""

@@ -1,4 +1,4 @@
-"""How a twin is reached: OpenSSH with keys made for that twin alone, both ends known beforehand."""
+"""SSH access to a twin, with keys made for that twin alone and known to both ends beforehand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY_SECONDS = 60
 
 @dataclass(frozen=True)
 class Access:
-    """Everything a client needs. Nobody is ever asked to trust a key on first sight."""
+    """Everything an SSH client needs. No key is trusted on first sight."""
 
     name: str
     host: str
@@ -29,16 +29,16 @@ class Access:
     key: Path
     known_hosts: Path
     host_key: str
-    """The public half, as in known_hosts: "ssh-ed25519 AAAA…"."""
+    """The public host key, as in known_hosts: "ssh-ed25519 AAAA…"."""
     ssh_config: Path
 
     def command(self, *remote: str) -> list[str]:
-        """OpenSSH's command line; the remote command, if any, goes to the twin's shell."""
+        """Return OpenSSH's command line, with a command for the twin's shell or none."""
         return ["ssh", "-F", str(self.ssh_config), self.name, *(["--", *remote] if remote else [])]
 
 
 def make_keys(folder: Path) -> None:
-    """A client key and a host key, once in a twin's life."""
+    """Make a twin's client key and host key unless it has them."""
     for name, comment in ((_CLIENT_KEY, "edgekit"), (_HOST_KEY, f"twin {folder.name}")):
         if (folder / name).is_file() and (folder / f"{name}.pub").is_file():
             continue
@@ -47,15 +47,16 @@ def make_keys(folder: Path) -> None:
 
 
 def write_access(folder: Path, name: str, port: int) -> Access:
-    """Write known_hosts and an OpenSSH configuration for the port the twin has now."""
+    """Write known_hosts and an OpenSSH configuration for the twin's current port."""
     access = access_of(folder, name, port)
-    with storage_errors("write how the twin is reached", folder):
+    with storage_errors("write the twin's SSH configuration", folder):
         write_atomically(access.known_hosts, f"[{HOST}]:{port} {access.host_key}\n")
         write_atomically(access.ssh_config, _configuration(access))
     return access
 
 
 def access_of(folder: Path, name: str, port: int) -> Access:
+    """Return the access to a twin."""
     return Access(
         name=name,
         host=HOST,
@@ -69,7 +70,7 @@ def access_of(folder: Path, name: str, port: int) -> Access:
 
 
 def seed(folder: Path, name: str) -> bytes:
-    """What makes this twin itself, for its first file system: keys and a name."""
+    """Pack what differs from other twins, for the first file system: keys and a name."""
     with storage_errors("read the twin's keys", folder):
         host_key = (folder / _HOST_KEY).read_bytes()
     public = _public_key(folder, _HOST_KEY)
@@ -95,7 +96,7 @@ def _make_key(path: Path, comment: str) -> None:
     if made.status != 0:
         raise DeviceError(
             f"ssh-keygen made no key for the twin: {made.errors.strip()}",
-            hint=f"check that {path.parent} can be written to and this user is in /etc/passwd",
+            hint=f"check that {path.parent} is writable and that this user is in /etc/passwd",
         )
 
 
@@ -105,7 +106,7 @@ def _public_key(folder: Path, name: str) -> str:
     if len(words) < 2 or words[0] != "ssh-ed25519":
         raise DeviceError(
             f"the key {folder / name}.pub is damaged",
-            hint=f"edgekit twin down {folder.name} --delete removes the twin; then start it anew",
+            hint=f"edgekit twin down {folder.name} --delete removes the twin; then start it again",
         )
     return " ".join(words[:2])
 

@@ -1,4 +1,4 @@
-"""Archives in the form that the Linux kernel unpacks as its first file system ("newc")."""
+"""Archives in the "newc" format, which Linux unpacks as its first file system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ALIGNMENT = 4
 
 @dataclass(frozen=True)
 class Entry:
-    """A file that belongs to root unless it says otherwise. Its folders come by themselves."""
+    """A file of root's. The archive makes its folders."""
 
     path: str
     data: bytes
@@ -20,7 +20,7 @@ class Entry:
 
 
 def archive(entries: Iterable[Entry]) -> bytes:
-    """Several archives one after another are one to the kernel."""
+    """Pack files. The kernel reads concatenated archives as one."""
     parts: list[bytes] = []
     folders: set[str] = set()
     for number, entry in enumerate(entries, 1):

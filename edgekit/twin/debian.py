@@ -1,5 +1,7 @@
-"""Debian packages for another architecture, fetched by the host's apt and trusted by the host's
-keys, with a state of its own: nothing on the host changes, and nobody needs to be root."""
+"""Debian packages for another architecture, fetched by the host's apt and checked with its keys.
+
+apt gets a separate state: nothing on the host changes, and root is not needed.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +30,24 @@ _URI = re.compile(r"'[^']+' (\S+) ([0-9]+)(?: .*)?")
 _CARRIED = re.compile(
     r"Acquire::(https?::[^ ]+|Check-Valid-Until|Check-Date|ForceIPv[46]) ", re.IGNORECASE
 )
-"""Of the host's apt settings: how it reaches its mirrors, never whether it trusts them."""
+"""The host's apt settings to keep: how mirrors are reached, never whether they are trusted."""
 
 
 @dataclass(frozen=True)
 class Source:
+    """A suite of a mirror."""
+
     uri: str
     suite: str
 
     def line(self) -> str:
+        """Return the line for sources.list."""
         return f"deb [signed-by={_KEYRING}] {self.uri} {self.suite} main\n"
 
 
 @dataclass(frozen=True)
 class Package:
-    """One that apt would fetch."""
+    """A package that apt would fetch."""
 
     name: str
     file: str
@@ -51,17 +56,22 @@ class Package:
 
 @dataclass(frozen=True)
 class Fetched:
+    """Downloaded packages, and the kernel's."""
+
     packages: tuple[Path, ...]
     kernel: Path
 
 
 def suites(release: str) -> tuple[str, str, str]:
+    """List the suites of a release."""
     return release, f"{release}-updates", f"{release}-security"
 
 
 def host_sources(targets: str, release: str) -> tuple[Source, ...]:
-    """The host's own mirrors, out of `apt-get indextargets`: of this release, or else those that it
-    has its own release from; Debian's where it has none (Ubuntu)."""
+    """Find the host's mirrors in the output of `apt-get indextargets`.
+
+    Prefer mirrors of this release, then those of the host's own, then Debian's (on Ubuntu).
+    """
     wanted = suites(release)
     found = []
     mirrors = dict(_DEBIANS_OWN)
@@ -73,7 +83,7 @@ def host_sources(targets: str, release: str) -> tuple[Source, ...]:
             continue
         if suite in wanted:
             found.append(Source(uri, suite))
-        # Other people's repositories have no such suites.
+        # Repositories other than Debian's have no such suites.
         if suite.endswith("-security" if kind == "debian-security" else "-updates"):
             mirrors[kind] = uri
     if not any(source.suite == release for source in found):
@@ -85,7 +95,7 @@ def host_sources(targets: str, release: str) -> tuple[Source, ...]:
 
 
 def parse_uris(output: str) -> tuple[Package, ...]:
-    """What `apt-get --print-uris` lists: 'http://…' name_version_arch.deb 1234 SHA256:…"""
+    """Parse `apt-get --print-uris`: 'http://…' name_version_arch.deb 1234 SHA256:…"""
     packages = []
     for line in output.splitlines():
         match = _URI.fullmatch(line.strip())
@@ -95,7 +105,7 @@ def parse_uris(output: str) -> tuple[Package, ...]:
 
 
 def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetched:
-    """Everything the recipe asks for, downloaded into `work` and checked by apt."""
+    """Download everything that a recipe names into `work`; apt checks it."""
     apt = _PrivateApt(work / "apt", tools)
     with events.stage("fetch package lists") as stage:
         apt.update(recipe.release)
@@ -118,7 +128,7 @@ def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetc
 
 
 def download_package(release: str, name: str, work: Path, tools: BuildTools) -> Path:
-    """One package, without what it needs, downloaded into `work` and checked by apt."""
+    """Download one package without its dependencies into `work`; apt checks it."""
     apt = _PrivateApt(work / "apt", tools)
     apt.update(release)
     debs = work / "debs"
@@ -138,18 +148,18 @@ def _kernel_of(meta: str, packages: Sequence[Package]) -> Package:
 
 
 class _PrivateApt:
-    """apt with a state, a configuration and a package database (an empty one) of its own."""
+    """apt with a separate state, configuration and (empty) package database."""
 
     def __init__(self, root: Path, tools: BuildTools) -> None:
         if not _KEYRING.is_file():
             raise MissingToolError(
-                f"checking Debian's packages needs its signing keys, {_KEYRING}, not found here",
+                f"checking Debian's packages needs its signing keys: {_KEYRING} is missing",
                 hint="sudo apt-get install debian-archive-keyring",
             )
         self._root = root
         self._host_tools = tools
         self._config = root / "apt.conf"
-        # Only this variable is read before the host's own settings, and so can leave them out.
+        # Only this variable is read before the host's settings, and so can leave them out.
         self._tools = tools.with_environment({"APT_CONFIG": str(self._config)})
         for folder in ("lists/partial", "archives/partial", "preferences.d", "sources.d", "log"):
             (root / folder).mkdir(parents=True)
@@ -176,7 +186,7 @@ class _PrivateApt:
     def would_install(self, names: Sequence[str]) -> tuple[Package, ...]:
         output = self._tools.answer(
             ["apt-get", "-q=2", "--yes", "--print-uris", "install", *names],
-            doing="find out which packages are needed",
+            doing="list the packages that are needed",
             folder=self._root,
             limit_s=60,
         )
@@ -190,9 +200,9 @@ class _PrivateApt:
             seen = 0
             while process.poll() is None:
                 time.sleep(0.2)
-                there = sum(path.stat().st_size for path in folder.glob("*.deb"))
-                stage.advance(there - seen)
-                seen = there
+                present = sum(path.stat().st_size for path in folder.glob("*.deb"))
+                stage.advance(present - seen)
+                seen = present
                 if time.monotonic() > ends_at:
                     raise self._tools.too_slow(command, doing, _DOWNLOAD_SECONDS)
         self._tools.check(process.returncode, command, doing)

@@ -1,4 +1,4 @@
-"""A twin's image: built once from Debian packages, shared by all twins, named by its recipe."""
+"""The image of twins: built once from Debian packages, shared, named by its recipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KERNEL, _INITRAMFS, _DISK = "kernel", "initramfs", "disk.raw"
 
 @dataclass(frozen=True)
 class Image:
-    """Read-only: twins write to disks of their own, laid over this one's."""
+    """A read-only image. Each twin writes to its own disk, a layer over the image's."""
 
     digest: str
     folder: Path
@@ -53,7 +53,7 @@ class Image:
 
 @dataclass(frozen=True)
 class ImageContents:
-    """What is in an image, for people: image.json."""
+    """The content of image.json, for people."""
 
     recipe: str
     release: str
@@ -61,52 +61,57 @@ class ImageContents:
     packages: tuple[str, ...]
     seconds: float
     files: dict[str, int]
-    """Their sizes in bytes: an image whose files have others is built again."""
+    """The size of each file. An image with other sizes is built again."""
 
 
 def twins_dir() -> Path:
+    """Return the folder of images and twins."""
     return cache_dir() / "twins"
 
 
 def image_name(digest: str) -> str:
-    """Of its folder in `twins_dir`."""
+    """Return the name of an image's folder in `twins_dir`."""
     return digest[:IMAGE_NAME_LENGTH]
 
 
 def image_lock(folder: Path) -> Path:
+    """Return the lock file of an image."""
     return folder.with_suffix(".lock")
 
 
 def build_log(recipe: Recipe) -> Path:
-    """What the tools said when this image was last built, or not built."""
+    """Return the log of the last build of an image."""
     return twins_dir() / f"{image_name(recipe.digest())}.log"
 
 
 def find_image(recipe: Recipe) -> Image | None:
+    """Return a recipe's image if it is complete."""
     folder = twins_dir() / image_name(recipe.digest())
     return Image(recipe.digest(), folder) if _is_whole(folder, recipe) else None
 
 
 def ensure_image(recipe: Recipe, events: Events = SILENT) -> Image:
-    """The image, built first if it is not there; of several who ask at once, one builds."""
+    """Return a recipe's image, built first if it is missing. Of several callers, one builds."""
     with held_image(recipe, events) as image:
         return image
 
 
 @contextmanager
 def held_image(recipe: Recipe, events: Events = SILENT) -> Iterator[Image]:
-    """The image, built first if it is not there, and removed by nobody while the block runs:
-    time to write down that a twin needs it."""
+    """Hold an image, built first if it is missing, so that it is not removed during the block.
+
+    A twin uses that time to record that it needs the image.
+    """
     image = Image(recipe.digest(), twins_dir() / image_name(recipe.digest()))
     if find_image(recipe) is None:
         require_tools(TO_BUILD, "building a twin's image")
     with storage_errors("make the folder of the twins' images", twins_dir()):
         twins_dir().mkdir(parents=True, exist_ok=True)
-    waiting = f"another edgekit works with the twins' image {image.folder.name}; waiting for it"
+    waiting = f"waiting for another edgekit to finish with the twins' image {image.folder.name}"
     with exclusive_lock(image_lock(image.folder), on_wait=lambda: events.note(waiting)):
         if find_image(recipe) is None:
             _build(recipe, image.folder, events)
-        with suppress(OSError):  # when it was last used, for those who tidy up
+        with suppress(OSError):  # the last use, for `edgekit cache prune`
             os.utime(image.folder / IMAGE_MANIFEST)
         yield image
 
@@ -142,7 +147,7 @@ def _build(recipe: Recipe, folder: Path, events: Events) -> None:
 
 @contextmanager
 def _work_folder(unfinished: Path) -> Iterator[Path]:
-    """Inside the unfinished image, so that whoever sweeps the one sweeps the other."""
+    """Make a work folder in the unfinished image, so that both are swept together."""
     work = unfinished / "work"
     work.mkdir()
     yield work
@@ -160,7 +165,7 @@ def _parts(folder: Path) -> tuple[Path, ...]:
 
 
 def _is_whole(folder: Path, recipe: Recipe) -> bool:
-    """The folder appears in one step when it is finished; this is for what happened to it later."""
+    """Tell whether an image is still complete: its files may have changed after the build."""
     try:
         contents = read_json((folder / IMAGE_MANIFEST).read_text(encoding="utf-8"))
         sizes = {path.name: path.stat().st_size for path in _parts(folder)}

@@ -1,4 +1,4 @@
-"""The images that are there, for those who tidy up: which twins need them, and removing them."""
+"""Stored images: listing them, and removing those that no twin needs."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ _NAME = re.compile(rf"[0-9a-f]{{{IMAGE_NAME_LENGTH}}}")
 
 
 def stored_images() -> tuple[CacheEntry, ...]:
+    """List all images."""
     with storage_errors("read the twins' images", twins_dir()):
         folders = sorted(twins_dir().iterdir()) if twins_dir().is_dir() else []
         return tuple(
@@ -38,8 +39,11 @@ def stored_images() -> tuple[CacheEntry, ...]:
 
 
 def remove_image_unless_in_use(name: str) -> bool:
-    """Under the image's lock: a twin that is being started holds it until its state names the
-    image. A stopped twin needs its image as well: its disk is a layer over it."""
+    """Remove an image unless a twin needs it. Return whether it was removed.
+
+    A twin that starts holds the image's lock until its state names the image. A stopped twin
+    needs its image too: its disk is a layer over it.
+    """
     folder = twins_dir() / name
     with storage_errors("remove the twins' image", folder):
         held = try_lock(image_lock(folder))
@@ -48,7 +52,7 @@ def remove_image_unless_in_use(name: str) -> bool:
         try:
             if _is_needed(name):
                 return False
-            # Renamed first, so that a kill in the middle can't leave half an image.
+            # Renamed first, so that a kill leaves no half of an image.
             doomed = folder.with_name(f".{name}.000000000000.edgekit-tmp")
             with suppress(FileNotFoundError):
                 folder.rename(doomed)
@@ -61,14 +65,14 @@ def remove_image_unless_in_use(name: str) -> bool:
 
 
 def sweep_images() -> None:
-    """Remove what killed builds left."""
+    """Remove leftovers of killed builds."""
     if twins_dir().is_dir():
         with storage_errors("tidy the twins' images", twins_dir()):
             sweep_leftovers(twins_dir())
 
 
 def _is_needed(name: str) -> bool:
-    """Whether a twin lies on it, or may: of one whose state can't be read nobody knows."""
+    """Tell whether a twin needs an image, or may: its state can be unreadable."""
     running = {p.folder for p in qemu.running() if p.folder.parent == machines_dir()}
     folders = set(machines_dir().iterdir()) if machines_dir().is_dir() else set()
     for folder in folders | running:
@@ -86,7 +90,7 @@ def _is_needed(name: str) -> bool:
 
 def _describe(folder: Path) -> CacheEntry:
     release, used = "?", 0.0
-    with suppress(OSError, ValueError, LookupError, TypeError):  # damaged, and still to be removed
+    with suppress(OSError, ValueError, LookupError, TypeError):  # so that a damaged one is listed
         manifest = folder / IMAGE_MANIFEST
         used = manifest.stat().st_mtime
         release = str(read_json(manifest.read_text(encoding="utf-8"))["release"])[:40]
@@ -96,7 +100,7 @@ def _describe(folder: Path) -> CacheEntry:
 
 
 def _size_on_disk(folder: Path) -> int:
-    """The disk's file is mostly a hole."""
+    """Count blocks, because the disk's file is sparse."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The first file system a twin's kernel sees: the drivers of its disk and network, and an init."""
+"""The initial file system of a twin's kernel: drivers for disk and network, and an init."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ _DEPENDS = re.compile(rb"(?:^|\0)depends=([^\0]*)\0")
 
 
 def make_initramfs(recipe: Recipe, busybox: Path, modules_folder: Path) -> bytes:
+    """Pack the initial file system."""
     entries = [
         cpio.Entry("init", recipe.initramfs_init.encode(), 0o755),
         cpio.Entry("bin/busybox", busybox.read_bytes(), 0o755),
     ]
-    modules = _with_what_they_need(recipe.modules, modules_folder)
+    modules = _with_dependencies(recipe.modules, modules_folder)
     order = "".join(f"{name}.ko\n" for name in modules)
     entries.append(cpio.Entry("modules/order", order.encode()))
     entries += [cpio.Entry(f"modules/{name}.ko", data) for name, data in modules.items()]
     return cpio.archive(entries)
 
 
-def _with_what_they_need(names: Sequence[str], folder: Path) -> dict[str, bytes]:
-    """The modules in the order in which they can be loaded. What each needs is written in it:
-    the kernel's package makes the usual list only when it is set up."""
+def _with_dependencies(names: Sequence[str], folder: Path) -> dict[str, bytes]:
+    """Return modules with their dependencies, in loading order.
+
+    Dependencies are read from each module: the package makes modules.dep only when it is set up.
+    """
     files = {_module_name(path): path for path in folder.rglob("*.ko*")}
     built_in = {
         _module_name(Path(line))

@@ -1,4 +1,4 @@
-"""Starting, finding and stopping twins. One folder a twin, one lock a twin."""
+"""Starting, finding and stopping twins. Each has a folder and a lock."""
 
 from __future__ import annotations
 
@@ -40,33 +40,35 @@ _DEFAULT_MEMORY = 1 << 30
 _READY_SECONDS = 180.0
 _ASK_SECONDS = 20.0
 _POWER_OFF_SECONDS = 60.0
-"""Of a system that has said it will."""
+"""The time for a system that has accepted the command to power off."""
 _LEFT_SECONDS = 20.0
-"""Of one that has not: it heard nothing, or was gone before it could answer."""
+"""The time for a system that has not answered it, or was off before it could."""
 _AWAKE_SECONDS = 30.0
-"""For an emulator to answer that may have been started only now, on a busy machine."""
+"""The time for a new emulator to answer on a busy host."""
 _SECONDS_BETWEEN_TRIES = 0.1
 _PORT_TRIES = 5
 
 
 @dataclass(frozen=True)
 class TwinStatus:
+    """The status of a twin."""
+
     name: str
     condition: Condition
     board: str | None = None
     pid: int | None = None
     hardware: Hardware | None = None
     disk_bytes: int = 0
-    """What the twin itself has written."""
+    """The bytes that the twin has written to its disk."""
     access: Access | None = None
     serial: str | None = None
-    """The serial line of a microcontroller's."""
+    """The serial line of a microcontroller's twin."""
     problem: str | None = None
 
 
 @dataclass(frozen=True)
 class Started:
-    """A twin that answers."""
+    """A running twin that answers."""
 
     name: str
     board: str
@@ -79,28 +81,40 @@ class Started:
 
 @dataclass(frozen=True)
 class Stopped:
+    """The end of a twin."""
+
     name: str
     how: Literal["powered off", "killed", "was not running"]
     deleted: bool
 
 
+@dataclass(frozen=True)
+class StartOptions:
+    """Choices for the start of a twin."""
+
+    fresh: bool = False
+    """Whether to discard the disk. A change of `init` needs it."""
+    init: Init | None = None
+    """The init; None keeps the twin's."""
+    icount: bool | None = None
+    """Whether the clock counts instructions; None keeps the twin's."""
+    recipe: Recipe | None = None
+    """An image other than the init's own."""
+
+
+AS_BEFORE = StartOptions()
+"""The options that keep what a twin has."""
+
+
 def up(
     name: str,
     board: Board,
+    options: StartOptions = AS_BEFORE,
     *,
-    fresh: bool = False,
-    init: Init | None = None,
-    icount: bool | None = None,
-    recipe: Recipe | None = None,
     limit_s: float = _READY_SECONDS,
     events: Events = SILENT,
 ) -> Started:
-    """Have a twin of that name that answers; `fresh` forgets what its disk holds, and is needed to
-    have another `init` on it. With `icount` its clock counts instructions; None leaves that as it
-    was.
-
-    Does nothing but wait for the answer where it runs already.
-    """
+    """Start a twin or find it running, and wait until it answers."""
     began = time.monotonic()
     plain = hardware_of(board)
     require_tools(TO_RUN, "a twin")
@@ -113,14 +127,14 @@ def up(
                 hint=f"choose another --name, or remove it: edgekit twin down {name} --delete",
             )
         has = DEFAULT_INIT if state is None else state.init
-        if state is not None and init not in (None, has) and not fresh:
+        if state is not None and options.init not in (None, has) and not options.fresh:
             raise UsageError(
-                f"the twin {name} has {has} as its init, not {init}",
+                f"the twin {name} has {has} as its init, not {options.init}",
                 hint="choose another --name, or give it a new disk with --fresh",
             )
         counted = state is not None and state.hardware.icount
-        wanted = counted if icount is None else icount
-        process = None if fresh else _take_over(folder, state)
+        wanted = counted if options.icount is None else options.icount
+        process = None if options.fresh else _take_over(folder, state)
         if process is not None and counted != wanted:
             raise UsageError(
                 f"the twin {name} runs {'with' if counted else 'without'} --icount",
@@ -130,8 +144,8 @@ def up(
         already = state is not None and process is not None
         if state is None or process is None:
             end_any(folder)
-            made_of = _Ingredients(board.name, hardware, init or has, recipe)
-            state = _start(folder, made_of, state, fresh, events)
+            made_of = _Ingredients(board.name, hardware, options.init or has, options.recipe)
+            state = _start(folder, made_of, state, options.fresh, events)
             process = process_of(folder)
         access = write_access(folder, name, state.port)
         try:
@@ -146,7 +160,7 @@ def up(
 
 
 def down(name: str, *, delete: bool = False, events: Events = SILENT) -> Stopped:
-    """Stop a twin in good order, or at all events; `delete` removes its disk and keys as well."""
+    """Power a twin off, or kill it if that fails; `delete` removes its disk and keys too."""
     folder = twin_folder(name)
     with locked(folder, events):
         if microcontroller.is_one(folder):
@@ -176,18 +190,8 @@ def down(name: str, *, delete: bool = False, events: Events = SILENT) -> Stopped
     return Stopped(name, how, delete)
 
 
-def pause(name: str) -> None:
-    """Stop the twin's clock and CPUs: to the outside, a board that hangs."""
-    with qmp.connected(_running_folder(name) / qemu.QMP_SOCKET) as control:
-        control.execute("stop")
-
-
-def resume(name: str) -> None:
-    with qmp.connected(_running_folder(name) / qemu.QMP_SOCKET) as control:
-        control.execute("cont")
-
-
 def status(name: str) -> TwinStatus:
+    """Return the status of a twin."""
     found = _status(twin_folder(name), process_of(twin_folder(name)))
     if found is None:
         raise _unknown(name)
@@ -195,11 +199,12 @@ def status(name: str) -> TwinStatus:
 
 
 def is_running(name: str) -> bool:
+    """Tell whether a twin runs."""
     return process_of(twin_folder(name)) is not None
 
 
 def all_twins() -> tuple[TwinStatus, ...]:
-    """Every twin there is, running or not, and whatever else of ours still runs."""
+    """List all twins, and emulators whose twin's folder is gone."""
     processes = {process.folder: process for process in our_processes()}
     folders = set(processes)
     if machines_dir().is_dir():
@@ -209,7 +214,7 @@ def all_twins() -> tuple[TwinStatus, ...]:
 
 
 def find_twin(word: str) -> TwinStatus:
-    """The twin of that name, or the one twin of that board."""
+    """Find a twin by its name, or by its board if that has only one."""
     twins = all_twins()
     for twin in twins:
         if twin.name == word:
@@ -224,7 +229,7 @@ def find_twin(word: str) -> TwinStatus:
 
 
 def hardware_of(board: Board) -> Hardware:
-    """What QEMU emulates for this board: its CPU, as many cores as this machine can give."""
+    """Return the emulated hardware of a board, with no more cores than the host has."""
     twin = board.twin
     if board.kind != "linux" or twin is None or twin.emulator != qemu.EMULATOR:
         raise UsageError(
@@ -236,7 +241,7 @@ def hardware_of(board: Board) -> Hardware:
 
 
 def counting_instructions(hardware: Hardware) -> Hardware:
-    """QEMU counts those of one core only."""
+    """Make the clock count instructions. QEMU can do so with one core only."""
     return replace(hardware, cores=1, icount=True)
 
 
@@ -246,7 +251,7 @@ class _Ingredients:
     hardware: Hardware
     init: Init
     recipe: Recipe | None
-    """Another one than the init's own."""
+    """An image other than the init's own."""
 
 
 def _start(
@@ -269,7 +274,7 @@ def _start(
                 port=port,
                 wanted=True,
             )
-            write_state(folder, state)  # before QEMU runs: whoever finds it must know what it is
+            write_state(folder, state)  # before QEMU runs, so that its process is recognised
             try:
                 qemu.start(state, image, folder, seed(folder, folder.name))
             except qemu.PortTakenError:
@@ -287,17 +292,17 @@ def _start(
 def _lay_disk(
     folder: Path, image: Image, before: TwinState | None, fresh: bool, events: Events
 ) -> None:
-    kept = qemu.disk_of(folder).is_file() and before is not None
-    if kept and not fresh and before is not None and before.image != image.digest:
+    exists = qemu.disk_of(folder).is_file() and before is not None
+    if exists and not fresh and before is not None and before.image != image.digest:
         events.warn(
-            f"the twin {folder.name} gets a new disk: the image that its old one lay on has changed"
+            f"the twin {folder.name} gets a new disk: the image below its old one has changed"
         )
-    if fresh or not kept or (before is not None and before.image != image.digest):
+    if fresh or not exists or (before is not None and before.image != image.digest):
         qemu.make_disk(folder, image)
 
 
 def _take_over(folder: Path, state: TwinState | None) -> qemu.Process | None:
-    """The twin's process, awake; None where there is none, or one that nobody knows any more."""
+    """Find and resume a twin's process. Return None for none, or for one with another mark."""
     process = process_of(folder)
     if state is None or process is None or process.uuid != state.uuid:
         return None
@@ -312,12 +317,12 @@ def _take_over(folder: Path, state: TwinState | None) -> qemu.Process | None:
             time.sleep(_SECONDS_BETWEEN_TRIES)
         else:
             break
-    # Again: QEMU gets a new process id while it starts, and may fail to.
+    # Asked again: QEMU gets a new process id while it starts, and may fail to.
     return process_of(folder)
 
 
 def _power_off(process: qemu.Process, folder: Path, state: TwinState) -> bool:
-    """Ask the system to shut down; False where it doesn't in time."""
+    """Power a twin off. Return whether it ended in time."""
     patience = _POWER_OFF_SECONDS
     try:
         _resume(folder)
@@ -344,7 +349,7 @@ def _status(folder: Path, process: qemu.Process | None) -> TwinStatus | None:
             return TwinStatus(folder.name, "stray", pid=pid) if process else None
         access = access_of(folder, state.name, state.port)
         disk = qemu.disk_of(folder)
-        written = disk.stat().st_blocks * 512 if disk.is_file() else 0
+        disk_bytes = disk.stat().st_blocks * 512 if disk.is_file() else 0
     except EdgekitError as error:
         return TwinStatus(folder.name, "damaged", pid=pid, problem=error.message)
     condition: Condition = "died" if state.wanted else "stopped"
@@ -363,7 +368,7 @@ def _status(folder: Path, process: qemu.Process | None) -> TwinStatus | None:
         state.board,
         pid,
         state.hardware,
-        written,
+        disk_bytes,
         access,
         problem=problem,
     )
@@ -391,13 +396,6 @@ def _microcontroller(folder: Path, process: qemu.Process | None) -> TwinStatus:
         serial=microcontroller.address_of(folder),
         problem=problem,
     )
-
-
-def _running_folder(name: str) -> Path:
-    folder = twin_folder(name)
-    if process_of(folder) is None:
-        raise DeviceError(f"the twin {name} does not run", hint=f"edgekit twin up {name}")
-    return folder
 
 
 def _unknown(word: str) -> UsageError:

@@ -1,7 +1,7 @@
 """Twins of microcontrollers: one core in QEMU, its serial line on a port of loopback.
 
-Such a twin starts blank and stopped, as a chip from the factory does; its firmware is written to it
-through QEMU's debugger port.
+Such a twin starts blank and stopped, like a new chip. Its firmware is written through QEMU's
+debugger port.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from edgekit.base.children import TimeoutExpired, run
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
-from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.json_reader import read_json
 from edgekit.base.json_text import json_text
 from edgekit.profiles.board import Board
@@ -25,36 +23,39 @@ from edgekit.profiles.reader import NAME_PATTERN
 from edgekit.twin import qemu, qmp
 from edgekit.twin.processes import QUIT_SECONDS, end, end_any, locked, process_of, twin_folder
 from edgekit.twin.state import Hardware, flag_of, number_of, text_of
-from edgekit.twin.tools import HostTool, find_tool, require_tools
+from edgekit.twin.tools import HostTool, require_tools
 
 STATE_FILE = "microcontroller.json"
 GDB_SOCKET = "gdb"
 LINE_SOCKET = "line"
 COUNT_SHIFT = 6
-"""Each instruction takes 2^6 ns of the twin's clock: its timer then counts every single one."""
+"""The shift of QEMU's -icount: an instruction takes 2^6 ns, so that the timer counts each one."""
 TO_RUN = (HostTool(qemu.MICROCONTROLLERS, "qemu-system-arm"),)
 
 _SCHEMA_VERSION = 1
 _LARGEST_FILE = 1 << 16
-_START_SECONDS = 60
 _LARGEST_MEMORY = 1 << 32
 _LARGEST_CLOCK = 1 << 32
 
 
 @dataclass(frozen=True)
 class MicrocontrollerState:
+    """The state file of a microcontroller's twin."""
+
     name: str
     board: str
     uuid: str
     hardware: Hardware
     clock: int
-    """In Hz, of the machine's timer."""
+    """The frequency of the machine's timer in Hz."""
     wanted: bool
     schema: int = _SCHEMA_VERSION
 
 
 @dataclass(frozen=True)
 class StartedMicrocontroller:
+    """A running twin of a microcontroller."""
+
     name: str
     board: str
     already_running: bool
@@ -68,7 +69,7 @@ class StartedMicrocontroller:
 def up(
     name: str, board: Board, *, fresh: bool = False, events: Events = SILENT
 ) -> StartedMicrocontroller:
-    """Have a twin of that name; `fresh` makes it blank again."""
+    """Start a twin or find it running; `fresh` makes it blank again."""
     began = time.monotonic()
     hardware, clock = hardware_of(board)
     require_tools(TO_RUN, "a twin")
@@ -85,7 +86,7 @@ def up(
             state is not None
             and process is not None
             and process.uuid == state.uuid
-            and (folder / LINE_SOCKET).exists()  # an older edgekit gave it a port of loopback
+            and (folder / LINE_SOCKET).exists()  # an older edgekit used a loopback port
             and not fresh
         )
         if state is None or not already:
@@ -107,39 +108,43 @@ def up(
 
 
 def hardware_of(board: Board) -> tuple[Hardware, int]:
-    """What QEMU emulates for this board, and the clock of its timer; UsageError where that is
-    another board's machine."""
+    """Return the emulated hardware of a board and the clock of its timer.
+
+    Raise UsageError if the board has no twin, or a machine with another board's memory.
+    """
     from edgekit.profiles.board import board_names, load_board
 
     twin = board.twin
     if twin is None or twin.emulator != qemu.MICROCONTROLLERS or twin.clock is None:
         raise UsageError(
-            f"the board {board.name} has no twin", hint="edgekit boards show says which have one"
+            f"the board {board.name} has no twin",
+            hint="edgekit boards show tells which boards have one",
         )
     if twin.machine in board_names() and board.name != twin.machine:
         owner = load_board(twin.machine)
         if owner.memory.regions != board.memory.regions:
             raise UsageError(
-                f"no emulator has the memory of the board {board.name}, and what was built for it "
-                "runs nowhere else",
+                f"no emulator has the memory of the board {board.name}, and its firmware needs "
+                "that memory",
                 hint=f"build for the nearest machine with the same core: --board {owner.name}",
             )
     return Hardware(twin.machine, twin.cpu, 1, board.memory.ram, icount=True), twin.clock
 
 
 def address_of(folder: Path) -> str:
-    """Return where its serial line is, in its folder, which other users may not enter."""
+    """Return the address of the serial line: a socket in a folder that other users can't enter."""
     return f"unix://{folder / LINE_SOCKET}"
 
 
 def is_one(folder: Path) -> bool:
+    """Tell whether a folder is that of a microcontroller's twin."""
     return (folder / STATE_FILE).exists()
 
 
 def read(folder: Path) -> MicrocontrollerState:
-    """DeviceError where what was written is damaged."""
+    """Read the state; raise DeviceError if it is damaged."""
     file = folder / STATE_FILE
-    with storage_errors("read what the twin is", file), file.open("rb") as stream:
+    with storage_errors("read the twin's state", file), file.open("rb") as stream:
         data = stream.read(_LARGEST_FILE)
     try:
         document = read_json(data)
@@ -162,14 +167,14 @@ def read(folder: Path) -> MicrocontrollerState:
             raise ValueError("it is about another twin")
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise DeviceError(
-            f"what is written about the twin {folder.name} is damaged: {error}",
-            hint=f"edgekit twin down {folder.name} --delete removes it; then start it anew",
+            f"the state of the twin {folder.name} is damaged: {error}",
+            hint=f"edgekit twin down {folder.name} --delete removes it; then start it again",
         ) from error
     return state
 
 
 def condition_of(folder: Path) -> Literal["running", "blank", "paused"]:
-    """Of one that runs: blank before its first firmware."""
+    """Return the condition of a running twin: blank before its first firmware."""
     with qmp.connected(folder / qemu.QMP_SOCKET) as control:
         said = control.execute("query-status").get("status")
     if said == "prelaunch":
@@ -180,7 +185,7 @@ def condition_of(folder: Path) -> Literal["running", "blank", "paused"]:
 def stop(
     folder: Path, delete: bool, events: Events
 ) -> Literal["powered off", "killed", "was not running"]:
-    """End it; a firmware has nothing to save. To be called with the twin's lock."""
+    """End a twin, whose firmware has nothing to save. The caller holds the twin's lock."""
     process = process_of(folder)
     how: Literal["powered off", "killed", "was not running"] = "was not running"
     if process is not None:
@@ -198,7 +203,7 @@ def stop(
 
 
 def instructions(ticks: int, clock: int) -> int:
-    """What a twin's timer counted, in instructions."""
+    """Convert ticks of a twin's timer to instructions."""
     return round(ticks * 1_000_000_000 / clock / (1 << COUNT_SHIFT))
 
 
@@ -222,21 +227,16 @@ def _start(
         folder.chmod(0o700)  # its sockets have no passwords
     name, marker = folder.name, str(uuid.uuid4())
     state = MicrocontrollerState(name, board.name, marker, hardware, clock, wanted=True)
-    _write(folder, state)  # before QEMU runs: what is found running must be known
+    _write(folder, state)  # before QEMU runs, so that its process is recognised
     said = _launch(folder, state)
     if said is not None:
         _write(folder, replace(state, wanted=False))
-        raise DeviceError(
-            f"the emulator does not start: {said or 'it says nothing'}",
-            hint=f"the board's twin table must fit this QEMU ({qemu.MICROCONTROLLERS} -M help "
-            "lists its machines)",
-        )
+        raise qemu.does_not_start(said, f"{qemu.MICROCONTROLLERS} -M help lists its machines")
     return state
 
 
 def command_line(folder: Path, state: MicrocontrollerState) -> list[str]:
-    """Everything that QEMU is told. Sockets are named relative to the twin's folder: such a name
-    may not be long."""
+    """Return QEMU's arguments. Socket names must be short: they are relative to the folder."""
     line = f"socket,id=line,path={LINE_SOCKET},server=on,wait=off"
     return [
         *("-name", f"edgekit-twin-{state.name}", "-uuid", state.uuid),
@@ -251,29 +251,12 @@ def command_line(folder: Path, state: MicrocontrollerState) -> list[str]:
 
 
 def _launch(folder: Path, state: MicrocontrollerState) -> str | None:
-    """None where it runs, else what QEMU said."""
+    """Start QEMU. Return None, or its message if it fails."""
     for name in (qemu.QMP_SOCKET, GDB_SOCKET, LINE_SOCKET):
         (folder / name).unlink(missing_ok=True)
-    program = find_tool(qemu.MICROCONTROLLERS)
-    assert program is not None, "require_tools comes first"
-    with interrupts_deferred():
-        try:
-            started = run(
-                [str(program), *command_line(folder, state)],
-                folder=folder,
-                limit_s=_START_SECONDS,
-            )
-        except TimeoutExpired as error:
-            raise DeviceError(
-                "the emulator does not start",
-                hint=f"{qemu.MICROCONTROLLERS} --version should answer at once; is this machine "
-                "overloaded?",
-            ) from error
-    if started.status == 0:
-        return None
-    return " ".join(started.errors.split())[:500]
+    return qemu.launch(qemu.MICROCONTROLLERS, command_line(folder, state), folder)
 
 
 def _write(folder: Path, state: MicrocontrollerState) -> None:
-    with storage_errors("write down what the twin is", folder):
+    with storage_errors("write the twin's state", folder):
         write_atomically(folder / STATE_FILE, json_text(state) + "\n")

@@ -9,7 +9,7 @@ from edgekit.twin.access import HOST
 
 
 def choose_port() -> int:
-    """One that is free now. Another program may be quicker: who uses it must be able to fail."""
+    """Return a port that is free now. Another program may take it before its use."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.bind((HOST, 0))
@@ -24,8 +24,9 @@ def choose_port() -> int:
 
 
 def is_free(port: int) -> bool:
+    """Tell whether a port is free now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As QEMU does: a connection of the twin's last run that fades away is no hindrance.
+        # As QEMU does: a closing connection of the twin's last run does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -1,4 +1,4 @@
-"""The QEMU process of a twin: its command line, finding it, ending it."""
+"""The QEMU process of a twin: starting, finding and ending it."""
 
 from __future__ import annotations
 
@@ -30,41 +30,42 @@ _START_SECONDS = 60
 _KERNEL_OPTIONS = " ".join(
     [
         *("quiet", "console=ttyAMA0", "panic=5"),
-        # Work that an emulated CPU does slowly and a twin has no use for: a third of its start.
+        # Features that a twin does not need. They took a third of its start.
         *("audit=0", "apparmor=0", "lsm=", "cryptomgr.notests", "nokaslr", "mitigations=off"),
     ]
 )
-# A nanosecond of the twin's clock each. Where it has nothing to do it waits as the host does: if it
-# went on to its next timer at once, every time-out on it would be over before a network answers.
+# One nanosecond of the twin's clock per instruction. While idle, its clock follows the host's: a
+# jump to the next timer would end every timeout before the network answers.
 _COUNT_INSTRUCTIONS = ("-icount", "shift=0,sleep=on")
 _TOOL_SECONDS = 60
 _SESSION = 3
-"""Where /proc/PID/stat has it, after the name. Whoever starts QEMU gives it one of its own."""
+"""The session's place in /proc/PID/stat after the name. QEMU is started in its own session."""
 _PORT_TAKEN = re.compile(r"could not set up host forwarding rule", re.IGNORECASE)
 
 
 class PortTakenError(DeviceError):
-    """Somebody else has the port by now."""
+    """Another program has taken the port."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A running QEMU of ours."""
+    """A running QEMU of a twin."""
 
     pid: int
     uuid: str
     folder: Path
-    """Of the twin, even if it is gone by now."""
+    """The twin's folder, which may have been deleted."""
     is_daemon: bool = True
-    """False for what QEMU is started as: it ends as soon as the daemon that it forks emulates."""
+    """False for the started process, which ends once the daemon that it forked emulates."""
 
 
 def disk_of(folder: Path) -> Path:
+    """Return the disk of a twin."""
     return folder / _DISK
 
 
 def make_disk(folder: Path, image: Image) -> None:
-    """An empty layer over the image's disk: what the twin writes, nobody else sees."""
+    """Make an empty layer over the image's disk: a twin's writes stay its own."""
     disk = disk_of(folder)
     disk.unlink(missing_ok=True)
     made = run(
@@ -85,14 +86,13 @@ def make_disk(folder: Path, image: Image) -> None:
     if made.status != 0:
         disk.unlink(missing_ok=True)
         raise StorageError(
-            f"the twin's disk could not be made: {_words(made.errors)}",
-            hint="check that there is room on the disk, or move the cache with EDGEKIT_CACHE_DIR",
+            f"the twin's disk could not be made: {words_of(made.errors)}",
+            hint="free some space, or move the cache with EDGEKIT_CACHE_DIR",
         )
 
 
 def command_line(state: TwinState, image: Image, folder: Path) -> list[str]:
-    """Everything that QEMU is told. The twin reaches nothing by itself and is reached through one
-    port on loopback."""
+    """Return QEMU's command line. The twin reaches no network; one loopback port leads to it."""
     hardware = state.hardware
     forward = f"hostfwd=tcp:{HOST}:{state.port}-:22"
     return [
@@ -120,7 +120,7 @@ def command_line(state: TwinState, image: Image, folder: Path) -> list[str]:
 
 
 def start(state: TwinState, image: Image, folder: Path, seed: bytes) -> None:
-    """Returns when QEMU has everything it needs and emulates."""
+    """Start QEMU. Return once it emulates."""
     with storage_errors("prepare the twin's start", folder):
         initramfs = folder / _INITRAMFS
         initramfs.unlink(missing_ok=True)
@@ -129,35 +129,43 @@ def start(state: TwinState, image: Image, folder: Path, seed: bytes) -> None:
         if (folder / CONSOLE).exists():
             (folder / CONSOLE).replace(folder / OLD_CONSOLE)
         (folder / QMP_SOCKET).unlink(missing_ok=True)
-    with interrupts_deferred():
-        try:
-            started = run(
-                [_tool(EMULATOR), *command_line(state, image, folder)],
-                folder=folder,
-                limit_s=_START_SECONDS,
-            )
-        except TimeoutExpired as error:
-            raise DeviceError(
-                "the emulator does not start",
-                hint=f"{EMULATOR} --version should answer at once; is this machine overloaded?",
-            ) from error
-    if started.status == 0:
+    said = launch(EMULATOR, command_line(state, image, folder), folder)
+    if said is None:
         return
-    said = _words(started.errors)
     if _PORT_TAKEN.search(said):
         raise PortTakenError(
             f"port {state.port} on {HOST} is taken by another program",
             hint="start the twin again: it takes a free port",
         )
-    raise DeviceError(
+    raise does_not_start(said, f"{EMULATOR} -cpu help lists its CPUs")
+
+
+def launch(emulator: str, arguments: Sequence[str], folder: Path) -> str | None:
+    """Start an emulator as a daemon. Return None, or its message if it fails."""
+    with interrupts_deferred():
+        try:
+            started = run([_tool(emulator), *arguments], folder=folder, limit_s=_START_SECONDS)
+        except TimeoutExpired as error:
+            raise DeviceError(
+                "the emulator does not start",
+                hint=f"{emulator} --version should answer at once; is this host overloaded?",
+            ) from error
+    return None if started.status == 0 else words_of(started.errors)
+
+
+def does_not_start(said: str, listing: str) -> DeviceError:
+    """Make the error for an emulator that does not start."""
+    return DeviceError(
         f"the emulator does not start: {said or 'it says nothing'}",
-        hint=f"the board's twin table must fit this QEMU ({EMULATOR} -cpu help lists its CPUs)",
+        hint=f"the board's twin table must fit this QEMU ({listing})",
     )
 
 
 def running() -> tuple[Process, ...]:
-    """Every QEMU on this machine that is a twin of this user's, told by its command line. One
-    that is just starting may be there twice: QEMU forks to become a daemon."""
+    """List this user's QEMU processes of twins, recognised by their command lines.
+
+    A twin that starts may be listed twice: QEMU forks to become a daemon.
+    """
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -168,7 +176,7 @@ def running() -> tuple[Process, ...]:
 
 
 def wait_until_gone(process: Process, limit_s: float) -> bool:
-    """Whether the process ended within the time."""
+    """Wait for a process to end. Return whether it did within the limit."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -181,11 +189,11 @@ def wait_until_gone(process: Process, limit_s: float) -> bool:
 
 
 def kill(process: Process) -> None:
-    """At once, as pulling the plug; the twin's file system survives that."""
+    """Kill a process, like a power cut. The twin's file system survives that."""
     with suppress(ProcessLookupError):
         handle = os.pidfd_open(process.pid)
         try:
-            if _twin_process(Path("/proc") / str(process.pid)) == process:  # not a later process
+            if _twin_process(Path("/proc") / str(process.pid)) == process:  # not a reused id
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
         finally:
             os.close(handle)
@@ -198,7 +206,7 @@ def _twin_process(entry: Path) -> Process | None:
             return None
         status = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return None  # gone in the meantime, or nobody's business
+        return None  # ended meanwhile, or another user's
     emulators = (EMULATOR.encode(), MICROCONTROLLERS.encode())
     if not arguments[0].endswith(emulators) or status[:1] in (["Z"], ["X"]):
         return None
@@ -222,5 +230,6 @@ def _tool(name: str) -> str:
     return str(tool)
 
 
-def _words(output: str) -> str:
+def words_of(output: str) -> str:
+    """Return a program's message on one line."""
     return " ".join(output.split())[:500]

@@ -1,4 +1,4 @@
-"""QEMU's own control channel: one JSON object a line over a Unix socket."""
+"""QMP, QEMU's control channel: one JSON object per line over a Unix socket."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ _RETRY_SECONDS = 0.05
 
 
 class QmpError(DeviceError):
-    """QEMU does not answer, or refuses."""
+    """QEMU does not answer, or refuses a command."""
 
 
 class Qmp:
+    """A connection to one emulator."""
+
     def __init__(self, connection: socket.socket, limit_s: float) -> None:
         self._connection = connection
         self._limit_s = limit_s
         self._unread = b""
 
     def execute(self, command: str, **arguments: object) -> dict[str, Any]:
-        """Return what QEMU answers; events that come in between are skipped."""
+        """Execute a command and return its answer; skip events."""
         message = {"execute": command, **({"arguments": arguments} if arguments else {})}
         try:
             self._connection.sendall(json.dumps(message).encode() + b"\n")
@@ -50,6 +52,7 @@ class Qmp:
                 return answer if isinstance(answer, dict) else {}
 
     def message(self, ends_at: float) -> dict[str, Any]:
+        """Read the next message."""
         while b"\n" not in self._unread:
             if len(self._unread) > _LONGEST_ANSWER:
                 raise _silent("its answer has no end")
@@ -73,7 +76,7 @@ class Qmp:
 
 @contextmanager
 def connected(path: Path, limit_s: float = 5.0) -> Iterator[Qmp]:
-    """One client at a time is heard; the others wait, no longer than `limit_s`."""
+    """Connect. QEMU serves one client at a time; others wait up to `limit_s`."""
     ends_at = time.monotonic() + limit_s
     with _connection(path, ends_at) as connection:
         qmp = Qmp(connection, limit_s)
@@ -83,7 +86,7 @@ def connected(path: Path, limit_s: float = 5.0) -> Iterator[Qmp]:
 
 
 def _connection(path: Path, ends_at: float) -> socket.socket:
-    """A QEMU that was just started needs a moment before anybody listens."""
+    """Connect, and retry while a new QEMU does not listen yet."""
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

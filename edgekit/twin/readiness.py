@@ -1,4 +1,4 @@
-"""Waiting until a twin answers, and saying why it doesn't."""
+"""Waiting until a twin answers, and explaining why it does not."""
 
 from __future__ import annotations
 
@@ -30,14 +30,13 @@ def wait_until_ready(
     *,
     known_to_work: bool = False,
 ) -> None:
-    """Until a command runs over SSH; DeviceError with the console's last lines otherwise.
+    """Wait until a command runs over SSH; raise DeviceError with the console's last lines if not.
 
-    Of a twin that is `known_to_work` it is enough that it greets: a login takes it most of a
-    second.
+    For a twin `known_to_work`, sshd's greeting is enough: a login takes most of a second.
     """
     ends_at = time.monotonic() + limit_s
-    # Asked too soon, a system that boots never answers that question. But each one starts a server:
-    # asked too often, an overloaded system gets to no answer.
+    # A connection made too early in the boot never gets an answer, so early ones are short. But
+    # each starts a server: too many keep an overloaded system from answering at all.
     patient_from = time.monotonic() + (0 if known_to_work else _SECONDS_TO_BOOT)
     with events.stage(f"start {access.name}") as stage:
         while not _greets(access, time.monotonic() >= patient_from):
@@ -53,7 +52,7 @@ def wait_until_ready(
 
 
 def run_over_ssh(access: Access, command: str, *, limit_s: float) -> None:
-    """DeviceError with what ssh says unless the command ends well."""
+    """Run a command on a twin; raise DeviceError with ssh's output if it fails."""
     ssh = find_tool("ssh")
     assert ssh is not None, "require_tools comes first"
     try:
@@ -68,14 +67,14 @@ def run_over_ssh(access: Access, command: str, *, limit_s: float) -> None:
     if ended.status != 0:
         said = ended.errors.strip()
         raise DeviceError(
-            f"the twin {access.name} does not do what it is told over SSH",
+            f"a command on the twin {access.name} failed over SSH",
             hint=f"edgekit twin up {access.name} --fresh starts it with a new disk",
             details=tuple(said.splitlines()[-_CONSOLE_LINES:]),
         )
 
 
 def _greets(access: Access, patient: bool) -> bool:
-    """Whether sshd says hello. QEMU accepts connections long before anybody listens behind it."""
+    """Tell whether sshd sends its greeting. QEMU accepts connections long before sshd does."""
     try:
         seconds = _PATIENT_GREETING_SECONDS if patient else _GREETING_SECONDS
         with socket.create_connection((access.host, access.port), seconds) as connection:

@@ -1,5 +1,5 @@
-"""What goes into a twin's image, as data. Its digest names the image: change anything here or in
-`guest/`, and the next twin gets an image of its own."""
+"""The content of a twin's image, as data. Its digest names the image: after a change in this file
+or in `guest/`, the next twin gets a new image."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ RELEASES: tuple[tuple[str, tuple[int, int]], ...] = (("bookworm", (2, 36)), ("tr
 
 @dataclass(frozen=True)
 class GuestFile:
-    """A file of ours in the image. Everything belongs to root unless it says otherwise."""
+    """A file that edgekit adds to the image. Root owns it unless an `Owner` says otherwise."""
 
     path: str
     text: str
     mode: int = 0o644
     append_to: str | None = None
-    """Written after this file of the image."""
+    """A file of the image whose text comes first."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who owns a path of the image, and what is below it, where that isn't root."""
+    """The owner of a path in the image and of everything below it, if not root."""
 
     path: str
     user: int
@@ -42,16 +42,18 @@ class Owner:
 
 @dataclass(frozen=True)
 class Recipe:
+    """Everything that decides an image."""
+
     release: str
     packages: tuple[str, ...]
-    """Asked for by name; apt adds what they need."""
+    """The packages to install; apt adds their dependencies."""
     left_out: tuple[str, ...]
-    """What apt adds and a twin never runs: the packages' own set-up, which is done here."""
+    """Dependencies that a twin never runs: they only set packages up, which edgekit does itself."""
     left_out_paths: tuple[str, ...]
     kernel: str
     """The package that depends on the newest kernel."""
     modules: tuple[str, ...]
-    """Drivers that must be there before the disk is; those that they need come along."""
+    """Drivers needed before the disk is mounted; their dependencies are added."""
     folders: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     """Symbolic links: path and target."""
@@ -60,15 +62,17 @@ class Recipe:
     initramfs_init: str
     disk_bytes: int
     format: int = 1
-    """Of the image folder."""
+    """The version of the image folder's format."""
 
     def digest(self) -> str:
         return sha256_bytes(json_text(self).encode())
 
 
 def release_for(glibc: tuple[int, int]) -> str:
-    """The oldest release whose glibc is not older than the host's: what the host's own cross
-    compiler links can then run on the twin."""
+    """Choose the oldest release whose glibc is not older than the host's.
+
+    Programs that the host's cross compiler links then run on the twin.
+    """
     for name, offered in RELEASES:
         if offered >= glibc:
             return name
@@ -76,7 +80,7 @@ def release_for(glibc: tuple[int, int]) -> str:
 
 
 def host_glibc() -> tuple[int, int]:
-    """(2, 36); the oldest release's where the host has another C library."""
+    """Return the host's glibc version; the oldest release's for another C library."""
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
     except (OSError, ValueError):
@@ -89,7 +93,7 @@ def host_glibc() -> tuple[int, int]:
 
 @cache
 def default_recipe(release: str | None = None) -> Recipe:
-    """The image that all aarch64 Linux boards' twins share; they differ in what QEMU emulates."""
+    """Return the recipe of the image that the twins of all aarch64 Linux boards share."""
     return Recipe(
         release=release or release_for(host_glibc()),
         packages=(
@@ -153,4 +157,5 @@ def default_recipe(release: str | None = None) -> Recipe:
 
 
 def guest_text(name: str) -> str:
+    """Read a file of `guest/`."""
     return (_GUEST / name).read_text(encoding="utf-8")

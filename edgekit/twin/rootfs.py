@@ -1,4 +1,4 @@
-"""From Debian packages to a disk image, without root and without running anything of theirs."""
+"""From Debian packages to a disk image, without root and without running the packages' code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEP_SECONDS = 300
 def unpack(
     packages: Sequence[Path], recipe: Recipe, root: Path, tools: BuildTools, events: Events
 ) -> None:
-    """The packages' files in `root`, links of the merged /usr first so that all land there."""
+    """Unpack packages into `root`, with the links of the merged /usr made first."""
     root.mkdir()
     for folder in recipe.folders:
         _inside(root, folder).mkdir(parents=True, exist_ok=True)
@@ -35,6 +35,7 @@ def unpack(
 def unpack_package(
     package: Path, root: Path, tools: BuildTools, left_out: Sequence[str] = ()
 ) -> None:
+    """Unpack one package into a folder."""
     tools.pipe(
         ["dpkg-deb", "--fsys-tarfile", str(package)],
         [
@@ -49,7 +50,7 @@ def unpack_package(
 
 
 def configure(recipe: Recipe, root: Path) -> None:
-    """What the packages' own scripts would have done, as far as a twin needs it."""
+    """Do what the packages' scripts would do, as far as a twin needs it."""
     for file in recipe.files:
         before = _inside(root, file.append_to).read_text() if file.append_to else ""
         path = _inside(root, file.path)
@@ -69,7 +70,7 @@ def configure(recipe: Recipe, root: Path) -> None:
 def make_disk(
     recipe: Recipe, root: Path, disk: Path, work: Path, tools: BuildTools, events: Events
 ) -> None:
-    """An ext4 image of `root` that belongs to root inside, whoever makes it."""
+    """Make an ext4 image of `root` in which root owns the files, whatever user runs this."""
     with events.stage("make the file system") as stage:
         size_in_blocks = f"{recipe.disk_bytes // 1024}k"
         tools.run(
@@ -86,15 +87,17 @@ def make_disk(
 
 
 def _set_owners(recipe: Recipe, root: Path, disk: Path, work: Path, tools: BuildTools) -> None:
-    """mke2fs copies the owners that files have here, whoever that is. debugfs puts that right
-    without mounting the image, which only root may do."""
+    """Set the owners of files with debugfs, without a mount, which needs root.
+
+    mke2fs copies the owners that the files have on the host.
+    """
     doing = "give the files their owners"
     script = work / "owners"
     commands = _owner_commands(recipe, root)
     script.write_text("".join(f"{command}\n" for command in commands))
     command = ["debugfs", "-w", "-f", str(script), str(disk)]
     said = tools.answer(command, doing=doing, folder=work, limit_s=_STEP_SECONDS)
-    # It echoes each command, says why one fails, and ends with status 0 all the same.
+    # It echoes each command and ends with status 0 even if one fails.
     wrong = [line for line in said.splitlines() if line and not line.startswith("debugfs")]
     if wrong:
         raise BuildError(
@@ -130,7 +133,7 @@ def _owner_of(path: str, owners: Sequence[Owner]) -> Owner:
 
 
 def _inside(root: Path, path: str) -> Path:
-    """Where a path of the guest is here; absolute links of the guest's are not followed."""
+    """Return the host's path of a guest's path; absolute links of the guest stay inside."""
     current = root
     for part in path.strip("/").split("/"):
         current = current / part

@@ -1,6 +1,6 @@
-"""What is written down about a twin: enough to start it again and to know it when it runs.
+"""The state file of a twin: enough to start it again and to recognise its process.
 
-Whether it runs is never written down. That is asked of the system, which can't be out of date.
+Whether it runs is not recorded: the list of processes tells, and is never out of date.
 """
 
 from __future__ import annotations
@@ -26,43 +26,46 @@ _MOST_CORES = 64
 
 @dataclass(frozen=True)
 class Hardware:
-    """What QEMU emulates."""
+    """The hardware that QEMU emulates."""
 
     machine: str
     cpu: str
     cores: int
     memory: int
-    """Bytes."""
+    """The memory in bytes."""
     icount: bool = False
-    """Its clock counts instructions: what it measures does not depend on the host."""
+    """Whether the clock counts instructions, so that times do not depend on the host."""
 
 
 @dataclass(frozen=True)
 class TwinState:
+    """The state of a Linux twin."""
+
     name: str
     board: str
     uuid: str
-    """Marks its QEMU process, whatever process id that gets."""
+    """The mark of its QEMU process, whose process id may change."""
     hardware: Hardware
     image: str
-    """The digest of the recipe."""
+    """The digest of the image's recipe."""
     port: int
-    """Of sshd, on 127.0.0.1."""
+    """The port of sshd on 127.0.0.1."""
     wanted: bool
-    """Started and not stopped since: a twin that is wanted and isn't there has died."""
+    """Whether it was started and not stopped since. If it does not run then, it has died."""
     init: Init = DEFAULT_INIT
     schema: int = SCHEMA_VERSION
 
 
 def write_state(folder: Path, state: TwinState) -> None:
-    with storage_errors("write down what the twin is", folder):
+    """Write a twin's state."""
+    with storage_errors("write the twin's state", folder):
         write_atomically(folder / STATE_FILE, json_text(state) + "\n")
 
 
 def read_state(folder: Path) -> TwinState | None:
-    """None where there is no such twin; DeviceError where what was written is damaged."""
+    """Read a twin's state. Return None for no such twin; raise DeviceError for damaged state."""
     path = folder / STATE_FILE
-    with storage_errors("read what the twin is", folder):
+    with storage_errors("read the twin's state", folder):
         try:
             with path.open("rb") as stream:
                 data = stream.read(_LARGEST_FILE + 1)
@@ -72,6 +75,7 @@ def read_state(folder: Path) -> TwinState | None:
 
 
 def parse_state(data: bytes, name: str) -> TwinState:
+    """Parse a twin's state; raise DeviceError if it is damaged."""
     try:
         if len(data) > _LARGEST_FILE:
             raise ValueError("it is too long")
@@ -103,13 +107,14 @@ def parse_state(data: bytes, name: str) -> TwinState:
             raise ValueError("it is about another twin")
     except (ValueError, RecursionError) as error:
         raise DeviceError(
-            f"what is written about the twin {name} is damaged: {error}",
-            hint=f"edgekit twin down {name} --delete removes it; then start it anew",
+            f"the state of the twin {name} is damaged: {error}",
+            hint=f"edgekit twin down {name} --delete removes it; then start it again",
         ) from error
     return state
 
 
 def text_of(table: dict[str, Any], key: str) -> str:
+    """Return a short text; raise ValueError for anything else."""
     value = table.get(key)
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
         raise ValueError(f"{key} is not a short text")
@@ -117,6 +122,7 @@ def text_of(table: dict[str, Any], key: str) -> str:
 
 
 def number_of(table: dict[str, Any], key: str, largest: int) -> int:
+    """Return a positive number; raise ValueError for anything else."""
     value = table.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= largest:
         raise ValueError(f"{key} is not a whole number from 1 to {largest}")
@@ -124,7 +130,7 @@ def number_of(table: dict[str, Any], key: str, largest: int) -> int:
 
 
 def _init(table: dict[str, Any]) -> Init:
-    value = table.get("init", DEFAULT_INIT)  # older ones don't say
+    value = table.get("init", DEFAULT_INIT)  # older states have none
     for init in INITS:
         if init == value:
             return init
@@ -132,6 +138,7 @@ def _init(table: dict[str, Any]) -> Init:
 
 
 def flag_of(table: dict[str, Any], key: str) -> bool:
+    """Return a flag; raise ValueError for anything else."""
     value = table.get(key)
     if not isinstance(value, bool):
         raise ValueError(f"{key} is not true or false")

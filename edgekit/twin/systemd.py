@@ -1,4 +1,4 @@
-"""A twin whose init is systemd: for what has to be tried as a service."""
+"""Twins with systemd as their init, to try services on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgekit.twin.recipe import GuestFile, Recipe, default_recipe, guest_text
 Init = Literal["busybox", "systemd"]
 INITS: tuple[Init, ...] = get_args(Init)
 DEFAULT_INIT: Init = "busybox"
-"""The quicker one."""
+"""The default, because it starts faster."""
 
 _UNITS = "/etc/systemd/system"
 _OFF = (
@@ -26,7 +26,7 @@ _OFF = (
     *("dev-hugepages.mount", "systemd-journald-audit.socket", "systemd-initctl.socket"),
     *("ldconfig.service", "systemd-journal-catalog-update.service", "systemd-update-done.service"),
 )
-"""What a twin has no use for, and an emulated CPU does slowly."""
+"""Units that a twin does not need and that are slow on an emulated CPU."""
 _GENERATORS_OFF = (
     *("systemd-cryptsetup-generator", "systemd-debug-generator", "systemd-getty-generator"),
     *("systemd-gpt-auto-generator", "systemd-hibernate-resume-generator"),
@@ -36,12 +36,13 @@ _GENERATORS_OFF = (
 
 
 def recipe_for(init: Init) -> Recipe:
+    """Return the recipe of the image with an init."""
     return systemd_recipe() if init == "systemd" else default_recipe()
 
 
 @cache
 def systemd_recipe(release: str | None = None) -> Recipe:
-    """The default one with another init; nothing else starts a program there."""
+    """Return the default recipe with systemd, the only program that starts services."""
     base = default_recipe(release)
     files = (
         GuestFile("/etc/fstab", guest_text("systemd/fstab")),
@@ -50,19 +51,19 @@ def systemd_recipe(release: str | None = None) -> Recipe:
             guest_text("group") + guest_text("systemd/group"),
             append_to="/usr/share/base-passwd/group.master",
         ),
-        # Not missing, or every start would be the first one, which sets the system up anew.
+        # Present but empty: without the file, systemd sets the system up at each start.
         GuestFile("/etc/machine-id", ""),
         GuestFile("/etc/systemd/system.conf.d/edgekit.conf", guest_text("systemd/system.conf")),
         GuestFile(f"{_UNITS}/network.service", guest_text("systemd/network.service")),
         GuestFile(f"{_UNITS}/sshd.service", guest_text("systemd/sshd.service")),
     )
     replaced = {file.path for file in files}
-    busyboxs = {"/etc/inittab", "/usr/lib/edgekit/boot", "/usr/lib/edgekit/shutdown"}
+    busybox_files = {"/etc/inittab", "/usr/lib/edgekit/boot", "/usr/lib/edgekit/shutdown"}
     tool = "/usr/sbin/poweroff"
     return replace(
         base,
         packages=(*base.packages, "systemd"),
-        # It names users that only the packages' own set-up would make.
+        # It names users that only the packages' scripts would make.
         left_out_paths=(*base.left_out_paths, "./usr/lib/tmpfiles.d/systemd-network.conf"),
         links=(
             *(link for link in base.links if link[0] not in ("/usr/sbin/init", "/usr/sbin/reboot")),
@@ -70,16 +71,16 @@ def systemd_recipe(release: str | None = None) -> Recipe:
             *(("/usr/sbin/reboot", "/usr/bin/systemctl"),),
             *((f"{_UNITS}/default.target", "/usr/lib/systemd/system/multi-user.target"),),
             *((f"{_UNITS}/multi-user.target.wants/sshd.service", "../sshd.service"),),
-            *_nowhere(_UNITS, _OFF),
-            *_nowhere("/etc/systemd/system-generators", _GENERATORS_OFF),
+            *_masked(_UNITS, _OFF),
+            *_masked("/etc/systemd/system-generators", _GENERATORS_OFF),
         ),
         files=(
-            *(file for file in base.files if file.path not in {*replaced, *busyboxs, tool}),
+            *(file for file in base.files if file.path not in {*replaced, *busybox_files, tool}),
             *files,
         ),
     )
 
 
-def _nowhere(folder: str, names: Sequence[str]) -> list[tuple[str, str]]:
-    """How systemd is told to leave something alone."""
+def _masked(folder: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Link names to /dev/null, which masks them for systemd."""
     return [(f"{folder}/{name}", "/dev/null") for name in names]

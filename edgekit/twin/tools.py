@@ -1,4 +1,4 @@
-"""The host's programs that a twin needs: where they are, and running them."""
+"""The host's programs that a twin needs: finding and running them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from edgekit.base.wording import duration
 
 _LAST_LINES = 15
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
-"""Not on the PATH of ordinary users in Debian; mke2fs is there and needs no root."""
+"""Folders that Debian leaves out of ordinary users' PATH. mke2fs is in one and needs no root."""
 
 
 @dataclass(frozen=True)
 class HostTool:
+    """A program and its Debian package."""
+
     name: str
     package: str
 
@@ -46,45 +48,48 @@ TO_BUILD = (
 
 
 def find_tool(name: str) -> Path | None:
+    """Find a program on PATH or in the system's folders."""
     return find_program(name, _SYSTEM_FOLDERS)
 
 
 def require_tools(tools: Sequence[HostTool], purpose: str) -> None:
-    """MissingToolError that names everything that is missing at once."""
+    """Raise MissingToolError that names every missing program."""
     missing = [tool for tool in tools if find_tool(tool.name) is None]
     if missing:
         packages = " ".join(sorted({tool.package for tool in missing}))
         raise MissingToolError(
-            f"{purpose} needs {', '.join(tool.name for tool in missing)}, not found here",
+            f"{purpose} needs {', '.join(tool.name for tool in missing)}: not found on this host",
             hint=f"sudo apt-get install --no-install-recommends {packages}",
         )
 
 
 class BuildTools:
-    """Runs the tools of an image build; everything they say goes to the build's log. They end
-    with us, even when we are killed."""
+    """The tools of an image build. Their output goes to a log; they end with edgekit, even if it is
+    killed."""
 
     def __init__(
         self,
         log: IO[bytes],
         environment: Mapping[str, str] | None = None,
         *,
-        advice: str = "edgekit twin logs --build shows everything that the tools said",
+        advice: str = "edgekit twin logs --build shows the tools' output",
     ) -> None:
         self._log = log
         self._advice = advice
         self._environment = {**os.environ, "LC_ALL": "C", **(environment or {})}
 
     def with_environment(self, environment: Mapping[str, str]) -> BuildTools:
+        """Return the same tools with more environment variables."""
         merged = {**self._environment, **environment}
         return BuildTools(self._log, merged, advice=self._advice)
 
     def run(self, command: Sequence[str], *, doing: str, folder: Path, limit_s: float) -> None:
+        """Run a tool; raise BuildError if it fails."""
         with self.started(command, folder=folder) as process:
             self._wait(process, command, doing, limit_s)
 
     def answer(self, command: Sequence[str], *, doing: str, folder: Path, limit_s: float) -> str:
-        """What the tool printed."""
+        """Run a tool and return its output."""
         with self.started(command, folder=folder, stdout=PIPE) as process:
             try:
                 output = process.communicate(timeout=limit_s)[0]
@@ -102,11 +107,11 @@ class BuildTools:
         folder: Path,
         limit_s: float,
     ) -> None:
-        """`source | sink`; fails when either does."""
+        """Run `source | sink`; raise BuildError if either fails."""
         with self.started(source, folder=folder, stdout=PIPE) as first:
             assert first.stdout is not None
             with self.started(sink, folder=folder, stdin=first.stdout) as second:
-                first.stdout.close()  # the sink's alone, so that the source notices its end
+                first.stdout.close()  # only the sink keeps it, so that the source sees the sink end
                 self._wait(second, sink, doing, limit_s)
             self._wait(first, source, doing, limit_s)
 
@@ -119,7 +124,7 @@ class BuildTools:
         stdin: int | IO[bytes] = NOTHING,
         stdout: int | IO[bytes] | None = None,
     ) -> Iterator[Process]:
-        """The tool while the block runs; its output goes to the log unless `stdout` says where."""
+        """Start a tool for the time of the block; its output goes to the log by default."""
         self._log.write(f"$ {' '.join(command)}\n".encode())
         self._log.flush()
         with ExitStack() as ending:
@@ -136,7 +141,7 @@ class BuildTools:
             yield process
 
     def check(self, status: int, command: Sequence[str], doing: str) -> None:
-        """An error with the log's last lines unless the tool ended well."""
+        """Raise an error with the log's last lines if a tool failed."""
         if status == 0:
             return
         lines = self._last_lines()
@@ -154,6 +159,7 @@ class BuildTools:
         )
 
     def too_slow(self, command: Sequence[str], doing: str, limit_s: float) -> BuildError:
+        """Make the error for a tool that takes too long."""
         return BuildError(
             f"{command[0]} was still not done after {duration(limit_s)}: could not {doing}",
             hint=f"check the network and try again; {self._advice}",
@@ -177,6 +183,6 @@ def _path(name: str) -> str:
     found = find_tool(name)
     if found is None:
         raise MissingToolError(
-            f"{name} is not here any more", hint="install it again, then try again"
+            f"{name} is gone from this host", hint="install it again, then try again"
         )
     return str(found)

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from edgekit.base.errors import EdgekitError
-from edgekit.twin import qemu
+from edgekit.twin import qemu, qmp
 from edgekit.twin.access import Access
 from edgekit.twin.image import ensure_image
-from edgekit.twin.machine import all_twins, down, machines_dir
+from edgekit.twin.machine import all_twins, down, machines_dir, twin_folder
 from edgekit.twin.recipe import Recipe, default_recipe
 from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 from support.libraries import share_agents
@@ -104,3 +104,17 @@ def processes_with(text: str) -> list[str]:
                 if text in line:
                     found.append(line)
     return found
+
+
+def pause(name: str) -> None:
+    """Stop a twin's clock and CPUs: a board that hangs."""
+    _control(name, "stop")
+
+
+def resume(name: str) -> None:
+    _control(name, "cont")
+
+
+def _control(name: str, command: str) -> None:
+    with qmp.connected(twin_folder(name) / qemu.QMP_SOCKET) as control:
+        control.execute(command)

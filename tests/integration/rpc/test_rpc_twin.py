@@ -16,13 +16,13 @@ from support.building import request_for, write_model
 from support.needs import TWIN, needs
 from support.ports import free_port
 from support.rpc_lab import Process, environment_in, eventually, free_devices
-from support.twins import edgekit_command, twins_in
+from support.twins import edgekit_command, pause, resume, twins_in
 
 from edgekit.building.build import build
 from edgekit.profiles.board import load_board
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.session import SessionLost, open_session
-from edgekit.twin.machine import pause, resume, status, up
+from edgekit.twin.machine import status, up
 
 pytestmark = [
     needs("sshd"),

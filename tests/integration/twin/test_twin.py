@@ -18,6 +18,7 @@ from support.twins import (
     edgekit_command,
     edgekit_json,
     on_twin,
+    pause,
     processes_with,
     remove_all_twins,
     share_images,
@@ -27,10 +28,10 @@ from support.twins import (
 from edgekit.profiles.board import load_board
 from edgekit.twin.machine import (
     Started,
+    StartOptions,
     all_twins,
     down,
     machines_dir,
-    pause,
     status,
     twin_folder,
     up,
@@ -225,7 +226,7 @@ def test_down_leaves_nothing_running_and_keeps_the_disk(twin: Started) -> None:
 
 def test_fresh_forgets_the_disk(twin: Started) -> None:
     on_twin(twin.access, "echo gone > gone; sync")
-    again = up("kitchen", RPI4, fresh=True)
+    again = up("kitchen", RPI4, StartOptions(fresh=True))
     assert on_twin(again.access, "ls") == ""
 
 

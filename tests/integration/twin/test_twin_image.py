@@ -18,7 +18,7 @@ from support.twins import COMMAND_SECONDS, edgekit, on_twin, processes_with, twi
 
 from edgekit.profiles.board import load_board
 from edgekit.twin.image import Image, build_log, ensure_image, find_image
-from edgekit.twin.machine import up
+from edgekit.twin.machine import StartOptions, up
 from edgekit.twin.recipe import RELEASES, default_recipe
 
 pytestmark = [
@@ -97,7 +97,7 @@ def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path) -> None
     "release", [name for name, _ in RELEASES if name != default_recipe().release]
 )
 def test_every_other_release_makes_a_system_that_starts_too(cache: Path, release: str) -> None:
-    started = up("rpi5", load_board("rpi5"), recipe=default_recipe(release))
+    started = up("rpi5", load_board("rpi5"), StartOptions(recipe=default_recipe(release)))
     assert f"VERSION_CODENAME={release}" in on_twin(started.access, "cat /etc/os-release")
 
 

@@ -10,7 +10,7 @@ from support.needs import TWIN, needs
 from support.twins import edgekit, edgekit_json, on_twin, share_images, twins_in
 
 from edgekit.profiles.board import load_board
-from edgekit.twin.machine import down, up
+from edgekit.twin.machine import StartOptions, down, up
 from edgekit.twin.recipe import RELEASES
 from edgekit.twin.systemd import systemd_recipe
 
@@ -32,7 +32,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.parametrize("release", [name for name, _ in RELEASES])
 def test_every_release_starts_with_no_unit_that_failed(release: str) -> None:
-    started = up(release, RPI4, recipe=systemd_recipe(release), limit_s=900)
+    started = up(release, RPI4, StartOptions(recipe=systemd_recipe(release)), limit_s=900)
     assert on_twin(started.access, "cat /proc/1/comm") == "systemd\n"
     state = on_twin(started.access, "sudo systemctl is-system-running --wait || true")
     failed = on_twin(started.access, "sudo systemctl --failed --plain --no-legend")

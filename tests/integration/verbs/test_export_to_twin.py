@@ -19,7 +19,7 @@ from support.twins import COMMAND_SECONDS, edgekit_json, on_twin, share_images, 
 from edgekit.building.build import build
 from edgekit.profiles.board import load_board
 from edgekit.twin.access import Access
-from edgekit.twin.machine import up
+from edgekit.twin.machine import StartOptions, up
 from edgekit.twin.systemd import systemd_recipe
 
 pytestmark = [pytest.mark.slow, needs(*TWIN, "cmake")]
@@ -73,7 +73,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     checked(("sh", "-c", "DESTDIR=build/stage cmake --install build"), app)
     share_images(place / "cache", systemd_recipe())
     with twins_in(place / "cache"):
-        access = up("shed", load_board("rpi4"), init="systemd", limit_s=900).access
+        access = up("shed", load_board("rpi4"), StartOptions(init="systemd"), limit_s=900).access
         send(app, access, "-C build/stage -c opt etc", "sudo tar -C / -x --no-same-owner")
         send(app, access, "-c sample", "tar -x")
         on_twin(access, f"sudo systemctl daemon-reload && sudo systemctl enable --now {NAME}")
