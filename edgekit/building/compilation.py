@@ -23,8 +23,7 @@ from edgekit.base.limits import explained_by_limits, reached_limit
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
-from edgekit.cross.gpu_mark import write_mark
-from edgekit.cross.index_errors import write_index_error
+from edgekit.cross.library_code import write_index_error, write_mark
 from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.weights import write_weights

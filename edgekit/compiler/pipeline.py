@@ -77,7 +77,7 @@ class Compiled:
     weights: tuple[Weight, ...]
     """What the executable lacks: the library that it becomes must have them."""
     checks_indices: bool
-    """Whether the library must have the function of cross/index_errors.py."""
+    """Whether the library must have the function of cross/library_code.py."""
 
 
 def compile_module(

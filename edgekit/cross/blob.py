@@ -1,7 +1,7 @@
-"""Bytes as data of a library: put in place by the assembler, in seconds for any size.
+"""Bytes as data of a library, included by the assembler in seconds at any size.
 
-A C array of 4 MB takes a compiler many seconds and hundreds of megabytes. The assembly here is
-understood by GNU's assembler and LLVM's, for x86, Arm and RISC-V, on Linux and on bare metal.
+A C array of 4 MB takes a compiler many seconds and hundreds of megabytes. The assembly works with
+GNU's assembler and LLVM's, for x86, Arm and RISC-V, on Linux and on bare metal.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ _SECTION = re.compile(r"\.[A-Za-z0-9_.]+")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
 
 SECTION = ".weights"
-"""Where a shared library has its blobs, so that whoever looks can tell how much of it they are."""
+"""The section of blobs in a shared library, which tells their size."""
 
 
 def blob_assembly(symbol: str, file: str, *, alignment: int = 64, section: str = SECTION) -> str:
-    """Assembly (for a file ending in `.S`) that makes the content of `file` read-only data.
+    """Write assembly (for a `.S` file) that makes the content of `file` read-only data.
 
-    In C it is `extern const unsigned char SYMBOL[];`, known inside the library only. `file` is
-    relative to the folder that the compiler runs in: its name is not written down anywhere.
-    Firmware, whose linker places only sections that it has been told of, wants `section` to be
-    `.rodata.SYMBOL`.
+    In C it is `extern const unsigned char SYMBOL[];`, visible inside the library only. `file` is
+    relative to the compiler's folder; its name does not get into the output. Firmware needs the
+    section `.rodata.SYMBOL`, because its linker places only the sections of its script.
     """
     names = (_SYMBOL.fullmatch(symbol), _FILE.fullmatch(file), _SECTION.fullmatch(section))
     if not all(names):
@@ -38,7 +37,7 @@ def blob_assembly(symbol: str, file: str, *, alignment: int = 64, section: str =
         f"{symbol}:",
         f'.incbin "{file}"',
         f".size {symbol}, . - {symbol}",
-        # Without it linkers take the file for one that wants an executable stack.
+        # Without it linkers assume that the file needs an executable stack.
         '.section .note.GNU-stack,"",%progbits',
     ]
     return "".join(f"{line}\n" for line in lines)

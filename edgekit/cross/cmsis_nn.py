@@ -1,7 +1,7 @@
-"""Where CMSIS-NN comes from, and which of its files a set of functions needs.
+"""CMSIS-NN: finding its sources, and the files that a set of functions needs.
 
-A folder (a git checkout, an unpacked CMSIS-Pack) or a .pack file that the user names; otherwise
-the sources that the Python package bakenn ships. Nothing is unpacked: files are read by name.
+The user names a folder (a git checkout, an unpacked CMSIS-Pack) or a .pack file; by default the
+Python package bakenn provides it. Nothing is unpacked: files are read by name.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 @dataclass(frozen=True)
 class CmsisNn:
-    """The library's sources and headers, and those of CMSIS-Core that they include."""
+    """The library's sources and headers, and the headers of CMSIS-Core that they include."""
 
     origin: str
-    """Where it was found, for reports."""
+    """The place where it was found, for reports."""
     version: str
     files: Mapping[str, str]
-    """Text by path: Include/…, Source/…, Core/…"""
+    """The text of each file by its path: Include/…, Source/…, Core/…"""
     license_text: str
 
     @property
     def major(self) -> int:
+        """Return the major version; 0 if it is unknown."""
         found = re.match(r"\d+", self.version)
         return int(found[0]) if found else 0
 
     @cached_property
     def identity(self) -> str:
-        """A hash of all that a build could take of it."""
+        """Hash everything that a build may use."""
         digest = hashlib.sha256(self.version.encode())
         for path, text in sorted(self.files.items()):
             digest.update(f"{path}\0{text}\0".encode())
@@ -55,7 +56,7 @@ class CmsisNn:
 
     @cached_property
     def definitions(self) -> Mapping[str, str]:
-        """The source file that defines each function."""
+        """Map each function to the source file that defines it."""
         return {
             function: path
             for path, text in self.files.items()
@@ -64,7 +65,7 @@ class CmsisNn:
         }
 
     def sources_of(self, functions: Iterable[str]) -> tuple[str, ...]:
-        """The source files that these functions need, those that they call included."""
+        """List the source files of functions and of everything they call."""
         needed: set[str] = set()
         waiting = list(functions)
         while waiting:
@@ -75,7 +76,7 @@ class CmsisNn:
         return tuple(sorted(needed))
 
     def with_headers(self, sources: Iterable[str]) -> dict[str, str]:
-        """These sources and every header that they include."""
+        """Return sources with every header that they include, by path."""
         headers = {path.rpartition("/")[2]: path for path in self.files if path.endswith(".h")}
         taken: dict[str, str] = {}
         waiting = [*sources, _FUNCTIONS]
@@ -92,7 +93,7 @@ class CmsisNn:
 
 
 def find_cmsis_nn(configured: Path | None = None) -> CmsisNn:
-    """The project's setting, then the environment, then what a package ships."""
+    """Find CMSIS-NN: by the project's setting, the environment, or a Python package."""
     if configured is not None:
         return read_cmsis_nn(configured, str(configured))
     named = named_path(VARIABLE)
@@ -101,7 +102,7 @@ def find_cmsis_nn(configured: Path | None = None) -> CmsisNn:
     spec = find_spec("bakenn")
     if spec is None or not spec.submodule_search_locations:
         raise MissingToolError(
-            "CMSIS-NN is not on this machine",
+            "CMSIS-NN is not installed",
             hint=f"pip install 'edgekit[cmsis-nn]', or set {VARIABLE} to a checkout or a .pack",
         )
     folder = Path(next(iter(spec.submodule_search_locations))) / "backend/cmsis_nn/vendor"
@@ -109,6 +110,7 @@ def find_cmsis_nn(configured: Path | None = None) -> CmsisNn:
 
 
 def read_cmsis_nn(path: Path, origin: str) -> CmsisNn:
+    """Read CMSIS-NN from a folder or a .pack file."""
     if path.is_dir():
         return _assembled(*_folder(path), origin)
     if path.is_file():
@@ -120,7 +122,7 @@ def read_cmsis_nn(path: Path, origin: str) -> CmsisNn:
                 f"{origin} is no CMSIS-Pack: {error}", hint="a .pack file is a zip archive"
             ) from error
     raise ProjectError(
-        f"{origin} does not exist", hint="name a folder with CMSIS-NN in it, or a .pack file"
+        f"{origin} does not exist", hint="name a folder with CMSIS-NN, or a .pack file"
     )
 
 
@@ -165,7 +167,7 @@ def _assembled(names: list[str], read: Read, origin: str) -> CmsisNn:
     if not found:
         raise ProjectError(
             f"{origin} has no {_FUNCTIONS}",
-            hint="name the folder of CMSIS-NN, whose Include and Source lie side by side",
+            hint="name the folder of CMSIS-NN that holds Include and Source",
         )
     root = found[0][: -len(_FUNCTIONS)]
     files = {
@@ -184,7 +186,7 @@ def _assembled(names: list[str], read: Read, origin: str) -> CmsisNn:
     elif any(_CORE in _QUOTED.findall(text) for text in files.values()):
         raise ProjectError(
             f"{origin} has no {_CORE}, which this CMSIS-NN includes",
-            hint="name a folder that holds CMSIS-Core beside CMSIS-NN, or a newer CMSIS-NN",
+            hint="name a folder that holds CMSIS-Core and CMSIS-NN, or a newer CMSIS-NN",
         )
     licenses = sorted((name for name in names if "LICENSE" in name.upper()), key=_nearness(root))
     text = read(licenses[0]) if licenses else "Apache-2.0, as its files say.\n"

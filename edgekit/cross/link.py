@@ -1,4 +1,4 @@
-"""From TVM's compiled code to a shared library, through the board's own compiler."""
+"""Links TVM's compiled code into a shared library with the board's compiler."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from edgekit.profiles.board import Board
     from edgekit.profiles.toolchain import Toolchain
 
-# The same objects give the same bytes, with nothing in them that the device does not need.
+# The same objects give the same bytes, without anything that the device does not need.
 _ALWAYS = ("-shared", "-fPIC", "-Wl,--build-id=none", "-Wl,--strip-all")
 
 
 @dataclass(frozen=True)
 class Linker:
-    """A board's compiler and what it is always told."""
+    """A board's compiler and its constant flags."""
 
     compiler: Compiler
     compile_flags: tuple[str, ...]
@@ -30,6 +30,7 @@ class Linker:
 
     @classmethod
     def for_board(cls, board: Board, toolchain: Toolchain, compiler: Compiler) -> Linker:
+        """Make the linker of a board."""
         sysroot = (f"--sysroot={toolchain.sysroot}",) if toolchain.sysroot else ()
         return cls(
             compiler,
@@ -38,6 +39,7 @@ class Linker:
         )
 
     def command(self, output: str, objects: Objects) -> tuple[str, ...]:
+        """Return the command line that links objects into `output`."""
         return (
             *self.compiler.command,
             *_ALWAYS,
@@ -52,26 +54,28 @@ class Linker:
 
 @dataclass(frozen=True)
 class Objects:
-    """What TVM hands to a linker."""
+    """The input of a linker."""
 
     names: tuple[str, ...]
-    """Object files, and regions as source, relative to the scratch folder: a compiler may write
-    down what it was given."""
+    """Object files, and regions as source. Paths are relative to the scratch folder, because
+    compilers may write them into the output."""
     options: tuple[str, ...]
-    """Where that source finds its headers."""
+    """The options that locate the source's headers."""
     libraries: tuple[str, ...] = ()
-    """Static libraries, and flags of the linker's, in order."""
+    """Static libraries and linker flags, in order."""
 
     def with_sources(self, names: tuple[str, ...], headers: Path) -> Objects:
-        """These, and sources in the scratch folder that include from `headers`."""
+        """Add sources in the scratch folder that include from `headers`."""
         if not names:
             return self
         options = (*self.options, "-isystem", str(headers))
         return replace(self, names=(*self.names, *names), options=tuple(dict.fromkeys(options)))
 
     def with_libraries(self, names: Sequence[str], libraries: Sequence[str]) -> Objects:
-        """These, and object files with the libraries that they need, which stay inside: two models
-        of one process may bring two versions."""
+        """Add object files and their libraries.
+
+        The libraries' symbols stay hidden: two models in one process may bring two versions.
+        """
         hidden = ("-Wl,--exclude-libs,ALL",) if libraries else ()
         return replace(
             self,
@@ -81,7 +85,7 @@ class Objects:
 
 
 def export_objects(executable: Any, triple: str, scratch: Path) -> Objects:
-    """Write what `executable` consists of into the scratch folder."""
+    """Write the objects of a TVM executable into the scratch folder."""
     exported: list[Objects] = []
 
     def collect(output: str, objects: Sequence[str], options: Sequence[str] = ()) -> None:
@@ -98,8 +102,7 @@ def export_objects(executable: Any, triple: str, scratch: Path) -> Objects:
 
 
 def link_shared_library(objects: Objects, linker: Linker, scratch: Path, library: Path) -> None:
-    """Link what lies in the scratch folder; BuildError with the compiler's last lines if it
-    fails."""
+    """Link objects in the scratch folder; raise BuildError if that fails."""
     linked = scratch / "model.so"
     run_tool(linker.command(linked.name, objects), folder=scratch, doing="link the library")
     with storage_errors("write the library", library):
@@ -107,8 +110,7 @@ def link_shared_library(objects: Objects, linker: Linker, scratch: Path, library
 
 
 def _input(name: str) -> tuple[str, ...]:
-    """Name a source in C as one: beside regions a C++ compiler links, which would compile it as
-    C++ and mangle the names of its functions."""
+    """Mark a C source as C: a linking C++ compiler would mangle its names."""
     return ("-x", "c", name, "-x", "none") if name.endswith(".c") else (name,)
 
 

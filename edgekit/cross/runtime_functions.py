@@ -1,7 +1,7 @@
-"""Which functions a device has for a model's library to call by name.
+"""The functions that a model's library may call by name on a device.
 
-A device loads TVM's small runtime, and a build has all of TVM loaded: what is found in the one may
-be missing in the other. This table is what the small runtime of the pinned version registers;
+A device loads TVM's small runtime, a build all of TVM: a function of the build may be missing on
+the device. This table lists what the small runtime of the pinned version registers;
 `tests/integration/cross/test_runtime_functions.py` compares it with that library.
 """
 

@@ -1,4 +1,4 @@
-"""Running a compiler or another tool of a toolchain, and saying what it said when it fails."""
+"""Runs compilers and other tools of a toolchain, and reports their output if they fail."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _LAST_LINES = 20
 
 
 def run_tool(command: Sequence[str], *, folder: Path, doing: str) -> str:
-    """Run a tool in `folder` to do what `doing` says ("link the library"); gives what it printed,
-    BuildError where it fails.
+    """Run a tool in `folder` and return its output; raise BuildError if it fails.
 
-    The tool has a process group of its own, which goes with us: a compiler driver that is
-    killed alone would leave its linker running.
+    `doing` completes the error's sentence: "link the library". The tool gets a process group,
+    which ends with edgekit: killing a compiler driver alone would leave its linker running.
     """
     with ExitStack() as ending:
         with interrupts_deferred():
@@ -41,30 +40,33 @@ def _start(command: Sequence[str], folder: Path) -> Process:
         return start(
             command,
             folder=folder,
-            # Compilers put objects, weights and all, where TMPDIR says: not into a small /tmp.
+            # Compilers put objects with all weights into TMPDIR, and /tmp may be small.
             environment={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder.resolve())},
         )
     except OSError as error:
         raise MissingToolError(
             f"{command[0]} cannot be started: {error.strerror}",
-            hint="edgekit doctor says what is missing and how to install it",
+            hint="edgekit doctor shows what is missing and how to install it",
         ) from error
 
 
 def disk_full(output: str) -> bool:
-    """Whether a tool failed for want of room; it says so in the C library's words."""
+    """Tell whether a tool's output names a full disk, in the C library's words."""
     return os.strerror(errno.ENOSPC) in output or os.strerror(errno.EDQUOT) in output
 
 
 def disk_full_error(doing: str, folder: Path) -> StorageError:
-    """`folder` is where the intermediate files are: in the cache, or beside the bundle to be."""
-    known, cache = known_path(folder), cache_dir()
-    if known.is_relative_to(cache) or known.is_relative_to(cache.resolve()):
-        known = cache
+    """Make the error for a full disk.
+
+    `folder` holds the intermediate files: in the cache, or next to the future bundle.
+    """
+    place, cache = known_path(folder), cache_dir()
+    if place.is_relative_to(cache) or place.is_relative_to(cache.resolve()):
+        place = cache
         hint = "free some space (edgekit cache prune), or move the cache with EDGEKIT_CACHE_DIR"
     else:
-        hint = "free some space there, or choose a folder on another disk with -o"
-    return StorageError(f"the disk is full: could not {doing} in {known}", hint=hint)
+        hint = "free some space on that disk, or choose a folder on another one with -o"
+    return StorageError(f"the disk is full: could not {doing} in {place}", hint=hint)
 
 
 def _failure(command: Sequence[str], status: int, output: str, doing: str) -> BuildError:

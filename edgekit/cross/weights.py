@@ -1,7 +1,7 @@
-"""Weights as read-only data of the library, and the function that answers with a view of one.
+"""Weights as read-only data of the library, and the function that returns a view of one.
 
-They come from the file's own pages when they are first read, are shared by all processes that
-run the model, and the system may drop them when memory is short.
+Their pages are read from the file at first use and shared by all processes that run the model. The
+system may drop them when memory is short.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from edgekit.base.files import storage_errors
 from edgekit.cross.blob import blob_assembly
 
 WEIGHT_FUNCTION = "edgekit_weight"
-"""Called with a number by TVM's virtual machine, which finds it in the library."""
+"""The library's function that TVM's virtual machine calls with a weight's number."""
 
 LEAST_BYTES = 4096
-"""What is smaller is copied at the start: quicker than to ask for it in every inference."""
+"""The least size of a weight to map. Smaller ones are copied at the start, which is faster."""
 
 _ALIGNMENT = 64
-"""TVM's kernels refuse data that is aligned to less."""
+"""The alignment that TVM's kernels require."""
 
 _SYMBOL = "edgekit_weights"
 _DATA, _ASSEMBLY, _CODE = f"{_SYMBOL}.bin", f"{_SYMBOL}.S", f"{_SYMBOL}.c"
@@ -28,7 +28,7 @@ _DATA, _ASSEMBLY, _CODE = f"{_SYMBOL}.bin", f"{_SYMBOL}.S", f"{_SYMBOL}.c"
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor; the first three are DLPack's description of an element."""
+    """A tensor. The first three fields describe an element as DLPack does."""
 
     type_code: int
     bits: int
@@ -38,7 +38,7 @@ class Weight:
 
 
 def write_weights(weights: Sequence[Weight], folder: Path) -> tuple[str, ...]:
-    """Write into `folder` what is to be linked into the library; gives the sources' names."""
+    """Write the sources of the weights into `folder`, and return their names for the linker."""
     if not weights:
         return ()
     with storage_errors("write the weights", folder):
@@ -57,8 +57,10 @@ def write_weights(weights: Sequence[Weight], folder: Path) -> tuple[str, ...]:
 
 
 def _code(weights: Sequence[Weight], offsets: Sequence[int]) -> Iterator[str]:
-    """C on the stable part of TVM's interface: the answer is a plain pointer to a description, so
-    that nothing is counted, allocated or freed."""
+    """Write C for TVM's stable interface.
+
+    The function returns a plain pointer to a tensor's description: nothing is allocated or counted.
+    """
     yield "#include <tvm/ffi/c_api.h>"
     yield f'extern const unsigned char {_SYMBOL}[] __attribute__((visibility("hidden")));'
     for number, weight in enumerate(weights):

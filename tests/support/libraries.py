@@ -9,6 +9,7 @@ from pathlib import Path
 
 from edgekit.base.paths import cache_dir
 from edgekit.cross.sources.library import libraries_cache
+from edgekit.cross.sources.recipe import built_in_recipe
 
 
 def share_libraries(cache: Path) -> None:
@@ -32,3 +33,11 @@ def _share(folder: Path, link: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(folder)
+
+
+def ncnn_layers() -> tuple[str, ...]:
+    """The layers that edgekit's ncnn is built with."""
+    cmake = built_in_recipe("ncnn").cmake
+    assert cmake is not None
+    groups = [group for group in cmake.switches if group.prefix == "WITH_LAYER_"]
+    return tuple(name for group in groups for name in group.on)

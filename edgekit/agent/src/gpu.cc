@@ -9,7 +9,7 @@
 namespace edgekit {
 namespace {
 
-// edgekit/cross/gpu_mark.py
+// edgekit/cross/library_code.py
 constexpr char kMark[] = "edgekit_runs_on_cuda";
 constexpr char kRuntime[] = "libtvm_runtime_cuda.so";
 

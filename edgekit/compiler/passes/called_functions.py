@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm.ir.expr import Call, StringImm
 
 from edgekit.base.errors import UnsupportedModelError
-from edgekit.cross.index_errors import INDEX_ERROR
+from edgekit.cross.library_code import INDEX_ERROR
 from edgekit.cross.runtime_functions import RUNTIME_FUNCTIONS
 from edgekit.cross.weights import WEIGHT_FUNCTION
 

@@ -18,7 +18,7 @@ from tvm import relax
 
 from edgekit.base.arrays import Array
 from edgekit.base.errors import ModelError
-from edgekit.cross.index_errors import OUTSIDE
+from edgekit.cross.library_code import OUTSIDE
 
 DIVIDES = "edgekit.divides"
 """The attribute of a loop nest that divides whole numbers by its second operand."""
@@ -45,7 +45,7 @@ class IndexRule:
         return -extent if self.counts_from_end else 0
 
     def outside(self, value: int, extent: int) -> str:
-        """The sentence for a value that is not allowed, as in the C of cross/index_errors.py."""
+        """The sentence for a value that is not allowed, as in the C of cross/library_code.py."""
         return (
             f"'{self.tensor}' holds the index {value}, "
             f"{OUTSIDE} {self.lowest(extent)} to {extent - 1}"

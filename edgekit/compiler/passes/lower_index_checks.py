@@ -11,7 +11,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
 from edgekit.compiler.passes.indices import IndexRule, read_rule, rule_of
-from edgekit.cross.index_errors import INDEX_ERROR
+from edgekit.cross.library_code import INDEX_ERROR
 
 _RULE = "edgekit.index_rule"
 """The attribute of a kernel that raises: its rule."""
@@ -36,7 +36,7 @@ class ClampIndices:
 
 
 def link_index_errors(module: Any) -> tuple[Any, bool]:
-    """Have kernels call the function of their own library (cross/index_errors.py), not one of this
+    """Have kernels call the function of their own library (cross/library_code.py), not one of this
     process; and whether any does."""
     functions = dict(module.functions_items())
     found = {

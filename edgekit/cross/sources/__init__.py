@@ -1,8 +1,7 @@
 """Third-party libraries for boards: pinned, fetched, built by the board's own toolchain, cached.
 
-A recipe (libraries/*.toml) says what a library is and where it comes from; docs/libraries.md
-describes every key. `build_library` gives it back built, `library_identity` says beforehand what
-that will be.
+A recipe (libraries/*.toml) describes a library and its origin; docs/libraries.md describes every
+key. `build_library` returns it built; `library_identity` returns its digest beforehand.
 """
 
 from edgekit.cross.sources.library import (

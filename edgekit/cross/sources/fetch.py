@@ -1,5 +1,7 @@
-"""An archive at hand: from a folder or mirror that the user names, from the package index, or out
-of Debian. What counts is its hash, wherever it came from."""
+"""Fetches archives: from a folder or mirror that the user names, the package index, or Debian.
+
+The pinned hash decides, whatever the origin.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ from edgekit.twin.debian import download_package
 from edgekit.twin.tools import BuildTools, find_tool
 
 SOURCES_VARIABLE = "EDGEKIT_SOURCES"
-"""Folders and addresses that hold archives by their names; looked at before all others."""
+"""The variable with folders and addresses of archives, which come before all other origins."""
 _LARGEST = 1 << 30
 
 
 def fetch(archive: Archive, cache: BuildCache, log: IO[bytes], events: Events) -> Path:
-    """The archive, out of the cache where it is there and whole."""
+    """Return an archive from the cache, fetched first if it is missing or damaged."""
     key = archive.sha256
     with cache.locked(key):
         found = cache.find(key)
@@ -51,14 +53,14 @@ def _is_whole(path: Path, archive: Archive) -> bool:
 
 
 def _obtain(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> str:
-    """Write the file; gives back where it came from, in words."""
+    """Write the file and return its origin in words."""
     for address in _named_places(archive):
-        with suppress(WebError):  # a mirror need not have everything
+        with suppress(WebError):  # a mirror may lack a file
             local = address.startswith("file:")
             _download(address, path, Web() if local else pip_config().web)
-            return "a folder of yours" if local else urlsplit(address).hostname or address
+            return "a named folder" if local else urlsplit(address).hostname or address
     if archive.origin == "debian":
-        _out_of_debian(archive, path, log, cache)
+        _from_debian(archive, path, log, cache)
         return "Debian"
     troubles = []
     config = pip_config()
@@ -71,31 +73,30 @@ def _obtain(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> 
             return urlsplit(address).hostname or "pip's find-links"
     raise BuildError(
         f"{archive.file} could not be fetched: {troubles[0]}",
-        hint="check the network and `pip config list`, or name a folder that has it in"
+        hint="check the network and `pip config list`, or name a folder with the file in"
         f" {SOURCES_VARIABLE}",
         details=tuple(troubles),
     )
 
 
-def _out_of_debian(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> None:
+def _from_debian(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> None:
     assert archive.release is not None
     if any(find_tool(tool) is None for tool in ("apt-get", "dpkg-deb", "setpriv")):
         raise MissingToolError(
-            f"{archive.file} is a package of Debian's, and this machine has no apt to fetch it",
-            hint=f"name a folder that has it in {SOURCES_VARIABLE}, or build the library yourself"
-            " (docs/libraries.md tells how it is named)",
+            f"{archive.file} is a Debian package, and this host has no apt to fetch it",
+            hint=f"name a folder with the file in {SOURCES_VARIABLE}, or build the library yourself"
+            " (see docs/libraries.md)",
         )
     with cache.scratch() as work:
-        tools = BuildTools(log, advice=f"everything that apt said is in {log.name}")
+        tools = BuildTools(log, advice=f"apt's output is in {log.name}")
         package = download_package(archive.release, archive.project, work, tools)
         # apt writes the colon of an epoch as %3a.
         if unquote(package.name) != archive.file:
             raise BuildError(
                 f"the release {archive.release} has {package.name}, and {archive.file} is pinned",
-                hint=f"name a folder that has the pinned one in {SOURCES_VARIABLE}, or update"
-                " edgekit",
+                hint=f"name a folder with the pinned one in {SOURCES_VARIABLE}, or update edgekit",
             )
-        with storage_errors("keep the package", path):
+        with storage_errors("save the package", path):
             shutil.move(package, path)
 
 
@@ -110,7 +111,7 @@ def _named_places(archive: Archive) -> Iterator[str]:
 
 def _download(address: str, path: Path, web: Web) -> None:
     with (
-        storage_errors("keep the source", path),
+        storage_errors("save the source", path),
         web.opened(address) as answer,
         path.open("wb") as target,
     ):
@@ -121,6 +122,6 @@ def _download(address: str, path: Path, web: Web) -> None:
 def _other_bytes(archive: Archive, path: Path, origin: str) -> BuildError:
     return BuildError(
         f"{archive.file} from {origin} is not the pinned file",
-        hint="do not use it: the package index or mirror gives out something else",
+        hint="do not use it: the package index or mirror serves another file",
         details=(f"pinned: SHA-256 {archive.sha256}", f"found:  SHA-256 {sha256_file(path)}"),
     )

@@ -1,8 +1,8 @@
-"""Finding a file on the package index that pip is configured to use: the simple API, as JSON
-(PEP 691) or HTML (PEP 503).
+"""Finds a file on the package index of pip's configuration: the simple API, as JSON (PEP 691) or
+HTML (PEP 503).
 
-pip itself is not asked to download: for a source distribution it would run the package's own
-build to learn its name.
+pip itself does not download it: for a source distribution it would run the package's build to learn
+its name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEFAULT_INDEX = re.compile(r"--index-url.*?\(default:?\s+(\S+?)\)", re.DOTALL)
 
 @dataclass(frozen=True)
 class PipConfig:
-    """Where pip would look, and how it would get there."""
+    """The places where pip looks, and the settings of its connections."""
 
     indexes: tuple[str, ...]
     find_links: tuple[str, ...]
@@ -37,13 +37,11 @@ class PipConfig:
 
 
 def pip_config() -> PipConfig:
-    """What pip's configuration files and environment say."""
+    """Read pip's configuration files and environment."""
     if importlib.util.find_spec("pip") is None:
         raise MissingToolError(
-            "fetching a library's source needs pip's configuration, and pip is not in this"
-            " environment",
-            hint=f"{spoken_module('ensurepip')}, or name folders that hold the files in"
-            " EDGEKIT_SOURCES",
+            "fetching a library's source needs pip's configuration, and this environment lacks pip",
+            hint=f"{spoken_module('ensurepip')}, or name folders with the files in EDGEKIT_SOURCES",
         )
     settings = parse_pip_settings(_pip("config", "list"))
     main = settings.get("index-url")
@@ -58,8 +56,10 @@ def pip_config() -> PipConfig:
 
 
 def parse_pip_settings(listed: str) -> dict[str, str]:
-    """What `pip config list` prints: global.index-url='https://…'. What is said for downloads
-    wins over what is said for all, and the environment over both."""
+    """Parse the output of `pip config list`: global.index-url='https://…'.
+
+    Settings for downloads win over global ones, the environment over both.
+    """
     order = {"global": 0, "download": 1, ":env:": 2}
     found: dict[str, tuple[int, str]] = {}
     for line in listed.splitlines():
@@ -77,7 +77,7 @@ def parse_pip_settings(listed: str) -> dict[str, str]:
 
 
 def find_file(config: PipConfig, project: str, file: str) -> Iterator[str]:
-    """Addresses of a project's file: in pip's find-links folders, then on each index."""
+    """Find addresses of a project's file: in pip's find-links folders, then on each index."""
     for place in config.find_links:
         folder = local_folder(place)
         if folder is not None and (folder / file).is_file():
@@ -98,15 +98,15 @@ def find_file(config: PipConfig, project: str, file: str) -> Iterator[str]:
         raise BuildError(
             f"the package index has no {file}"
             if not troubles or len(troubles) < len(config.indexes)
-            else f"no package index could be asked for {file}: {troubles[0]}",
-            hint="`pip config list` shows which index is asked; a folder that has the file can be"
-            " named in EDGEKIT_SOURCES",
+            else f"no package index answers for {file}: {troubles[0]}",
+            hint="`pip config list` shows the index; or name a folder with the file in"
+            " EDGEKIT_SOURCES",
             details=tuple(troubles),
         )
 
 
 def read_links(base: str, content_type: str, page: bytes) -> Iterator[tuple[str, str]]:
-    """File names and addresses on a project's page."""
+    """Read the file names and addresses on a project's page."""
     if "json" in content_type:
         try:
             files = read_json(page)["files"]
@@ -124,7 +124,7 @@ def read_links(base: str, content_type: str, page: bytes) -> Iterator[tuple[str,
 
 
 def local_folder(place: str) -> Path | None:
-    """The folder that a path or a file:// address names."""
+    """Return the folder of a path or a file:// address; None for any other address."""
     parts = urlsplit(place)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
@@ -150,11 +150,11 @@ def _page(web: Web, address: str) -> tuple[str, bytes]:
 
 
 def _default_index() -> str:
-    """The one that pip has built in; its own help names it."""
+    """Return pip's built-in index, which its help names."""
     match = _DEFAULT_INDEX.search(_pip("download", "--help"))
     if match is None:
         raise BuildError(
-            "pip does not say which package index it uses",
+            "pip does not name the package index that it uses",
             hint="set one: pip config set global.index-url, or PIP_INDEX_URL",
         )
     return match[1]
@@ -178,7 +178,7 @@ def _pip(*arguments: str) -> str:
 
 
 def _with_credentials_of(index: str, address: str) -> str:
-    """A file on the index's own host is asked for as the index was."""
+    """Add the index's credentials to an address on the index's host."""
     ours, theirs = urlsplit(index), urlsplit(address)
     same = (ours.scheme, ours.hostname, ours.port) == (theirs.scheme, theirs.hostname, theirs.port)
     return theirs._replace(netloc=ours.netloc).geturl() if same else address

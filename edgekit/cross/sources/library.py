@@ -1,4 +1,4 @@
-"""A library, built for a board or taken from the cache."""
+"""Third-party libraries, built for a board or taken from the cache."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 _SUMS = "sums.json"
 _LOGS_KEPT_SECONDS = 7 * 86400
 _METHOD = 1
-"""Counts up whenever the way of building changes: what was built otherwise is built again."""
+"""The version of the build method. A change builds all libraries again."""
 
 
 @dataclass(frozen=True)
 class BuiltLibrary:
-    """A library for one kind of CPU, ready to be compiled against and linked with."""
+    """A library for one kind of CPU, ready to compile against and link with."""
 
     name: str
     version: str
     digest: str
-    """Of all that decided what it is: recipe, sources, compiler, flags, options."""
+    """The hash of everything that decides it: recipe, sources, compiler, flags, options."""
     include: tuple[Path, ...]
     link: tuple[str, ...]
-    """For the linker, in this order, after the objects."""
+    """The linker's words after the objects, in order."""
     run_time: tuple[Path, ...]
-    """Shared files that go to the board, into the model's own folder."""
+    """Shared files for the model's folder on the board."""
     needs: tuple[str, ...]
-    """Shared libraries that the board must have itself: libgomp.so.1."""
+    """Shared libraries that the board must have: libgomp.so.1."""
     folder: Path
-    """Where all of it lies. To read, never to write."""
+    """The read-only folder of the library."""
     from_cache: bool
     own: bool = False
-    """The user's, whatever it is; the version is not known then."""
+    """Whether the user provides it. Its version is unknown then."""
 
 
 @dataclass(frozen=True)
@@ -77,25 +77,25 @@ class _Plan:
 
 
 def library_identity(recipe: Recipe, board: Board, toolchain: Toolchain) -> str:
-    """The digest that the built library will have; builds nothing."""
+    """Return the digest that the built library will have, without a build."""
     own = _users_own(recipe, board, toolchain)
     return own.digest if own else _plan(recipe, board, toolchain).key
 
 
 def library_version(recipe: Recipe) -> str:
-    """The recipe's, or one that stands for the very bytes of a library that is the user's own."""
+    """Return the recipe's version, or one made from the hash of the user's own library."""
     named = named_path(_variable(recipe.name))
     return _own_version(recipe.name, recipe.products, named) if named else recipe.version
 
 
 @lru_cache(maxsize=16)
 def _own_version(name: str, products: Products, folder: Path) -> str:
-    """Kept: it is asked for with every region, and a library is large."""
+    """Hash a user's library once: every region needs the version, and a library is large."""
     return f"own-{_in_folder(name, products, folder).digest[:12]}"
 
 
 def find_library(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibrary | None:
-    """The library if it is there and whole; builds nothing."""
+    """Return a library if it is complete, without a build."""
     own = _users_own(recipe, board, toolchain)
     if own is not None:
         return own
@@ -106,12 +106,12 @@ def find_library(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLib
 def build_library(
     recipe: Recipe, board: Board, toolchain: Toolchain, events: Events = SILENT
 ) -> BuiltLibrary:
-    """The library for a board, built first where the cache does not have it whole."""
+    """Return the library for a board, built first if the cache has no complete one."""
     own = _users_own(recipe, board, toolchain)
     if own is not None:
         return own
     plan, cache = _plan(recipe, board, toolchain), libraries_cache()
-    waiting = f"another edgekit builds {plan.title}; waiting for it"
+    waiting = f"waiting for another edgekit to build {plan.title}"
     with cache.locked(plan.key, partial(events.note, waiting)):
         found = _read(plan, cache)
         if found is not None:
@@ -129,25 +129,26 @@ def build_library(
         found = _read(plan, cache)
     if found is None:
         raise StorageError(
-            f"{plan.title} was built, and is not in the cache as it was built",
+            f"{plan.title} was built, but the cache holds other bytes",
             hint=f"check the disk of {cache.root}",
         )
     return replace(found, from_cache=False)
 
 
 def libraries_cache() -> BuildCache:
+    """Return the cache of built libraries."""
     return BuildCache(cache_dir() / "libraries")
 
 
 def sweep_libraries() -> None:
-    """Remove what killed builds left, and old logs of what is not there."""
+    """Remove leftovers of killed builds, and old logs of libraries that are gone."""
     cache = libraries_cache()
     cache.sweep()
-    there = {entry.key[:16] for entry in cache.entries()}
+    stored = {entry.key[:16] for entry in cache.entries()}
     old = time.time() - _LOGS_KEPT_SECONDS
     with storage_errors("tidy the libraries' logs", cache.root):
         for log in _logs().glob("*.log"):
-            if log.stem.rpartition("-")[2] not in there and log.stat().st_mtime < old:
+            if log.stem.rpartition("-")[2] not in stored and log.stat().st_mtime < old:
                 log.unlink()
 
 
@@ -157,7 +158,7 @@ def _plan(recipe: Recipe, board: Board, toolchain: Toolchain) -> _Plan:
         raise BuildError(
             f"{recipe.name} is for {' and '.join(recipe.architectures)}, and the board"
             f" {board.name} is {arch}",
-            hint=f"leave {recipe.name} out of what the model is offloaded to",
+            hint=f"leave {recipe.name} out of --offload",
         )
     whens = [when for when in recipe.whens if _applies(when, board, toolchain)]
     options: dict[str, str] = {}
@@ -211,11 +212,11 @@ def _make(plan: _Plan, folder: Path, cache: BuildCache, log: IO[bytes], events: 
 
 
 def _compile(plan: _Plan, build: CMakeBuild, work: Path, log: IO[bytes], events: Events) -> None:
-    """With names inside of `work` mapped away, so that the same source gives the same bytes."""
+    """Compile with paths in `work` mapped away, so that the same source gives the same bytes."""
     name = plan.recipe.name
     steps = Steps(work, log)
     flags = (*plan.cpu_flags, "-w", f"-ffile-prefix-map={work}=.")
-    text = toolchain_file(plan.toolchain, flags, here=True)
+    text = toolchain_file(plan.toolchain, flags, host_paths=True)
     (work / "toolchain.cmake").write_text(text, encoding="utf-8")
     with events.stage(f"configure {name} for {plan.arch}"):
         steps.run(
@@ -240,14 +241,14 @@ def _compile(plan: _Plan, build: CMakeBuild, work: Path, log: IO[bytes], events:
 
         command = ("ninja", "-C", "build", f"-j{jobs()}")
         steps.run(command, doing=f"compile {name}", on_progress=progress)
-    steps.run(("cmake", "--install", "build"), doing=f"put {name} together")
+    steps.run(("cmake", "--install", "build"), doing=f"install {name}")
 
 
 def _count_steps(steps: Steps, log: IO[bytes]) -> int | None:
     totals: list[int] = []
     steps.run(
         ("ninja", "-C", "build", "-n"),
-        doing="count what is to be compiled",
+        doing="count the build's steps",
         on_progress=lambda _, total: totals.append(total),
     )
     return totals[-1] if totals else None
@@ -262,18 +263,18 @@ def _take_from_compiler(plan: _Plan, folder: Path) -> None:
 
 
 def _of_compiler(toolchain: Toolchain, name: str) -> Path | None:
-    """Where the compiler has a run-time library; it repeats the name where it has none."""
+    """Find a run-time library of the compiler, which repeats the name if it has none."""
     command = (*find_cxx_compiler(toolchain).command, *toolchain.compile_flags)
-    here = cache_dir()
-    with storage_errors("find a library of the compiler's", here):
-        here.mkdir(parents=True, exist_ok=True)
-    answer = run_tool((*command, f"-print-file-name={name}"), folder=here, doing=f"find {name}")
+    folder = cache_dir()
+    with storage_errors("find a library of the compiler", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    answer = run_tool((*command, f"-print-file-name={name}"), folder=folder, doing=f"find {name}")
     path = Path(answer.strip())
     return path if path.is_absolute() and path.is_file() else None
 
 
 def _read(plan: _Plan, cache: BuildCache) -> BuiltLibrary | None:
-    """The cached library, if its every file is as it was."""
+    """Return the cached library if no file has changed."""
     folder = cache.find(plan.key)
     if folder is None:
         return None
@@ -299,8 +300,10 @@ def _read(plan: _Plan, cache: BuildCache) -> BuiltLibrary | None:
 
 
 def _users_own(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibrary | None:
-    """A library that the user has built: EDGEKIT_LIBRARY_ACL=/opt/acl, with include and lib. What
-    it needs of the compiler's, edgekit adds as for its own."""
+    """Return the library in the folder that the user names, as in EDGEKIT_LIBRARY_ACL=/opt/acl.
+
+    The compiler's run-time libraries are added as for a built one.
+    """
     named = named_path(_variable(recipe.name))
     if named is None:
         return None
@@ -317,12 +320,12 @@ def _users_own(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibra
 
 def _in_folder(name: str, products: Products, folder: Path) -> BuiltLibrary:
     files = [folder / word for word in products.link if not word.startswith("-")]
-    there = [file for file in files if file.is_file()]
-    if not there or not all((folder / part).is_dir() for part in products.include):
+    present = [file for file in files if file.is_file()]
+    if not present or not all((folder / part).is_dir() for part in products.include):
         wanted = ", ".join((*products.include, *(str(f.relative_to(folder)) for f in files)))
         raise BuildError(
             f"{_variable(name)} names {folder}, which is no {name}",
-            hint=f"the folder must hold {wanted}; of several archives one is enough",
+            hint=f"the folder must hold {wanted}; one of several archives is enough",
         )
     run_time = tuple(folder / file for file in products.run_time if (folder / file).is_file())
     headers = [path for part in products.include for path in sorted((folder / part).rglob("*.h*"))]
@@ -330,7 +333,7 @@ def _in_folder(name: str, products: Products, folder: Path) -> BuiltLibrary:
         digest = sha256_bytes(
             "\n".join(
                 f"{path.relative_to(folder)} {sha256_file(path)}"
-                for path in (*there, *run_time, *headers)
+                for path in (*present, *run_time, *headers)
                 if path.is_file()
             ).encode()
         )
@@ -342,7 +345,7 @@ def _in_folder(name: str, products: Products, folder: Path) -> BuiltLibrary:
         link=tuple(
             word if word.startswith("-") else str(folder / word)
             for word in products.link
-            if word.startswith("-") or folder / word in there
+            if word.startswith("-") or folder / word in present
         ),
         run_time=run_time,
         needs=(),

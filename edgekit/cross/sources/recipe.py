@@ -1,4 +1,4 @@
-"""A library's recipe: where it comes from, how it is built, what of it is used. As data."""
+"""A library's recipe as data: its origin, its build, and the files that models use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}")
 _RELEASE = re.compile(r"[a-z]{1,20}")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,120}")
-# No part of it may begin with a dot, so none can lead out of the folder it is meant in.
+# No part may begin with a dot, so none leads out of its folder.
 _INSIDE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(/[A-Za-z0-9_][A-Za-z0-9._+-]*)*")
 _LINK = re.compile(rf"-l[A-Za-z0-9_]+|-pthread|-Wl(,-[A-Za-z-]+(,ALL)?)+|{_INSIDE.pattern}")
 _SONAME = re.compile(r"lib[A-Za-z0-9_+-]+\.so\.[0-9.]+")
@@ -42,22 +42,22 @@ _INSIDE_EXPECTED = "a path inside the folder, such as lib/libname.a"
 
 @dataclass(frozen=True)
 class Archive:
-    """A published file. The hash decides what it is; the rest says where to look."""
+    """A published file, identified by its hash; the other fields locate it."""
 
     origin: Origin
     project: str
-    """The project on the package index, or Debian's package."""
+    """The project on the package index, or the Debian package."""
     file: str
     sha256: str
     release: str | None
-    """Debian's, where it comes from there."""
+    """The Debian release of a Debian package."""
     take: Mapping[str, str]
-    """What of its content belongs to the library: path in the archive to path in the library."""
+    """The library's path of each path in the archive that belongs to it."""
 
 
 @dataclass(frozen=True)
 class Switches:
-    """Options of one kind, on or off: PREFIX followed by each name."""
+    """Options that are on or off, named by a prefix and each name."""
 
     prefix: str
     on: tuple[str, ...]
@@ -66,42 +66,46 @@ class Switches:
 
 @dataclass(frozen=True)
 class CMakeBuild:
+    """A build with CMake."""
+
     source: str
-    """The folder in the archive that has the CMakeLists.txt."""
+    """The folder of CMakeLists.txt in the archive."""
     options: Mapping[str, str]
     switches: tuple[Switches, ...]
     take: Mapping[str, str]
-    """As of an archive, out of what the build installs."""
+    """The library's path of each installed path that belongs to it."""
 
 
 @dataclass(frozen=True)
 class Products:
-    """What of the library a model's build uses; paths are the library's own."""
+    """The parts of a library that a model's build uses; paths are relative to the library."""
 
     include: tuple[str, ...]
     link: tuple[str, ...]
-    """In the linker's order: archives, shared libraries, -l for what the system has."""
+    """Archives, shared libraries and -l for system libraries, in the linker's order."""
     run_time: tuple[str, ...]
-    """Shared files that go to the board beside the model."""
+    """Shared files for the model's folder on the board."""
 
 
 @dataclass(frozen=True)
 class When:
-    """What is added for some boards: all that is said of the board must be so."""
+    """Additions for boards that match all conditions."""
 
     arch: str | None
     features: tuple[str, ...]
-    """In the kernel's words, as a board's profile lists them."""
+    """CPU features in the kernel's names, as in a board's profile."""
     openmp: str | None
-    """The toolchain's OpenMP."""
+    """The toolchain's OpenMP runtime."""
     options: Mapping[str, str] = field(default_factory=dict)
     link: tuple[str, ...] = ()
     from_compiler: tuple[str, ...] = ()
-    """Run-time libraries of the compiler's own that go to the board as well."""
+    """Run-time libraries of the compiler that go to the board too."""
 
 
 @dataclass(frozen=True)
 class Recipe:
+    """Everything that decides a library."""
+
     name: str
     title: str
     version: str
@@ -109,34 +113,30 @@ class Recipe:
     architectures: tuple[str, ...]
     archives: tuple[Archive, ...]
     cmake: CMakeBuild | None
-    """None where the archives hold the library as it is used."""
+    """The build; None if the archives hold the finished library."""
     products: Products
     whens: tuple[When, ...]
 
-    def switched_on(self, prefix: str) -> tuple[str, ...]:
-        """What the library is built with, of the options of one kind: ncnn's layers."""
-        switches = self.cmake.switches if self.cmake else ()
-        return tuple(name for group in switches if group.prefix == prefix for name in group.on)
-
 
 def recipe_names() -> tuple[str, ...]:
-    """The libraries that edgekit knows itself."""
+    """List the libraries with a built-in recipe."""
     return tuple(sorted(file.stem for file in built_in_data("libraries").glob("*.toml")))
 
 
 def built_in_recipe(name: str) -> Recipe:
+    """Read a built-in recipe."""
     names = recipe_names()
     if name not in names:
         near = nearest(name[:200], names)
         raise ProfileError(
             f"edgekit has no recipe for a library called {show(name)}",
-            hint=f"did you mean {near}?" if near else f"it has some for {', '.join(names)}",
+            hint=f"did you mean {near}?" if near else f"it has recipes for {', '.join(names)}",
         )
     return load_recipe(built_in_data("libraries") / f"{name}.toml")
 
 
 def load_recipe(path: Path) -> Recipe:
-    """Read a recipe; ProfileError with everything that is wrong with it."""
+    """Read a recipe; raise ProfileError with all its problems."""
     try:
         source = read_toml(path)
     except OSError as error:
@@ -144,7 +144,7 @@ def load_recipe(path: Path) -> Recipe:
             f"{path} cannot be read: {error.strerror}", hint="check the path and its permissions"
         ) from error
     except TomlError as error:
-        raise ProfileError(f"{path}: {error}", hint="it is to be a TOML file") from error
+        raise ProfileError(f"{path}: {error}", hint="a recipe is a TOML file") from error
     problems: list[Problem] = []
     reader = TableReader(source, source.table, (), problems)
     recipe = _parse(reader, path)
@@ -235,9 +235,9 @@ def _parse_products(reader: TableReader) -> Products:
 
 def _parse_when(reader: TableReader) -> When:
     arch = reader.choice("arch", _ARCHITECTURES) if reader.has("arch") else None
-    known = CPU_FLAGS[arch] if arch else ()
+    cpu_flags = CPU_FLAGS[arch] if arch else ()
     features = (
-        reader.choices("features", known, "a CPU feature of that arch")
+        reader.choices("features", cpu_flags, "a CPU feature of that arch")
         if reader.has("features")
         else ()
     )

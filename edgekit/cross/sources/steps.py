@@ -1,4 +1,4 @@
-"""Running CMake and what it calls: everything said goes to a log, progress is read from it."""
+"""Runs CMake and ninja: their output goes to a log, and progress is read from it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from edgekit.cross.tools import disk_full, disk_full_error
 from edgekit.profiles.toolchain import apt_command, pip_command
 
 TOOLS: tuple[tuple[str, str], ...] = (("cmake", "cmake"), ("ninja", "ninja-build"))
-"""What builds a library, and Debian's packages of it. Python packages of the same names have
-them as well."""
+"""The programs that build a library, and their Debian packages. Python packages of the same names
+provide them too."""
 _DECISIVE = re.compile(r"(CC|CXX|C|CXX|CPP|LD|ASM)(FLAGS)?|CMAKE_.*|NINJA_STATUS|DESTDIR")
-"""Variables that would change what is built behind the cache's back."""
+"""Variables that would change the build without changing its key in the cache."""
 _PROGRESS = re.compile(r"\[(\d+)/(\d+)\] ")
 _LAST_LINES = 30
 _TIME_TO_END = 10
@@ -31,18 +31,18 @@ _JOBS_VARIABLE = "CMAKE_BUILD_PARALLEL_LEVEL"
 
 
 def require_build_tools(purpose: str) -> None:
-    """MissingToolError that names everything that is missing at once."""
+    """Raise MissingToolError that names every missing program."""
     missing = [(tool, package) for tool, package in TOOLS if which(tool) is None]
     if missing:
         raise MissingToolError(
-            f"{purpose} needs {' and '.join(tool for tool, _ in missing)}, not found here",
+            f"{purpose} needs {' and '.join(tool for tool, _ in missing)}: not found on this host",
             hint=f"{pip_command(*(tool for tool, _ in missing))}, or"
             f" {apt_command(tuple(package for _, package in missing))}",
         )
 
 
 def jobs() -> int:
-    """How many compilers at once: CMAKE_BUILD_PARALLEL_LEVEL, or what cores and memory allow."""
+    """Return how many compilers run at once: CMAKE_BUILD_PARALLEL_LEVEL, or by cores and memory."""
     given = os.environ.get(_JOBS_VARIABLE, "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
@@ -64,9 +64,10 @@ class Steps:
         doing: str,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Run a command to do what `doing` says ("compile ncnn"); BuildError where it fails.
+        """Run a command; raise BuildError if it fails.
 
-        It ends with us, however we end, and so does what it started.
+        `doing` completes the error's sentence: "compile ncnn". The command and its children end
+        with edgekit, even if that is killed.
         """
         self._log.write(f"$ {' '.join(command)}\n".encode())
         self._log.flush()
@@ -90,10 +91,10 @@ class Steps:
         program = which(command[0])
         if program is None:
             raise MissingToolError(
-                f"{command[0]} is not here any more", hint="install it again, then try again"
+                f"{command[0]} is gone from this host", hint="install it again, then try again"
             )
-        # Ends it when we are killed, which no handler of ours could do. Asked, and not killed:
-        # ninja's compilers have process groups of their own, and only ninja knows them.
+        # A watcher ends it if edgekit is killed, which no handler can. It sends TERM and does not
+        # kill: ninja's compilers have their own process groups, which only ninja can end.
         return start(
             ending_with_us([str(program), *command[1:]], "TERM"),
             folder=self._folder,
@@ -108,13 +109,13 @@ class Steps:
         how = f"ended with status {status}" if status > 0 else f"was killed by signal {-status}"
         raise BuildError(
             f"{program} {how}: could not {doing}",
-            hint=f"everything that the tools said is in {self._log.name}",
+            hint=f"the tools' output is in {self._log.name}",
             details=telling_lines(lines),
         )
 
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Of a failed build's output: from where ninja or CMake names the failure, or the end."""
+    """Choose the lines of a failed build from ninja's or CMake's error on, or the last ones."""
     for number, line in enumerate(lines):
         if line.startswith(("FAILED:", "CMake Error")):
             return tuple(lines[number : number + _LAST_LINES])
@@ -122,12 +123,12 @@ def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _environment(outer: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in outer.items() if not _DECISIVE.fullmatch(name)}
-    return {**kept, "LC_ALL": "C"}
+    harmless = {name: value for name, value in outer.items() if not _DECISIVE.fullmatch(name)}
+    return {**harmless, "LC_ALL": "C"}
 
 
 def _end(process: Process) -> None:
-    """Ask first: ninja ends its compilers, and is the only one who knows them."""
+    """End a process with TERM first: only ninja can end its compilers."""
     if process.poll() is None:
         process.terminate()
         with suppress(TimeoutExpired):

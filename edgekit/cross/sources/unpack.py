@@ -1,5 +1,4 @@
-"""Taking archives apart that nobody vouches for beyond their hash: nothing lands outside of the
-folder, and nothing but plain files and folders lands in it."""
+"""Unpacks untrusted archives: plain files and folders only, and only inside the given folder."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from edgekit.base.zip_reader import ZipError, read_zip, spelling
 
 _MOST_MEMBERS = 100_000
 _LARGEST = 4 << 30
-"""Bytes, of everything in it together."""
+"""The limit of all content together, in bytes."""
 _DAMAGE = (
     *(ZipError, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),
     *(EOFError, FileExistsError, NotADirectoryError, IsADirectoryError, ValueError, OverflowError),
 )
-"""What Python's readers of archives raise for damaged ones."""
+"""The exceptions of Python's readers for damaged archives."""
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -35,7 +34,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def take(tree: Path, wanted: Mapping[str, str], library: Path, origin: str) -> None:
-    """Copy what belongs to a library out of a tree; links are followed within the tree."""
+    """Copy the files of a library from a tree; links are followed within the tree."""
     root = tree.resolve()
     for source, target in wanted.items():
         found = tree / source
@@ -106,5 +105,5 @@ def _archive_errors(archive: Path) -> Iterator[None]:
 
 def _refused(archive: Path, why: str) -> BuildError:
     return BuildError(
-        f"{archive.name} cannot be unpacked: {why}", hint="check what its recipe pins"
+        f"{archive.name} cannot be unpacked: {why}", hint="check the archive that the recipe pins"
     )

@@ -1,4 +1,4 @@
-"""Reading over HTTPS as pip would: its certificates, its proxy, the credentials of its index."""
+"""Reads over HTTPS like pip: with its certificates, proxy and credentials."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ _BLOCK = 1 << 18
 
 
 class WebError(Exception):
-    """An address that gave nothing, and why."""
+    """An address that could not be read, with the reason."""
 
 
 @dataclass(frozen=True)
 class Web:
+    """Settings of connections."""
+
     certificates: str | None = None
-    """A file of those to trust, instead of the system's."""
+    """A file of trusted certificates, in place of the system's."""
     proxy: str | None = None
-    """Instead of those that the environment names."""
+    """A proxy, in place of the environment's."""
 
     def read(self, address: str, *, accept: str, limit: int) -> tuple[str, bytes]:
-        """Content type and content of a page."""
+        """Return a page's content type and content."""
         with self.opened(address, accept=accept) as answer:
             data = b"".join(blocks(answer, limit))
             return str(answer.headers.get("Content-Type", "text/html")), data
 
     @contextmanager
     def opened(self, address: str, *, accept: str = "*/*") -> Iterator[Any]:
-        """The answer as a stream with headers. What may pass is tried again."""
+        """Open an address as a stream with headers; temporary failures are retried."""
         with self._open(address, accept) as answer:
             yield answer
 
@@ -77,7 +79,7 @@ class Web:
 
 
 def blocks(answer: IO[bytes], limit: int) -> Iterator[bytes]:
-    """What an answer says, piece by piece; WebError where it breaks off or passes the limit."""
+    """Read an answer in blocks; raise WebError if it breaks off or exceeds the limit."""
     total = 0
     while True:
         try:
@@ -88,13 +90,15 @@ def blocks(answer: IO[bytes], limit: int) -> Iterator[bytes]:
             return
         total += len(block)
         if total > limit:
-            raise WebError(f"more than {limit >> 20} MiB came")
+            raise WebError(f"the answer exceeds {limit >> 20} MiB")
         yield block
 
 
 def _without_credentials(address: str) -> tuple[str, str | None]:
-    """The address without user and password, and the header that carries them: out of the address,
-    or of ~/.netrc."""
+    """Split an address into one without credentials and a header with them.
+
+    Credentials come from the address or ~/.netrc.
+    """
     parts = urlsplit(address)
     user, password = parts.username, parts.password
     if user is None and parts.scheme == "https" and parts.hostname:
@@ -117,5 +121,5 @@ def _from_netrc(host: str) -> tuple[str | None, str | None]:
 
 
 def _shown(address: str) -> str:
-    """Without the password, and without the words that a server made up."""
+    """Return an address for messages: without credentials, and short."""
     return _without_credentials(address)[0][:200]

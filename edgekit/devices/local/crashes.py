@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
-from edgekit.cross.index_errors import OUTSIDE
+from edgekit.cross.library_code import OUTSIDE
 
 _MEANINGS: Mapping[int, str] = {
     signal.SIGSEGV: "it touched memory that is not its own",

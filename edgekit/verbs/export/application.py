@@ -176,7 +176,9 @@ def _write_build_files(
         ("README.md", "README.md"),
     ):
         (folder / name).write_text(filled(template, values), encoding="utf-8")
-    settings = toolchain_file(toolchain, toolchain.spelled(board.cpu.compile_flags), here=False)
+    settings = toolchain_file(
+        toolchain, toolchain.spelled(board.cpu.compile_flags), host_paths=False
+    )
     (folder / "toolchain.cmake").write_text(settings, encoding="utf-8")
 
 

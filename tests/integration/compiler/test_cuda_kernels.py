@@ -28,7 +28,7 @@ from edgekit.base.events import SILENT
 from edgekit.building.build import build
 from edgekit.compiler.cuda.kernels import compiling_kernels
 from edgekit.compiler.cuda.toolkit import find_toolkit, make_driver_stub
-from edgekit.cross.gpu_mark import MARK
+from edgekit.cross.library_code import MARK
 from edgekit.cross.runtime import CUDA_RUNTIME, cuda_runtime
 from edgekit.models.model import import_model, open_model
 from edgekit.profiles.board import load_board

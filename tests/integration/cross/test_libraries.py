@@ -439,7 +439,7 @@ def test_cmake_takes_a_toolchain_file_made_for_another_machine(tmp_path: Path) -
         "cmake_minimum_required(VERSION 3.16)\nproject(p CXX)\n"
         'file(WRITE "${CMAKE_BINARY_DIR}/said" "${CMAKE_SYSTEM_PROCESSOR} ${CMAKE_CXX_FLAGS}")\n'
     )
-    text = toolchain_file(load_toolchain("host"), ("-O1",), here=False)
+    text = toolchain_file(load_toolchain("host"), ("-O1",), host_paths=False)
     (tmp_path / "toolchain.cmake").write_text(text)
 
     subprocess.run(

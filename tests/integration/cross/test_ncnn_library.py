@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.emulated_arm import arm_emulator
+from support.libraries import ncnn_layers
 from support.needs import ARM_PROGRAMS, needs
 
 from edgekit.cross.sources import BuiltLibrary, build_library, built_in_recipe
@@ -125,7 +126,7 @@ def test_every_layer_that_is_switched_on_is_there_and_can_be_asked_for_by_name(
 ) -> None:
     """The codegen writes ncnn's names, and the recipe the options': lower case."""
     names = layer_names(ncnn_for("local").include[0])
-    switched_on = built_in_recipe("ncnn").switched_on("WITH_LAYER_")
+    switched_on = ncnn_layers()
     assert not set(switched_on) - set(names)
 
     lacking = said(program("local", EVERY_LAYER, tmp_path), *(names[name] for name in switched_on))

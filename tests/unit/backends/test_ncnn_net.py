@@ -8,13 +8,13 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from support.libraries import ncnn_layers
 
 from edgekit.backends.base import Layer, Refused, Region, Step, Tensor
 from edgekit.backends.ncnn.codegen import bytes_copied_in
 from edgekit.backends.ncnn.layout import AXES, ORDERS, held, held_axis
 from edgekit.backends.ncnn.net import net_of
 from edgekit.backends.ncnn.params import KINDS, encode_settings, encode_weights
-from edgekit.cross.sources import built_in_recipe
 
 
 def tensor(name: str, *shape: int) -> Tensor:
@@ -152,7 +152,7 @@ def test_of_reshapes_in_a_row_the_last_alone_is_left() -> None:
 
 
 def test_the_library_is_built_with_every_layer_that_rules_ask_for() -> None:
-    built = built_in_recipe("ncnn").switched_on("WITH_LAYER_")
+    built = ncnn_layers()
 
     assert not {kind.lower() for kind in KINDS} - set(built)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.libraries import ncnn_layers
 from support.toy_library import RECIPE, write_toy
 
 from edgekit.base.errors import BuildError, ProfileError
@@ -41,7 +42,7 @@ def test_every_built_in_recipe_is_sound_and_belongs_to_a_backend(name: str) -> N
 def test_a_layer_of_ncnn_is_on_or_off_and_never_both() -> None:
     recipe = built_in_recipe("ncnn")
     assert recipe.cmake is not None
-    on = recipe.switched_on("WITH_LAYER_")
+    on = ncnn_layers()
     off = [name for group in recipe.cmake.switches for name in group.off]
 
     assert len(on) == len(set(on)) > 70
@@ -216,7 +217,9 @@ def test_the_number_of_compilers_can_be_set(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_toolchain_file_names_tools_as_the_profile_does() -> None:
-    text = toolchain_file(load_toolchain("aarch64-linux-gnu"), ("-mcpu=cortex-a72",), here=False)
+    text = toolchain_file(
+        load_toolchain("aarch64-linux-gnu"), ("-mcpu=cortex-a72",), host_paths=False
+    )
 
     assert 'set(CMAKE_CXX_COMPILER "aarch64-linux-gnu-g++")' in text
     assert 'set(CMAKE_SYSTEM_PROCESSOR "aarch64")' in text
