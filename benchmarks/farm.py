@@ -55,7 +55,7 @@ class Request:
 
 def keep(devices: int, agent: str, port: int) -> None:
     """The farm, in a process of its own."""
-    from edgekit.farm.members import FarmPlan, Member
+    from edgekit.farm.plan import FarmPlan, Member
     from edgekit.farm.run import run_farm
     from edgekit.farm.status import FarmStatus
 

@@ -69,8 +69,7 @@ def up_command(console: Console, names: tuple[str, ...], port: int) -> None:
 @pass_console
 def down_command(console: Console) -> None:
     """End the farm of this machine: sessions that run on its devices end too."""
-    from edgekit.farm.control import down
-    from edgekit.farm.waiting import wait_for_end
+    from edgekit.farm.control import down, wait_for_end
 
     status = down()
     wait_for_end(status.pid)
@@ -97,7 +96,7 @@ def status_command(console: Console) -> None:
 def watch_command(console: Console, count: int | None) -> None:
     """Show the farm whenever something about it changes. With --json a document a line."""
     from edgekit.farm.control import farm_status
-    from edgekit.farm.waiting import changed
+    from edgekit.farm.status import changed
 
     shown: FarmStatus | None = None
     times = 0
@@ -210,13 +209,13 @@ def gate_command() -> None:
     """What another host's farm runs here, through SSH."""
     import sys
 
-    from edgekit.farm.hosts.gate import Gate
+    from edgekit.farm.hosts.relay import Relay
 
     def say(document: dict[str, object]) -> None:
         sys.stdout.write(json.dumps(document) + "\n")
         sys.stdout.flush()
 
-    Gate(say).serve(sys.stdin.fileno())
+    Relay(say).serve(sys.stdin.fileno())
 
 
 @command.command("web", short_help="Show the farm in a browser.")

@@ -10,20 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.base.errors import ProjectError, UsageError
-from edgekit.base.files import exclusive_lock, storage_errors, write_atomically
+from edgekit.base.files import write_atomically
 from edgekit.base.paths import config_dir, place_of
-from edgekit.base.quoting import toml_value
-from edgekit.base.toml_source import TomlError, parse_toml
 from edgekit.base.wording import did_you_mean
-from edgekit.profiles.reader import Problem, TableReader, syntax_problem
+from edgekit.project import user_file
 from edgekit.project.devices import DeviceEntry
 from edgekit.project.file import Project, parse_devices
 
 DEVICES_FILE = "devices.toml"
-SCHEMA_VERSION = 1
 _HEADER = f"""\
 # The devices that `edgekit device` knows for this user. docs/devices.md describes every key.
-schema = {SCHEMA_VERSION}
+schema = {user_file.SCHEMA_VERSION}
 """
 
 
@@ -34,18 +31,18 @@ class KnownDevice:
     """The file that says so."""
 
 
-def user_file() -> Path:
+def devices_file() -> Path:
     return config_dir() / DEVICES_FILE
 
 
 def known_devices(project: Project | None, file: Path | None = None) -> dict[str, KnownDevice]:
     """Every device by its name, in the order in which they are tried."""
-    own = file or user_file()
+    own = file or devices_file()
     devices: dict[str, KnownDevice] = {}
     if project is not None:
         for entry in project.devices.values():
             devices[entry.name] = KnownDevice(entry, project.path)
-    for entry in _parse(own, _text(own)).values():
+    for entry in _parse(own, user_file.read_text(own)).values():
         devices.setdefault(entry.name, KnownDevice(entry, own))
     return devices
 
@@ -61,47 +58,44 @@ def find_device(name: str, devices: Mapping[str, KnownDevice]) -> KnownDevice:
 
 def add_device(entry: DeviceEntry, *, replace: bool = False, file: Path | None = None) -> Path:
     """Write a device into the user's file; the file."""
-    own = file or user_file()
-    with storage_errors("remember the device", own):
-        own.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive_lock(own.with_suffix(".lock")):
-            text = _text(own)
-            there = _parse(own, text)
-            if entry.name in there:
-                if not replace:
-                    raise _taken(entry.name)
-                text = _without(own, text, entry.name)
-            _write(own, f"{text or _HEADER}\n{_table(entry)}", {**there, entry.name: entry})
+    own = file or devices_file()
+    with user_file.editing(own, "remember the device"):
+        text = user_file.read_text(own)
+        known = _parse(own, text)
+        if entry.name in known:
+            if not replace:
+                raise _taken(entry.name)
+            text = _without(own, text, entry.name)
+        _write(own, f"{text or _HEADER}\n{_table(entry)}", {**known, entry.name: entry})
     return own
 
 
 def remove_device(name: str, file: Path | None = None) -> bool:
     """Take a device out of the user's file; whether it was in there."""
-    own = file or user_file()
-    with storage_errors("forget the device", own):
-        if not own.exists():
+    own = file or devices_file()
+    if not user_file.read_text(own):
+        return False
+    with user_file.editing(own, "forget the device"):
+        text = user_file.read_text(own)
+        known = _parse(own, text)
+        if name not in known:
             return False
-        with exclusive_lock(own.with_suffix(".lock")):
-            text = _text(own)
-            there = _parse(own, text)
-            if name not in there:
-                return False
-            left = {key: entry for key, entry in there.items() if key != name}
-            _write(own, _without(own, text, name), left)
+        left = {key: entry for key, entry in known.items() if key != name}
+        _write(own, _without(own, text, name), left)
     return True
 
 
 def refuse_taken(name: str, replace: bool) -> None:
     """UsageError where a device of that name is there and is not to be replaced."""
-    own = user_file()
-    if not replace and name in _parse(own, _text(own)):
+    own = devices_file()
+    if not replace and name in _parse(own, user_file.read_text(own)):
         raise _taken(name)
 
 
 def forget_device(name: str, project: Project | None) -> Path:
     """Take a device out of the user's file, the file; UsageError where it is not in there."""
     if remove_device(name):
-        return user_file()
+        return devices_file()
     known = find_device(name, known_devices(project))
     raise UsageError(
         f"the device {name} stands in {known.origin}", hint=f"take [devices.{name}] out of it"
@@ -153,45 +147,13 @@ def _table(entry: DeviceEntry) -> str:
         "probe": entry.probe,
         "labgrid": entry.labgrid,
     }
-    lines = [f"{key} = {toml_value(value)}\n" for key, value in values.items() if value is not None]
-    return f"[devices.{entry.name}]\n{''.join(lines)}"
+    return user_file.table_text(f"devices.{entry.name}", values)
 
 
 def _parse(file: Path, text: str) -> dict[str, DeviceEntry]:
     if not text:
         return {}
-    try:
-        source = parse_toml(file, text.encode())
-    except TomlError as error:
-        raise _wrong(file, [syntax_problem(file, error)]) from error
-    problems: list[Problem] = []
-    reader = TableReader(source, source.table, (), problems)
-    reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
-    devices = parse_devices(reader, place_of(file))
-    reader.finish()
-    if problems:
-        raise _wrong(file, sorted(problems, key=lambda problem: problem.line))
-    return devices
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProjectError(
-            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
-            hint="check it and its permissions",
-        ) from error
-
-
-def _wrong(file: Path, problems: list[Problem]) -> ProjectError:
-    hint = "docs/devices.md describes every key"
-    if len(problems) == 1:
-        return ProjectError(str(problems[0]), hint=hint)
-    return ProjectError(
-        f"{file} has {len(problems)} problems",
-        hint=hint,
-        details=tuple(str(problem) for problem in problems),
+    folder = place_of(file)
+    return user_file.parse(
+        file, text, lambda reader: parse_devices(reader, folder), "docs/devices.md"
     )

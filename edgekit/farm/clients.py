@@ -1,4 +1,4 @@
-"""Who speaks with the keeper: one request each, and answers until either side hangs up."""
+"""Clients of the keeper: one request each, and answers until either side hangs up."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from edgekit.base.errors import EdgekitError
 from edgekit.base.json_reader import read_json
-from edgekit.farm.control import LONGEST_LINE, refused
+from edgekit.farm.control import LONGEST_LINE, refusal
 
 _SECONDS_TO_SEND = 5.0
 
 
 class Client:
-    """Answers may come at once or later; `gone` is called when the client hangs up before that."""
+    """Answers may come at once or later; `on_hangup` is called if the client hangs up first."""
 
     def __init__(
         self,
@@ -25,21 +25,21 @@ class Client:
         selector: selectors.BaseSelector,
         answer: Callable[[Client, Mapping[str, Any]], Mapping[str, object] | None],
     ) -> None:
-        self.gone: Callable[[], None] = lambda: None
+        self.on_hangup: Callable[[], None] = lambda: None
         self._stream = stream
         self._selector = selector
         self._answer = answer
-        self._heard = bytearray()
-        self._asked = False
+        self._received = bytearray()
+        self._has_asked = False
         self._is_open = True
         stream.setblocking(False)
-        selector.register(stream, selectors.EVENT_READ, self._hear)
+        selector.register(stream, selectors.EVENT_READ, self._read)
 
-    def say(self, document: Mapping[str, object]) -> None:
+    def send(self, document: Mapping[str, object]) -> None:
         if not self._is_open:
             return
         self._stream.settimeout(_SECONDS_TO_SEND)
-        with suppress(OSError):  # it has hung up, which is heard next
+        with suppress(OSError):  # the next read sees that it has hung up
             self._stream.sendall(json.dumps(document).encode() + b"\n")
         self._stream.setblocking(False)
 
@@ -49,36 +49,36 @@ class Client:
             self._selector.unregister(self._stream)
             self._stream.close()
 
-    def _hear(self) -> None:
+    def _read(self) -> None:
         try:
             block = self._stream.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError:
             block = b""
-        if not block and self._asked:
-            self.gone()
+        if not block and self._has_asked:
+            self.on_hangup()
             self.end()
             return
-        if self._asked:
-            return  # it has said all that there is to say
-        self._heard += block
-        if b"\n" in self._heard:
-            self._asked = True
-            self._ask(bytes(self._heard.partition(b"\n")[0]))
-        elif not block or len(self._heard) > LONGEST_LINE:
+        if self._has_asked:
+            return  # a client makes one request
+        self._received += block
+        if b"\n" in self._received:
+            self._has_asked = True
+            self._process(bytes(self._received.partition(b"\n")[0]))
+        elif not block or len(self._received) > LONGEST_LINE:
             self.end()
 
-    def _ask(self, line: bytes) -> None:
+    def _process(self, line: bytes) -> None:
         try:
             request = read_json(line)
             if not isinstance(request, dict):
                 raise TypeError("no object")
             answer = self._answer(self, request)
         except EdgekitError as error:
-            answer = refused(error)
+            answer = refusal(error)
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-            answer = {"error": "the farm does not understand that", "hint": ""}
+            answer = {"error": "the farm does not understand the request", "hint": ""}
         if answer is not None:
-            self.say(answer)
+            self.send(answer)
             self.end()

@@ -1,34 +1,37 @@
-"""How to speak with the keeper: one line of JSON there, one back, over a socket in the user's own
-data folder, which nobody else may enter."""
+"""Requests to the keeper: one line of JSON each way, over a socket in a folder that only its user
+may enter."""
 
 from __future__ import annotations
 
 import getpass
 import json
 import os
+import select
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
-from edgekit.base.files import storage_errors
+from edgekit.base.files import storage_errors, try_lock
 from edgekit.base.json_reader import read_json
 from edgekit.base.paths import data_dir
-from edgekit.base.unix_sockets import reachable as reachable
+from edgekit.base.unix_sockets import reachable
 from edgekit.farm.status import FarmStatus, status_from
 
-_SECONDS_TO_ANSWER = 20.0
 LONGEST_LINE = 4 << 20
-_MOST_WAITING = 1024
-"""Clients that the keeper has not got round to; more of them try again."""
+_BLOCK = 1 << 16
+_SECONDS_TO_ANSWER = 20.0
+_SECONDS_TO_END = 30.0
+_BACKLOG = 1024
+"""The number of clients that may wait for the keeper to accept them; others try again."""
 _SECONDS_BETWEEN_TRIES = 0.05
 
 
 class FarmDown(DeviceError):
-    """No farm is up on this machine, for this user."""
+    """This user has no farm up on this host."""
 
 
 def farm_folder() -> Path:
@@ -48,7 +51,7 @@ def farm_status() -> FarmStatus:
 
 
 def drain(name: str) -> FarmStatus:
-    """Nobody gets the device any more; the session that runs on it ends first."""
+    """Stop handing out a device; a running session ends first."""
     return status_from(ask({"do": "drain", "device": name}))
 
 
@@ -57,34 +60,47 @@ def resume(name: str) -> FarmStatus:
 
 
 def down() -> FarmStatus:
-    """As it was; it has ended when this returns."""
+    """Tell the farm to end, and return its last status."""
     return status_from(ask({"do": "down"}))
 
 
+def wait_for_end(pid: int) -> None:
+    """Wait until the farm gives back its lock, which it does last."""
+    deadline = time.monotonic() + _SECONDS_TO_END
+    while (lock := try_lock(lock_path())) is None:
+        if time.monotonic() > deadline:
+            raise DeviceError(
+                f"the farm (process {pid}) does not end",
+                hint=f"end it and its child processes with kill -9 {pid}",
+            )
+        time.sleep(_SECONDS_BETWEEN_TRIES)
+    os.close(lock)
+
+
 def read_hosts_again() -> FarmStatus:
-    """Some have joined, or left."""
+    """Make the farm read again which hosts have joined."""
     return status_from(ask({"do": "hosts"}))
 
 
 def note_lease(port: int, offer: str, owner: str, purpose: str, seconds: float) -> None:
-    """Say who has the device behind a port, for as long as the session may last. The offer is what
-    the tracker gave out: it tells the session from the one before it."""
+    """Record who uses the device behind a port, for as long as the session may last. The tracker's
+    offer tells the session from the previous one."""
     lease = {"owner": owner, "purpose": purpose, "seconds": seconds}
     ask({"do": "lease", "port": port, "offer": offer, **lease})
 
 
 def fair_priority(owner: str) -> int:
-    """What to ask the tracker with: the fewer devices somebody has, the sooner they get one."""
+    """Return the priority for a request to the tracker: higher for owners of fewer devices."""
     return int(ask({"do": "priority", "owner": owner})["priority"])
 
 
 def ask(request: Mapping[str, object]) -> Mapping[str, Any]:
-    """One request; FarmDown where nobody is there, what the keeper refuses as it refuses it."""
+    """Send one request; FarmDown if no farm is up, UsageError if the keeper refuses."""
     with Conversation(request) as conversation:
         try:
             answer = conversation.next_line(_SECONDS_TO_ANSWER)
         except TimeoutError as error:
-            raise _does_not_answer(f"nothing came for {_SECONDS_TO_ANSWER:g} s") from error
+            raise _does_not_answer(f"no answer for {_SECONDS_TO_ANSWER:g} s") from error
     if answer is None:
         raise _does_not_answer("it hung up")
     raise_refusal(answer)
@@ -97,14 +113,14 @@ def raise_refusal(answer: Mapping[str, Any]) -> None:
 
 
 class Conversation:
-    """A request, and whatever the keeper says to it until it hangs up, or we do."""
+    """A request and the answers to it, until either side hangs up."""
 
     def __init__(self, request: Mapping[str, object]) -> None:
         try:
             self._stream = _connected()
         except (FileNotFoundError, ConnectionError) as error:
             raise FarmDown(
-                "no farm is up on this machine", hint="`edgekit farm up` starts one"
+                "no farm is up on this host", hint="start one with `edgekit farm up`"
             ) from error
         except OSError as error:
             raise _does_not_answer(str(error)) from error
@@ -116,18 +132,18 @@ class Conversation:
             raise _does_not_answer(str(error)) from error
 
     def next_line(self, timeout: float | None = None) -> Mapping[str, Any] | None:
-        """None where it hung up; TimeoutError where a timeout was given and is over."""
+        """Return the next answer, None if the keeper hung up; TimeoutError after `timeout`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while b"\n" not in self._rest:
                 left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
                 self._stream.settimeout(left)
-                block = self._stream.recv(1 << 16)
+                block = self._stream.recv(_BLOCK)
                 if not block:
                     return None
                 self._rest += block
                 if len(self._rest) > LONGEST_LINE:
-                    raise ValueError("it says too much")
+                    raise ValueError("its answer is too long")
             line, _, self._rest = self._rest.partition(b"\n")
             answer = read_json(line)
         except TimeoutError:
@@ -137,11 +153,11 @@ class Conversation:
         except (OSError, ValueError) as error:
             raise _does_not_answer(str(error)) from error
         if not isinstance(answer, dict):
-            raise DeviceError("the farm's answer makes no sense", hint="edgekit farm down, then up")
+            raise DeviceError("the farm's answer is invalid", hint="run edgekit farm down, then up")
         return answer
 
     def close(self) -> None:
-        """From any thread."""
+        """Hang up; callable from any thread."""
         with suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
 
@@ -156,12 +172,12 @@ class Conversation:
 def _does_not_answer(why: str) -> DeviceError:
     return DeviceError(
         f"the farm does not answer: {why}",
-        hint="edgekit farm down ends it; kill its process if that does not help",
+        hint="end it with edgekit farm down, or kill its process",
     )
 
 
-def bound() -> socket.socket:
-    """The keeper's end. Whoever calls this holds the lock."""
+def listen() -> socket.socket:
+    """Listen as the keeper. The caller holds the farm's lock."""
     path = socket_path()
     with storage_errors("listen for edgekit farm", path):
         path.unlink(missing_ok=True)
@@ -170,7 +186,7 @@ def bound() -> socket.socket:
             with reachable(path) as name:
                 listener.bind(name)
             path.chmod(0o600)
-            listener.listen(_MOST_WAITING)
+            listener.listen(_BACKLOG)
         except BaseException:
             listener.close()
             raise
@@ -185,7 +201,7 @@ def _connected() -> socket.socket:
         try:
             with reachable(socket_path()) as name:
                 stream.connect(name)
-        except BlockingIOError:  # many want to speak with it
+        except BlockingIOError:  # the backlog is full
             stream.close()
             if time.monotonic() > deadline:
                 raise
@@ -197,14 +213,26 @@ def _connected() -> socket.socket:
             return stream
 
 
-def refused(error: EdgekitError) -> dict[str, object]:
+def refusal(error: EdgekitError) -> dict[str, object]:
     return {"error": error.message, "hint": error.hint or ""}
 
 
 def this_user() -> str:
-    """How leases name whoever asks."""
+    """Name this process as the owner of a lease."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
         name = f"user {os.getuid()}"
     return f"{name}@{socket.gethostname()}:{os.getpid()}"
+
+
+def read_lines(descriptor: int, silence: float | None = None) -> Iterator[bytes]:
+    """Yield lines until the end, a silence of so many seconds, or a line that is too long."""
+    rest = b""
+    while len(rest) <= LONGEST_LINE:
+        ready, _, _ = select.select([descriptor], [], [], silence)
+        block = os.read(descriptor, _BLOCK) if ready else b""
+        if not block:
+            return
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines

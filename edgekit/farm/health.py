@@ -1,4 +1,4 @@
-"""What state a device of the farm is in, and what follows from what happens to it. Pure."""
+"""The state of a device of the farm, and how events change it. Pure."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from typing import Literal
 State = Literal["starting", "free", "busy", "lost", "quarantined", "draining", "drained"]
 
 SERVING: tuple[State, ...] = ("starting", "free", "busy", "lost", "draining")
-"""States in which a worker runs, or is about to be started."""
-
+"""The states in which a worker runs or is about to be started."""
 
 _UP: tuple[State, ...] = ("starting", "free", "busy")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a device is left alone for a while, and for how long."""
+    """The limits after which a device is retried, quarantined or counted as hanging."""
 
     faults: int = 3
-    """So many losses ..."""
+    """The number of losses within `window` seconds that bring quarantine."""
     window: float = 600.0
-    """... within so many seconds."""
     first_rest: float = 60.0
+    """The length of the first quarantine; it doubles each time."""
     longest_rest: float = 3600.0
     first_wait: float = 1.0
-    """Before a lost device is tried again; doubled each time."""
+    """The wait before a lost device is tried again; it doubles each time."""
     longest_wait: float = 30.0
     silence: float = 30.0
-    """After so long without a sign, a worker counts as hanging and is killed."""
+    """The seconds without a sign of life after which a worker is killed."""
     overdue: float = 10.0
-    """So long after its end a session that still runs counts as one of a device that hangs."""
+    """The seconds past its lease after which a session's device counts as hanging."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,17 @@ class Health:
     state: State = "starting"
     since: float = 0.0
     reason: str = ""
-    """Why it is not to be had; empty where it is."""
+    """The reason why the device is unavailable; empty if it is available."""
     faults: tuple[float, ...] = ()
-    """When it was lost, within the window."""
+    """The times of its losses within the window."""
     tries: int = 0
-    """Failed starts in a row."""
+    """The number of failed starts in a row."""
     rests: int = 0
-    """Quarantines in a row."""
+    """The number of quarantines in a row."""
     again_at: float | None = None
-    """When it is tried next, by itself."""
+    """The time of the next automatic try."""
     sessions: int = 0
-    """That it served since the farm is up."""
+    """The number of sessions served since the farm came up."""
 
     @property
     def wants_worker(self) -> bool:
@@ -76,7 +75,7 @@ def was_given_back(health: Health, now: float) -> Health:
 
 
 def was_lost(health: Health, reason: str, now: float, limits: Limits) -> Health:
-    """A worker has ended. Repeated faults bring quarantine, for longer each time."""
+    """Record the end of a worker. Repeated losses bring quarantine, longer each time."""
     if health.state == "drained":
         return health
     if health.state == "draining":
@@ -106,7 +105,7 @@ def was_lost(health: Health, reason: str, now: float, limits: Limits) -> Health:
 
 
 def drained(health: Health, now: float) -> Health:
-    """Given to nobody any more; a session that runs ends first."""
+    """Take a device out of use; a running session ends first."""
     if health.state in ("draining", "drained"):
         return health
     state: State = "draining" if health.state == "busy" else "drained"
@@ -114,7 +113,7 @@ def drained(health: Health, now: float) -> Health:
 
 
 def resumed(health: Health, now: float) -> Health:
-    """From a drain or a quarantine, with a clean record."""
+    """Return a device from drain or quarantine with a clean record."""
     if health.state == "draining":
         return replace(health, state="busy", since=now, reason="")
     if health.state not in ("drained", "quarantined", "lost"):
@@ -123,7 +122,7 @@ def resumed(health: Health, now: float) -> Health:
 
 
 def time_passed(health: Health, now: float, limits: Limits) -> Health:
-    """Rests end, and a device that did well for long is as good as new."""
+    """End quarantines that are over, and forget losses and quarantines of long ago."""
     if health.again_at is not None and now >= health.again_at:
         faults = () if health.state == "quarantined" else health.faults
         return replace(health, state="starting", since=now, again_at=None, faults=faults)

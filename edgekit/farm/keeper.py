@@ -1,7 +1,7 @@
-"""Who keeps the farm: a worker for each device and each other host, and what it knows of them.
+"""The keeper of a farm: it runs a worker for each device and each joined host.
 
-One thread hears everybody: workers on their pipes, commands on a socket, and the clock. What a
-device's state becomes is decided in `health.py`.
+One thread serves workers' pipes, clients' requests and the clock. `health.py` decides what the
+state of a device becomes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from edgekit.base.own_listener import Door
 from edgekit.base.wording import did_you_mean
 from edgekit.farm import health
 from edgekit.farm.clients import Client
-from edgekit.farm.control import bound, socket_path
+from edgekit.farm.control import listen, socket_path
 from edgekit.farm.health import Health
 from edgekit.farm.hosts.file import known_hosts_of_farm
 from edgekit.farm.hosts.joined import JoinedHost
-from edgekit.farm.members import FarmPlan, Member
+from edgekit.farm.plan import FarmPlan, Member
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, as_document
-from edgekit.farm.turns import Turns, Wish
+from edgekit.farm.turns import LeaseRequest, Turns
 from edgekit.farm.worker_process import WorkerProcess
 from edgekit.rpc.protocol import TrackerAddress
 
@@ -39,7 +39,7 @@ _HIGHEST_PRIORITY = 1000
 _LONGEST_NAME = 100
 _LONGEST_EVENT = 400
 _MOST_LEASES = 50
-"""Of one device, that are noted before their sessions are heard of."""
+"""The most leases recorded for one device before their sessions begin."""
 
 
 @dataclass
@@ -49,9 +49,9 @@ class _Device:
     worker: WorkerProcess | None = None
     port: int = 0
     offer: str = ""
-    """Of the session that runs on it."""
+    """The tracker's offer that the running session came with."""
     leases: dict[str, Lease] = field(default_factory=dict)
-    """By the offer that each came with: a lease may be told before the session is."""
+    """Leases by the tracker's offer: a lease may arrive before its session does."""
     turns: Turns = field(default_factory=Turns)
     load: float | None = None
     temperature: float | None = None
@@ -61,6 +61,10 @@ class _Device:
         if not self.member.key:
             return self.turns.lease
         return self.leases.get(self.offer) if self.health.state in ("busy", "draining") else None
+
+
+_Served = _Device | JoinedHost
+"""What has a worker of its own."""
 
 
 class Keeper:
@@ -74,15 +78,15 @@ class Keeper:
         self._devices = {m.name: _Device(m, Health(since=now)) for m in plan.members}
         self._hosts: dict[str, JoinedHost] = {}
         self._selector = selectors.DefaultSelector()
-        self._listener = bound()
+        self._listener = listen()
         self._door = Door(events.warn)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._over = False
         self._status: dict[str, object] = {}
         self._status_at = -math.inf
-        self._wishes = 0
-        self._wishing: dict[int, Client] = {}
+        self._last_number = 0
+        self._waiting_clients: dict[int, Client] = {}
         self._read_hosts()
 
     def run(self) -> None:
@@ -91,21 +95,21 @@ class Keeper:
             for key, _ in self._selector.select(_TICK):
                 key.data()
             if time.monotonic() - looked > _SECONDS_ASLEEP:
-                # This process stood still, and heard nobody; that is not their silence.
-                for kept in self._kept():
-                    if kept.worker is not None:
-                        kept.worker.last_sign = time.monotonic()
+                # This process was suspended: what it missed is not the workers' silence.
+                for served in self._supervised():
+                    if served.worker is not None:
+                        served.worker.last_sign = time.monotonic()
             looked = time.monotonic()
             if looked - passed > _SECONDS_BETWEEN_CHANGES:
                 passed = looked
                 self._time_passed()
 
     def close(self) -> None:
-        for kept in self._kept():
-            if kept.worker is not None:
-                kept.worker.tell_to_end()  # all of them, before one is waited for
-        for kept in self._kept():
-            self._end(kept)
+        for served in self._supervised():
+            if served.worker is not None:
+                served.worker.tell_to_end()  # all of them, before waiting for one
+        for served in self._supervised():
+            self._end(served)
         self._selector.close()
         self._listener.close()
         socket_path().unlink(missing_ok=True)
@@ -117,21 +121,23 @@ class Keeper:
             now=self._now(),
             tracker=str(self._tracker),
             devices=tuple(
-                self._told(name, found) if isinstance(found, _Device) else replace(found, name=name)
-                for name, found in self._known().items()
+                self._device_status(name, found)
+                if isinstance(found, _Device)
+                else replace(found, name=name)
+                for name, found in self._devices_by_name().items()
             ),
             hosts=tuple(host.status() for host in self._hosts.values()),
         )
 
-    def _kept(self) -> list[_Device | JoinedHost]:
+    def _supervised(self) -> list[_Served]:
         return [*self._devices.values(), *self._hosts.values()]
 
     def _now(self) -> float:
-        """Seconds since 1970 that only ever go on, whatever somebody sets the clock to."""
+        """Return seconds since 1970 that never go back, even if the clock is set."""
         return self._ahead + time.monotonic()
 
-    def _known(self) -> dict[str, _Device | DeviceStatus]:
-        """Every device by the name that is its own in this farm: HOST/NAME where NAME is taken."""
+    def _devices_by_name(self) -> dict[str, _Device | DeviceStatus]:
+        """Return devices by their names in this farm: HOST/NAME if NAME is taken."""
         known: dict[str, _Device | DeviceStatus] = dict(self._devices)
         for host in self._hosts.values():
             for device in host.devices_now():
@@ -139,7 +145,7 @@ class Keeper:
                 known[f"{host.name}/{device.name}" if taken else device.name] = device
         return known
 
-    def _told(self, name: str, device: _Device) -> DeviceStatus:
+    def _device_status(self, name: str, device: _Device) -> DeviceStatus:
         state = device.health
         is_lent = device.turns.holder is not None
         return DeviceStatus(
@@ -169,7 +175,7 @@ class Keeper:
                 self._end(device)
             lease, worker = device.lease, device.worker
             if worker and device.member.key and lease and now > lease.until + limits.overdue:
-                worker.kill("a session on it did not end in time: it hangs")
+                worker.kill("a session did not end in time: the device hangs")
             over = device.turns.expired(now)
             if over is not None:
                 self._dismiss(over, {"over": True})
@@ -178,62 +184,62 @@ class Keeper:
             host.time_passed(now)
             if host.health.wants_worker and host.worker is None:
                 self._start(host)
-        for kept in self._kept():
-            if kept.worker is not None and kept.worker.is_silent(limits.silence):
-                kept.worker.kill("its process hung and was killed")
+        for served in self._supervised():
+            if served.worker is not None and served.worker.is_silent(limits.silence):
+                served.worker.kill("its process hung and was killed")
 
-    def _start(self, kept: _Device | JoinedHost) -> None:
-        if isinstance(kept, JoinedHost):
-            worker = WorkerProcess.started(kept.command(self._tracker.port))
+    def _start(self, served: _Served) -> None:
+        if isinstance(served, JoinedHost):
+            worker = WorkerProcess.started(served.command(self._tracker.port))
         else:
-            member, project = kept.member, self._plan.project
+            member, project = served.member, self._plan.project
             words = (member.name, str(project or ""), member.key)
-            ports = (str(self._tracker.port), str(kept.port))
+            ports = (str(self._tracker.port), str(served.port))
             worker = WorkerProcess.started((*self._plan.worker, *words, *ports))
-        kept.worker = worker
+        served.worker = worker
         self._selector.register(
-            worker.output, selectors.EVENT_READ, lambda: self._hear(kept, worker)
+            worker.output, selectors.EVENT_READ, lambda: self._hear(served, worker)
         )
 
-    def _end(self, kept: _Device | JoinedHost) -> None:
-        worker, kept.worker = kept.worker, None
+    def _end(self, served: _Served) -> None:
+        worker, served.worker = served.worker, None
         if worker is not None:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(worker.output)
             worker.end()
-        if isinstance(kept, _Device):
-            kept.offer = ""
-            kept.leases.clear()
+        if isinstance(served, _Device):
+            served.offer = ""
+            served.leases.clear()
 
-    def _hear(self, kept: _Device | JoinedHost, worker: WorkerProcess) -> None:
-        if kept.worker is not worker:
-            return  # ended by what was heard just before it
+    def _hear(self, served: _Served, worker: WorkerProcess) -> None:
+        if served.worker is not worker:
+            return  # it was ended by an earlier message
         self._status_at = -math.inf
-        messages, is_over = worker.heard()
+        messages, is_over = worker.read()
         try:
             for message in messages:
-                if isinstance(kept, JoinedHost):
-                    self._take_from_host(kept, message)
+                if isinstance(served, JoinedHost):
+                    self._take_host_message(served, message)
                 else:
-                    self._take(kept, message)
+                    self._take_device_message(served, message)
         except EdgekitError as error:
             worker.last_reason, is_over = error.message, True
         if is_over:
-            self._lost(kept, worker.last_reason or worker.ending())
+            self._lost(served, worker.last_reason or worker.ending())
 
-    def _lost(self, kept: _Device | JoinedHost, reason: str) -> None:
-        self._end(kept)
-        before = kept.health.state
-        if isinstance(kept, JoinedHost):
-            kept.was_lost(reason, self._now())
-            name = kept.name
+    def _lost(self, served: _Served, reason: str) -> None:
+        self._end(served)
+        before = served.health.state
+        if isinstance(served, JoinedHost):
+            served.was_lost(reason, self._now())
+            name = served.name
         else:
-            kept.health = health.was_lost(kept.health, reason, self._now(), self._plan.limits)
-            name = kept.member.name
-        if kept.health.state != before:
-            self._events.warn(f"{name} is {kept.health.state}: {reason}")
+            served.health = health.was_lost(served.health, reason, self._now(), self._plan.limits)
+            name = served.member.name
+        if served.health.state != before:
+            self._events.warn(f"{name} is {served.health.state}: {reason}")
 
-    def _take(self, device: _Device, message: Mapping[str, Any]) -> None:
+    def _take_device_message(self, device: _Device, message: Mapping[str, Any]) -> None:
         now, state = self._now(), message.get("state")
         if state == "up":
             device.port = int(message.get("port", 0))
@@ -252,14 +258,15 @@ class Keeper:
             device.load = message.get("load")
             device.temperature = message.get("temperature")
 
-    def _take_from_host(self, host: JoinedHost, message: Mapping[str, Any]) -> None:
+    def _take_host_message(self, host: JoinedHost, message: Mapping[str, Any]) -> None:
         if message.get("state") == "refused":
             self._events.warn(f"{host.name}: {message.get('detail', '')}"[:_LONGEST_EVENT])
         elif host.take(message, self._now()):
             self._events.note(f"{host.name} is up with {len(host.devices)} devices")
         if host.identity == (os.getpid(), self._started):
             raise DeviceError(
-                f"{host.name} is this host itself", hint=f"edgekit farm leave {host.name}"
+                f"{host.name} is this host itself",
+                hint=f"remove it with edgekit farm leave {host.name}",
             )
 
     def _read_hosts(self) -> None:
@@ -267,40 +274,40 @@ class Keeper:
         for name, host in list(self._hosts.items()):
             if wanted.get(name) != host.host:
                 self._end(host)
-                host.was_lost("it has left the farm", self._now())
+                host.was_lost("the host has left the farm", self._now())
                 del self._hosts[name]
         for name, entry in wanted.items():
             self._hosts.setdefault(name, JoinedHost(entry, self._now()))
 
     def _accept(self) -> None:
-        with suppress(OSError):  # until nobody is left
+        with suppress(OSError):  # no client is left
             while True:
                 stream, _ = self._listener.accept()
                 if self._door.admits(stream):
-                    Client(stream, self._selector, self._done)
+                    Client(stream, self._selector, self._answer)
                 else:
                     stream.close()
 
-    def _done(self, client: Client, request: Mapping[str, Any]) -> dict[str, object] | None:
-        """The answer; None where it comes later."""
+    def _answer(self, client: Client, request: Mapping[str, Any]) -> dict[str, object] | None:
+        """Answer a request; None if the answer comes later."""
         now, what = self._now(), request["do"]
         if what == "status":
             return self._recent_status()
         self._status_at = -math.inf
         if what in ("drain", "resume", "take"):
             name = str(request["device"])
-            found = self._named(name)
+            found = self._find(name)
             if isinstance(found, DeviceStatus):
                 self._ask_host(client, {**request, "device": found.name}, self._hosts[found.host])
                 return None
             if what == "take":
-                self._wish(client, found, request, now)
+                self._queue_for_lease(client, found, request, now)
                 return None
             change = health.drained if what == "drain" else health.resumed
             found.health = change(found.health, now)
             if what == "drain":
-                for wish in found.turns.waiting:
-                    self._dismiss(wish, {"error": f"{name} was drained by hand", "hint": ""})
+                for waiting in found.turns.waiting:
+                    self._dismiss(waiting, {"error": f"{name} was drained by hand", "hint": ""})
                 found.turns.waiting.clear()
                 self._time_passed()
         elif what == "lease":
@@ -316,14 +323,14 @@ class Keeper:
         return as_document(self.status())
 
     def _recent_status(self) -> dict[str, object]:
-        """Of a large farm it is much, and many may ask at once."""
+        """Reuse a fresh status: that of a large farm is long, and many clients ask at once."""
         now = self._now()
         if now - self._status_at > _SECONDS_STATUS_LASTS:
             self._status, self._status_at = as_document(self.status()), now
         return self._status
 
-    def _named(self, name: str) -> _Device | DeviceStatus:
-        known = self._known()
+    def _find(self, name: str) -> _Device | DeviceStatus:
+        known = self._devices_by_name()
         host, _, plain = name.partition("/")
         if name not in known and host in self._hosts:
             for device in self._hosts[host].devices_now():
@@ -332,23 +339,23 @@ class Keeper:
         if name not in known:
             raise UsageError(
                 f"the farm has no device {name[:_LONGEST_NAME]!r}",
-                hint=did_you_mean(name, known, "`edgekit farm status` shows them"),
+                hint=did_you_mean(name, known, "`edgekit farm status` lists the devices"),
             )
         return known[name]
 
     def _ask_host(self, client: Client, request: Mapping[str, Any], host: JoinedHost) -> None:
-        """Ask the farm that has the device, whose answers go to whoever asked us."""
+        """Pass a request on to the host that has the device, and its answers to the client."""
 
         def answered(answer: Mapping[str, Any] | None) -> None:
             if answer is None:
                 client.end()
             elif "error" in answer or request["do"] in ("take", "lease"):
-                client.say(answer)
+                client.send(answer)
             else:
                 host.take({"state": "news", "status": answer, "ports": host.ports}, self._now())
-                client.say(as_document(self.status()))
+                client.send(as_document(self.status()))
 
-        client.gone = host.ask(request, answered)
+        client.on_hangup = host.ask(request, answered)
 
     def _lease(
         self, client: Client, request: Mapping[str, Any], now: float
@@ -363,7 +370,7 @@ class Keeper:
                     if lease.until > now or other == device.offer
                 }
                 if len(device.leases) < _MOST_LEASES:
-                    owner, purpose = _named_in(request)
+                    owner, purpose = _owner_and_purpose(request)
                     device.leases[offer] = Lease(owner, purpose, until)
                 return {"noted": True}
         for host in self._hosts.values():
@@ -372,43 +379,46 @@ class Keeper:
                 return None
         return {"noted": False}
 
-    def _wish(
+    def _queue_for_lease(
         self, client: Client, device: _Device, request: Mapping[str, Any], now: float
     ) -> None:
         name = device.member.name
         if device.member.key:
             raise UsageError(
-                f"{name} is handed out by the tracker", hint=f"ask it for {device.member.key}"
+                f"{name} is handed out by the tracker",
+                hint=f"ask the tracker for {device.member.key}",
             )
         if device.health.state in ("drained", "draining"):
             raise UsageError(
-                f"{name} is {device.health.state}: nobody gets it",
-                hint=f"edgekit farm resume {name} puts it back",
+                f"{name} is {device.health.state} and not lent",
+                hint=f"put it back with edgekit farm resume {name}",
             )
-        self._wishes += 1
-        wish = Wish(self._wishes, *_named_in(request), float(request["seconds"]))
-        self._wishing[wish.number] = client
-        client.gone = lambda: self._wish_no_more(device, wish)
-        device.turns.add(wish)
+        self._last_number += 1
+        waiting = LeaseRequest(
+            self._last_number, *_owner_and_purpose(request), float(request["seconds"])
+        )
+        self._waiting_clients[waiting.number] = client
+        client.on_hangup = lambda: self._cancel(device, waiting)
+        device.turns.add(waiting)
         holder = device.turns.lease
         if holder is not None:
-            client.say({"waiting": asdict(holder), "before": len(device.turns.waiting) - 1})
+            client.send({"waiting": asdict(holder), "before": len(device.turns.waiting) - 1})
         self._next_turn(device, now)
 
-    def _wish_no_more(self, device: _Device, wish: Wish) -> None:
+    def _cancel(self, device: _Device, waiting: LeaseRequest) -> None:
         self._status_at = -math.inf
-        self._wishing.pop(wish.number, None)
-        device.turns.remove(wish.number)
+        self._waiting_clients.pop(waiting.number, None)
+        device.turns.remove(waiting.number)
         self._next_turn(device, self._now())
 
     def _next_turn(self, device: _Device, now: float) -> None:
-        wish = device.turns.next(now, self._held_by)
-        if wish is not None:
-            self._wishing[wish.number].say({"granted": device.turns.until})
+        waiting = device.turns.next(now, self._held_by)
+        if waiting is not None:
+            self._waiting_clients[waiting.number].send({"granted": device.turns.until})
 
-    def _dismiss(self, wish: Wish, why: Mapping[str, object]) -> None:
-        client = self._wishing.pop(wish.number)
-        client.say(why)
+    def _dismiss(self, waiting: LeaseRequest, why: Mapping[str, object]) -> None:
+        client = self._waiting_clients.pop(waiting.number)
+        client.send(why)
         client.end()
 
     def _held_by(self, owner: str) -> int:
@@ -420,5 +430,5 @@ class Keeper:
         )
 
 
-def _named_in(request: Mapping[str, Any]) -> tuple[str, str]:
+def _owner_and_purpose(request: Mapping[str, Any]) -> tuple[str, str]:
     return str(request["owner"])[:_LONGEST_NAME], str(request["purpose"])[:_LONGEST_NAME]

@@ -1,4 +1,4 @@
-"""A microcontroller's line is lent by the farm, as TVM's tracker lends boards: to one at a time."""
+"""Leases of microcontrollers: the farm lends each line to one client at a time."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ DEFAULT_LEASE_SECONDS = 1800.0
 DEFAULT_WAIT_SECONDS = 600.0
 
 _SECONDS_TO_ANSWER = 20.0
-"""For the keeper to say that it is our turn, or who has the device: it does so at once."""
+"""The time limit for the keeper's first answer, which it sends at once."""
 
-_ours: set[str] = set()
-"""What this process was lent: it needs no second lease for it."""
+_lent_here: set[str] = set()
+"""The devices lent to this process, which need no second lease."""
 
 
 class LeaseOver(DeviceError):
-    """The time that a device was lent for is over, or the farm is gone: others may have it now."""
+    """The lease has ended, or the farm has: others may use the device now."""
 
 
 @dataclass(frozen=True)
 class Lent:
-    """A device that is ours until the block ends, this process does, or the time is over."""
+    """A device that is lent until the block, this process or the lease ends."""
 
     name: str
     conversation: Conversation | None
-    """None where no farm lends it: then the line itself keeps others away."""
+    """The conversation that holds the lease; None if no farm lends the device."""
 
     def check(self) -> None:
-        """LeaseOver where it is not ours any more: whoever measures for long asks now and then."""
+        """Raise LeaseOver if the lease has ended. Long measurements call this now and then."""
         if self.conversation is None:
             return
         try:
-            said = self.conversation.next_line(0.0)
+            answer = self.conversation.next_line(0.0)
         except TimeoutError:
-            return  # nothing was said: it is ours
-        why = "its time is over" if said is not None else "the farm is gone"
+            return  # the keeper would have said that the lease has ended
+        why = "its time is over" if answer is not None else "the farm is gone"
         raise LeaseOver(
-            f"{self.name} is not lent to us any more: {why}",
-            hint="ask again; `edgekit farm status` shows who has it",
+            f"the lease of {self.name} has ended: {why}",
+            hint="run it again; `edgekit farm status` shows who has the device",
         )
 
 
@@ -63,26 +63,26 @@ def lent(
     wait: float = DEFAULT_WAIT_SECONDS,
     events: Events = SILENT,
 ) -> Iterator[Lent]:
-    """A device that TVM's tracker can't hand out, once it is our turn. Without a farm, or where the
-    farm does not have it, nobody is asked."""
-    if name in _ours or not _lends(name):
+    """Wait for a device that TVM's tracker cannot hand out, and hold it during the block. Yield at
+    once if no farm lends it."""
+    if name in _lent_here or not _lends(name):
         yield Lent(name, None)
         return
     request = {"owner": this_user(), "purpose": purpose, "seconds": seconds}
     with Conversation({"do": "take", "device": name, **request}) as conversation:
         _wait_for_turn(conversation, name, wait, events)
-        _ours.add(name)
+        _lent_here.add(name)
         try:
             yield Lent(name, conversation)
         finally:
-            _ours.discard(name)
+            _lent_here.discard(name)
 
 
 @contextmanager
 def opened_in_turn(
     device: Device, bundle: Bundle, purpose: str, events: Events = SILENT
 ) -> Iterator[Session]:
-    """A session on a device; of one that the farm lends, when it is our turn."""
+    """Open a session on a device, after waiting for a lease if the farm lends the device."""
     from edgekit.devices.serial.device import SerialDevice
 
     with ExitStack() as stack:
@@ -101,24 +101,22 @@ def _lends(name: str) -> bool:
 
 def _wait_for_turn(conversation: Conversation, name: str, wait: float, events: Events) -> None:
     deadline = time.monotonic() + wait
-    patience, who = max(wait, _SECONDS_TO_ANSWER), "somebody"
+    patience, holder = max(wait, _SECONDS_TO_ANSWER), "another client"
     while True:
         try:
-            said = conversation.next_line(patience)
+            answer = conversation.next_line(patience)
         except TimeoutError as error:
             raise DeviceError(
-                f"{name} did not become free within {duration(wait)}: {who} has it",
-                hint="wait longer, or ask them; `edgekit farm status` shows how long it may take",
+                f"{name} did not become free within {duration(wait)}: {holder} has it",
+                hint="wait longer; `edgekit farm status` shows until when it may take",
             ) from error
-        if said is None:
-            raise DeviceError(
-                f"the farm ended while {name} was waited for", hint="do the same again"
-            )
-        raise_refusal(said)
-        if "granted" in said:
+        if answer is None:
+            raise DeviceError(f"the farm ended during the wait for {name}", hint="run it again")
+        raise_refusal(answer)
+        if "granted" in answer:
             return
-        holder = said.get("waiting")
-        if isinstance(holder, dict):
-            who = f"{str(holder.get('owner'))[:100]} ({str(holder.get('purpose'))[:100]})"
-            events.warn(f"{who} has {name}: waiting")
+        lease = answer.get("waiting")
+        if isinstance(lease, dict):
+            holder = f"{str(lease.get('owner'))[:100]} ({str(lease.get('purpose'))[:100]})"
+            events.warn(f"{holder} has {name}: waiting")
         patience = max(deadline - time.monotonic(), 0.0)

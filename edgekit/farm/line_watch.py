@@ -1,8 +1,4 @@
-"""A microcontroller of the farm: whether its line is free, and whether its firmware answers.
-
-No client of TVM can be given one, so nobody asks the farm for it: whoever uses it holds its line,
-and that is what is looked at.
-"""
+"""The watch over a microcontroller: whether its line is free and its firmware answers."""
 
 from __future__ import annotations
 
@@ -20,13 +16,13 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LOOKS = 5.0
 SECONDS_BETWEEN_QUESTIONS = 30.0
 SECONDS_BETWEEN_PLACES = 60.0
-"""Where each look acquires a place of labgrid's, which takes seconds and keeps others away."""
+"""The interval for labgrid's places: each look acquires the place, which takes seconds."""
 _SECONDS_TO_ANSWER = 10.0
-"""Long: who wants the line meanwhile waits for the look's end, and a busy machine takes seconds."""
+"""The time limit for the firmware; long, as a busy host takes seconds, and others wait for it."""
 
 
 def watch_line(device: SerialDevice, say: Callable[[dict[str, object]], None]) -> None:
-    """Until the device is lost, which is an error: DeviceError says why."""
+    """Report the device's state until it is lost; DeviceError says why."""
     with _holding(device) as hold:
         said, asked = "", -SECONDS_BETWEEN_QUESTIONS
         while True:
@@ -51,7 +47,7 @@ def watch_line(device: SerialDevice, say: Callable[[dict[str, object]], None]) -
 def _holding(
     device: SerialDevice,
 ) -> Iterator[Callable[[], AbstractContextManager[Line]]]:
-    """How to take the line for a moment; through one connection where another machine has it."""
+    """Yield a function that takes the line for a moment; a remote line keeps one connection."""
     if device.host is None:
         yield lambda: device.held(looking=True)
         return

@@ -1,21 +1,45 @@
-"""Which devices a farm is to have."""
+"""The devices of a farm, chosen before any of it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from edgekit.base.children import module_command
 from edgekit.base.errors import UsageError
 from edgekit.devices.registry import find_device, known_devices
+from edgekit.farm.health import Limits
 from edgekit.farm.hosts.file import known_hosts_of_farm
-from edgekit.farm.members import FarmPlan, Member
 from edgekit.profiles.board import load_board
 from edgekit.project.devices import DeviceEntry
 from edgekit.project.file import Project
+from edgekit.rpc.protocol import DEFAULT_PORT
+
+
+@dataclass(frozen=True)
+class Member:
+    name: str
+    board: str
+    key: str
+    """The tracker's key; empty if TVM's tracker cannot hand out the device."""
+
+
+@dataclass(frozen=True)
+class FarmPlan:
+    members: tuple[Member, ...]
+    project: Path | None = None
+    """The project file that lists devices in addition to the user's own."""
+    port: int = DEFAULT_PORT
+    """The port of the tracker, if none runs yet."""
+    limits: Limits = field(default_factory=Limits)
+    worker: tuple[str, ...] = field(default_factory=lambda: module_command("edgekit.farm.worker"))
+    """The program that serves a device, with its first arguments."""
 
 
 def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmPlan:
-    """Those that are named, or every known one that has an address; none at all where other hosts
-    have devices enough."""
+    """Plan a farm of the named devices, or of all known ones with an address. It may be empty if
+    other hosts have joined."""
     known = known_devices(project)
     if names:
         entries = [find_device(name, known).entry for name in dict.fromkeys(names)]
@@ -27,15 +51,15 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
         ]
     if not entries and not known_hosts_of_farm():
         raise UsageError(
-            "no device is known that could serve",
-            hint="edgekit device add NAME --board BOARD user@host makes one known",
+            "no known device can serve",
+            hint="add one with edgekit device add NAME --board BOARD user@host",
         )
     members = []
     for entry in entries:
         board = load_board(entry.board)
         if board.kind == "baremetal" and not _has_line(entry):
             raise UsageError(
-                f"{entry.name} is a {board.name} without a serial port to look at",
+                f"{entry.name} is a {board.name} without a serial port",
                 hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
                 "/dev/ttyACM0",
             )

@@ -1,5 +1,4 @@
-"""A farm from its beginning to its end: one for each user, with a tracker of its own or the one
-that runs already."""
+"""The life of a farm: one for each user, with its own tracker or the one that runs already."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, try_lock
 from edgekit.farm.control import farm_folder, lock_path
 from edgekit.farm.keeper import Keeper
-from edgekit.farm.members import FarmPlan
+from edgekit.farm.plan import FarmPlan
 from edgekit.farm.status import FarmStatus
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.tracker import RunningTracker, run_tracker, running_tracker
@@ -26,7 +25,7 @@ _MANY_FILES = 1 << 16
 def run_farm(
     plan: FarmPlan, *, started: Callable[[FarmStatus], None], events: Events = SILENT
 ) -> None:
-    """Keep the farm until interrupted, or until `edgekit farm down`. Leaves nothing running."""
+    """Run the farm until interrupted or `edgekit farm down`. Leave nothing running."""
     _allow_many_files()
     with _only_one(), _tracker(plan.port, events) as tracker, ExitStack() as closing:
         keeper = Keeper(plan, tracker, events)
@@ -36,7 +35,7 @@ def run_farm(
 
 
 def _allow_many_files() -> None:
-    """Each device takes two, each client one, and 1024 is what most systems begin with."""
+    """Raise the limit of 1024 open files: each device takes two, each client one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else min(_MANY_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -53,7 +52,7 @@ def _only_one() -> Iterator[None]:
     if lock is None:
         raise UsageError(
             "a farm is up already",
-            hint="`edgekit farm status` shows it, `edgekit farm down` ends it",
+            hint="see `edgekit farm status`, or end it with `edgekit farm down`",
         )
     try:
         yield
@@ -63,10 +62,10 @@ def _only_one() -> Iterator[None]:
 
 @contextmanager
 def _tracker(port: int, events: Events) -> Iterator[TrackerAddress]:
-    """The one that runs on this machine, or one of our own for as long as we run."""
+    """Use the tracker of this host, or run one during the block."""
     running = running_tracker()
     if running is not None:
-        events.note(f"the tracker at {running.address} runs already, and is used")
+        events.note(f"the tracker at {running.address} runs already and is used")
         yield running.address
         return
     stop, ready = threading.Event(), threading.Event()
@@ -95,7 +94,7 @@ def _tracker(port: int, events: Events) -> Iterator[TrackerAddress]:
         if not found:
             raise DeviceError(
                 f"the tracker did not start within {_SECONDS_FOR_TRACKER:g} s",
-                hint="edgekit rpc tracker shows why",
+                hint="run edgekit rpc tracker to see why",
             )
         yield found[0].address
     finally:

@@ -1,10 +1,11 @@
-"""A session on a device of the farm, which then knows who has it and for what."""
+"""Sessions on devices of the farm, with leases that name their owner and purpose."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from edgekit.base.errors import DeviceError, EdgekitError
@@ -14,6 +15,7 @@ from edgekit.rpc.protocol import Assigned, TrackerAddress, TrackerGone
 from edgekit.rpc.session import (
     DEFAULT_SESSION_SECONDS,
     DEFAULT_WAIT_SECONDS,
+    Claim,
     UnknownKey,
     open_session,
 )
@@ -29,26 +31,23 @@ def farm_session(
     *,
     tracker: TrackerAddress | None = None,
     wait: float = DEFAULT_WAIT_SECONDS,
-    priority: int | None = None,
     events: Events = SILENT,
 ) -> Iterator[Any]:
-    """As `open_session`, with a lease in this user's name. Where nothing else is said, whoever has
-    fewer devices goes first. Works without a farm too, on any tracker."""
+    """Open a session as `open_session` does, with a lease in this user's name and a fair priority.
+    A tracker without a farm works too."""
     owner = this_user()
 
     def taken(assigned: Assigned) -> None:
         try:
             note_lease(assigned.port, assigned.match_key, owner, purpose, timeout)
         except FarmDown:
-            pass  # a tracker alone: nobody wants to know
+            pass  # the tracker runs without a farm
         except EdgekitError as error:
-            events.note(f"the farm does not know of the lease: {error.message}")
+            events.note(f"the farm did not record the lease: {error.message}")
 
-    chosen = priority
-    if chosen is None:
-        chosen = 1
-        with suppress(DeviceError):
-            chosen = fair_priority(owner)
+    claim = Claim(taken=taken)
+    with suppress(DeviceError):
+        claim = replace(claim, priority=fair_priority(owner))
     deadline = time.monotonic() + wait
     with ExitStack() as opened:
         while True:
@@ -60,14 +59,13 @@ def farm_session(
                         timeout,
                         tracker=tracker,
                         wait=left,
-                        priority=chosen,
-                        taken=taken,
+                        claim=claim,
                         events=events,
                     )
                 )
                 break
             except (TrackerGone, UnknownKey):
-                # A tracker that was started again knows its devices within seconds.
+                # Devices register within seconds with a tracker that was started again.
                 if time.monotonic() > deadline or not _farm_has(key):
                     raise
                 time.sleep(_SECONDS_BETWEEN_TRIES)

@@ -1,9 +1,9 @@
-"""What the farm says of itself: to people, scripts, the web page and Prometheus."""
+"""The status of a farm, as people, scripts, the web page and Prometheus read it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from edgekit.base.errors import DeviceError
@@ -12,7 +12,7 @@ from edgekit.farm.health import State
 
 @dataclass(frozen=True)
 class Lease:
-    """Who has a device, as they said themselves; TVM's stock clients say nothing."""
+    """The user of a device, in their own words; TVM's stock clients have no lease."""
 
     owner: str
     purpose: str
@@ -25,28 +25,28 @@ class DeviceStatus:
     name: str
     board: str
     key: str
-    """What clients ask the tracker for; empty where it does not hand this one out."""
+    """The key that clients ask the tracker for; empty if it does not hand out the device."""
     state: State
     since: float
     reason: str
     again_at: float | None
     port: int
-    """Where clients here reach it; 0 where they don't."""
+    """The port of this host that leads to the device, or 0."""
     sessions: int
     faults: int
     lease: Lease | None
     load: float | None
     temperature: float | None
-    """Degrees Celsius, of the hottest zone; None where the device has none to tell."""
+    """Degrees Celsius in the hottest zone; None if unknown."""
     host: str = ""
-    """Whose farm it belongs to, where that is another host's."""
+    """The joined host that has the device; empty for a device of this host."""
     waiting: int = 0
-    """Who wait for their turn on it; only of those that the tracker does not hand out."""
+    """The number of clients that wait for a device that the farm itself lends."""
 
 
 @dataclass(frozen=True)
 class HostStatus:
-    """Another host whose farm belongs to this one."""
+    """A host whose farm has joined this one."""
 
     name: str
     address: str
@@ -68,8 +68,7 @@ class FarmStatus:
 
 
 def as_document(status: FarmStatus) -> dict[str, object]:
-    """What `status_from` reads. dataclasses.asdict copies everything, which takes long where there
-    are hundreds of devices."""
+    """Convert to what `status_from` reads, without the copies that make dataclasses.asdict slow."""
     devices = [
         {**vars(device), "lease": None if device.lease is None else vars(device.lease)}
         for device in status.devices
@@ -78,7 +77,7 @@ def as_document(status: FarmStatus) -> dict[str, object]:
 
 
 def status_from(document: object) -> FarmStatus:
-    """What the keeper wrote; DeviceError where it is something else."""
+    """Read what a keeper wrote; DeviceError if it is invalid."""
     try:
         if not isinstance(document, Mapping):
             raise TypeError("no object")
@@ -88,8 +87,8 @@ def status_from(document: object) -> FarmStatus:
         return FarmStatus(**plain)
     except (TypeError, KeyError, ValueError) as error:
         raise DeviceError(
-            "the farm's answer makes no sense",
-            hint="another edgekit may have started it: edgekit farm down, then up",
+            "the farm's answer is invalid",
+            hint="another version of edgekit may have started it: run edgekit farm down, then up",
         ) from error
 
 
@@ -97,3 +96,13 @@ def _device(item: Mapping[str, Any]) -> DeviceStatus:
     lease = item["lease"]
     plain = {field.name: item[field.name] for field in fields(DeviceStatus)}
     return DeviceStatus(**{**plain, "lease": None if lease is None else Lease(**lease)})
+
+
+def changed(before: FarmStatus, after: FarmStatus) -> bool:
+    """Say whether something happened; time, load and temperature do not count."""
+    return _without_readings(before) != _without_readings(after)
+
+
+def _without_readings(status: FarmStatus) -> FarmStatus:
+    devices = tuple(replace(device, load=None, temperature=None) for device in status.devices)
+    return replace(status, now=0.0, devices=devices)

@@ -1,4 +1,4 @@
-"""Whose turn it is with a device that TVM's tracker can't hand out: a microcontroller's line."""
+"""The queue for a device that TVM's tracker cannot hand out: a microcontroller's line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from edgekit.farm.status import Lease
 
 
 @dataclass(frozen=True)
-class Wish:
-    """Somebody who has a device, or waits for it."""
+class LeaseRequest:
+    """A client that has a device, or waits for it."""
 
     number: int
     owner: str
@@ -19,12 +19,12 @@ class Wish:
 
 
 class Turns:
-    """Of one device. Whoever has fewer devices goes first, then whoever came first."""
+    """The queue for one device: owners of fewer devices go first, then earlier requests."""
 
     def __init__(self) -> None:
-        self.holder: Wish | None = None
+        self.holder: LeaseRequest | None = None
         self.until = 0.0
-        self.waiting: list[Wish] = []
+        self.waiting: list[LeaseRequest] = []
 
     @property
     def lease(self) -> Lease | None:
@@ -32,27 +32,29 @@ class Turns:
             return None
         return Lease(self.holder.owner, self.holder.purpose, self.until)
 
-    def add(self, wish: Wish) -> None:
-        self.waiting.append(wish)
+    def add(self, request: LeaseRequest) -> None:
+        self.waiting.append(request)
 
     def remove(self, number: int) -> None:
-        """It has what it wanted, or wants it no more."""
+        """Remove a request that is served or given up."""
         if self.holder is not None and self.holder.number == number:
             self.holder = None
-        self.waiting = [wish for wish in self.waiting if wish.number != number]
+        self.waiting = [request for request in self.waiting if request.number != number]
 
-    def expired(self, now: float) -> Wish | None:
-        """Whose time is over; it has the device no more."""
+    def expired(self, now: float) -> LeaseRequest | None:
+        """Take the device from its holder if the time is over, and return that request."""
         if self.holder is None or now < self.until:
             return None
         over, self.holder = self.holder, None
         return over
 
-    def next(self, now: float, held_by: Callable[[str], int]) -> Wish | None:
-        """Who gets it now; None where it is not free, or nobody waits."""
+    def next(self, now: float, held_by: Callable[[str], int]) -> LeaseRequest | None:
+        """Give the device to the next request; None if it is not free or no request waits."""
         if self.holder is not None or not self.waiting:
             return None
-        chosen = min(self.waiting, key=lambda wish: held_by(wish.owner))  # the first of equals
+        chosen = min(
+            self.waiting, key=lambda request: held_by(request.owner)
+        )  # the first of equals
         self.waiting.remove(chosen)
         self.holder, self.until = chosen, now + chosen.seconds
         return chosen

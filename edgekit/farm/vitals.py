@@ -1,4 +1,4 @@
-"""How a device does while nobody uses it: its load and temperature, now and then."""
+"""The load and temperature of an idle device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Vitals:
 
 
 def parse_vitals(output: str) -> Vitals:
-    """None for whatever makes no sense."""
+    """Parse the script's output; None for a value that is invalid."""
     first, *rest = output.splitlines() or [""]
     load = _number((first.split() or [""])[0])
     degrees = [_number(line) / 1000 for line in rest]
@@ -38,7 +38,7 @@ def parse_vitals(output: str) -> Vitals:
 
 
 def _number(text: str) -> float:
-    """NaN, which is neither more nor less than anything, for what is none."""
+    """Parse a number; NaN, which fails every comparison, for other text."""
     try:
         return float(text)
     except ValueError:
@@ -46,10 +46,10 @@ def _number(text: str) -> float:
 
 
 @contextmanager
-def watched(
-    connection: Connection, told: Callable[[Vitals], None], is_idle: Callable[[], bool]
+def vitals_reported(
+    connection: Connection, report: Callable[[Vitals], None], is_idle: Callable[[], bool]
 ) -> Iterator[None]:
-    """Ask every half minute, but not while somebody measures."""
+    """Read the vitals every half minute while the device is idle."""
     over = threading.Event()
 
     def ask() -> None:
@@ -61,8 +61,8 @@ def watched(
             try:
                 done = connection.run(("sh", "-c", _SCRIPT), timeout=_SECONDS_TO_ANSWER)
             except DeviceError:
-                return  # whoever serves over the same connection says why
-            told(parse_vitals(done.output))
+                return  # the server on the same connection reports why
+            report(parse_vitals(done.output))
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()

@@ -1,6 +1,6 @@
-"""One device of the farm: a process that serves it until it is lost, and says so in lines of JSON.
+"""The process that serves one device of the farm until it is lost, and reports in lines of JSON.
 
-The keeper starts one for each device, and the next one when it ends. It dies with its keeper.
+The keeper starts one for each device, and another when it ends. It dies with its keeper.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from edgekit.base.parent_process import end_with_parent
 from edgekit.devices.registry import find_device, known_devices
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.farm.line_watch import watch_line
-from edgekit.farm.vitals import Vitals, watched
+from edgekit.farm.vitals import Vitals, vitals_reported
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress
-from edgekit.rpc.server import Heard, ServePlan, serve_until_lost
+from edgekit.rpc.server import ServePlan, ServingEvent, serve_until_lost
 
 if TYPE_CHECKING:
     from edgekit.devices.linux.connection import Connection
@@ -48,8 +48,8 @@ def main() -> None:
 
 @contextmanager
 def reported() -> Iterator[Say]:
-    """A worker's work: what it says is for the keeper, and what ends it too. It gives a sign of
-    life now and then: one that hangs is killed."""
+    """Yield a function that reports to the keeper. Report errors of the block, and signs of life
+    during it: the keeper kills a worker that hangs."""
     end_with_parent()
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -60,16 +60,16 @@ def reported() -> Iterator[Say]:
         with lock:
             channel.write(json.dumps(document) + "\n")
 
-    def live() -> None:
+    def report_life() -> None:
         while not over.wait(SECONDS_BETWEEN_SIGNS):
             say({"state": "alive"})
 
-    threading.Thread(target=live, daemon=True).start()
+    threading.Thread(target=report_life, daemon=True).start()
     try:
         yield say
     except EdgekitError as error:
         say({"state": "lost", "reason": error.message})
-    except Exception as error:  # noqa: BLE001 - told to the keeper, who shows it
+    except Exception as error:  # noqa: BLE001 - the keeper shows it
         say({"state": "lost", "reason": f"a bug in edgekit: {type(error).__name__}: {error}"})
     finally:
         over.set()
@@ -78,20 +78,20 @@ def reported() -> Iterator[Say]:
 def _serve(plan: ServePlan, say: Say) -> None:
     idle = threading.Event()
 
-    def heard(heard: Heard) -> None:
-        if heard.state in ("up", "free"):
+    def report(event: ServingEvent) -> None:
+        if event.state in ("up", "free"):
             idle.set()
-        elif heard.state != "refused":
+        elif event.state != "refused":
             idle.clear()
-        say(asdict(heard))
+        say(asdict(event))
 
-    def beside(connection: Connection) -> AbstractContextManager[None]:
-        def told(vitals: Vitals) -> None:
+    def during(connection: Connection) -> AbstractContextManager[None]:
+        def report_vitals(vitals: Vitals) -> None:
             say({"state": "vitals", **asdict(vitals)})
 
-        return watched(connection, told, idle.is_set)
+        return vitals_reported(connection, report_vitals, idle.is_set)
 
-    serve_until_lost(plan, heard, beside, SILENT)
+    serve_until_lost(plan, report, during, SILENT)
 
 
 def _device(name: str, project: str) -> SshDevice | SerialDevice:
@@ -109,14 +109,14 @@ def _device(name: str, project: str) -> SshDevice | SerialDevice:
     device = device_for(board, name, {name: entry})
     if not isinstance(device, (SshDevice, SerialDevice)):
         raise UsageError(
-            f"{name} is a {board.name}, which can't serve TVM's RPC",
-            hint="leave it out of the farm: `edgekit farm up DEVICE ...`",
+            f"{name} is a {board.name}, which cannot serve TVM's RPC",
+            hint="name the other devices: `edgekit farm up DEVICE ...`",
         )
     return device
 
 
 def _wait_for_keepers_end() -> None:
-    """The keeper holds our input open for as long as it wants us."""
+    """End when the keeper closes the input of this process."""
     while os.read(0, 4096):
         pass
     end_with_keeper()

@@ -1,4 +1,4 @@
-"""A device's worker, as the keeper sees it: lines from a pipe, and an end."""
+"""A worker as the keeper sees it: lines from a pipe, and an end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WorkerProcess:
             )
 
     def tell(self, document: Mapping[str, object]) -> bool:
-        """Whether it takes that: one that hangs does not, and must keep nobody waiting."""
+        """Send a document without waiting; say whether the worker took it."""
         data = json.dumps(document).encode() + b"\n"
         assert self._process.stdin is not None
         try:
@@ -60,12 +60,12 @@ class WorkerProcess:
         return time.monotonic() - self.last_sign > seconds
 
     def kill(self, reason: str) -> None:
-        """Its end is heard like any other."""
+        """Kill the worker; `read` reports its end."""
         self.last_reason = reason
         self._process.kill()
 
-    def heard(self) -> tuple[list[dict[str, Any]], bool]:
-        """What it has said since, and whether it said all that it will."""
+    def read(self) -> tuple[list[dict[str, Any]], bool]:
+        """Return the new messages, and whether the worker has closed its output."""
         try:
             block = os.read(self.output.fileno(), _BLOCK)
         except BlockingIOError:
@@ -79,7 +79,7 @@ class WorkerProcess:
             try:
                 message = read_json(line)
             except ValueError:
-                continue  # a library's chatter on stdout; ours is JSON
+                continue  # a library wrote to stdout; messages are JSON
             if isinstance(message, dict):
                 messages.append(message)
                 if message.get("state") == "lost":
@@ -89,18 +89,18 @@ class WorkerProcess:
     def ending(self) -> str:
         code = self._process.poll()
         if code is None:
-            return "it stopped speaking"
+            return "it closed its output"
         if code < 0:
             return f"its process was killed: {signal.strsignal(-code) or -code}"
         return f"its process ended with exit code {code}"
 
     def tell_to_end(self) -> None:
-        """Waits for nothing."""
+        """Tell the worker to end, without waiting."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def end(self) -> None:
-        """Gone when this returns, and with it what it started over there."""
+        """End the worker and what it started on the device, and wait for that."""
         self.tell_to_end()
         try:
             self._process.wait(timeout=_SECONDS_TO_END)

@@ -1,1 +1,1 @@
-"""TVM's RPC through SSH: a tracker here, agents on devices, sessions for whoever measures."""
+"""TVM's RPC through SSH: a tracker on the host, agents on devices, sessions for clients."""

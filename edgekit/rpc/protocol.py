@@ -1,7 +1,7 @@
-"""The little of a tracker's protocol that a client needs, spoken without TVM.
+"""A client of TVM's tracker that does not need TVM.
 
-Both sides say a magic number, then each message is its size and JSON. What a tracker answers is
-not trusted: something else may listen on its port.
+Both sides send a magic number; then each message is its size and JSON. Answers are not trusted:
+another program may listen on the tracker's port.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class KeyStatus:
     free: int
     busy: int
     pending: int
-    """Requests that wait for one of them."""
+    """The number of requests that wait for a device."""
 
     @property
     def devices(self) -> int:
@@ -59,7 +59,7 @@ class KeyStatus:
 
 @dataclass(frozen=True)
 class Assigned:
-    """A device that the tracker gave to us, and what it wants to hear from us."""
+    """A device that the tracker assigned, and the key to connect to it with."""
 
     host: str
     port: int
@@ -67,7 +67,7 @@ class Assigned:
 
 
 class TrackerGone(DeviceError):
-    """Nobody answers at the tracker's address, or somebody who is no tracker."""
+    """No tracker answers at the address."""
 
 
 class NoneFree(DeviceError):
@@ -75,8 +75,8 @@ class NoneFree(DeviceError):
 
 
 def parse_tracker(text: str) -> TrackerAddress:
-    """`HOST:PORT` as a person writes it. Only this machine's: nothing of TVM's RPC asks who is
-    calling, and it runs whatever it is sent."""
+    """Parse `HOST:PORT`. Only loopback is accepted: TVM's RPC does not check who is calling, and
+    runs whatever it is sent."""
     host, separator, port = text.rpartition(":")
     if not separator or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise UsageError(
@@ -85,8 +85,8 @@ def parse_tracker(text: str) -> TrackerAddress:
         )
     if host not in (LOOPBACK, "localhost"):
         raise UsageError(
-            f"the tracker {show(text)} is not on this machine's loopback",
-            hint="TVM's RPC knows no passwords; bring the tracker here through SSH: "
+            f"the tracker {show(text)} is not on this host's loopback",
+            hint="TVM's RPC has no passwords; forward the tracker through SSH: "
             f"ssh -L {port}:{LOOPBACK}:{port} {host or 'HOST'}, then --tracker {LOOPBACK}:{port}",
         )
     return TrackerAddress(LOOPBACK, int(port))
@@ -102,11 +102,11 @@ class TrackerClient:
                 (address.host, address.port), timeout=_SECONDS_TO_ANSWER
             )
         except OSError as error:
-            raise self._gone("nobody listens there") from error
+            raise self._gone("nothing listens on the port") from error
         try:
             self._send(struct.pack("<i", _MAGIC))
             if self._receive(4) != struct.pack("<i", _MAGIC):
-                raise self._gone("what answers there is not TVM's RPC tracker")
+                raise self._gone("what listens on the port is not TVM's RPC tracker")
             self._check_owner()
         except BaseException:
             self._socket.close()
@@ -124,7 +124,7 @@ class TrackerClient:
         self._socket.close()
 
     def status(self) -> tuple[KeyStatus, ...]:
-        """Every key that has devices, or for which somebody waits."""
+        """Return every key that has devices or waiting requests."""
         answer = self._ask([_SUMMARY])
         try:
             code, summary = answer
@@ -132,81 +132,81 @@ class TrackerClient:
                 raise ValueError("refused")
             return parse_summary(summary)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise self._gone("its answer makes no sense") from error
+            raise self._gone("its answer is invalid") from error
 
     def request(self, key: str, priority: int, wait: float) -> Assigned:
-        """A device of our own; NoneFree where none was free within `wait` seconds.
+        """Wait for a device; NoneFree if none is free within `wait` seconds.
 
-        A request that is given up ends with this connection: the tracker gives nothing to it.
+        A request that is given up ends with this connection.
         """
-        self._say([_REQUEST, key, "", priority])
+        self._send_message([_REQUEST, key, "", priority])
         self._socket.settimeout(wait)
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except TimeoutError as error:
             raise NoneFree(
                 f"no device with the key {key} became free within {wait:.3g} s",
-                hint="`edgekit rpc status` shows who is busy; wait longer, or serve another device",
+                hint="wait longer, or serve another device; `edgekit rpc status` shows all",
             ) from error
         except OSError as error:
             raise self._gone("it hung up") from error
         self._socket.settimeout(_SECONDS_TO_ANSWER)
-        answer = self._hear()
+        answer = self._receive_message()
         try:
             code, (host, port, match_key) = answer
             if code != _SUCCESS:
                 raise ValueError("refused")
             return Assigned(str(host), int(port), str(match_key))
         except (ValueError, TypeError) as error:
-            raise self._gone("its answer makes no sense") from error
+            raise self._gone("its answer is invalid") from error
 
     def register(self, key: str, port: int) -> None:
-        """From now on this connection is that of a device; it is gone when this one closes."""
+        """Register a device, until this connection closes."""
         self._expect_success([_UPDATE_INFO, {"key": f"server:{key}", "addr": [LOOPBACK, port]}])
 
     def offer(self, key: str, port: int) -> str:
-        """Let somebody have the device once; what they will present when they connect to it."""
+        """Offer the device for one session, and return the key that its client will present."""
         match_key = f"{key}:{secrets.token_hex(12)}"
         self._expect_success([_PUT, key, [port, match_key], LOOPBACK])
         return match_key
 
     def pending_offers(self) -> tuple[str, ...]:
-        """Those of this connection that nobody was given yet."""
+        """Return the offers of this connection that are still open."""
         answer = self._ask([_PENDING_KEYS])
         if not isinstance(answer, list):
-            raise self._gone("its answer makes no sense")
+            raise self._gone("its answer is invalid")
         return tuple(str(item) for item in answer)
 
     def _check_owner(self) -> None:
-        """Another user may have taken the port first; what their tracker hands out is theirs. The
-        kernel knows whose the other end is once it has been accepted."""
+        """Refuse the tracker of another user, who may have taken the port first. The kernel knows
+        the owner once the connection is accepted."""
         try:
             owner = peer_uid(self._socket)
         except OwnerUnknown as error:
-            raise self._gone(f"whose it is can't be told: {error}") from error
+            raise self._gone(f"its owner is unknown: {error}") from error
         if owner not in (ROOT, os.geteuid()):
-            raise self._gone(f"what listens there belongs to user {owner}")
+            raise self._gone(f"what listens on the port belongs to user {owner}")
 
     def _expect_success(self, message: object) -> None:
         if self._ask(message) != _SUCCESS:
-            raise self._gone("its answer makes no sense")
+            raise self._gone("its answer is invalid")
 
     def _ask(self, message: object) -> Any:
-        self._say(message)
-        return self._hear()
+        self._send_message(message)
+        return self._receive_message()
 
-    def _say(self, message: object) -> None:
+    def _send_message(self, message: object) -> None:
         data = json.dumps(message).encode()
         self._send(struct.pack("<i", len(data)) + data)
 
-    def _hear(self) -> Any:
+    def _receive_message(self) -> Any:
         (size,) = struct.unpack("<i", self._receive(4))
         if not 0 < size <= _LONGEST_ANSWER:
-            raise self._gone("its answer makes no sense")
+            raise self._gone("its answer is invalid")
         try:
             return read_json(self._receive(size))
         except (ValueError, RecursionError) as error:
-            raise self._gone("its answer makes no sense") from error
+            raise self._gone("its answer is invalid") from error
 
     def _send(self, data: bytes) -> None:
         try:
@@ -231,12 +231,12 @@ class TrackerClient:
     def _gone(self, why: str) -> TrackerGone:
         return TrackerGone(
             f"there is no tracker at {self._address}: {why}",
-            hint="`edgekit rpc tracker` starts one",
+            hint="start one with `edgekit rpc tracker`",
         )
 
 
 def parse_summary(summary: Mapping[str, Any]) -> tuple[KeyStatus, ...]:
-    """ValueError, TypeError, KeyError or AttributeError where it is not what a tracker says."""
+    """Parse a summary; ValueError, TypeError, KeyError or AttributeError if it is invalid."""
     registered: dict[str, int] = {}
     for server in summary["server_info"]:
         key = str(server["key"]).removeprefix("server:")
@@ -247,7 +247,7 @@ def parse_summary(summary: Mapping[str, Any]) -> tuple[KeyStatus, ...]:
     }
     statuses = []
     for key in sorted({*registered, *queues}):
-        # A request leaves its key behind at the tracker, devices or not.
+        # The tracker remembers keys that were requested, even without devices.
         free, pending = queues.get(key, (0, 0))
         devices = registered.get(key, 0)
         if devices or pending:

@@ -1,10 +1,10 @@
-"""A device that serves TVM's RPC: its agent, through one SSH connection, for as long as we run.
+"""A device that serves TVM's RPC: its agent, through one SSH connection, while this process runs.
 
-    client  -> port of this machine   -> SSH -> the agent's port
+    client  -> port of this host      -> SSH -> the agent's port
     tracker <- this process           -> SSH -> the agent's port for its tracker
 
-The tracker tells clients the port of this machine, so that TVM's stock clients need to know nothing
-of SSH. Both of the agent's ports, and ours, admit their own user only.
+The tracker tells clients the port of this host, so that TVM's stock clients work without SSH. All
+ports admit their own user only.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _SESSIONS_THAT_END_WELL = ("ended",)
 class ServePlan:
     device: SshDevice
     key: str
-    """What clients ask the tracker for."""
+    """The key that clients ask the tracker for."""
     tracker: TrackerAddress | None
-    """None where clients connect directly."""
+    """None if clients connect directly."""
     port: int = 0
-    """Where clients here reach the device; 0 takes any."""
+    """The port of this host that leads to the device; 0 takes any."""
 
     def __post_init__(self) -> None:
-        # TVM takes a colon for the end of a key, and a space for the start of an option.
+        # In TVM a colon ends a key, and a space starts an option.
         if not NAME_PATTERN.fullmatch(self.key):
-            raise UsageError(f"{show(self.key)} can't be a key", hint=f"choose {NAME_EXPECTED}")
+            raise UsageError(f"{show(self.key)} cannot be a key", hint=f"choose {NAME_EXPECTED}")
 
 
 @dataclass(frozen=True)
 class Serving:
-    """A device that can be used from now on."""
+    """A device that is ready."""
 
     device: str
     key: str
@@ -62,45 +62,45 @@ class Serving:
     host: str
     port: int
     tvm: str
-    """The version over there."""
+    """The version of TVM on the device."""
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What became of a device that serves."""
+class ServingEvent:
+    """A change of a device that serves."""
 
     state: Literal["up", "in use", "free", "no tracker", "refused"]
     detail: str = ""
-    """How the session ended, why there is no tracker, or which other user was refused."""
+    """The end of the session, the reason for 'no tracker', or the user who was refused."""
     port: int = 0
-    """Where clients here reach it, once it is up."""
+    """The port of this host that leads to the device, if it is up."""
     offer: str = ""
-    """Which of the tracker's offers the session came with."""
+    """The tracker's offer that the session came with."""
 
 
 def serve_until_lost(
     plan: ServePlan,
-    heard: Callable[[Heard], None],
-    beside: Callable[[Connection], AbstractContextManager[None]],
+    changed: Callable[[ServingEvent], None],
+    during: Callable[[Connection], AbstractContextManager[None]],
     events: Events = SILENT,
 ) -> None:
-    """Serve once: until the device, its agent or the connection is lost, which raises DeviceError.
-    `beside` is entered with the connection, for whatever else it may carry."""
-    server = _Server(plan, lambda serving: None, events, heard, beside)
+    """Serve until the device, its agent or the connection is lost, which raises DeviceError.
+    `during` is entered with the connection, for other work over it."""
+    server = _Server(plan, lambda serving: None, events, changed, during)
     server.serve_once()
 
 
 def serve_device(
     plan: ServePlan, *, started: Callable[[Serving], None], events: Events = SILENT
 ) -> None:
-    """Serve until interrupted; a device that is lost is tried again until it is back.
+    """Serve until interrupted; retry a device that is lost until it is back.
 
-    `started` is called each time that the device can be used. What goes wrong before the first
-    time is raised; after that, a host key that changed is.
+    Call `started` each time the device is ready. Errors before the first time are raised; after
+    that, only a changed host key is.
     """
     if plan.tracker is not None:
         with TrackerClient(plan.tracker):
-            pass  # it is there
+            pass  # it answers
     server = _Server(plan, started, events)
     wait = _FIRST_WAIT
     while True:
@@ -125,8 +125,8 @@ class _Server:
     plan: ServePlan
     started: Callable[[Serving], None]
     events: Events
-    heard: Callable[[Heard], None] = lambda heard: None
-    beside: Callable[[Connection], AbstractContextManager[None]] = lambda connection: nullcontext()
+    changed: Callable[[ServingEvent], None] = lambda event: None
+    during: Callable[[Connection], AbstractContextManager[None]] = lambda connection: nullcontext()
     is_up: bool = False
     was_up: bool = False
     _port: int = field(init=False)
@@ -135,7 +135,7 @@ class _Server:
         self._port = self.plan.port
 
     def serve_once(self) -> None:
-        """Until the connection or the agent ends, which raises DeviceError."""
+        """Serve until the connection or the agent ends, which raises DeviceError."""
         plan = self.plan
         device = found_again(plan.device) if plan.device.entry.twin else plan.device
         with device.with_agent(events=self.events) as agent, ExitStack() as closing:
@@ -146,7 +146,7 @@ class _Server:
                 serving = Serving(
                     device.name, plan.key, plan.tracker, LOOPBACK, forward.port, info.tvm
                 )
-                follow = _Follow(self, connection, forward, serving)
+                follower = _AgentFollower(self, connection, forward, serving)
                 words = [
                     *(agent.program, "serve", "--key", plan.key, "--end-with-parent"),
                     *("--workspace", agent.scratch),
@@ -154,21 +154,21 @@ class _Server:
                 if plan.tracker is not None:
                     words += ["--tracker-dials", "--custom-addr", LOOPBACK]
                     words += ["--custom-port", str(forward.port)]
-                closing.enter_context(self.beside(connection))
+                closing.enter_context(self.during(connection))
                 with connection.command(guarded(words), listens=True) as command:
-                    done = command.finish(on_line=follow.take)
-        raise self._agent_ended(done, follow.messages)
+                    done = command.finish(on_line=follower.take)
+        raise self._agent_ended(done, follower.messages)
 
     @contextmanager
     def _forwarded(self, connection: Connection) -> Iterator[LocalForward]:
-        """A port here; the same one after the connection was lost and is back."""
+        """Forward a port of this host; keep its number for the next connection."""
         try:
             forward = LocalForward(connection, (LOOPBACK, 0), self._port, self.refused)
         except OSError as error:
             raise DeviceError(
-                f"port {self._port} of this machine cannot be used for {connection.name}: "
+                f"port {self._port} of this host cannot be used for {connection.name}: "
                 f"{(error.strerror or str(error)).lower()}",
-                hint="name another one with --port, or leave --port out",
+                hint="choose another --port, or leave it out",
             ) from error
         self._port = forward.port
         try:
@@ -178,7 +178,7 @@ class _Server:
 
     def refused(self, reason: str) -> None:
         self.events.warn(f"{self.plan.device.name}: {reason}")
-        self.heard(Heard("refused", reason))
+        self.changed(ServingEvent("refused", reason))
 
     def _agent_ended(self, done: Finished, messages: AgentMessages) -> DeviceError:
         if messages.error is not None:
@@ -189,13 +189,13 @@ class _Server:
             how = f"exit code {done.status}"
         return DeviceError(
             f"the agent on {self.plan.device.name} ended: {how}",
-            hint="check the device: its memory, its system's log",
+            hint="check the device's memory and system log",
             details=done.errors[-12:],
         )
 
 
-class _Follow:
-    """What the agent says while it serves, and what that means here."""
+class _AgentFollower:
+    """The reaction to the agent's messages while it serves."""
 
     def __init__(
         self, server: _Server, connection: Connection, forward: LocalForward, serving: Serving
@@ -228,15 +228,15 @@ class _Follow:
             tell = events.note if self._without_tracker else events.warn
             tell(f"{name} does not reach the tracker and keeps trying: {reason}")
             self._without_tracker = True
-            self._server.heard(Heard("no tracker", reason))
+            self._server.changed(ServingEvent("no tracker", reason))
         elif state == "in use":
             events.note(f"{name} is in use")
-            self._server.heard(Heard("in use", offer=str(message.get("offer", ""))[:200]))
+            self._server.changed(ServingEvent("in use", offer=str(message.get("offer", ""))[:200]))
         elif state == "free":
             ending = str(message.get("session", ""))[:80]
             tell = events.note if ending in _SESSIONS_THAT_END_WELL else events.warn
             tell(f"{name} is free again; its session: {ending}")
-            self._server.heard(Heard("free", ending))
+            self._server.changed(ServingEvent("free", ending))
         elif state == "turned away":
             self._server.refused(reason)
         elif state == "refused":
@@ -253,4 +253,4 @@ class _Follow:
         self._server.is_up = True
         self._server.was_up = True
         self._server.started(self._serving)
-        self._server.heard(Heard("up", port=self._serving.port))
+        self._server.changed(ServingEvent("up", port=self._serving.port))

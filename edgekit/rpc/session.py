@@ -1,10 +1,11 @@
-"""Sessions on devices that a tracker hands out: for tuning, and for whoever measures over RPC."""
+"""Sessions on devices that a tracker hands out."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from edgekit.base.errors import DeviceError
@@ -17,19 +18,36 @@ from edgekit.rpc.versions import REMOTE_FFI_VERSION, REMOTE_TVM_VERSION, check_v
 
 DEFAULT_SESSION_SECONDS = 60.0
 DEFAULT_WAIT_SECONDS = 60.0
-_SEE_STATUS = "`edgekit rpc status` shows whether the device is there"
+_SEE_STATUS = "`edgekit rpc status` shows whether the device is registered"
 
 
 class SessionTimedOut(DeviceError):
-    """The time that the session was given is over; the device has ended it."""
+    """The device has ended the session, whose time is over."""
 
 
 class UnknownKey(DeviceError):
-    """Nobody registered a device under that key: not yet, or not any more."""
+    """No device is registered under that key: not yet, or not any more."""
 
 
 class SessionLost(DeviceError):
     """The session's process, its device, or the connection to it is gone."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A request's place in the tracker's queue, and what happens once a device is assigned."""
+
+    priority: int = 1
+    taken: Callable[[Assigned], None] = lambda assigned: None
+    """A function that is told which device it is."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    key: str
+    timeout: float
+    wait: float
+    claim: Claim
 
 
 @contextmanager
@@ -39,20 +57,18 @@ def open_session(
     *,
     tracker: TrackerAddress | None = None,
     wait: float = DEFAULT_WAIT_SECONDS,
-    priority: int = 1,
-    taken: Callable[[Assigned], None] = lambda assigned: None,
+    claim: Claim = Claim(),
     events: Events = SILENT,
 ) -> Iterator[Any]:
-    """TVM's own RPC session on a device with that key, which is free again after the block.
+    """Open TVM's own RPC session on a device with that key, and close it after the block.
 
-    The device ends the session after `timeout` seconds; `wait` is for how long to wait while
-    every such device is busy; `taken` hears which one it is. Without `tracker` it is the one that
-    runs on this machine. What TVM raises in the block because the session is over becomes
-    SessionTimedOut or SessionLost.
+    The device ends the session after `timeout` seconds; `wait` limits the wait for a free device.
+    `tracker` defaults to the one that runs on this host. TVM's errors for a session that is over
+    become SessionTimedOut or SessionLost.
     """
     load_tvm()
     address = find_tracker(tracker)
-    session = _first_that_takes_it(key, timeout, address, wait, priority, taken, events)
+    session = _first_that_accepts(_Request(key, timeout, wait, claim), address, events)
     try:
         with _explained(session, key, timeout):
             _check_versions(session, key, events)
@@ -61,36 +77,28 @@ def open_session(
         _close(session)
 
 
-def _first_that_takes_it(
-    key: str,
-    timeout: float,
-    address: TrackerAddress,
-    wait: float,
-    priority: int,
-    taken: Callable[[Assigned], None],
-    events: Events,
-) -> Any:
-    """A device may be lost just while the tracker hands it out: then the next one is asked for."""
+def _first_that_accepts(request: _Request, address: TrackerAddress, events: Events) -> Any:
+    """Open a session. A device may be lost while the tracker hands it out: ask for the next one."""
     with TrackerClient(address) as client:
-        _check_key(key, client, address, events)
-        deadline = time.monotonic() + wait
-        left = wait
+        _check_key(request.key, client, address, events)
+        deadline = time.monotonic() + request.wait
+        left = request.wait
         while True:
-            assigned = client.request(key, priority, left)
+            assigned = client.request(request.key, request.claim.priority, left)
             try:
-                session = _connect(assigned, key, timeout)
+                session = _connect(assigned, request.key, request.timeout)
             except SessionLost as error:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise
                 events.note(error.message)
             else:
-                taken(assigned)
+                request.claim.taken(assigned)
                 return session
 
 
 def _check_key(key: str, client: TrackerClient, address: TrackerAddress, events: Events) -> None:
-    """TVM's own request waits for ever for a key that nobody has."""
+    """Check that a device has the key; TVM's own request would wait for ever for it."""
     statuses = {status.key: status for status in client.status() if status.devices}
     if key not in statuses:
         raise UnknownKey(
@@ -111,8 +119,8 @@ def _connect(assigned: Assigned, key: str, timeout: float) -> Any:
         )
     except (RPCError, InternalError) as error:
         raise SessionLost(
-            f"the device with the key {key} did not take the session",
-            hint=f"try again: the tracker hands out what was there; {_SEE_STATUS}",
+            f"the device with the key {key} did not accept the session",
+            hint=f"try again; {_SEE_STATUS}",
         ) from error
 
 
@@ -125,7 +133,7 @@ def _check_versions(session: Any, key: str, events: Events) -> None:
 
 
 def _ask(session: Any, name: str) -> str | None:
-    """What a function over there says; None where there is none of that name."""
+    """Call a function of the session; None if it has no such function."""
     try:
         function = session.get_function(name)
     except AttributeError:
@@ -134,10 +142,10 @@ def _ask(session: Any, name: str) -> str | None:
 
 
 def _close(session: Any) -> None:
-    """At once, and not only when the last tensor or function of it is forgotten."""
+    """Close the session now, rather than when its last tensor or function is collected."""
     from tvm.error import InternalError, RPCError
 
-    with suppress(RPCError, InternalError):  # over already; the block was told
+    with suppress(RPCError, InternalError):  # the session is over already, and the block has raised
         session.get_function("CloseRPCConnection")()
 
 
@@ -149,28 +157,28 @@ def _explained(session: Any, key: str, timeout: float) -> Iterator[None]:
         try:
             yield
         except (RPCError, InternalError) as error:
-            # TVM words the end of a session in many ways; an error of a model is none of them.
+            # TVM has many errors for the end of a session; errors of the model pass unchanged.
             if isinstance(error, RPCSessionTimeoutError) or _still_answers(session):
                 raise
             raise SessionLost(
                 f"the session on {key} was lost: its process, the device or the connection is gone",
-                hint=f"{_SEE_STATUS}; what crashes it should be left out",
+                hint=f"leave out what crashes it; {_SEE_STATUS}",
             ) from error
     except RPCSessionTimeoutError as error:
         raise SessionTimedOut(
-            f"the session on {key} ran out of its {timeout:g} s and was ended",
-            hint="give it longer, or find out what takes so long; the device is free again",
+            f"the session on {key} exceeded its {timeout:g} s and was ended",
+            hint="raise the timeout, or find out what takes so long; the device is free again",
         ) from error
 
 
 def _still_answers(session: Any) -> bool:
-    """RPCSessionTimeoutError where its time is over."""
+    """Say whether the session answers; RPCSessionTimeoutError if its time is over."""
     from tvm.error import InternalError, RPCError, RPCSessionTimeoutError
 
     try:
         session.get_function(REMOTE_TVM_VERSION)
     except AttributeError:
-        return True  # it says that it has no such function
+        return True  # it answered that it has no such function
     except RPCSessionTimeoutError:
         raise
     except (RPCError, InternalError):

@@ -1,7 +1,7 @@
-"""The tracker of this machine: one for each user, watched over, on loopback only.
+"""The tracker of this host: one for each user, supervised, on loopback only.
 
-Whoever runs it holds a lock and keeps the listening socket. The tracker itself is a child: when it
-dies, the next one takes over the same socket, and devices register again by themselves.
+The supervisor holds a lock and the listening socket. The tracker is a child process: when it dies,
+another takes over the socket, and devices register again by themselves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SECONDS_BETWEEN_STARTS = 1.0
 _SECONDS_TO_LOCK = 60.0
 """A process that looks for a tracker may be interrupted while it holds the lock."""
 _SECONDS_BETWEEN_LOOKS = 0.2
-_KEPT_LINES = 12
+_LINES_SHOWN = 12
 _LONGEST_LINE = 1000
 
 
@@ -46,7 +46,7 @@ class RunningTracker:
     host: str
     port: int
     pid: int
-    """Of the process that watches over it."""
+    """The process ID of the supervisor."""
 
     @property
     def address(self) -> TrackerAddress:
@@ -54,29 +54,29 @@ class RunningTracker:
 
 
 def running_tracker() -> RunningTracker | None:
-    """The tracker that this user runs on this machine."""
+    """Find the tracker that this user runs on this host."""
     with storage_errors("look for a tracker", _folder()):
         if not _lock_file().exists():
             return None
         lock = try_lock(_lock_file())
         if lock is not None:
             os.close(lock)
-            return None  # a lock dies with its holder, whatever stands in the file
+            return None  # the lock ended with its holder, and the file is old
         try:
             said = read_json(_state_file().read_text(encoding="utf-8"))
             return RunningTracker(str(said["host"]), int(said["port"]), int(said["pid"]))
         except (FileNotFoundError, ValueError, TypeError, KeyError):
-            return None  # about to start, or to end
+            return None  # it is starting or ending
 
 
 def find_tracker(address: TrackerAddress | None = None) -> TrackerAddress:
-    """The one that is named, or the one that runs here; TrackerGone where none does."""
+    """Return the given address, or that of this host's tracker; TrackerGone if none runs."""
     if address is not None:
         return address
     running = running_tracker()
     if running is None:
         raise TrackerGone(
-            "no tracker is running on this machine", hint="`edgekit rpc tracker` starts one"
+            "no tracker is running on this host", hint="start one with `edgekit rpc tracker`"
         )
     return running.address
 
@@ -88,8 +88,7 @@ def run_tracker(
     events: Events = SILENT,
     stop: threading.Event | None = None,
 ) -> None:
-    """Run a tracker until interrupted, or until `stop` is set. `started` is called once it
-    serves."""
+    """Run a tracker until interrupted or `stop` is set. Call `started` once it serves."""
     over = stop or threading.Event()
     _check_tornado()
     with _only_one(), _listening(port) as listener, _state(listener) as state:
@@ -113,8 +112,8 @@ def run_tracker(
 def private_tracker(
     refused: Callable[[str], None] = lambda reason: None,
 ) -> Iterator[TrackerAddress]:
-    """A tracker that nobody is told of, on a port of its own, until the block ends. `refused` hears
-    of connections of other users."""
+    """Run an unannounced tracker on a free port during the block. `refused` is told of other users'
+    connections."""
     _check_tornado()
     with socket.create_server((LOOPBACK, 0), backlog=64) as listener:
         child = _start(listener, refused)
@@ -125,7 +124,7 @@ def private_tracker(
 
 
 def stop_tracker() -> RunningTracker | None:
-    """End the tracker that runs here and wait for its end; None where none runs."""
+    """End this host's tracker and wait for that; None if none runs."""
     running = running_tracker()
     if running is None:
         return None
@@ -158,12 +157,12 @@ def _only_one() -> Iterator[None]:
             if _state_file().exists() and (running := running_tracker()) is not None:
                 raise UsageError(
                     f"a tracker is running already, at {running.address}",
-                    hint="use that one, or end it first: edgekit rpc stop",
+                    hint="use it, or end it first: edgekit rpc stop",
                 )
             if time.monotonic() > deadline:
                 raise UsageError(
-                    "a tracker is being started or stopped on this machine",
-                    hint="`edgekit rpc status` finds it in a moment",
+                    "a tracker is being started or stopped on this host",
+                    hint="try again in a moment; `edgekit rpc status` shows it",
                 )
             time.sleep(0.05)
     try:
@@ -198,7 +197,7 @@ def _state(listener: socket.socket) -> Iterator[RunningTracker]:
 
 
 def _start(listener: socket.socket, refused: Callable[[str], None]) -> Process:
-    """A child that serves on the socket; what it says afterwards is for `refused`."""
+    """Start a child that serves on the socket; pass the lines it writes on to `refused`."""
     descriptor = listener.fileno()
     with interrupts_deferred():
         child = start_module(
@@ -227,7 +226,7 @@ def _pass_on(child: Process, refused: Callable[[str], None]) -> None:
 
 def _wait_until_ready(child: Process) -> None:
     assert child.stdout is not None
-    said: deque[str] = deque(maxlen=_KEPT_LINES)
+    lines: deque[str] = deque(maxlen=_LINES_SHOWN)
     deadline = time.monotonic() + _SECONDS_TO_START
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
@@ -237,14 +236,14 @@ def _wait_until_ready(child: Process) -> None:
                 return
             if not line:
                 raise MissingToolError(
-                    f"TVM's tracker does not start: {said[-1] if said else 'it said nothing'}",
-                    hint="edgekit doctor says what this machine lacks",
-                    details=tuple(said)[:-1],
+                    f"TVM's tracker does not start: {lines[-1] if lines else 'it wrote nothing'}",
+                    hint="run edgekit doctor to see what this host lacks",
+                    details=tuple(lines)[:-1],
                 )
-            said.append(line.decode(errors="replace").rstrip()[:500])
+            lines.append(line.decode(errors="replace").rstrip()[:500])
     raise DeviceError(
         f"TVM's tracker did not start within {_SECONDS_TO_START:g} s",
-        hint="check whether this machine is overloaded",
+        hint="check whether this host is overloaded",
     )
 
 

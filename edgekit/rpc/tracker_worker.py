@@ -1,9 +1,9 @@
-"""TVM's tracker in a process of its own. It ends with its parent, however that ends.
+"""The process that runs TVM's tracker. It ends with its parent, however that ends.
 
     edgekit.rpc.tracker_worker DESCRIPTOR
 
-serves on a socket that the parent listens on, and tells the parent once it does, then in a line
-each which connections of other users it refused.
+It serves on a socket that the parent listens on. It writes a line when it is ready, and one for
+each refused connection of another user.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READY = b"ready\n"
 
 
 def main() -> None:
-    # Ctrl-C reaches the whole process group; it is the parent who decides.
+    # Ctrl-C reaches the whole process group; the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     from edgekit.base.tvm_compat import load_tvm
@@ -32,26 +32,26 @@ def main() -> None:
     from tvm.rpc.tracker import TrackerServerHandler
 
     asyncio.set_event_loop(asyncio.new_event_loop())
-    told = os.dup(1)
+    parent = os.dup(1)
 
     def refused(reason: str) -> None:
-        with suppress(BlockingIOError):  # the tracker does not wait for who listens
-            os.write(told, reason.encode() + b"\n")
+        with suppress(BlockingIOError):  # the tracker does not wait for its parent
+            os.write(parent, reason.encode() + b"\n")
 
     listener = OwnListener(socket.socket(fileno=int(sys.argv[1])), refused)
-    # Nobody is told the word that would stop it.
+    # The key that would stop it is secret.
     handler = TrackerServerHandler(listener, secrets.token_hex(16))
-    os.write(told, READY)
-    os.set_blocking(told, False)
-    # TVM's log is not shown.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    os.write(parent, READY)
+    os.set_blocking(parent, False)
+    # Hide TVM's log.
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
     handler.run()
 
 
 def _end_with_parent() -> None:
-    """Its end of our input is closed by the kernel even where it is killed."""
+    """End when the kernel closes the parent's end of the input, even if the parent is killed."""
     while os.read(0, 1):
         pass
     os._exit(0)

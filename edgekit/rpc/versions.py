@@ -1,4 +1,4 @@
-"""TVM's RPC says no version: the two ends are compared here, before the first call."""
+"""A check of versions before the first call: TVM's RPC makes none."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 
 REMOTE_TVM_VERSION = "edgekit.tvm_version"
 REMOTE_FFI_VERSION = "edgekit.tvm_ffi_version"
-"""The functions by which an agent's session says what it runs."""
+"""The functions of an agent's session that return its versions."""
 
 
 class TvmMismatchError(DeviceError):
-    """The device runs another TVM than this machine."""
+    """The device runs another TVM than this host."""
 
 
 def check_versions(tvm: str, ffi: str, name: str) -> None:
-    """What a device says that it runs, against what we run."""
+    """Compare the versions on a device with those of this host; TvmMismatchError if they differ."""
     for what, found, ours in (("TVM", tvm, TVM_VERSION), ("tvm-ffi", ffi, TVM_FFI_VERSION)):
         if found != ours:
             raise TvmMismatchError(

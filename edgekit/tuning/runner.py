@@ -16,7 +16,7 @@ from typing import Any
 from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.rpc.protocol import Assigned
-from edgekit.rpc.session import SessionLost, open_session
+from edgekit.rpc.session import Claim, SessionLost, open_session
 from edgekit.tuning.child_side import Channel
 from edgekit.tuning.statistics import is_better, typical
 from edgekit.tuning.work import (
@@ -109,8 +109,7 @@ class _Holder:
                 2 * setup.session_seconds,
                 tracker=setup.tracker,
                 wait=setup.wait_seconds,
-                priority=setup.priority,
-                taken=taken,
+                claim=Claim(setup.priority, taken),
             )
         )
         self._device = _Device(session)

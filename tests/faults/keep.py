@@ -16,8 +16,7 @@ from pathlib import Path
 
 from benchmarks import simulated_device
 from edgekit.farm.health import Limits
-from edgekit.farm.members import FarmPlan, Member
-from edgekit.farm.plan import plan_farm
+from edgekit.farm.plan import FarmPlan, Member, plan_farm
 from edgekit.farm.run import run_farm
 from edgekit.farm.status import FarmStatus
 

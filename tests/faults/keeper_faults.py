@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.rpc_lab import _parent
 
-from edgekit.farm.control import reachable
+from edgekit.base.unix_sockets import reachable
 from faults.world import Broken, World, eventually, world
 
 _JUMPS = (86_400.0, -86_400.0)

@@ -22,7 +22,7 @@ from typing import Any
 from support.ports import free_port
 from support.rpc_lab import _fields, _parent, _processes
 
-from edgekit.farm.control import reachable
+from edgekit.base.unix_sockets import reachable
 
 ROOT = Path(__file__).parents[2]
 MARK = "EDGEKIT_FAULTS"

@@ -21,7 +21,7 @@ from edgekit.cross.toolchain import find_compiler
 from edgekit.devices.flash import openocd
 from edgekit.devices.flash.job import FlashJob
 from edgekit.devices.flash.tool import HERE
-from edgekit.farm.members import FarmPlan
+from edgekit.farm.plan import FarmPlan
 from edgekit.profiles.board import load_board
 from edgekit.profiles.hardware import Flash
 from edgekit.profiles.toolchain import load_toolchain

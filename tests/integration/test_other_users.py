@@ -33,7 +33,7 @@ from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.ssh_server import agents_of
 
 from edgekit.agent.build import AGENT, build_agent
-from edgekit.farm.hosts.stand_in import StandIn
+from edgekit.farm.hosts.forwarded_device import ForwardedDevice
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
 from edgekit.rpc.protocol import TrackerAddress, TrackerClient, TrackerGone
@@ -142,7 +142,7 @@ def test_what_stands_for_another_hosts_device_is_for_its_user() -> None:
     told: list[str] = []
     nowhere = TrackerAddress("127.0.0.1", CLOSED_PORT)
     connection: Any = None  # asked for once a client has the offer
-    stand_in = StandIn("k", nowhere, lambda: nowhere, connection, told.append)
+    stand_in = ForwardedDevice("k", nowhere, lambda: nowhere, connection, told.append)
     try:
         assert answers_to_another([("127.0.0.1", stand_in.port)]) == {stand_in.port: {""}}
         with socket.create_connection(("127.0.0.1", stand_in.port), timeout=60) as client:

@@ -15,7 +15,7 @@ from edgekit.base.events import SILENT
 from edgekit.farm.control import down, farm_folder
 from edgekit.farm.health import Limits
 from edgekit.farm.keeper import Keeper
-from edgekit.farm.members import FarmPlan, Member
+from edgekit.farm.plan import FarmPlan, Member
 from edgekit.rpc.protocol import TrackerAddress
 
 _WORKER = """\

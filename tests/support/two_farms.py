@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.farm.control import reachable
+from edgekit.base.unix_sockets import reachable
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
 
 PASSED_ON = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "EDGEKIT_CACHE_DIR", "EDGEKIT_STORE", "PYTHONPATH")

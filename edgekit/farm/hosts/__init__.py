@@ -1,1 +1,1 @@
-"""Farms of other hosts that joined this one."""
+"""Hosts whose farms have joined this one."""

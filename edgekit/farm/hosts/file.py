@@ -1,4 +1,4 @@
-"""The other hosts whose farms belong to this one: farm.toml in the user's configuration."""
+"""The hosts that joined the farm: farm.toml in the user's configuration."""
 
 from __future__ import annotations
 
@@ -7,33 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.base.errors import ProjectError, UsageError
-from edgekit.base.files import exclusive_lock, storage_errors, write_atomically
+from edgekit.base.errors import UsageError
+from edgekit.base.files import write_atomically
 from edgekit.base.paths import config_dir
-from edgekit.base.quoting import toml_value
-from edgekit.base.toml_source import TomlError, parse_toml
 from edgekit.base.wording import did_you_mean
-from edgekit.profiles.reader import (
-    NAME_EXPECTED,
-    NAME_PATTERN,
-    Problem,
-    TableReader,
-    show,
-    syntax_problem,
-)
+from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, show
+from edgekit.project import user_file
 from edgekit.project.devices import TARGET_EXPECTED, DeviceEntry, is_target, parse_target
 
-SCHEMA_VERSION = 1
 _PATH = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 _HEADER = f"""\
-# The hosts whose farms `edgekit farm join` took into this one.
-schema = {SCHEMA_VERSION}
+# The hosts whose farms `edgekit farm join` added to this one.
+schema = {user_file.SCHEMA_VERSION}
 """
 
 
 @dataclass(frozen=True)
 class FarmHost:
-    """Another machine with a farm of its own."""
+    """A host with a farm of its own."""
 
     name: str
     address: str
@@ -41,11 +32,11 @@ class FarmHost:
     key: str | None = None
     proxy: str | None = None
     program: str | None = None
-    """edgekit over there, where it is not on the PATH of whoever logs in."""
+    """The path of edgekit on the host, if it is not on the PATH of the user who logs in."""
 
     @property
     def entry(self) -> DeviceEntry:
-        """How it is logged in to: as any device."""
+        """The device entry that SSH connects with."""
         place = parse_target(self.address)
         return DeviceEntry(
             self.name, "local", place.host, place.user, place.port, self.key, self.proxy
@@ -64,32 +55,33 @@ def make_host(
     proxy: str | None = None,
     program: str | None = None,
 ) -> FarmHost:
-    """A host from what a person says; UsageError where that can't be."""
+    """Check and normalize what the user entered; UsageError if it is invalid."""
     place = parse_target(address)
-    called = name or name_from(place.host)
-    if not NAME_PATTERN.fullmatch(called):
+    chosen = name or name_from(place.host)
+    if not NAME_PATTERN.fullmatch(chosen):
         raise UsageError(
-            f"{show(called)} can't be a host's name in the farm",
+            f"{show(chosen)} cannot be a host's name in the farm",
             hint=f"choose {NAME_EXPECTED}: --name NAME",
         )
-    through = str(parse_target(proxy)) if proxy is not None else None
-    where = str(key.expanduser().absolute()) if key is not None else None
-    for text in (where, program):
+    jump = str(parse_target(proxy)) if proxy is not None else None
+    key_file = str(key.expanduser().absolute()) if key is not None else None
+    for text in (key_file, program):
         if text is not None and not _PATH.fullmatch(text):
-            raise UsageError(f"{show(text)} can't be a file's name", hint="rename it")
-    return FarmHost(called, str(place), where, through, program)
+            raise UsageError(f"{show(text)} cannot be a file's name", hint="rename it")
+    return FarmHost(chosen, str(place), key_file, jump, program)
 
 
 def name_from(host: str) -> str:
-    """attic of attic.lab.example, 10-0-0-21 of 10.0.0.21."""
+    """Derive a name: attic from attic.lab.example, 10-0-0-21 from 10.0.0.21."""
     is_number = re.fullmatch(r"[0-9.]+|.*:.*", host) is not None
     short = host if is_number else host.split(".")[0]
     return re.sub(r"[^a-z0-9]+", "-", short.lower()).strip("-")
 
 
 def known_hosts_of_farm(file: Path | None = None) -> dict[str, FarmHost]:
-    place = file or hosts_file()
-    return _parse(place, _text(place))
+    path = file or hosts_file()
+    text = user_file.read_text(path)
+    return user_file.parse(path, text, _hosts, "docs/farm.md") if text.strip() else {}
 
 
 def find_host(name: str, hosts: Mapping[str, FarmHost]) -> FarmHost:
@@ -97,34 +89,30 @@ def find_host(name: str, hosts: Mapping[str, FarmHost]) -> FarmHost:
         return hosts[name]
     raise UsageError(
         f"no host {name!r} has joined the farm",
-        hint=did_you_mean(name, hosts, "`edgekit farm status` shows those that have"),
+        hint=did_you_mean(name, hosts, "`edgekit farm status` lists the hosts"),
     )
 
 
 def remember_host(host: FarmHost, *, replace: bool = False, file: Path | None = None) -> Path:
-    place = file or hosts_file()
-    with storage_errors("remember the host", place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive_lock(place.with_suffix(".lock")):
-            hosts = known_hosts_of_farm(place)
-            if host.name in hosts and hosts[host.name] != host and not replace:
-                raise UsageError(
-                    f"a host {host.name} has joined already: {hosts[host.name].address}",
-                    hint="choose another --name, or add --force to replace it",
-                )
-            _write(place, {**hosts, host.name: host})
-    return place
+    path = file or hosts_file()
+    with user_file.editing(path, "remember the host"):
+        hosts = known_hosts_of_farm(path)
+        if host.name in hosts and hosts[host.name] != host and not replace:
+            raise UsageError(
+                f"a host {host.name} has joined already: {hosts[host.name].address}",
+                hint="choose another --name, or add --force to replace it",
+            )
+        _write(path, {**hosts, host.name: host})
+    return path
 
 
 def forget_host(name: str, file: Path | None = None) -> FarmHost:
-    """The host as it was; UsageError where it has not joined."""
-    place = file or hosts_file()
-    with storage_errors("forget the host", place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive_lock(place.with_suffix(".lock")):
-            hosts = known_hosts_of_farm(place)
-            host = find_host(name, hosts)
-            _write(place, {key: other for key, other in hosts.items() if key != name})
+    """Remove a host and return its entry; UsageError if it has not joined."""
+    path = file or hosts_file()
+    with user_file.editing(path, "forget the host"):
+        hosts = known_hosts_of_farm(path)
+        host = find_host(name, hosts)
+        _write(path, {key: other for key, other in hosts.items() if key != name})
     return host
 
 
@@ -139,20 +127,10 @@ def _table(host: FarmHost) -> str:
         "proxy": host.proxy,
         "program": host.program,
     }
-    lines = [f"{key} = {toml_value(value)}\n" for key, value in values.items() if value is not None]
-    return f"\n[hosts.{host.name}]\n{''.join(lines)}"
+    return f"\n{user_file.table_text(f'hosts.{host.name}', values)}"
 
 
-def _parse(file: Path, text: str) -> dict[str, FarmHost]:
-    if not text.strip():
-        return {}
-    try:
-        source = parse_toml(file, text.encode())
-    except TomlError as error:
-        raise _wrong([syntax_problem(file, error)]) from error
-    problems: list[Problem] = []
-    reader = TableReader(source, source.table, (), problems)
-    reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
+def _hosts(reader: TableReader) -> dict[str, FarmHost]:
     hosts: dict[str, FarmHost] = {}
     if reader.has("hosts"):
         tables = reader.table("hosts")
@@ -163,9 +141,6 @@ def _parse(file: Path, text: str) -> dict[str, FarmHost]:
                 tables.raw(name)
                 tables.complain(name, show(name), NAME_EXPECTED)
         tables.finish()
-    reader.finish()
-    if problems:
-        raise _wrong(sorted(problems, key=lambda problem: problem.line))
     return hosts
 
 
@@ -187,22 +162,3 @@ def _target(reader: TableReader, key: str) -> str | None:
         return value
     reader.complain(key, show(value), TARGET_EXPECTED)
     return None
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProjectError(
-            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
-            hint="check it and its permissions",
-        ) from error
-
-
-def _wrong(problems: list[Problem]) -> ProjectError:
-    return ProjectError(
-        "; ".join(str(problem) for problem in problems[:3]),
-        hint="docs/farm.md describes every key",
-    )

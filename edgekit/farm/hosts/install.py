@@ -1,4 +1,4 @@
-"""Units for the user's own systemd: the farm is up when the machine is, here or on another host."""
+"""Units for the user's systemd, on this host or a joined one: the farm starts with the host."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from edgekit.farm.plan import plan_farm
 from edgekit.project.file import Project
 from edgekit.rpc.protocol import DEFAULT_PORT
 
-_FARM = """\
+_UNIT = """\
 # Written by `edgekit farm install`.
 [Unit]
-Description=edgekit farm
-After=network-online.target
+Description={description}
+After={after}
 
 [Service]
 ExecStart={command}
@@ -35,42 +35,26 @@ NoNewPrivileges=yes
 [Install]
 WantedBy=default.target
 """
-_WEB = """\
-# Written by `edgekit farm install`.
-[Unit]
-Description=edgekit farm's page
-After=edgekit-farm.service
-
-[Service]
-ExecStart={command}
-WorkingDirectory={folder}
-{environment}Restart=on-failure
-RestartSec=5
-NoNewPrivileges=yes
-
-[Install]
-WantedBy=default.target
-"""
-
-
+_FARM = ("edgekit-farm.service", "edgekit farm", "network-online.target")
+_WEB = ("edgekit-farm-web.service", "edgekit farm's page", "edgekit-farm.service")
 _PASSED_ON = ("PATH", "LG_COORDINATOR", "LG_ENV", "LG_PROXY")
-"""What the farm's programs are found by, which systemd does not know of."""
+"""The variables that locate the farm's programs, which systemd lacks."""
 _SCRIPT = """\
 PATH=$PATH:$HOME/.local/bin:/usr/local/bin; export PATH
 exec "$@" """
-_SECONDS_OVER_THERE = 120.0
+_SECONDS_ON_HOST = 120.0
 
 
 @dataclass(frozen=True)
 class Installed:
     units: tuple[Path, ...]
     commands: tuple[str, ...]
-    """What switches them on."""
+    """The commands that enable the units."""
 
 
 def install(project: Project | None, names: Sequence[str], *, web: bool) -> Installed:
-    """Nothing is started: that is the user's to say."""
-    plan_farm(project, names, DEFAULT_PORT)  # what can't be up need not be installed
+    """Write the units, and start nothing."""
+    plan_farm(project, names, DEFAULT_PORT)  # an impossible farm is refused
     folder = project.path.parent if project is not None else Path.home()
     if any(character in str(folder) for character in "\n\r"):
         raise UsageError("the project's folder has a line break in its name", hint="rename it")
@@ -83,17 +67,19 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
     )
     place = config_dir().parent / "systemd" / "user"
     edgekit = module_command("edgekit")
-    units = [("edgekit-farm.service", _FARM, [*edgekit, "farm", "up", *names])]
+    units = [(*_FARM, [*edgekit, "farm", "up", *names])]
     if web:
-        units.append(("edgekit-farm-web.service", _WEB, [*edgekit, "farm", "web"]))
+        units.append((*_WEB, [*edgekit, "farm", "web"]))
     written = []
     with storage_errors("write the units", place):
         place.mkdir(parents=True, exist_ok=True)
-        for name, text, words in units:
+        for name, description, after, words in units:
             path = place / name
             write_atomically(
                 path,
-                text.format(
+                _UNIT.format(
+                    description=description,
+                    after=after,
                     command=systemd_command(words),
                     folder=systemd_path(folder),
                     environment=environment,
@@ -112,23 +98,23 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
 
 
 def install_on(name: str, devices: Sequence[str], *, web: bool) -> Installed:
-    """The same on a host that has joined the farm, by its own edgekit."""
+    """Write the units of a joined host with its own edgekit."""
     from edgekit.devices.linux.connection import connect
 
     host = find_host(name, known_hosts_of_farm())
     words = [host.program or "edgekit", "farm", "install", "--json", *devices]
     words += [] if web else ["--no-web"]
     with connect(host.entry) as connection:
-        done = connection.run(("sh", "-c", _SCRIPT, "edgekit", *words), timeout=_SECONDS_OVER_THERE)
+        done = connection.run(("sh", "-c", _SCRIPT, "edgekit", *words), timeout=_SECONDS_ON_HOST)
     try:
-        said = read_json(done.output)
+        answer = read_json(done.output)
         return Installed(
-            tuple(Path(str(path)) for path in said["units"]),
-            tuple(str(command) for command in said["commands"]),
+            tuple(Path(str(path)) for path in answer["units"]),
+            tuple(str(command) for command in answer["commands"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DeviceError(
             f"no units could be written on {name}",
-            hint="edgekit farm install over there says more",
+            hint=f"run edgekit farm install on {name} to see why",
             details=done.errors[-12:],
         ) from error

@@ -1,4 +1,4 @@
-"""Another host's farm, as this one's keeper sees it: what its devices are, and a way to ask it."""
+"""The farm of a joined host as this farm's keeper sees it: its devices, and requests to it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from edgekit.farm.worker_process import WorkerProcess
 from edgekit.profiles.reader import NAME_PATTERN
 
 _PATIENT = Limits(faults=sys.maxsize)
-"""A host is tried again and again, and never left alone for long."""
+"""The limits for hosts: they are never quarantined."""
 _MOST_DEVICES = 1000
 _SECONDS_OF_JITTER = 5.0
 _LONGEST_TEXT = 300
 _LONGEST_NAME = 100
 
 Answer = Callable[[Mapping[str, Any] | None], None]
-"""Hears each line that comes back, and None when it was the last."""
+"""A function that takes each answer, and None after the last."""
 
 
 class JoinedHost:
@@ -34,13 +34,13 @@ class JoinedHost:
         self.health = Health(since=now)
         self.worker: WorkerProcess | None = None
         self.devices: tuple[DeviceStatus, ...] = ()
-        """As the host told it last, in this farm's time and with this farm's ports."""
+        """The latest devices of the host, with times and ports of this farm."""
         self.identity: tuple[int, float] = (0, 0.0)
-        """Process and start of its keeper."""
+        """The process ID and start time of its keeper."""
         self.ports: dict[str, int] = {}
-        """Where clients here reach each of them."""
+        """The ports of this host that lead to the devices."""
         self._ahead = 0.0
-        """Our clock, as compared with the host's; that news are late by a moment is no news."""
+        """The seconds that this host's clock is ahead; small jitter does not change it."""
         self._asked: dict[int, Answer] = {}
         self._number = 0
 
@@ -65,19 +65,19 @@ class JoinedHost:
         )
 
     def take(self, message: Mapping[str, Any], now: float) -> bool:
-        """What its worker says; whether the host has come up by that."""
+        """Take a message of its worker; say whether the host has just come up."""
         if message.get("state") == "news":
-            told = status_from(message.get("status"))
-            self.identity = (told.pid, told.started)
+            status = status_from(message.get("status"))
+            self.identity = (status.pid, status.started)
             try:
-                ahead = now - _number(told.now)
+                ahead = now - _number(status.now)
                 if abs(ahead - self._ahead) > _SECONDS_OF_JITTER:
                     self._ahead = ahead
                 self.ports = {str(name): int(port) for name, port in message["ports"].items()}
-                self.devices = _seen_from_here(self.name, told, self.ports, self._ahead)
+                self.devices = _converted(self.name, status, self.ports, self._ahead)
             except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
                 raise DeviceError(
-                    f"what {self.name} says of its devices makes no sense",
+                    f"the status of {self.name} is invalid",
                     hint="install the same edgekit on both hosts",
                 ) from error
             if self.health.state != "free":
@@ -92,7 +92,7 @@ class JoinedHost:
         return False
 
     def ask(self, request: Mapping[str, object], answer: Answer) -> Callable[[], None]:
-        """What to call where nobody wants to hear the answer any more."""
+        """Send a request; return a function that cancels it."""
         if self.worker is None:
             raise self.lost_error()
         self._number += 1
@@ -100,7 +100,7 @@ class JoinedHost:
         self._asked[number] = answer
         if not self.worker.tell({"id": number, "request": dict(request)}):
             del self._asked[number]
-            self.worker.kill("its process took no more requests")
+            self.worker.kill("its process accepts no requests")
             raise self.lost_error()
 
         def forget() -> None:
@@ -121,7 +121,7 @@ class JoinedHost:
         self.health = health.time_passed(self.health, now, _PATIENT)
 
     def devices_now(self) -> tuple[DeviceStatus, ...]:
-        """Those of a host that is gone are gone with it."""
+        """Return its devices, as lost while the host is."""
         if self.health.state == "free":
             return self.devices
         gone = self.health
@@ -130,7 +130,7 @@ class JoinedHost:
                 device,
                 state="lost",
                 since=gone.since,
-                reason=f"{self.name} is not there: {gone.reason}" if gone.reason else "",
+                reason=f"{self.name} is unreachable: {gone.reason}" if gone.reason else "",
                 again_at=gone.again_at,
                 port=0,
                 lease=None,
@@ -140,20 +140,19 @@ class JoinedHost:
 
     def lost_error(self) -> DeviceError:
         return DeviceError(
-            f"the host {self.name} is not there"
+            f"the host {self.name} is unreachable"
             + (f": {self.health.reason}" if self.health.reason else ""),
-            hint="`edgekit farm status` shows when it is tried again",
+            hint="`edgekit farm status` shows the time of the next try",
         )
 
 
-def _seen_from_here(
-    host: str, told: FarmStatus, ports: Mapping[str, int], ahead: float
+def _converted(
+    host: str, status: FarmStatus, ports: Mapping[str, int], ahead: float
 ) -> tuple[DeviceStatus, ...]:
-    """Another host's clock is not ours, nor are its ports; and nothing it says is believed to be
-    of the right kind."""
+    """Convert the host's own devices to this farm's clock and ports, and check every value."""
     return tuple(
         _checked(device, host, ahead, ports.get(device.name, 0))
-        for device in told.devices[:_MOST_DEVICES]
+        for device in status.devices[:_MOST_DEVICES]
         if not device.host
     )
 
@@ -161,9 +160,9 @@ def _seen_from_here(
 def _checked(device: DeviceStatus, host: str, ahead: float, port: int) -> DeviceStatus:
     for name in (device.name, device.board, *((device.key,) if device.key != "" else ())):
         if not NAME_PATTERN.fullmatch(name):
-            raise ValueError("no name")
+            raise ValueError("invalid name")
     if device.state not in get_args(State):
-        raise ValueError("no state")
+        raise ValueError("invalid state")
     lease = device.lease
     return DeviceStatus(
         name=device.name,
@@ -193,5 +192,5 @@ def _checked(device: DeviceStatus, host: str, ahead: float, port: int) -> Device
 def _number(value: float) -> float:
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError("no number")
+        raise ValueError("invalid number")
     return number

@@ -1,4 +1,4 @@
-"""A host joins the farm, or leaves it."""
+"""Hosts that join or leave the farm."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class Joined:
     host: FarmHost
     devices: tuple[str, ...]
-    """Those that its farm has now."""
+    """The names of the devices that its farm has now."""
     path: Path
     is_up: bool
-    """Whether a farm is up here that has them from now on."""
+    """Whether this host's farm is up, and has the devices from now on."""
 
 
 @dataclass(frozen=True)
@@ -40,33 +40,33 @@ def join(
     fingerprint: str | None = None,
     replace: bool = False,
 ) -> Joined:
-    """Log in, see whether a farm is up over there, and remember the host."""
-    with connected(host, ask=ask, fingerprint=fingerprint) as (_, gate):
-        news = first_news(gate, host)
-    here = _here()
-    if here is not None and (here.pid, here.started) == (news.pid, news.started):
+    """Log in, check that the host's farm is up, and remember the host."""
+    with connected(host, ask=ask, fingerprint=fingerprint) as (_, relay):
+        news = first_news(relay, host)
+    own = _own_farm()
+    if own is not None and (own.pid, own.started) == (news.pid, news.started):
         raise UsageError(
-            f"{host.address} is where this farm is up already",
+            f"{host.address} is this host itself",
             hint="name another host",
         )
     path = remember_host(host, replace=replace)
     devices = tuple(device.name for device in news.devices if not device.host)
-    return Joined(host, devices, path, _told())
+    return Joined(host, devices, path, _reread())
 
 
 def leave(name: str) -> Left:
-    """Its devices stay in its own farm."""
-    return Left(forget_host(name), _told())
+    """Remove a host; its devices stay in its own farm."""
+    return Left(forget_host(name), _reread())
 
 
-def _here() -> FarmStatus | None:
+def _own_farm() -> FarmStatus | None:
     with suppress(FarmDown):
         return farm_status()
     return None
 
 
-def _told() -> bool:
-    """Whether a farm is up here, which looks again at who belongs to it."""
+def _reread() -> bool:
+    """Make this host's farm read its hosts again; say whether it is up."""
     with suppress(FarmDown):
         read_hosts_again()
         return True

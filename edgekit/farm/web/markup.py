@@ -1,4 +1,4 @@
-"""What the farm's pages are made of: tables that need no script; one keeps them up to date."""
+"""The parts of the farm's pages. Tables need no script; a script keeps them up to date."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ const again = async () => {
 };
 setInterval(again, 2000);
 """
-"""What `data-from` names gives the part as the page has it, every word of it escaped here."""
+"""The script that updates the part with `data-from`, whose answers are escaped HTML."""
 
 
 def whole_page(title: str, body: str, *, live: bool = False) -> str:
@@ -47,18 +47,18 @@ def whole_page(title: str, body: str, *, live: bool = False) -> str:
 
 
 def live_part(source: str, body: str) -> str:
-    """A script asks `source` for it again and again."""
+    """Wrap a part that the script updates from `source`."""
     return f"<div data-from='{source}'>{body}</div>"
 
 
 LIVE_WORD = "<span id='live' class='mute'></span>"
-"""Where the script says whether it is heard."""
+"""The place for the script's state."""
 
 
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: tuple[int, ...] = ()
 ) -> str:
-    """Cells are HTML already; heads are ours."""
+    """Write a table; heads and cells are HTML."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         return "".join(

@@ -20,7 +20,7 @@ _SHORT = 12
 
 @dataclass(frozen=True)
 class History:
-    """Runs of one model on one device, the oldest first."""
+    """The runs of one model on one device, oldest first."""
 
     model: str
     board: str
@@ -134,7 +134,7 @@ def error_page(message: str) -> str:
 
 
 def _curve(runs: Sequence[BenchRun]) -> str:
-    """Medians over time, from zero."""
+    """Draw the medians over time, on an axis from zero."""
     if len(runs) < 2:
         return ""
     width, height = 600, 80

@@ -1,4 +1,4 @@
-"""The farm's state as Prometheus reads it."""
+"""The farm's state in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATES: tuple[State, ...] = (
 
 def as_metrics(status: FarmStatus) -> str:
     lines = [
-        "# HELP edgekit_farm_uptime_seconds Since the farm is up.",
+        "# HELP edgekit_farm_uptime_seconds Time since the farm came up.",
         "# TYPE edgekit_farm_uptime_seconds gauge",
         f"edgekit_farm_uptime_seconds {status.now - status.started:.3f}",
         "# HELP edgekit_device_state 1 for the state that a device is in.",
@@ -39,13 +39,13 @@ def as_metrics(status: FarmStatus) -> str:
         (
             "edgekit_device_sessions_total",
             "counter",
-            "Sessions that the device served since the farm is up.",
+            "Sessions that the device served since the farm came up.",
             [(device, device.sessions) for device in status.devices],
         ),
         (
             "edgekit_device_faults",
             "gauge",
-            "Losses of the device within the last minutes that count.",
+            "Losses of the device within the window for quarantine.",
             [(device, device.faults) for device in status.devices],
         ),
         (
@@ -57,7 +57,7 @@ def as_metrics(status: FarmStatus) -> str:
         (
             "edgekit_device_temperature_celsius",
             "gauge",
-            "Of the hottest zone.",
+            "Temperature of the hottest zone.",
             [(device, device.temperature) for device in status.devices],
         ),
     ):
@@ -69,33 +69,38 @@ def as_metrics(status: FarmStatus) -> str:
 
 
 def tuning_metrics(running: Sequence[SessionSummary] | None) -> str:
-    """Of sessions that run; None where the store can't be asked."""
+    """Write the metrics of running sessions; `running` is None if the store does not answer."""
     lines = [
-        "# HELP edgekit_store_up Whether the store of measurements could be asked.",
+        "# HELP edgekit_store_up Whether the store of measurements answers.",
         "# TYPE edgekit_store_up gauge",
         f"edgekit_store_up {int(running is not None)}",
     ]
     if running is None:
         return "\n".join(lines) + "\n"
     lines += [
-        "# HELP edgekit_tuning_sessions Searches for faster kernels that run.",
+        "# HELP edgekit_tuning_sessions Running searches for faster kernels.",
         "# TYPE edgekit_tuning_sessions gauge",
         f"edgekit_tuning_sessions {len(running)}",
     ]
     points = [(one.session, one.progress) for one in running if one.progress is not None]
     for name, kind, text, values in (
         ("trials_total", "counter", "Candidates so far.", [p.trials for _, p in points]),
-        ("failed_total", "counter", "Of them, those that failed.", [p.failed for _, p in points]),
+        (
+            "failed_total",
+            "counter",
+            "Candidates that failed so far.",
+            [p.failed for _, p in points],
+        ),
         (
             "own_seconds",
             "gauge",
-            "All kernels of the model as the rules would have them.",
+            "Time of the model's kernels with the rules' schedules.",
             [p.own_us / 1e6 for _, p in points],
         ),
         (
             "best_seconds",
             "gauge",
-            "The same with the best that is known so far.",
+            "Time of the model's kernels with the best schedules so far.",
             [p.best_us / 1e6 for _, p in points],
         ),
     ):

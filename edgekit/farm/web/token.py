@@ -1,5 +1,4 @@
-"""Who may see the farm's page: whoever has a token, which stays the same until another is asked
-for."""
+"""The token that opens the farm's page; it stays the same until the user asks for a new one."""
 
 from __future__ import annotations
 
@@ -20,12 +19,11 @@ def token_file() -> Path:
 
 
 def web_token(*, new: bool = False) -> str:
-    """The one of last time, unless nobody knows it, others could have read it, or a `new` one is
-    wanted."""
+    """Return the token. Make one if it is missing or others could have read it, or if `new`."""
     path = token_file()
-    known = None if new else _read(path)
-    if known is not None:
-        return known
+    token = None if new else _read(path)
+    if token is not None:
+        return token
     token = secrets.token_urlsafe(24)
     with storage_errors("keep the page's token", path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Searches for faster kernels as a page: where each one stands, and its curve."""
+"""The page of searches for faster kernels: the progress and curve of each."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def sessions_part(curves: Sequence[SessionCurve]) -> str:
         *("rules' own", "best so far", "gain", "left"),
     )
     rows = [_row(one.session, one.curve[-1] if one.curve else None) for one in curves]
-    drawn = [_drawn(one) for one in curves if len(one.curve) > 1]
-    return table(heads, rows, numbers=(6, 7, 8, 9, 10, 11)) + "".join(drawn)
+    drawings = [_drawing(one) for one in curves if len(one.curve) > 1]
+    return table(heads, rows, numbers=(6, 7, 8, 9, 10, 11)) + "".join(drawings)
 
 
 def _row(session: TuningSession, point: TuningProgress | None) -> Sequence[str]:
@@ -58,7 +58,7 @@ def _figures(session: TuningSession, point: TuningProgress) -> tuple[str, ...]:
 
 
 def _left(session: TuningSession, point: TuningProgress | None) -> str:
-    """Empty where nobody knows."""
+    """Estimate the time left; empty if unknown."""
     if session.state != "running":
         return ""
     passed = seconds_since(session.started_at)
@@ -70,9 +70,9 @@ def _left(session: TuningSession, point: TuningProgress | None) -> str:
     return duration(max(min(left), 0.0)) if left else ""
 
 
-def _drawn(one: SessionCurve) -> str:
-    """The best so far over time, beside what the rules' own take; from zero."""
-    curve = _some(one.curve)
+def _drawing(one: SessionCurve) -> str:
+    """Draw the best time so far and that of the rules' schedules, on an axis from zero."""
+    curve = _thinned(one.curve)
     first, last = _seconds(curve[0]), _seconds(curve[-1])
     across = max(last - first, 1e-6)
     top = max(point.own_us for point in curve) or 1.0
@@ -96,8 +96,8 @@ def _drawn(one: SessionCurve) -> str:
     )
 
 
-def _some(curve: Sequence[TuningProgress]) -> Sequence[TuningProgress]:
-    """No more than a picture can show."""
+def _thinned(curve: Sequence[TuningProgress]) -> Sequence[TuningProgress]:
+    """Thin out a curve to what the picture can show."""
     if len(curve) <= _POINTS:
         return curve
     return [curve[round(n * (len(curve) - 1) / (_POINTS - 1))] for n in range(_POINTS)]

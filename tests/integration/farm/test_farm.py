@@ -26,9 +26,10 @@ from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.stores import a_point, a_run, a_session, save_records, save_session
 
 from edgekit.base.events import SILENT
-from edgekit.farm.control import farm_folder, reachable
+from edgekit.base.unix_sockets import reachable
+from edgekit.farm.control import farm_folder
 from edgekit.farm.keeper import Keeper
-from edgekit.farm.members import FarmPlan, Member
+from edgekit.farm.plan import FarmPlan, Member
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 from edgekit.farm.web.prometheus import as_metrics
 from edgekit.rpc.protocol import TrackerAddress

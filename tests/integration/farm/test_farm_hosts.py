@@ -158,7 +158,7 @@ def test_a_host_that_is_lost_takes_its_devices_along_and_brings_them_back(two: T
     assert two.far.keeper is not None
     two.far.keeper.end()
     two.near.becomes(FAR, "lost")
-    assert "attic is not there" in two.near.device(FAR)["reason"]
+    assert "attic is unreachable" in two.near.device(FAR)["reason"]
     eventually(lambda: two.near.lab.free("local") == 0)
     (host,) = two.near.ask("status")["hosts"]
     assert host["state"] != "up"

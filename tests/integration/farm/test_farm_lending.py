@@ -19,7 +19,7 @@ from edgekit.base.errors import BundleError, DeviceError, UsageError
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.farm.control import ask, drain, farm_status, resume
 from edgekit.farm.lending import LeaseOver, lent, opened_in_turn
-from edgekit.farm.members import Member
+from edgekit.farm.plan import Member
 from edgekit.farm.status import DeviceStatus
 from edgekit.profiles.board import load_board
 

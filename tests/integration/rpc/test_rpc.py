@@ -194,7 +194,7 @@ def test_a_model_that_never_ends_ends_with_its_session(
     endless = with_patched_kernels(built.bundle, tmp_path / "endless", forever=True)
 
     with (
-        pytest.raises(SessionTimedOut, match="ran out of its 3 s"),
+        pytest.raises(SessionTimedOut, match="exceeded its 3 s"),
         open_session(KEY, 3, tracker=served.address) as session,
     ):
         run_main(session, endless)
@@ -311,7 +311,7 @@ def test_nothing_is_left_of_a_tracker_however_it_ends(lab: Lab, number: int) -> 
     eventually(lambda: not lab.alive(workers))
     failed = lab.run("status")
     assert failed.returncode == 8
-    assert "no tracker is running on this machine" in failed.stderr
+    assert "no tracker is running on this host" in failed.stderr
 
 
 def test_a_second_tracker_is_the_first(lab: Lab) -> None:

@@ -65,7 +65,7 @@ def test_a_host_that_is_gone_takes_its_devices_and_answers_along() -> None:
     attic.was_lost("no route", NOW)
     (seen,) = attic.devices_now()
     assert (seen.state, seen.port, seen.lease) == ("lost", 0, None)
-    assert "attic is not there: no route" in seen.reason
+    assert "attic is unreachable: no route" in seen.reason
     with pytest.raises(DeviceError, match="no route"):
         attic.ask({"do": "drain"}, lambda answer: None)
 

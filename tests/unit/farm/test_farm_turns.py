@@ -5,38 +5,38 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.farm.turns import Turns, Wish
+from edgekit.farm.turns import LeaseRequest, Turns
 
 
-def wish(number: int, owner: str = "me", seconds: float = 10) -> Wish:
-    return Wish(number, owner, "tuning", seconds)
+def request(number: int, owner: str = "me", seconds: float = 10) -> LeaseRequest:
+    return LeaseRequest(number, owner, "tuning", seconds)
 
 
 def test_whoever_came_first_goes_first() -> None:
     turns = Turns()
     for number in (1, 2):
-        turns.add(wish(number))
-    assert turns.next(0, lambda owner: 0) == wish(1)
+        turns.add(request(number))
+    assert turns.next(0, lambda owner: 0) == request(1)
     assert turns.next(0, lambda owner: 0) is None
     turns.remove(1)
-    assert turns.next(0, lambda owner: 0) == wish(2)
+    assert turns.next(0, lambda owner: 0) == request(2)
 
 
 def test_whoever_has_fewer_devices_goes_before_those_who_came_first() -> None:
     turns = Turns()
-    turns.add(wish(1, "greedy"))
-    turns.add(wish(2, "modest"))
-    assert turns.next(0, {"greedy": 2, "modest": 0}.__getitem__) == wish(2, "modest")
+    turns.add(request(1, "greedy"))
+    turns.add(request(2, "modest"))
+    assert turns.next(0, {"greedy": 2, "modest": 0}.__getitem__) == request(2, "modest")
 
 
 def test_a_lease_ends_at_its_time_and_not_before() -> None:
     turns = Turns()
-    turns.add(wish(1, seconds=5))
+    turns.add(request(1, seconds=5))
     turns.next(100, lambda owner: 0)
     assert turns.lease is not None
     assert turns.lease.until == 105
     assert turns.expired(104.9) is None
-    assert turns.expired(105) == wish(1, seconds=5)
+    assert turns.expired(105) == request(1, seconds=5)
     assert turns.lease is None
 
 
@@ -46,7 +46,7 @@ def test_nobody_has_it_twice_and_the_gone_never_get_it(steps: list[tuple[str, in
     for step, number in steps:
         if step == "add" and number not in there:
             there.add(number)
-            turns.add(wish(number))
+            turns.add(request(number))
         elif step == "remove":
             there.discard(number)
             turns.remove(number)

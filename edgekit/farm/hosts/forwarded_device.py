@@ -1,8 +1,8 @@
-"""What stands here for a device of another host's farm: an entry at this farm's tracker, and a port
-that leads there.
+"""A device of a joined host that this farm offers: an entry in the tracker, and a port that leads
+to the device.
 
-Whoever is given the port by the tracker here gets a device from the tracker over there, so that two
-trackers never promise one device: a client here waits like any other.
+A client that the tracker sends to the port waits for a device of the remote tracker, so that two
+trackers never promise one device.
 """
 
 from __future__ import annotations
@@ -29,38 +29,37 @@ _SECONDS_TO_GREET = 5.0
 _SECONDS_FOR_A_DEVICE = 60.0
 _SECONDS_BETWEEN_LOOKS = 1.0
 _LOOKS_UNTIL_RENEWED = 6
-"""An offer that was taken by somebody who never came is made again."""
+"""The number of looks after which an offer is renewed whose client did not connect."""
 _HIGH_PRIORITY = 1000
-"""Over there: whoever comes through here waited here already."""
+"""The priority at the remote tracker of a client that has waited at this one."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """One that runs through here, as the tracker over there knows it."""
+    """A forwarded session, as the remote tracker knows it."""
 
     port: int
     offer: str
 
 
-class StandIn:
+class ForwardedDevice:
     def __init__(
         self,
         key: str,
-        here: TrackerAddress,
-        there: Callable[[], TrackerAddress],
+        tracker: TrackerAddress,
+        remote_tracker: Callable[[], TrackerAddress],
         connection: Connection,
         refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.key = key
-        self._here = here
-        self._there = there
+        self._tracker = tracker
+        self._remote_tracker = remote_tracker
         self._connection = connection
         self._listener = listen_on_loopback(0, refused)
         self.port: int = self._listener.getsockname()[1]
         self._is_free = threading.Event()
         self._in_use = threading.Event()
         self._changed = threading.Event()
-        """Whether it may be had."""
         self._over = threading.Event()
         self._offer = ""
         self._offering = threading.Lock()
@@ -78,7 +77,7 @@ class StandIn:
         self._changed.set()
 
     def session_of(self, offer: str) -> Session | None:
-        """What the offer that a client had here became over there."""
+        """Return the remote session that a client's offer led to."""
         return self._sessions.get(offer)
 
     def close(self) -> None:
@@ -91,25 +90,25 @@ class StandIn:
     def _keep_offered(self) -> None:
         while not self._over.wait(_SECONDS_BETWEEN_LOOKS):
             try:
-                with TrackerClient(self._here) as tracker:
+                with TrackerClient(self._tracker) as tracker:
                     tracker.register(self.key, self.port)
                     self._stay_registered(tracker)
             except DeviceError:
-                continue  # the tracker is started again; then we are there again
+                continue  # the tracker is being started again
 
     def _stay_registered(self, tracker: TrackerClient) -> None:
-        """Until an offer has to be withdrawn, which the tracker knows only as a hang-up."""
+        """Offer the device until an offer must be withdrawn, which takes a hang-up."""
         offer, unused = "", 0
         while not self._over.is_set():
-            may_be_had = self._is_free.is_set() and not self._in_use.is_set()
-            if offer and not may_be_had:
+            is_available = self._is_free.is_set() and not self._in_use.is_set()
+            if offer and not is_available:
                 if offer in tracker.pending_offers():
                     self._change_offer("")
                     return
                 offer = ""
             elif offer:
                 unused = 0 if offer in tracker.pending_offers() else unused + 1
-            if may_be_had and (not offer or unused > _LOOKS_UNTIL_RENEWED):
+            if is_available and (not offer or unused > _LOOKS_UNTIL_RENEWED):
                 with self._offering:
                     offer, unused = tracker.offer(self.key, self.port), 0
                     self._offer = offer
@@ -129,22 +128,22 @@ class StandIn:
             try:
                 client.settimeout(_SECONDS_TO_GREET)
                 words = _greeting(client)
-                offer, rest = _divided(words)
+                offer, rest = _split(words)
                 with self._offering:
-                    is_ours = bool(offer) and offer == self._offer
-                    if is_ours:
+                    is_offered = bool(offer) and offer == self._offer
+                    if is_offered:
                         self._offer = ""
-                if not is_ours:
+                if not is_offered:
                     client.sendall(struct.pack("<i", _MISMATCH))
                     return
-                self._lead(client, offer, rest)
+                self._forward(client, offer, rest)
             except (OSError, ValueError, DeviceError):
-                return  # all that a client of a port can be told is that it is closed
+                return  # a closed connection is the only answer that TVM understands
 
-    def _lead(self, client: socket.socket, offer: str, rest: str) -> None:
+    def _forward(self, client: socket.socket, offer: str, rest: str) -> None:
         self._in_use.set()
         try:
-            given = self._device_over_there()
+            given = self._remote_device()
             self._sessions[offer] = Session(given.port, given.match_key)
             channel = self._connection.open_channel("direct-tcpip", (LOOPBACK, given.port))
             words = f"client:{given.match_key}{rest}".encode()
@@ -153,12 +152,12 @@ class StandIn:
             join(client, channel)
         finally:
             self._sessions.pop(offer, None)
-            # What the host told before this is not how the device is now.
+            # The host's last news of the device is out of date.
             self._is_free.clear()
             self._in_use.clear()
 
-    def _device_over_there(self) -> Assigned:
-        with TrackerClient(self._there()) as tracker:
+    def _remote_device(self) -> Assigned:
+        with TrackerClient(self._remote_tracker()) as tracker:
             return tracker.request(self.key, _HIGH_PRIORITY, _SECONDS_FOR_A_DEVICE)
 
 
@@ -169,8 +168,8 @@ def _greeting(client: socket.socket) -> str:
     return _exactly(client, size).decode()
 
 
-def _divided(words: str) -> tuple[str, str]:
-    """The offer, and the options after it, which begin with a space."""
+def _split(words: str) -> tuple[str, str]:
+    """Split a greeting into the offer and its options, which begin with a space."""
     match = re.fullmatch(r"client:([^ ]*)( .*)?", words)
     if match is None:
         raise ValueError("not a client")

@@ -1,9 +1,9 @@
-"""What another host's farm runs over here, through SSH: requests for the keeper as lines on stdin,
-its answers as lines on stdout. It decides nothing.
+"""The program that another host's farm runs through SSH, as `edgekit farm gate`: requests for the
+keeper arrive as lines on stdin, its answers leave as lines on stdout.
 
-`{"id": 7, "request": {...}}` opens a connection to the keeper, whose every line comes back as
-`{"id": 7, "answer": {...}}`, and its end as `{"id": 7, "over": true}`. `{"id": 7, "close": true}`
-closes it from the other side, as the end of stdin does with all of them.
+`{"id": 7, "request": {...}}` opens a connection to the keeper. Each of its lines comes back as
+`{"id": 7, "answer": {...}}`, and its end as `{"id": 7, "over": true}`. The caller closes it with
+`{"id": 7, "close": true}`, or all of them with the end of stdin.
 """
 
 from __future__ import annotations
@@ -15,30 +15,29 @@ from typing import Any
 
 from edgekit.base.errors import EdgekitError
 from edgekit.base.json_reader import read_json
-from edgekit.farm.control import LONGEST_LINE, Conversation, refused
-from edgekit.farm.lines import read_lines
+from edgekit.farm.control import Conversation, read_lines, refusal
 from edgekit.version import __version__
 
 SECONDS_OF_SILENCE = 30.0
-"""A farm asks for news twice a second; one that is gone without a word holds nothing for ever."""
+"""The silence after which the caller counts as gone: a farm asks for news twice a second."""
 _MOST_AT_ONCE = 500
 
 
-class Gate:
-    def __init__(self, say: Callable[[dict[str, object]], None]) -> None:
-        self._tell = say
-        self._telling = threading.Lock()
+class Relay:
+    def __init__(self, write: Callable[[dict[str, object]], None]) -> None:
+        self._write = write
+        self._write_lock = threading.Lock()
         self._open: dict[int, Conversation] = {}
-        self._changing = threading.Lock()
+        self._open_lock = threading.Lock()
 
     def serve(self, descriptor: int) -> None:
-        """Until the end of what comes from there, or until nothing does."""
+        """Serve until the caller's input ends or stays silent."""
         self._say({"gate": __version__})
         try:
-            for line in read_lines(descriptor, SECONDS_OF_SILENCE, LONGEST_LINE):
+            for line in read_lines(descriptor, SECONDS_OF_SILENCE):
                 self._take(line)
         finally:
-            with self._changing:
+            with self._open_lock:
                 for conversation in self._open.values():
                     conversation.close()
 
@@ -47,9 +46,9 @@ class Gate:
             message = read_json(line)
             number = int(message["id"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            return  # no farm says that; whoever does is told nothing
+            return  # it is not from a farm
         if message.get("close"):
-            with self._changing:
+            with self._open_lock:
                 conversation = self._open.get(number)
             if conversation is not None:
                 conversation.close()
@@ -61,21 +60,21 @@ class Gate:
     def _converse(self, number: int, request: Mapping[str, Any]) -> None:
         try:
             conversation = Conversation(request)
-            with self._changing:
+            with self._open_lock:
                 self._open[number] = conversation
             with conversation:
                 while (answer := conversation.next_line()) is not None:
                     self._say({"id": number, "answer": answer})
         except EdgekitError as error:
-            self._say({"id": number, "answer": refused(error)})
+            self._say({"id": number, "answer": refusal(error)})
         finally:
-            with self._changing:
+            with self._open_lock:
                 self._open.pop(number, None)
             self._say({"id": number, "over": True})
 
     def _say(self, document: dict[str, object]) -> None:
-        with self._telling:
+        with self._write_lock:
             try:
-                self._tell(document)
+                self._write(document)
             except OSError:
-                os._exit(1)  # nobody listens any more
+                os._exit(1)  # the caller is gone
