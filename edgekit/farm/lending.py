@@ -23,7 +23,7 @@ DEFAULT_WAIT_SECONDS = 600.0
 _SECONDS_TO_ANSWER = 20.0
 """The time limit for the keeper's first answer, which it sends at once."""
 
-_lent_here: set[str] = set()
+_lent_to_this_process: set[str] = set()
 """The devices lent to this process, which need no second lease."""
 
 
@@ -65,17 +65,17 @@ def lent(
 ) -> Iterator[Lent]:
     """Wait for a device that TVM's tracker cannot hand out, and hold it during the block. Yield at
     once if no farm lends it."""
-    if name in _lent_here or not _lends(name):
+    if name in _lent_to_this_process or not _lends(name):
         yield Lent(name, None)
         return
     request = {"owner": this_user(), "purpose": purpose, "seconds": seconds}
     with Conversation({"do": "take", "device": name, **request}) as conversation:
         _wait_for_turn(conversation, name, wait, events)
-        _lent_here.add(name)
+        _lent_to_this_process.add(name)
         try:
             yield Lent(name, conversation)
         finally:
-            _lent_here.discard(name)
+            _lent_to_this_process.discard(name)
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def test_a_host_without_a_farm_does_not_join(hosts: Two) -> None:
     assert unknown.returncode == 8
     assert "SHA256" in unknown.stderr
     missing = hosts.near.run("join", address, "--name", "attic", *login, "--edgekit", "/no/such")
-    assert "is not to be found on attic" in missing.stderr
+    assert "was not found on attic" in missing.stderr
 
 
 def test_what_the_other_host_has_is_shown_and_handed_out_here(two: Two) -> None:
