@@ -142,16 +142,16 @@ def test_what_stands_for_another_hosts_device_is_for_its_user() -> None:
     told: list[str] = []
     nowhere = TrackerAddress("127.0.0.1", CLOSED_PORT)
     connection: Any = None  # asked for once a client has the offer
-    stand_in = ForwardedDevice("k", nowhere, lambda: nowhere, connection, told.append)
+    device = ForwardedDevice("k", nowhere, lambda: nowhere, connection, told.append)
     try:
-        assert answers_to_another([("127.0.0.1", stand_in.port)]) == {stand_in.port: {""}}
-        with socket.create_connection(("127.0.0.1", stand_in.port), timeout=60) as client:
+        assert answers_to_another([("127.0.0.1", device.port)]) == {device.port: {""}}
+        with socket.create_connection(("127.0.0.1", device.port), timeout=60) as client:
             client.sendall(GREETING)
             assert client.recv(4) == MISMATCH
     finally:
-        stand_in.close()
+        device.close()
     assert len(told) == 1
-    assert f"user {UID} to port {stand_in.port} " in told[0]
+    assert f"user {UID} to port {device.port} " in told[0]
 
 
 TRACKER_OF_ANOTHER = """\
@@ -180,7 +180,7 @@ def test_a_tracker_of_another_user_is_not_asked(uid: int) -> None:
             if uid == 0:
                 with TrackerClient(address):
                     return
-            with pytest.raises(TrackerGone, match=f"what listens there belongs to user {UID}"):
+            with pytest.raises(TrackerGone, match=f"what listens on the port belongs to user {UID}"):
                 TrackerClient(address)
         finally:
             process.kill()
