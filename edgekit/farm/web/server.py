@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tornado.http1connection import HTTP1Connection
@@ -28,9 +28,7 @@ from edgekit.farm.web.prometheus import CONTENT_TYPE, as_metrics, tuning_metrics
 from edgekit.farm.web.token import web_token
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.store.address import is_off
-
-if TYPE_CHECKING:
-    from edgekit.store.tuning_results import SessionCurve
+from edgekit.store.tuning_results import SessionCurve, running_now, session_curves
 
 Query = dict[str, str]
 
@@ -183,8 +181,6 @@ def _in_thread(work: Callable[[], tuple[str, str]]) -> asyncio.Future[tuple[str,
 
 
 def _metrics(query: Query, store: str | None) -> tuple[str, str]:
-    from edgekit.store.tuning_results import running_now
-
     text = as_metrics(farm_status())
     if is_off(store):
         return CONTENT_TYPE, text
@@ -219,8 +215,6 @@ _CONTENT: dict[str, Callable[[Query, str | None], tuple[str, str]]] = {
 
 
 def _curves(store: str | None) -> tuple[SessionCurve, ...]:
-    from edgekit.store.tuning_results import session_curves
-
     return session_curves(_SESSIONS_SHOWN, store)
 
 

@@ -183,7 +183,7 @@ def test_a_farm_does_not_join_itself(two: Two) -> None:
         *("--key", server.key, "--fingerprint", server.fingerprint),
     )
     assert refused.returncode == 2
-    assert "where this farm is up already" in refused.stderr
+    assert "is this host itself" in refused.stderr
 
 
 def test_a_host_that_leaves_takes_its_devices_along(two: Two) -> None:
