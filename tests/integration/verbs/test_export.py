@@ -74,6 +74,16 @@ def test_the_program_computes_what_the_oracle_does(app: Path, tmp_path: Path) ->
     assert "median of 3 runs" in said
 
 
+def test_it_gives_what_the_oracle_does_at_the_edges_too(app: Path, tmp_path: Path) -> None:
+    edges = sorted(folder.name for folder in (app / "sample").iterdir() if folder.is_dir())
+    assert edges == ["largest", "nan", "zeros"]
+    for edge in edges:
+        sample = app / "sample" / edge
+        checked((program(app), "--once", sample / "input-0.npy", "--out", edge), tmp_path)
+        found = next((tmp_path / edge).glob("*.npy"))
+        np.testing.assert_allclose(np.load(found), np.load(sample / "expected-0.npy"), 1e-3, 1e-2)
+
+
 def test_bare_bytes_do_as_well(app: Path, tmp_path: Path) -> None:
     np.load(app / "sample" / "input-0.npy").tofile(tmp_path / "frame.raw")
     checked((program(app), "--once", "frame.raw", "--out", "out"), tmp_path)

@@ -178,6 +178,8 @@ def test_ends_in_int8_give_the_same_stored_numbers(lab: Lab) -> None:
 
     (scale_in, zero_in), (scale_out, zero_out) = ends("image"), ends("scores")
     quantised = np.clip(np.rint(lab.pictures / scale_in) + zero_in, -128, 127).astype("int8")
+    kept = np.load(lab.folder / "i.samples.npz")["image"]
+    np.testing.assert_array_equal(kept[:, 0], quantised[[0, 23, 47]].reshape(kept[:, 0].shape))
     raw = scores(bare, quantised)
     expected = scores(with_float, lab.pictures)
     np.testing.assert_allclose((raw.astype("float32") - zero_out) * scale_out, expected, atol=1e-6)
@@ -254,6 +256,22 @@ def test_noise_is_taken_when_told_and_the_user_is_warned(lab: Lab) -> None:
     ran = lab.quantize("net.onnx", "--random", 8, "-o", "r.onnx")
     assert ran.code == 0
     assert "mean nothing" in ran.err
+    assert not (lab.folder / "r.samples.npz").exists()
+
+
+def test_a_build_compares_what_the_model_was_calibrated_with(lab: Lab) -> None:
+    ran = lab.quantize("net.onnx", "-c", "data.npz", "-o", "known.onnx", "--json")
+    assert json.loads(ran.out)["samples_file"] == "known.samples.npz"
+
+    words = ("deploy", "known.onnx", "--board", "local", "--no-bench", "--json", "-o", "known")
+    deployed = run_edgekit(*words, folder=lab.folder)
+
+    assert deployed.code == 0, deployed.err
+    compared = json.loads(deployed.out)["verification"]["samples"]
+    names = [sample["name"] for sample in compared]
+    assert names[-3:] == ["sample-1", "sample-2", "sample-3"]
+    lab.quantize("net.onnx", "--random", 8, "-o", "known.onnx")
+    assert not (lab.folder / "known.samples.npz").exists()
 
 
 def test_a_quantised_model_is_not_quantised_again(lab: Lab) -> None:
