@@ -28,6 +28,8 @@ _REQUEST = struct.Struct("=BBBBI")
 _ENDS = struct.Struct("!HH16s16s")
 _ANSWER = struct.Struct("=BBBB48xIIIII")
 _LARGEST_ANSWER = 8192
+_KERNEL = 0
+"""The kernel's address on netlink."""
 _SECONDS_TO_ANSWER = 1.0
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -118,9 +120,11 @@ def from_netlink(peer: _End, own: _End) -> Row | None:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
             netlink.settimeout(_SECONDS_TO_ANSWER)
             netlink.sendto(message, (0, 0))
-            answer = netlink.recv(_LARGEST_ANSWER)
+            answer, sender = netlink.recvfrom(_LARGEST_ANSWER)
     except OSError as error:
         raise OwnerUnknown(f"sock_diag does not say its user: {error.strerror or error}") from error
+    if sender[0] != _KERNEL:
+        raise OwnerUnknown("another process answered in place of sock_diag")
     kind, body = _HEADER.unpack_from(answer)[1], answer[_HEADER.size :]
     if kind != _SOCK_DIAG_BY_FAMILY or len(body) < _ANSWER.size:
         return None

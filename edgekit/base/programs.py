@@ -17,6 +17,8 @@ _SEARCH_PATHS = (
 )
 """Variables that list folders. Most programs take an empty entry for the current folder."""
 
+_APART_BY_SPACES = ("TCLLIBPATH",)
+
 
 def with_absolute_paths(environment: Mapping[str, str]) -> dict[str, str]:
     """Drop what would stand for the current folder from the lists of folders: empty entries, and
@@ -25,9 +27,10 @@ def with_absolute_paths(environment: Mapping[str, str]) -> dict[str, str]:
     for name in _SEARCH_PATHS:
         if name not in found:
             continue
-        kept = _absolute(found[name])
+        mark = " " if name in _APART_BY_SPACES else os.pathsep
+        kept = _absolute(found[name], mark)
         if kept:
-            found[name] = os.pathsep.join(kept)
+            found[name] = mark.join(kept)
         else:
             del found[name]
     found.setdefault("PATH", os.defpath)
@@ -43,5 +46,5 @@ def find_program(name: str, more: Iterable[str] = ()) -> Path | None:
     return Path(found) if found else None
 
 
-def _absolute(folders: str) -> list[str]:
-    return [entry for entry in folders.split(os.pathsep) if Path(entry).is_absolute()]
+def _absolute(folders: str, mark: str = os.pathsep) -> list[str]:
+    return [entry for entry in folders.split(mark) if Path(entry).is_absolute()]

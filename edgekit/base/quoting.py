@@ -17,7 +17,8 @@ from edgekit.base.wording import printable
 _ADJACENT = re.compile(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)")
 """Where a comment would begin or end, or a trigraph would begin."""
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#!|~&@$])")
-_FORMULA = ("=", "+", "-", "@", "|", "%")
+_FORMULA = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Spreadsheets take the wide forms of East Asian keyboards for the narrow ones."""
 _CONTROL = re.compile(r"[\x01-\x1f\x7f]")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STRAY_SURROGATE = re.compile("[\ud800-\udfff]")

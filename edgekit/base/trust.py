@@ -64,13 +64,18 @@ _MEANINGS: Mapping[FileKind, tuple[tuple[str, str], ...]] = {
 """What the keys that begin like this do, for people; the first that fits counts."""
 _CPU_FLAG = re.compile(r"-m((cpu|arch|tune|fpu|float-abi|abi)=[A-Za-z0-9.+_-]+|thumb|arm)")
 """A flag that chooses among instructions and can do nothing else."""
+_STORE = "store.url"
 _SCHEMA_VERSION = 1
 
 
 def effects_of(kind: FileKind, table: Mapping[str, object]) -> tuple[Effect, ...]:
     """List what a file makes edgekit run or send; every key that is not known to be harmless."""
     return tuple(
-        Effect(key, json.dumps(_shown(value), ensure_ascii=False, default=str), _meaning(kind, key))
+        Effect(
+            key,
+            json.dumps(_shown(key, value), ensure_ascii=False, default=str),
+            _meaning(kind, key),
+        )
         for key, value in _leaves(table)
         if not _is_harmless(kind, key, value)
     )
@@ -167,9 +172,10 @@ def _is_harmless(kind: FileKind, key: str, value: object) -> bool:
     return any(_begins(key, start) for start in _HARMLESS[kind])
 
 
-def _shown(value: object) -> object:
-    """A value without a password. A file that holds one is refused, so no change of it counts."""
-    return without_secrets(value) if isinstance(value, str) else value
+def _shown(key: str, value: object) -> object:
+    """Hide the password of a store's URL. A file that holds one is refused, so no change of it
+    counts. Any other value is shown whole and counts whole, also one that looks like a URL."""
+    return without_secrets(value) if key == _STORE and isinstance(value, str) else value
 
 
 def _meaning(kind: FileKind, key: str) -> str:

@@ -68,6 +68,12 @@ def test_lists_of_folders_keep_absolute_ones(value: str, kept: str | None) -> No
     assert with_absolute_paths({"PATH": value})["PATH"] == (kept or os.defpath)
 
 
+def test_a_list_with_spaces_between_its_folders_keeps_absolute_ones() -> None:
+    """Tcl's are written so."""
+    assert with_absolute_paths({"TCLLIBPATH": "/a ./b c /d"})["TCLLIBPATH"] == "/a /d"
+    assert "TCLLIBPATH" not in with_absolute_paths({"TCLLIBPATH": "."})
+
+
 def test_modules_of_the_current_folder_are_not_imported(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,11 @@ def test_a_cell_in_csv_is_no_formula_and_keeps_its_text(text: str) -> None:
     assert last == "end"
 
 
+@pytest.mark.parametrize("mark", "=+-@\uff1d\uff0b\uff0d\uff20")
+def test_a_formula_in_the_wide_forms_of_its_marks_is_none(mark: str) -> None:
+    assert quoting.csv_cell(f"{mark}1+1") == f"'{mark}1+1"
+
+
 def test_numbers_in_csv_stay_numbers() -> None:
     assert quoting.csv_cell(-1.5) == -1.5
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tomli
 
-from edgekit.base.consent import TrustedFile, asking
+from edgekit.base.consent import Effect, TrustedFile, asking
 from edgekit.base.errors import UntrustedProjectError
 from edgekit.base.paths import built_in_profiles, data_dir
 from edgekit.base.trust import FileKind, effects_of, project_files, revoke, trust
@@ -144,6 +144,19 @@ def test_only_what_changes_an_effect_asks_again(folder: Path) -> None:
     revoke(project_files(folder))
     with pytest.raises(UntrustedProjectError):
         find_project(folder)
+
+
+@pytest.mark.parametrize("key", ["cmsis_nn.path", "offload.own.model", "later.program"])
+def test_a_value_that_looks_like_a_url_counts_whole(key: str) -> None:
+    """What stands where a URL has its password is part of a path, for example."""
+    table, name = key.rsplit(".", 1)
+
+    def effects(word: str) -> tuple[Effect, ...]:
+        return effects_of("project", tomli.loads(f'[{table}]\n{name} = "x://a:{word}@b/c"\n'))
+
+    (one,), (other,) = effects("one"), effects("other")
+    assert one != other
+    assert "one" in one.value
 
 
 def test_trust_is_for_one_place(folder: Path, tmp_path: Path) -> None:
