@@ -64,7 +64,7 @@ class _Device:
 
 
 _Served = _Device | JoinedHost
-"""What has a worker of its own."""
+"""An object with a worker process of its own."""
 
 
 class Keeper:

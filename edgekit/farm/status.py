@@ -17,7 +17,7 @@ class Lease:
     owner: str
     purpose: str
     until: float
-    """Seconds since 1970."""
+    """The end of the lease, in seconds since 1970."""
 
 
 @dataclass(frozen=True)

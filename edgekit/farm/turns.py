@@ -10,7 +10,7 @@ from edgekit.farm.status import Lease
 
 @dataclass(frozen=True)
 class LeaseRequest:
-    """A client that has a device, or waits for it."""
+    """A request for a device, granted or waiting."""
 
     number: int
     owner: str

@@ -42,7 +42,7 @@ class ServePlan:
     key: str
     """The key that clients ask the tracker for."""
     tracker: TrackerAddress | None
-    """None if clients connect directly."""
+    """The tracker to register with; None if clients connect directly."""
     port: int = 0
     """The port of this host that leads to the device; 0 takes any."""
 

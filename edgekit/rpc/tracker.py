@@ -35,7 +35,7 @@ _SECONDS_TO_START = 120.0
 _SECONDS_TO_STOP = 10.0
 _SECONDS_BETWEEN_STARTS = 1.0
 _SECONDS_TO_LOCK = 60.0
-"""A process that looks for a tracker may be interrupted while it holds the lock."""
+"""The time limit for the lock, which an interrupted search for a tracker may hold for long."""
 _SECONDS_BETWEEN_LOOKS = 0.2
 _LINES_SHOWN = 12
 _LONGEST_LINE = 1000

@@ -211,7 +211,8 @@ _CONTENT: dict[str, Callable[[Query, str | None], tuple[str, str]]] = {
     "/style.css": lambda query, store: ("text/css; charset=utf-8", markup.STYLE),
     "/script.js": lambda query, store: ("text/javascript; charset=utf-8", markup.SCRIPT),
 }
-"""The media type and text of each path. KeyError: the query lacks what the page needs."""
+"""The functions that return the media type and text of each path; KeyError if the query lacks a
+parameter."""
 
 
 def _curves(store: str | None) -> tuple[SessionCurve, ...]:
