@@ -17,7 +17,7 @@ _SECONDS_TO_SEND = 5.0
 
 
 class Client:
-    """A client's connection. Answers may come later; `on_hangup` is called if the client hangs up first."""
+    """A client's connection. `on_hangup` is called if the client hangs up before the answer."""
 
     def __init__(
         self,
