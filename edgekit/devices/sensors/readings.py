@@ -36,14 +36,6 @@ class PowerUse:
     seconds: float
     rails: tuple[RailUse, ...]
 
-    def joules_per(self, inferences: int) -> float | None:
-        return self.joules / inferences if inferences else None
-
-    def joules_above_idle_per(self, inferences: int) -> float | None:
-        if self.idle_watts is None or not inferences:
-            return None
-        return max(self.joules - self.idle_watts * self.seconds, 0.0) / inferences
-
 
 @dataclass(frozen=True)
 class Warmth:
