@@ -1,1 +1,1 @@
-"""From compiled code to a file that runs over there."""
+"""Toolchains at work: compilers, linking, third-party libraries and the runtime for a board."""

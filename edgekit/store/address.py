@@ -29,7 +29,7 @@ def named_url() -> str | None:
     """Return the URL that the environment names, or None.
 
     Raise UsageError for a file with a relative path: builds take tuned kernels from a store, and
-    the current folder's file may be somebody else's, or a certificate of somebody else's server.
+    the current folder may hold another user's file, or a certificate of another user's server.
     """
     url = os.environ.get(VARIABLE) or None
     if url is not None and url.startswith(_SQLITE):

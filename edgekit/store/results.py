@@ -96,7 +96,7 @@ def compare_results(before: str, after: str, url: str | None = None) -> Comparis
         earlier = runs_before(store, later)
         if not earlier:
             raise UsageError(
-                f"there is no run of {later.build.model} on {later.device} before {later.id[:12]}",
+                f"no run of {later.build.model} on {later.device} is older than {later.id[:12]}",
                 hint="`edgekit results list` shows all runs",
             )
         fitting = [run for run in earlier if not obstacles(run, later)] or list(earlier)

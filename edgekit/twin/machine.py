@@ -224,7 +224,7 @@ def find_twin(word: str) -> TwinStatus:
         return of_board[0]
     if of_board:
         names = ", ".join(twin.name for twin in of_board)
-        raise UsageError(f"there are several twins of {word}: {names}", hint="name one of them")
+        raise UsageError(f"{word} has several twins: {names}", hint="name one of them")
     raise _unknown(word)
 
 
@@ -293,11 +293,12 @@ def _lay_disk(
     folder: Path, image: Image, before: TwinState | None, fresh: bool, events: Events
 ) -> None:
     exists = qemu.disk_of(folder).is_file() and before is not None
-    if exists and not fresh and before is not None and before.image != image.digest:
+    is_changed = before is not None and before.image != image.digest
+    if exists and is_changed and not fresh:
         events.warn(
             f"the twin {folder.name} gets a new disk: the image below its old one has changed"
         )
-    if fresh or not exists or (before is not None and before.image != image.digest):
+    if fresh or not exists or is_changed:
         qemu.make_disk(folder, image)
 
 

@@ -16,7 +16,7 @@ def choose_port() -> int:
             port = probe.getsockname()[1]
     except OSError as error:
         raise DeviceError(
-            f"there is no free port on {HOST}: {error.strerror}",
+            f"no port on {HOST} is free: {error.strerror}",
             hint="close some network programs and try again",
         ) from error
     assert isinstance(port, int)
