@@ -18,6 +18,7 @@ from edgekit.base.errors import BundleError, ModelError
 from edgekit.base.events import SILENT
 from edgekit.base.tensors import TensorSpec
 from edgekit.building.expectation import expect
+from edgekit.building.reference_vectors import Edges
 from edgekit.models.model import ModelSource, import_model, open_model, scan_model
 from edgekit.verbs.quantization.quantiser import Settings
 from edgekit.verbs.quantize import QuantizeRequest, quantize
@@ -111,7 +112,7 @@ def test_a_model_that_is_replaced_after_its_hash_has_no_expected_outputs(
 
     with pytest.raises(ModelError, match="changed while edgekit read it"):
         ends = ((X,), (TensorSpec(output, "float32", (4,)),))
-        expect(source, 0, ends, SILENT, {})
+        expect(source, 0, ends, SILENT, Edges())
 
 
 @pytest.mark.parametrize("write", FORMATS)
@@ -155,7 +156,7 @@ def test_a_model_that_is_replaced_after_its_hash_is_not_quantized(tmp_path: Path
 def test_a_bundle_that_changes_after_it_was_opened_is_not_used(tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "bundle")
     bundle.copy_file("model.so", tmp_path / "copy.so")
-    for file in (bundle.library, bundle.path / "reference/input-0.npy"):
+    for file in (bundle.library, bundle.path / "reference/random/input-0.npy"):
         data = file.read_bytes()
         file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
 
