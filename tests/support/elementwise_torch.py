@@ -115,6 +115,8 @@ def cases() -> Iterator[Case]:
 
 
 def _possible(case: Case) -> Iterator[Case]:
+    if case.name in SHIFTS and case.dtype == "bool":
+        return  # PyTorch computes it and cannot export it
     try:
         wanted(case)
     except Exception:  # noqa: BLE001 -- torch has no such kernel, and says so in many ways

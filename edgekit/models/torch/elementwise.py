@@ -202,9 +202,12 @@ def _clamp(given: Operands) -> Any:
             -math.inf if least is None else least,
             math.inf if most is None else most,
         )
+    is_truth = given.dtype == "bool"
     if low is not None:
-        value = op.maximum(value, low)
-    return value if high is None else op.minimum(value, high)
+        value = (op.logical_or if is_truth else op.maximum)(value, low)
+    if high is not None:
+        value = (op.logical_and if is_truth else op.minimum)(value, high)
+    return value
 
 
 def _division(given: Operands) -> Any:
@@ -378,7 +381,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "fmin": _extreme(_number_of(op.minimum), op.logical_and),
     "clamp": Elementwise(EXACT, 3, _clamp),
     "clamp_min": Elementwise(EXACT, 2, _clamp),
-    "clamp_max": Elementwise(EXACT, 2, lambda given: op.minimum(given.values[0], given.values[1])),
+    "clamp_max": _extreme(op.minimum, op.logical_and),
     "bitwise_and": _bits(op.bitwise_and, op.logical_and),
     "bitwise_or": _bits(op.bitwise_or, op.logical_or),
     "bitwise_xor": _bits(op.bitwise_xor, op.logical_xor),
