@@ -29,7 +29,7 @@ def build_for_board(model: Model, arguments: Sequence[np.ndarray], folder: Path)
     from edgekit.backends.offloading import compile_model
     from edgekit.building.compilation import write_objects
     from edgekit.building.request import BuildRequest
-    from edgekit.building.trial import trial_bundle
+    from edgekit.building.timing_bundle import timing_bundle
     from edgekit.cross.toolchain import find_compiler
     from edgekit.profiles.board import load_board
     from edgekit.profiles.toolchain import load_toolchain
@@ -40,7 +40,7 @@ def build_for_board(model: Model, arguments: Sequence[np.ndarray], folder: Path)
     compiled = compile_model(model, board.target, weights_apart=True)
     objects = folder / "objects"
     objects.mkdir(parents=True)
-    trial_bundle(
+    timing_bundle(
         BuildRequest(model.source, board, toolchain),
         find_compiler(toolchain),
         model.source.name,

@@ -1,1 +1,1 @@
-"""From a model file to a bundle."""
+"""Builds a bundle from a model file."""

@@ -1,4 +1,4 @@
-"""From a model file to a bundle: the verb that calls the rooms in their order."""
+"""Builds a bundle from a model file: imports, compiles, links and writes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from edgekit.building.compilation import (
     CompiledModel,
     CompileJob,
     ImportedModel,
-    compiling_here,
+    compiling_in_process,
 )
-from edgekit.building.compile_process import compiling_apart
+from edgekit.building.compile_process import compiling_in_child
 from edgekit.building.expectation import (
     Expectation,
     check_preprocess,
@@ -71,9 +71,9 @@ class BuildResult:
     seconds: float
     archive: Path | None
     weight_bytes: int
-    """How much of the library is weights, which a start maps and does not copy."""
+    """Bytes of weights in the library. A start maps them and does not copy them."""
     memory_map: MemoryMap | None = None
-    """Where a model in C has its bytes, if that was asked for."""
+    """The memory map of a model in C, if requested."""
 
 
 def build(
@@ -87,18 +87,18 @@ def build(
     with_memory_map: bool = False,
     events: Events = SILENT,
 ) -> BuildResult:
-    """Build a bundle in the folder `out`, and as `out`.zip beside it with `archive`.
+    """Build a bundle in the folder `out`. With `archive`, also write it as `out`.zip.
 
-    What was at `out` is replaced in one step, if it was a bundle, and kept if anything fails.
-    With `dump_ir` the compiler runs even where the cache has its result. Not `isolated`, it runs
-    in this process: quicker for many small models, and a crash takes the caller along.
+    An existing bundle at `out` is replaced in one step, and kept if anything fails. With `dump_ir`
+    the compiler runs even if the result is cached. Without `isolated` the compiler runs in this
+    process: quicker for many small models, but a crash ends the caller.
     """
     started = time.perf_counter()
     _check_for_c(request, with_memory_map)
     check_toolchain(request.board, request.toolchain)
     check_destination(out)
     compiler = find_compiler(request.toolchain)
-    compiling = compiling_apart if isolated else compiling_here
+    compiling = compiling_in_child if isolated else compiling_in_process
     with ExitStack() as replacing:
         with storage_errors("write the bundle", out):
             folder = replacing.enter_context(replace_directory(out))
@@ -146,7 +146,7 @@ def default_destination(request: BuildRequest) -> Path:
 
 
 def check_destination(out: Path) -> None:
-    """Refuse to replace what no build has made, before any work is done."""
+    """Refuse to replace files that no build made, before any work is done."""
     with storage_errors("look at the output folder", out):
         is_folder = out.is_dir()
         is_other = not is_folder and out.exists()
@@ -174,7 +174,7 @@ def check_destination(out: Path) -> None:
 
 
 def _check_for_c(request: BuildRequest, with_memory_map: bool) -> None:
-    """UsageError where what was asked for is for models in C, and this one becomes a library."""
+    """Raise UsageError for options of models in C where this model becomes a library."""
     if with_memory_map and request.board.kind != "baremetal":
         raise UsageError(
             f"--memory-map shows a model in C, and {request.board.name} gets a library",
@@ -202,7 +202,7 @@ def _check_for_c(request: BuildRequest, with_memory_map: bool) -> None:
 
 
 def check_toolchain(board: Board, toolchain: Toolchain) -> None:
-    """UsageError where its code is for another CPU than the board's."""
+    """Raise UsageError if the toolchain's code is for another CPU than the board's."""
     made, needed = architecture(toolchain.triple), architecture(board.target.triple)
     if made != needed:
         raise UsageError(
@@ -219,14 +219,14 @@ class _Work:
     request: BuildRequest
     compiler: Compiler
     folder: Path
-    """Where the bundle comes into being."""
+    """The folder in which the bundle is made."""
     dump_ir: Path | None
     events: Events
     compiling: Callable[[CompileJob, Events], AbstractContextManager[Compilation]]
 
 
 def _make(work: _Work, scratch: Path) -> None:
-    """Import, compile, link, and write the bundle. The oracle works while TVM compiles."""
+    """Import, compile, link and write the bundle. The oracle runs while TVM compiles."""
     request, events = work.request, work.events
     job = CompileJob(
         request.source,
@@ -312,7 +312,7 @@ class Linked:
 
     library: str
     beside: tuple[str, ...]
-    """Libraries that it loads."""
+    """The names of the libraries that it loads."""
     runners: tuple[RunnerEntry, ...]
 
 
@@ -324,8 +324,10 @@ def link_model(
     library: Path,
     events: Events,
 ) -> Linked:
-    """Regions through the board's compiler, then everything into one library, with those that it
-    loads beside it, and the sources of those that the device compiles."""
+    """Compile the regions, then link everything into one library.
+
+    Shared libraries that it loads, and sources that the device compiles, are put into its folder.
+    """
     linker = Linker.for_board(request.board, request.toolchain, compiler)
     objects = compiled.objects
     beside: tuple[str, ...] = ()
@@ -348,8 +350,8 @@ def link_model(
             library.parent,
             events,
         )
-        here = tuple(runner.library for runner in runners if runner.built == "host")
-        beside = (*(path.name for path in regions.beside), *here)
+        built_on_host = tuple(runner.library for runner in runners if runner.built == "host")
+        beside = (*(path.name for path in regions.beside), *built_on_host)
     if request.board.target.gpu is not None:
         runtime = cuda_runtime(request.board.cpu.arch, events)
         with storage_errors("write the libraries", library):
@@ -362,7 +364,7 @@ def link_model(
 
 
 def _regions_of(compiled: CompiledModel) -> tuple[Region, ...]:
-    """Who runs what, for the manifest."""
+    """Return the regions and their operators for the manifest."""
     members: dict[str, list[Decision]] = {}
     for decision in compiled.decisions:
         if decision.region is not None:
@@ -386,7 +388,7 @@ def _kernels_of(compiled: CompiledModel) -> tuple[Kernel, ...]:
 
 
 def _is_free_of(scratch: Path, library: Path) -> bool:
-    """Whether no name that was made up for this build got into the library."""
+    """Return whether the library does not contain the name of the scratch folder."""
     return os.fsencode(scratch.name) not in library.read_bytes()
 
 
@@ -401,8 +403,10 @@ def write_bundle(
     *,
     reproducible: bool,
 ) -> None:
-    """Reference vectors and the manifest, to the libraries that `link_model` put there; `ends` are
-    the inputs and outputs, `insides` who computes what."""
+    """Write the reference vectors and the manifest next to the libraries of `link_model`.
+
+    `ends` are the inputs and outputs, `insides` the regions and kernels.
+    """
     regions, kernels = insides
     files = [describe_file(folder, linked.library, "library")]
     files += [describe_file(folder, name, "shared-library") for name in linked.beside]

@@ -1,4 +1,4 @@
-"""The part of a build that bare-metal boards have: C, its compiler's word on it, a firmware."""
+"""The part of a build that only bare-metal boards have: C, its size and stack, a firmware."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FRAME = re.compile(r"^.*:(?P<function>[^:\t]+)\t(?P<bytes>[0-9]+)\t", re.MULTIL
 
 
 def tree_job(request: BuildRequest) -> TreeJob | None:
-    """What is to become C; None for boards that load libraries."""
+    """Return the job of writing C; None for boards that load libraries."""
     if request.board.kind != "baremetal":
         return None
     board, source = request.board, request.source
@@ -75,10 +75,9 @@ def finish_tree(
     scratch: Path,
     events: Events,
 ) -> tuple[BareMetal, tuple[FileEntry, ...]]:
-    """The C with its reference vectors in the bundle's folder, and what the board's compiler makes
-    of it."""
+    """Put the C and its reference vectors into the bundle's folder, and compile them."""
     ends = (tree.inputs, tree.outputs)
-    # Flash is scarce: the C's own test holds the usual vector, and `verify` sends the others.
+    # Flash is scarce: the C's own test holds the first vector, and `verify` sends the others.
     usual = expectation.usual
     write_vectors(tree.folder, tree.origin, ends, usual.inputs, usual.outputs, usual.leeways)
     with events.stage("compile the C") as stage:
@@ -114,7 +113,7 @@ def finish_tree(
 def _compiled(
     tree: WrittenTree, request: BuildRequest, compiler: Compiler, scratch: Path
 ) -> CompiledTree:
-    """With what the compiler knows in the report: code and constants, and the deepest stack."""
+    """Compile the C, and add the compiler's sizes of flash and stack to the report."""
     board = request.board
     includes = [f"-I{tree.folder / folder}" for folder in tree.includes]
     flash, frames = 0, dict[str, int]()
@@ -126,7 +125,7 @@ def _compiled(
             [
                 *compiler.command,
                 *machine,
-                # What a library's sources say at a warning is its own affair.
+                # Only the model's own C has to be free of warnings, not a library's.
                 *(_STRICT if index == 0 else ("-std=gnu99", "-w")),
                 "-fstack-usage",
                 *includes,
@@ -161,7 +160,7 @@ def _compiled(
 
 
 def _frames(usage: Path) -> dict[str, int]:
-    """Bytes of stack by function; empty where the compiler does not tell."""
+    """Return bytes of stack by function; empty if the compiler reports none."""
     if not usage.is_file():
         return {}
     text = usage.read_text(encoding="utf-8", errors="replace")
@@ -169,8 +168,11 @@ def _frames(usage: Path) -> dict[str, int]:
 
 
 def _deepest(tree: WrittenTree, frames: dict[str, int]) -> int:
-    """NAME_run calls NAME_run_step, that one step, and that one function for layers of its shape,
-    or those of a library, of which all are counted."""
+    """Return the deepest stack of a run.
+
+    NAME_run calls NAME_run_step, which calls one step, which calls one function for its shape. All
+    functions of libraries are counted.
+    """
     name = tree.report.name
     above = [frames.pop(f"{name}_{word}", 0) for word in ("run", "run_step")]
     steps = [frames.pop(step.name, 0) for step in tree.report.steps]

@@ -1,4 +1,4 @@
-"""The manifest of what a build made."""
+"""Makes the manifest of a build."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def manifest_for(
     bare_metal: BareMetal | None = None,
     reproducible: bool,
 ) -> Manifest:
-    """What is the same for every kind of bundle, and what is not."""
+    """Return the manifest of a bundle of any kind."""
     return Manifest(
         schema_version=SCHEMA_VERSION,
         edgekit_version=__version__,

@@ -1,4 +1,4 @@
-"""What to build, from what was asked for and what the project file says."""
+"""Makes a build request from a caller's options and the project file."""
 
 from __future__ import annotations
 
@@ -49,14 +49,16 @@ def make_request(
     twin: bool = False,
     verified: bool = True,
 ) -> BuildRequest:
-    """What was given goes before what the project file says. For a `twin`, what was measured on
-    twins counts too."""
+    """Make a request. Options override the project file.
+
+    For a `twin`, measurements of twins count too.
+    """
     project = find_project(Path.cwd())
     source = choose_model(project, model, shapes, constants)
     board = load_board(choose_board(project, board_name))
     if toolchain_name is not None:
         check_toolchain(board, load_toolchain(toolchain_name))
-        # What runs the model over there is made by the same compiler as the model.
+        # The agent on the board must come from the same compiler as the model.
         board = replace(board, toolchain=toolchain_name)
     wishes = choose_offload(project, source)
     plan = (
@@ -84,7 +86,10 @@ def make_request(
 def _plan_for_c(
     board: Board, asked: tuple[str, ...] | None, project: Project | None
 ) -> OffloadPlan:
-    """Whose kernels may stand beside edgekit's own; what nobody asked for is used where it is."""
+    """Plan the libraries whose kernels a model in C may use.
+
+    Without a request, the board's default libraries are used.
+    """
     from edgekit.aot.generators import LIBRARIES
     from edgekit.cross.cmsis_nn import find_cmsis_nn
 

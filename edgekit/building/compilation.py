@@ -1,7 +1,7 @@
-"""From a model file to object files: the part of a build that needs TVM.
+"""Compiles a model file to object files: the part of a build that needs TVM.
 
-`compiling_here` does it in this process. `compile_process.compiling_apart` does the same in a
-process of its own, which may be interrupted at any moment and may crash.
+`compiling_in_process` compiles in this process. `compile_process.compiling_in_child` does it in a
+child process, which may be interrupted at any moment and may crash.
 """
 
 from __future__ import annotations
@@ -39,44 +39,44 @@ class CompileJob:
     source: ModelSource
     target: Target
     scratch: Path
-    """Gets the object files."""
+    """The folder for the object files."""
     dump_ir: Path | None
     offload: OffloadPlan = field(default_factory=OffloadPlan)
     tree: TreeJob | None = None
-    """Where the model becomes C, and no library."""
+    """The job of writing C; None if the model becomes a library."""
     choices: Choices = NO_CHOICES
 
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """What is known of a model before it is compiled."""
+    """The facts about a model that are known before it is compiled."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     repairs: tuple[str, ...]
     index_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """The least and the largest index allowed, for each input that is one."""
+    """The smallest and largest valid index of each input that holds indices."""
     nan_obstacle: str = ""
-    """Why NaN may not come out of the model as it should; empty where it does."""
+    """The reason why the model may lose NaN; empty if it keeps NaN."""
 
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """What is left for the board's own compiler."""
+    """The files that the board's own compiler and linker still need."""
 
     objects: Objects
     regions: tuple[RegionFiles, ...]
     decisions: tuple[Decision, ...]
-    """Who runs each operator; empty where no backend was asked."""
+    """The backend of each operator; empty without backends."""
     rules: tuple[tuple[str, str], ...]
-    """Of each kernel: its name and the rule that gave its schedule."""
+    """The name of each kernel, and the rule that gave its schedule."""
     choices: tuple[tuple[str, str], ...]
-    """Of each kernel that has what was measured to be best: its name and that, in words."""
+    """The name of each tuned kernel, and its measured choice in words."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception, in a form that survives the way to another process."""
+    """An exception in a form that can be sent to another process."""
 
     kind: str
     """The name of a class in edgekit.base.errors; empty for any other exception."""
@@ -87,21 +87,21 @@ class Failure:
 
 
 def failure_of(error: Exception) -> Failure:
-    """The exception that is being handled, for another process."""
+    """Return the exception that is being handled in a form for another process."""
     trace = traceback.format_exc()
     if isinstance(error, EdgekitError):
-        known: EdgekitError | None = reached_limit(error) or error
+        typed: EdgekitError | None = reached_limit(error) or error
     else:
-        known = explained_by_limits(error)
-    if known is not None:
-        return Failure(type(known).__name__, known.message, known.hint, known.details, trace)
+        typed = explained_by_limits(error)
+    if typed is not None:
+        return Failure(type(typed).__name__, typed.message, typed.hint, typed.details, trace)
     said = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
     return Failure("", what, None, (), trace)
 
 
 class Compilation(Protocol):
-    """A job under way: ask for the model first, then for the rest."""
+    """A job under way. Call `imported` first, then `compiled` or `tree`."""
 
     def imported(self) -> ImportedModel: ...
 
@@ -110,7 +110,7 @@ class Compilation(Protocol):
     def tree(self) -> WrittenTree: ...
 
 
-class CompilationHere:
+class InProcessCompilation:
     def __init__(self, job: CompileJob, events: Events) -> None:
         self._job = job
         self._events = events
@@ -152,7 +152,7 @@ class CompilationHere:
             )
 
     def tree(self) -> WrittenTree:
-        """Instead of `compiled`, where the job is one of C."""
+        """Write the model as C. Replaces `compiled` for such jobs."""
         from edgekit.aot.compile import compile_to_tree
         from edgekit.compiler.phases import dumper
 
@@ -168,7 +168,7 @@ def write_objects(
     backends: Sequence[tuple[Backend, Options]],
     scratch: Path,
 ) -> CompiledModel:
-    """What TVM made, and its weights and regions, as files in the scratch folder."""
+    """Write TVM's objects, the weights and the regions into the scratch folder."""
     objects = export_objects(compiled.executable, target.triple, scratch)
     sources = (*write_weights(compiled.weights, scratch), *write_mark(target, scratch))
     if compiled.checks_indices:
@@ -179,5 +179,5 @@ def write_objects(
 
 
 @contextmanager
-def compiling_here(job: CompileJob, events: Events) -> Iterator[Compilation]:
-    yield CompilationHere(job, events)
+def compiling_in_process(job: CompileJob, events: Events) -> Iterator[Compilation]:
+    yield InProcessCompilation(job, events)

@@ -1,8 +1,8 @@
-"""Compiling in a process of its own.
+"""Compiles in a child process.
 
 LLVM ends its process when a disk is full or an instruction can't be selected, and a long phase
-of the compiler hears no Ctrl-C. Apart, the first is an error like any other, and the second a
-process to kill.
+of the compiler does not react to Ctrl-C. With a child process the first is an ordinary error, and
+Ctrl-C kills the child.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _WorkerTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-class CompilationApart:
+class ChildCompilation:
     def __init__(self, process: Process, job: CompileJob, events: Events) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -79,14 +79,14 @@ class CompilationApart:
         return tree
 
     def end(self) -> None:
-        """Kill the process, whatever it is doing, and wait until it is gone."""
+        """Kill the process and wait until it is gone."""
         self._process.kill()
         self._process.wait()
         self._said.wait(_SECONDS_TO_DIE)
         self._messages.close()
 
     def _next(self) -> Any:
-        """The next message that is no event; those are passed on."""
+        """Return the next message that is not an event, and pass events on."""
         while True:
             try:
                 message = pickle.load(self._messages)
@@ -119,8 +119,8 @@ class CompilationApart:
 
 
 @contextmanager
-def compiling_apart(job: CompileJob, events: Events) -> Iterator[Compilation]:
-    """A compilation in a child process, which is gone when the block ends, however it ends."""
+def compiling_in_child(job: CompileJob, events: Events) -> Iterator[Compilation]:
+    """Compile in a child process, which ends with the block in any case."""
     job = replace(
         job,
         source=replace(job.source, path=job.source.path.absolute()),
@@ -128,7 +128,7 @@ def compiling_apart(job: CompileJob, events: Events) -> Iterator[Compilation]:
     )
     with ExitStack() as ending:
         with interrupts_deferred():
-            compilation = CompilationApart(
+            compilation = ChildCompilation(
                 start_module(["edgekit.building.compile_worker"]), job, events
             )
             ending.callback(compilation.end)
@@ -147,5 +147,5 @@ def error_of(failure: Failure) -> EdgekitError:
 
 
 def _name_of(number: int) -> str:
-    known = number in signal.valid_signals()
-    return signal.Signals(number).name if known else f"signal {number}"
+    has_name = number in signal.valid_signals()
+    return signal.Signals(number).name if has_name else f"signal {number}"

@@ -1,6 +1,6 @@
 """The process that compiles: takes a job on stdin, reports on stdout until it ends or is killed.
 
-Messages are pickles: both ends are this very edgekit, and nobody else has the pipe.
+Messages are pickles. That is safe: both ends are this edgekit, and no other process has the pipe.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import sys
 
 from edgekit.base.events import Events
 from edgekit.base.parent_process import end_with_parent
-from edgekit.building.compilation import CompilationHere, failure_of
+from edgekit.building.compilation import InProcessCompilation, failure_of
 
 
 def main() -> None:
     end_with_parent()
-    # Whatever else writes to stdout must not end up between the messages.
+    # Other writers to stdout must not get between the messages.
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
 
@@ -25,14 +25,14 @@ def main() -> None:
 
     try:
         job = pickle.load(sys.stdin.buffer)
-        compilation = CompilationHere(job, Events(send))
+        compilation = InProcessCompilation(job, Events(send))
         send(compilation.imported())
         send(compilation.tree() if job.tree else compilation.compiled())
     except Exception as error:  # noqa: BLE001 - reported to the parent, as the bug it may be
         send(failure_of(error))
     channel.close()
     sys.stderr.flush()
-    os._exit(0)  # nothing of TVM's needs taking down piece by piece
+    os._exit(0)  # TVM needs no orderly shutdown, which takes long
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The reference inputs, and what somebody other than TVM says comes out."""
+"""Makes the reference inputs, and their expected outputs by an oracle that is not TVM."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Expectation:
     oracle: OracleEntry | None
-    """None where nothing is expected: then there is one vector, without outputs."""
+    """The oracle; None if nothing is verified: then there is one vector, without outputs."""
     vectors: tuple[Vector, ...]
-    """The usual one first."""
+    """All vectors, the usual one first."""
     left_out: tuple[LeftOut, ...] = ()
 
     @property
@@ -47,16 +47,16 @@ class Expectation:
         return self.vectors[0]
 
     def without(self, name: str, reason: str) -> Expectation:
-        """Return the same without the vector of that name; unchanged where there is none."""
-        kept = tuple(vector for vector in self.vectors if vector.name != name)
-        if len(kept) == len(self.vectors):
+        """Return the same without the vector of that name; unchanged if there is none."""
+        others = tuple(vector for vector in self.vectors if vector.name != name)
+        if len(others) == len(self.vectors):
             return self
-        return replace(self, vectors=kept, left_out=(*self.left_out, LeftOut(name, reason)))
+        return replace(self, vectors=others, left_out=(*self.left_out, LeftOut(name, reason)))
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a manifest says of the vectors in a bundle."""
+    """The manifest's entries for the vectors in a bundle."""
 
     vectors: tuple[VectorEntry, ...]
     files: tuple[FileEntry, ...]
@@ -81,9 +81,11 @@ def expect(
     *,
     verified: bool = True,
 ) -> Expectation:
-    """Make the reference inputs, and let the oracle compute their outputs. Not `verified`, only the
-    usual inputs are made, and no oracle is asked."""
-    # numpy's modules in C may lose the exception that Ctrl-C is, while they are imported.
+    """Make the reference inputs, and let the oracle compute their outputs.
+
+    Without `verified`, make only the usual inputs and run no oracle.
+    """
+    # numpy's C modules may lose the exception of Ctrl-C while they are imported.
     with interrupts_deferred():
         from edgekit.building.reference_vectors import further_vectors
         from edgekit.models.inputs import reference_inputs
@@ -108,7 +110,7 @@ def expect(
 
 
 def write_reference(folder: Path, ends: Ends, expectation: Expectation) -> Reference:
-    """Write the vectors into a bundle's own folder for them."""
+    """Write the vectors into a bundle's folder for them."""
     files: list[FileEntry] = []
     vectors = []
     for vector in expectation.vectors:

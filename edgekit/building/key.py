@@ -1,4 +1,4 @@
-"""The key of a build in the cache: a hash of everything that decides its bytes, and no more."""
+"""Computes the cache key of a build: a hash of everything that decides its bytes, and no more."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _BY_FORMAT: Mapping[ModelFormat, tuple[str, ...]] = {
     "tflite": ("tflite", "ai-edge-litert"),
     "torch": ("torch",),
 }
-"""Importer and oracle: another version may give another module, or other expected outputs."""
+"""Packages of importer and oracle: another version may give another module or other outputs."""
 
 
 def build_key(request: BuildRequest, compiler: Compiler) -> str:
-    """The SHA-256 under which this build is cached."""
+    """Return the SHA-256 under which this build is cached."""
     source, board, toolchain = request.source, request.board, request.toolchain
     ingredients = {
         "model": [source.format, source.path.name, source.sha256],
@@ -80,8 +80,7 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
 
 
 def _bare_metal_identity(board: Board) -> list[object]:
-    """What a model must fit into, what its firmware is told of the board, and which boards its
-    memory map shows."""
+    """Return the board's memory, the firmware's settings, and the boards of the memory map."""
     if board.kind != "baremetal":
         return []
     from edgekit.aot.memory_map import bare_metal_boards
@@ -92,7 +91,7 @@ def _bare_metal_identity(board: Board) -> list[object]:
 
 
 def _offload_identity(request: BuildRequest) -> list[object]:
-    """Empty where nothing is offloaded: no backend is looked at then."""
+    """Return what identifies the backends; empty if nothing is offloaded."""
     plan = request.offload
     if not plan.backends:
         return []
@@ -124,7 +123,7 @@ def _offload_identity(request: BuildRequest) -> list[object]:
 
 
 def installed_version(distribution: str) -> str:
-    """The version of an installed package, or "absent"; imports nothing."""
+    """Return the version of an installed package, or "absent". Imports nothing."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -133,9 +132,9 @@ def installed_version(distribution: str) -> str:
 
 @lru_cache(maxsize=1)
 def package_digest() -> str:
-    """Of edgekit's own files: whoever changes the compiler gets a new build, not an old one.
+    """Hash edgekit's own files, so that a changed compiler makes new builds.
 
-    Profiles are left out: what matters of them is in the key, whichever file it came from.
+    Profiles are left out: the values that matter are in the key already.
     """
     digest = hashlib.sha256()
     for file in sorted(PACKAGE.rglob("*")):

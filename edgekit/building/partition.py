@@ -1,4 +1,4 @@
-"""Who would run what: the decisions that a build takes, without building."""
+"""Takes a build's decisions about backends without building."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Partitioned:
 
 
 def partition(request: BuildRequest, events: Events = SILENT) -> Partitioned:
-    """Import the model and decide, as a build of it does."""
+    """Import the model and decide as a build does."""
     found = decide(request, events)
     from edgekit.backends.picture import boxes_of
 
@@ -88,7 +88,7 @@ def _notes(plan: OffloadPlan, decisions: tuple[Decision, ...]) -> tuple[str, ...
 
 
 def draw(found: Partitioned, svg: Path | None, html: Path | None) -> None:
-    """Write the pictures that were asked for."""
+    """Write the requested pictures."""
     if svg is None and html is None:
         return
     from edgekit.backends.drawing import draw_html, draw_svg

@@ -1,4 +1,4 @@
-"""Libraries that a board's backends need, built before the first model asks for them."""
+"""Builds the libraries that a board's backends need before the first model needs them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class PrebuiltLibrary:
     version: str
     digest: str
     license: str | None
-    """Where its recipe says so."""
+    """The license that its recipe names, if any."""
     size: int
-    """Bytes, of what is linked with and of what goes to the board."""
+    """Bytes of all files that are linked or copied to the board."""
     seconds: float
     from_cache: bool
     needs: tuple[str, ...]
@@ -46,30 +46,30 @@ class Prebuilt:
 
 
 def libraries_for(board: Board) -> tuple[Recipe, ...]:
-    """The recipes of what the board allows to offload to, in that order."""
-    known = recipe_names()
-    recipes = (built_in_recipe(name) for name in board.offload.allowed if name in known)
+    """Return the recipes of the libraries that the board allows, in its order."""
+    built_in = recipe_names()
+    recipes = (built_in_recipe(name) for name in board.offload.allowed if name in built_in)
     return tuple(recipe for recipe in recipes if board.cpu.arch in recipe.architectures)
 
 
 def prebuild(
     board: Board, toolchain: Toolchain, names: Sequence[str] = (), events: Events = SILENT
 ) -> Prebuilt:
-    """Build a board's libraries, or those of them that are named."""
+    """Build a board's libraries: the named ones, or all."""
     recipes = {recipe.name: recipe for recipe in libraries_for(board)}
-    known = tuple(
+    usable = tuple(
         name
         for name in board.offload.allowed
         if name in recipes or (name not in recipe_names() and name in backend_names())
     )
     for name in names:
-        if name not in known:
-            listed = ", ".join(known) or "none"
+        if name not in usable:
+            listed = ", ".join(usable) or "none"
             raise UsageError(
                 f"{board.name} has no use for a library called {name!r}",
-                hint=did_you_mean(name, known, f"what it may offload to: {listed}"),
+                hint=did_you_mean(name, usable, f"what it may offload to: {listed}"),
             )
-    wanted = tuple(dict.fromkeys(names)) if names else known
+    wanted = tuple(dict.fromkeys(names)) if names else usable
     built = (_build(name, recipes.get(name), board, toolchain, events) for name in wanted)
     return Prebuilt(board.name, toolchain.name, tuple(one for one in built if one is not None))
 
@@ -77,7 +77,7 @@ def prebuild(
 def _build(
     name: str, recipe: Recipe | None, board: Board, toolchain: Toolchain, events: Events
 ) -> PrebuiltLibrary | None:
-    """None where a backend, of another package, needs no library."""
+    """Build one library; None if the backend of another package needs none."""
     began = time.perf_counter()
     if recipe is not None:
         library = build_library(recipe, board, toolchain, events)

@@ -1,7 +1,7 @@
-"""The reference vectors beside the usual one: edges of what the inputs may be, and known samples.
+"""Makes further reference vectors: extreme inputs and known samples.
 
-A vector is only made where the oracle gives a defined result. One that is left out is told with its
-reason, in the bundle and in every report.
+A vector is only made if the oracle gives a defined result. The bundle and every report name each
+vector that is left out, with its reason.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ if TYPE_CHECKING:
     from edgekit.models.oracle_types import Oracle
 
 MOST_BYTES = 32 << 20
-"""Bytes of all inputs and outputs beside those of the usual vector."""
+"""The largest size of all further vectors together, in bytes."""
 ZEROS, LARGEST, NAN = "zeros", "largest", "nan"
 
 
 @dataclass(frozen=True)
 class Edges:
-    """What is known of a model that decides its edges."""
+    """The facts about a model that decide its extreme inputs."""
 
     index_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """The values of inputs that are indices."""
+    """The smallest and largest value of each input that holds indices."""
     preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
     nan_obstacle: str = ""
-    """Why NaN may not come out of the model as it does of the oracle; empty where it does."""
+    """The reason why the model may lose NaN where the oracle keeps it; empty if it does not."""
 
 
 @dataclass(frozen=True)
 class Further:
-    """The vectors that were made, and those that were not."""
+    """The further vectors that were made, and those that were not."""
 
     vectors: tuple[Vector, ...]
     left_out: tuple[LeftOut, ...]
@@ -70,7 +70,7 @@ def further_vectors(
     seed: int,
     edges: Edges,
 ) -> Further:
-    """Return the vectors beside the `usual` one, as many as MOST_BYTES hold."""
+    """Make the vectors that follow the `usual` one, as many as fit into MOST_BYTES."""
     specs, ranges = ends[0], edges.index_ranges
     maker = _Maker(source, oracle, ends, usual)
     maker.add(ZEROS, lambda: zero_inputs(specs, usual.inputs, ranges))
@@ -115,8 +115,7 @@ class _Maker:
         self.left_out.append(LeftOut(name, reason))
 
     def add(self, name: str, *choices: Callable[[], Mapping[str, Array]]) -> None:
-        """Make a vector of the first of the inputs that give a defined result, or tell why none
-        does."""
+        """Make a vector of the first choice with a defined result, or record why none has one."""
         reason = ""
         if self._bytes * len(self.vectors) > MOST_BYTES:
             reason = (
@@ -131,7 +130,7 @@ class _Maker:
         self.leave_out(name, reason)
 
     def _make(self, name: str, inputs: Mapping[str, Array]) -> str:
-        """Make a vector, unless there is one of the same inputs, and return why it can't be."""
+        """Make a vector unless one has the same inputs. Return why it failed, else nothing."""
         if any(_are_same(inputs, made.inputs) for made in self.vectors):
             return ""
         try:
@@ -148,13 +147,13 @@ class _Maker:
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         outputs = self._oracle.run(inputs)
         if self._oracle.name != self._name:
-            # An oracle that gave up is not asked again: the others are of the one before.
+            # The oracle fell back to another one. Go on with the first, as for the other vectors.
             self._oracle = oracle_for(self._source)
             raise ModelError("it can't run the model on these inputs")
         return outputs
 
     def _problem(self, name: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str:
-        """Say why the oracle's result is no measure of another's; empty where it is one."""
+        """Say why the oracle's result can't be compared with; empty if it can."""
         if name == NAN and not any(_is_nan(array).any() for array in outputs.values()):
             return f"{self._name} gives no NaN for NaN"
         if name != LARGEST:

@@ -17,23 +17,23 @@ from edgekit.profiles.toolchain import Toolchain
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """Everything that decides what a build gives."""
+    """Everything that decides the result of a build."""
 
     source: ModelSource
     board: Board
     toolchain: Toolchain
     preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
-    """How images become inputs, by input name; goes into the manifest."""
+    """The conversion of images to inputs, by input name; part of the manifest."""
     seed: int = 0
-    """Of the reference inputs."""
+    """The seed of the reference inputs."""
     verified: bool = True
-    """Whether an oracle says what comes out of the model."""
+    """Whether an oracle computes expected outputs."""
     offload: OffloadPlan = field(default_factory=OffloadPlan)
     prefix: str | None = None
-    """What the names of a model's functions in C begin with; None takes the model's name."""
+    """The prefix of a model's functions in C; None takes the model's name."""
     code_format: CodeFormat | None = None
-    """What a model in C is packed as beside its C; None is plain C, like "c"."""
+    """The package format of a model in C; None is plain C, like "c"."""
     choices: Choices = NO_CHOICES
-    """What was measured to be better than the schedules' own choices."""
+    """Choices that were measured to be faster than the schedules' own."""
     ways: Mapping[str, Way] = field(default_factory=dict)
-    """The same for steps of a model in C."""
+    """Ways that were measured to be faster, for steps of a model in C."""

@@ -1,6 +1,6 @@
-"""A build taken from the cache, or made and put there, whatever state the cache is in.
+"""Takes a build from the cache, or makes it and stores it there.
 
-The cache saves time and nothing else: damaged, read-only or full, it costs a warning at most.
+A damaged, read-only or full cache costs a warning at most.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from edgekit.bundle.folder import copy_bundle, open_bundle
 
 @dataclass(frozen=True)
 class Order:
-    """A bundle to be had: its key, what to call it, where it goes, how it is made."""
+    """A bundle to take from the cache or to make."""
 
     key: str
     title: str
     folder: Path
-    """Empty; gets the bundle."""
+    """An empty folder that gets the bundle."""
     make: Callable[[Path], None]
-    """Fills `folder`; gets a scratch folder for intermediate files."""
+    """The function that fills `folder`; it gets a scratch folder for intermediate files."""
 
 
 def reuse_or_make(order: Order, *, remake: bool, events: Events) -> bool:
-    """Fill the folder; True where the cache had it. `remake` doesn't look, but stores."""
+    """Fill the folder; True if the cache had the build. With `remake`, make and store it anew."""
     cache = BuildCache()
     with ExitStack() as held:
         refusal = _lock(cache, order.key, events, held)
@@ -52,7 +52,7 @@ def make(order: Order) -> None:
 
 
 def _lock(cache: BuildCache, key: str, events: Events, held: ExitStack) -> StorageError | None:
-    """Take the key's lock into `held`; why not, where the cache can't be written to."""
+    """Put the key's lock into `held`. Return the error if the cache can't be written to."""
     with ExitStack() as waiting:
 
         def announce() -> None:
@@ -66,7 +66,7 @@ def _lock(cache: BuildCache, key: str, events: Events, held: ExitStack) -> Stora
 
 
 def _take(cache: BuildCache, order: Order, events: Events) -> bool:
-    """Copy a cached bundle into the folder; False where there is none that is whole."""
+    """Copy a cached bundle into the folder; False if none is cached whole."""
     found = cache.find(order.key)
     if found is None:
         return False
@@ -91,7 +91,7 @@ def _store(cache: BuildCache, order: Order) -> StorageError | None:
 
 
 def _scratch(cache: BuildCache, folder: Path, *, usable: bool) -> AbstractContextManager[Path]:
-    """Where there is more room: a temporary file system may hold the one, a full disk the other."""
+    """Return a scratch folder on the file system with more free space."""
     if usable and free_space(cache.root) >= free_space(folder):
         return cache.scratch()
     return scratch_directory(folder)

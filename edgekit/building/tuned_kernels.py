@@ -1,4 +1,4 @@
-"""Which choices were measured to be best, and what a build makes of it."""
+"""Reads the kernels' best measured choices from the store for a build."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from edgekit.store.lookup import best_records
 from edgekit.store.tuning_runs import BestRecord
 
 WORTH_IT = 0.97
-"""Of the own choice's time: what is nearer is noise."""
+"""The largest share of the rule's own time that counts as faster; anything nearer is noise."""
 
 
 @dataclass(frozen=True)
 class TunedKernel:
-    """One kernel on one kind of CPU: the best choice, and what the rule's own took beside it."""
+    """The best choice of a kernel on one kind of CPU, and the time of the rule's own choice."""
 
     kernel: str
-    """Its key: `compiler/schedules/kernels.py`."""
+    """The kernel's key (`compiler/schedules/kernels.py`)."""
     choice: Choice
     best_us: float
     own_us: float
     words: str
-    """What the kernel computes, for people."""
+    """A description of what the kernel computes."""
     device: str
 
     @property
     def gain(self) -> float:
-        """1.2 where the rule's own choice takes a fifth more time."""
+        """The speed-up: 1.2 if the rule's own choice takes a fifth more time."""
         return self.own_us / self.best_us if self.best_us else 1.0
 
     @property
     def is_own(self) -> bool:
-        """Whether the rule's own choice stands: nothing was better by enough."""
+        """Whether the rule's own choice stands, because nothing was faster by enough."""
         return self.choice == type(self.choice)() or self.best_us > WORTH_IT * self.own_us
 
 
-def kept_under(target: Target, twin: bool) -> str:
-    """Of what CPU times are kept: those of an emulated one are not those of a board."""
+def record_target(target: Target, twin: bool) -> str:
+    """Return the target under which times are recorded. An emulated CPU has its own."""
     return target.as_json() if not twin else json.dumps({"emulated": json.loads(target.as_json())})
 
 
 def tuned_kernels(
     target: Target, url: str | None = None, events: Events = SILENT, *, twin: bool = False
 ) -> dict[str, TunedKernel]:
-    """By kernel, those of a target, or of its twins, for the schedules as they are now."""
-    best = best_records(kept_under(target, twin), VERSION, url or store_in_use(), events)
+    """Return a target's tuned kernels by key, or those of its twins, for today's schedules."""
+    best = best_records(record_target(target, twin), VERSION, url or store_in_use(), events)
     found = {key: _tuned(record) for key, record in best.items()}
     return {key: kernel for key, kernel in found.items() if kernel is not None}
 
@@ -57,10 +57,11 @@ def tuned_kernels(
 def measured_choices(
     target: Target, url: str | None = None, events: Events = SILENT, *, twin: bool = False
 ) -> Choices:
-    """What a build should do otherwise than the rules would. For a `twin`, what was measured on
-    twins counts too."""
-    known = tuned_kernels(target, url, events)
-    return choices_of({**known, **tuned_kernels(target, url, events, twin=True)} if twin else known)
+    """Return the choices that replace the rules' own. For a `twin`, those of twins count too."""
+    kernels = tuned_kernels(target, url, events)
+    if twin:
+        kernels |= tuned_kernels(target, url, events, twin=True)
+    return choices_of(kernels)
 
 
 def choices_of(kernels: dict[str, TunedKernel]) -> Choices:
@@ -71,7 +72,7 @@ def choices_of(kernels: dict[str, TunedKernel]) -> Choices:
 
 
 def _is_beaten(key: str, better: dict[str, TunedKernel]) -> bool:
-    """A trace of a kernel whose product gains more by other parameters of its rule."""
+    """Return whether `key` is a trace of a kernel that gains more by its rule's parameters."""
     product, exactly, _ = key.partition(EXACTLY)
     if not exactly or product not in better:
         return False
@@ -79,7 +80,7 @@ def _is_beaten(key: str, better: dict[str, TunedKernel]) -> bool:
 
 
 def _tuned(record: BestRecord) -> TunedKernel | None:
-    """None for a choice of another edgekit, which this one can't make."""
+    """Read a record; None if its choice is one that this version of edgekit can't make."""
     try:
         choice = choice_from_json(record.choice)
     except ValueError:

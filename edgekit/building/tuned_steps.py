@@ -1,4 +1,4 @@
-"""What was measured of steps in C, on microcontrollers, and what a build makes of it."""
+"""Reads the best measured ways of steps in C from the store for a build."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from edgekit.profiles.toolchain import Toolchain
 
 WORTH_IT = 0.99
-"""Of the own way's count: emulated ones are exact, and real cores count cycles."""
+"""The largest share of the own way's count that counts as faster. Counts are nearly exact."""
 
 Unit = Literal["cycles", "instructions"]
-"""Of a real core, or of an emulated one: the two are never compared."""
+"""The unit of a count: cycles of a real core or instructions of an emulated one, never mixed."""
 
 
 def c_target(board: Board, toolchain: Toolchain, unit: Unit) -> str:
-    """What decides how fast a step's C is, and how that was counted, as JSON text."""
+    """Return what decides the speed of a step's C, and the unit of its count, as JSON text."""
     return json.dumps(
         {
             "cpu": board.cpu.name,
@@ -41,21 +41,20 @@ def c_target(board: Board, toolchain: Toolchain, unit: Unit) -> str:
 def measured_ways(
     board: Board, toolchain: Toolchain, url: str | None = None, events: Events = SILENT
 ) -> dict[str, Way]:
-    """What a build should do otherwise than its generators would: a real core's word goes before
-    an emulated one's."""
+    """Return the ways that replace the generators' own. Counts of real cores go first."""
     found: dict[str, Way] = {}
     units: tuple[Unit, ...] = ("instructions", "cycles")
     for unit in units:
         target = c_target(board, toolchain, unit)
-        known = best_records(target, VERSION, url or store_in_use(), events)
-        for key in known:
+        records = best_records(target, VERSION, url or store_in_use(), events)
+        for key in records:
             found.pop(key, None)
-        found |= best_ways(known.values())
+        found |= best_ways(records.values())
     return found
 
 
 def best_ways(records: Iterable[BestRecord]) -> dict[str, Way]:
-    """Those that were worth it."""
+    """Return the ways that are faster than the generators' own by enough."""
     found = {}
     for record in records:
         way = way_from_json(record.choice)

@@ -80,9 +80,9 @@ def command() -> None:
 def size_command(console: Console) -> None:
     """Show where the cache is and what it takes up."""
     from edgekit.base.paths import cache_dir
-    from edgekit.building.kept import kept_entries
+    from edgekit.building.cached import cached_entries
 
-    entries = kept_entries()
+    entries = cached_entries()
     kinds = tuple(
         KindSize(kind, len(sizes), sum(sizes))
         for kind in sorted({entry.kind for entry in entries})
@@ -102,9 +102,9 @@ def size_command(console: Console) -> None:
 @pass_console
 def list_command(console: Console) -> None:
     """List cached builds, libraries and twins' images, the most recently used first."""
-    from edgekit.building.kept import kept_entries
+    from edgekit.building.cached import cached_entries
 
-    entries = kept_entries()
+    entries = cached_entries()
     now = time.time()
 
     def render() -> None:
@@ -152,7 +152,7 @@ def prune_command(
 
     An image stays as long as there is a twin on it: edgekit twin down NAME --delete.
     """
-    from edgekit.building.kept import prune_kept
+    from edgekit.building.cached import prune_cached
 
     if everything:
         max_size = 0
@@ -161,7 +161,7 @@ def prune_command(
             "edgekit cache prune was not told what to remove",
             hint="add --older-than 30d, --max-size 2GB or --all",
         )
-    pruned = prune_kept(older_than=older_than, max_bytes=max_size)
+    pruned = prune_cached(older_than=older_than, max_bytes=max_size)
 
     def render() -> None:
         console.print(f"removed {_counted(pruned.removed)}, {size(pruned.freed)}")

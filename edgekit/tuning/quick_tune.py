@@ -20,12 +20,12 @@ from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
 from edgekit.building.compilation import CompiledModel
 from edgekit.building.request import BuildRequest
-from edgekit.building.trial import trial_bundle
+from edgekit.building.timing_bundle import timing_bundle
 from edgekit.building.tuned_kernels import (
     WORTH_IT,
     TunedKernel,
     choices_of,
-    kept_under,
+    record_target,
     tuned_kernels,
 )
 from edgekit.compiler.schedules.choices import VERSION, Choice, ProductChoice, choice_as_json
@@ -213,7 +213,7 @@ class _Search:
         self._tried += 1
         self._failed += error is not None
         best_us, own_us = times or (None, None)
-        target = kept_under(self._request.board.target, is_twin(self._device))
+        target = record_target(self._request.board.target, is_twin(self._device))
         workload = Workload(kernel.key, target, VERSION, kernel.words)
         self._records.append(
             TuningRecord(
@@ -299,7 +299,7 @@ class _Search:
         }
         compiled = CompiledModel(trial.objects, (), (), (), ())
         ends = (trial.inputs, (trial.output,))
-        return trial_bundle(
+        return timing_bundle(
             self._request, self._compiler, folder.name, compiled, ends, values, folder
         )
 

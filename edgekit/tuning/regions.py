@@ -22,7 +22,7 @@ from edgekit.base.tensors import TensorSpec
 from edgekit.building.compilation import CompiledModel, write_objects
 from edgekit.building.partition import decide
 from edgekit.building.request import BuildRequest
-from edgekit.building.trial import trial_bundle
+from edgekit.building.timing_bundle import timing_bundle
 from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan
@@ -216,7 +216,7 @@ class _Trial:
         folder = self.scratch / way.__name__
         objects = folder / "objects"
         objects.mkdir(parents=True)
-        return trial_bundle(
+        return timing_bundle(
             self.request,
             self.compiler,
             self.region.symbol,

@@ -21,7 +21,7 @@ from edgekit.base.wording import duration
 from edgekit.building.compilation import Failure
 from edgekit.building.compile_process import error_of
 from edgekit.building.request import BuildRequest
-from edgekit.building.tuned_kernels import kept_under
+from edgekit.building.tuned_kernels import record_target
 from edgekit.compiler.schedules.choices import VERSION, Choice, choice_as_json
 from edgekit.cross.link import Linker
 from edgekit.cross.toolchain import find_compiler
@@ -100,7 +100,7 @@ def tune(
             proposer, tasks = _found(request, effort, closing)
             stage.result = f"{len(tasks)} to be tuned"
         devices = closing.enter_context(pool)
-        target = kept_under(request.board.target, devices.is_emulated)
+        target = record_target(request.board.target, devices.is_emulated)
         if devices.twins:
             names = ", ".join(sorted(devices.twins))
             events.warn(f"emulated times decide for twins, and for no real board: {names}")
@@ -269,7 +269,7 @@ class _Keeper:
         standing, batch = outcome.standing, outcome.batch
         subject = standing.task.subject
         device = batch.device or self._log.session.devices[0]
-        target = kept_under(self._target, device in self._devices.twins)
+        target = record_target(self._target, device in self._devices.twins)
         workload = Workload(subject.key, target, VERSION, subject.words, subject.function or None)
         own = outcome.own_us
         found: list[tuple[Choice, float | None, str | None]] = []

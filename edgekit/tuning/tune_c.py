@@ -24,7 +24,7 @@ from edgekit.base.paths import cache_dir
 from edgekit.building.build import build
 from edgekit.building.build_c import tree_job
 from edgekit.building.compilation import CompileJob
-from edgekit.building.compile_process import compiling_apart
+from edgekit.building.compile_process import compiling_in_child
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_steps import WORTH_IT, Unit, c_target
 from edgekit.devices.base import BenchPlan, Counted
@@ -189,7 +189,7 @@ def steps_of(request: BuildRequest, scratch: Path, events: Events) -> tuple[Step
         request.offload,
         replace(job, with_ways=True),
     )
-    with compiling_apart(compile_job, events) as compilation:
+    with compiling_in_child(compile_job, events) as compilation:
         compilation.imported()
         return compilation.tree().ways
 

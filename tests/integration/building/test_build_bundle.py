@@ -35,7 +35,7 @@ from edgekit.base.events import SILENT, Event, Events, Warned
 from edgekit.base.files import sha256_file
 from edgekit.building.build import build
 from edgekit.building.compilation import CompileJob
-from edgekit.building.compile_process import CompilationApart, compiling_apart
+from edgekit.building.compile_process import ChildCompilation, compiling_in_child
 from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import open_bundle
 from edgekit.devices.local.device import LocalDevice
@@ -284,8 +284,11 @@ def test_a_compile_process_that_is_killed_is_a_build_error(
     request_here: BuildRequest, tmp_path: Path
 ) -> None:
     job = CompileJob(request_here.source, request_here.board.target, tmp_path, None)
-    with pytest.raises(BuildError, match="SIGKILL") as caught, compiling_apart(job, SILENT) as one:
-        assert isinstance(one, CompilationApart)
+    with (
+        pytest.raises(BuildError, match="SIGKILL") as caught,
+        compiling_in_child(job, SILENT) as one,
+    ):
+        assert isinstance(one, ChildCompilation)
         one.imported()
         os.kill(one.pid, signal.SIGKILL)
         one.compiled()
@@ -301,7 +304,7 @@ def test_an_error_in_the_compile_process_arrives_as_it_was(
     source = replace(request_here.source, path=broken)
     broken.write_bytes(b"\x08")  # cut short after it was looked at
     job = CompileJob(source, request_here.board.target, tmp_path, None)
-    with pytest.raises(ModelError) as caught, compiling_apart(job, SILENT) as one:
+    with pytest.raises(ModelError) as caught, compiling_in_child(job, SILENT) as one:
         one.imported()
     assert "Traceback" in str(caught.value.__cause__)
 

@@ -22,7 +22,7 @@ from support.toy_library import write_toy
 
 from edgekit.base.errors import BuildError, MissingToolError
 from edgekit.base.events import Event, Events, StageProgress, StageStarted
-from edgekit.building.kept import kept_entries, prune_kept
+from edgekit.building.cached import cached_entries, prune_cached
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.sources import (
     BuiltLibrary,
@@ -182,7 +182,7 @@ def test_other_bytes_than_the_pinned_ones_are_refused(toy: Path) -> None:
 
     assert any("pinned" in line for line in refused.value.details)
     assert not is_there(toy)
-    assert kept_entries() == ()
+    assert cached_entries() == ()
 
 
 def test_what_is_damaged_in_the_cache_is_fetched_again(toy: Path) -> None:
@@ -311,7 +311,7 @@ def test_a_build_that_is_ended_in_the_middle_leaves_no_library_and_is_made_good(
         assert not any((root / "work").iterdir())
     good = write_toy(tmp_path / "toy")
     assert run_with(built(good)[0], tmp_path) == "21"
-    prune_kept(older_than=None, max_bytes=None)
+    prune_cached(older_than=None, max_bytes=None)
     assert [path.name for path in (root / "work").iterdir()] == []
 
 
@@ -426,10 +426,10 @@ def test_a_library_of_the_users_own_is_taken_as_it_is(
 
 def test_libraries_and_their_sources_are_listed_and_pruned(toy: Path) -> None:
     built(toy)
-    assert {entry.kind for entry in kept_entries()} == {"library", "source"}
+    assert {entry.kind for entry in cached_entries()} == {"library", "source"}
 
-    prune_kept(older_than=None, max_bytes=0)
-    assert kept_entries() == ()
+    prune_cached(older_than=None, max_bytes=0)
+    assert cached_entries() == ()
     assert not is_there(toy)
 
 

@@ -12,7 +12,7 @@ import pytest
 from support.stores import a_record
 
 from edgekit.base.events import Event, Events, Warned
-from edgekit.building.tuned_kernels import kept_under, measured_choices, tuned_kernels
+from edgekit.building.tuned_kernels import measured_choices, record_target, tuned_kernels
 from edgekit.compiler.schedules.choices import (
     NO_CHOICES,
     VERSION,
@@ -59,7 +59,7 @@ def test_nothing_is_made_where_nothing_was_measured(own_file: Path) -> None:
 
 def test_what_a_twin_measured_counts_for_twins_only(own_file: Path) -> None:
     emulated = record()
-    workload = replace(emulated.workload, target=kept_under(HERE, twin=True))
+    workload = replace(emulated.workload, target=record_target(HERE, twin=True))
     keep(replace(emulated, workload=workload))
 
     assert not tuned_kernels(HERE)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.base.json_text import json_text
-from edgekit.building.kept import kept_entries, prune_kept
+from edgekit.building.cached import cached_entries, prune_cached
 from edgekit.twin.image import ImageContents, ensure_image, held_image, image_lock
 from edgekit.twin.images import stored_images
 from edgekit.twin.processes import machines_dir
@@ -48,7 +48,7 @@ def make_twin(name: str, image: str) -> Path:
 
 def prune_all() -> tuple[list[str], list[str]]:
     """What was removed, and what was in use."""
-    pruned = prune_kept(older_than=None, max_bytes=0)
+    pruned = prune_cached(older_than=None, max_bytes=0)
     return [entry.key for entry in pruned.removed], [entry.key for entry in pruned.in_use]
 
 
@@ -56,7 +56,7 @@ def test_an_image_is_listed_with_the_room_that_it_really_takes(image: Path) -> N
     (entry,) = stored_images()
     assert (entry.key, entry.kind, entry.title) == (image.name, "twin image", "Debian bookworm")
     assert 0 < entry.size < 1 << 20
-    assert kept_entries() == (entry,)
+    assert cached_entries() == (entry,)
 
 
 def test_an_image_that_no_twin_lies_on_is_removed_whole(image: Path) -> None:
@@ -89,9 +89,9 @@ def test_using_an_image_counts_as_its_age(image: Path) -> None:
     then = time.time() - 40 * DAY
     os.utime(image / "image.json", (then, then))
     ensure_image(RECIPE)
-    assert prune_kept(older_than=30 * DAY, max_bytes=None).removed == ()
+    assert prune_cached(older_than=30 * DAY, max_bytes=None).removed == ()
     os.utime(image / "image.json", (then, then))
-    assert len(prune_kept(older_than=30 * DAY, max_bytes=None).removed) == 1
+    assert len(prune_cached(older_than=30 * DAY, max_bytes=None).removed) == 1
 
 
 def test_a_damaged_image_is_listed_and_removed(image: Path) -> None:

@@ -1,5 +1,5 @@
-"""Everything that edgekit keeps on this machine to save time: builds, libraries and their sources,
-twins' images."""
+"""Everything that edgekit caches on this host: builds, libraries and their sources, and images of
+twins."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from edgekit.twin.images import (
 )
 
 
-def kept_entries() -> tuple[CacheEntry, ...]:
-    """The most recently used first."""
+def cached_entries() -> tuple[CacheEntry, ...]:
+    """List all entries, the most recently used first."""
     entries = (*BuildCache().entries(), *libraries_cache().entries(), *stored_images())
     return tuple(sorted(entries, key=lambda entry: (-entry.used, entry.key)))
 
 
-def prune_kept(*, older_than: float | None, max_bytes: int | None) -> Pruned:
-    """As `prune_entries` does it; an image that a twin lies on is in use, whether the twin runs
-    or not."""
+def prune_cached(*, older_than: float | None, max_bytes: int | None) -> Pruned:
+    """Prune as `prune_entries` does. An image with a twin is in use even if the twin is stopped."""
     builds, libraries = BuildCache(), libraries_cache()
 
     def remove(entry: CacheEntry) -> bool:
@@ -30,7 +29,7 @@ def prune_kept(*, older_than: float | None, max_bytes: int | None) -> Pruned:
         cache = libraries if entry.kind in ("library", "source") else builds
         return cache.remove_unless_in_use(entry.key)
 
-    pruned = prune_entries(kept_entries(), remove, older_than=older_than, max_bytes=max_bytes)
+    pruned = prune_entries(cached_entries(), remove, older_than=older_than, max_bytes=max_bytes)
     builds.sweep()
     sweep_libraries()
     sweep_images()

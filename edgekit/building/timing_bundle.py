@@ -1,4 +1,4 @@
-"""A bundle that only a device ever sees: something to be timed, and compared over here."""
+"""Makes a bundle of a candidate that a device times, without expected outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
 
 
-def trial_bundle(
+def timing_bundle(
     request: BuildRequest,
     compiler: Compiler,
     name: str,
@@ -30,7 +30,7 @@ def trial_bundle(
     inputs: Mapping[str, Array],
     folder: Path,
 ) -> Bundle:
-    """In `folder`, where its objects lie in `objects`. No oracle says what comes out of it."""
+    """Make a bundle in `folder` from the objects in its folder `objects`."""
     made = folder / "bundle"
     made.mkdir()
     request = replace(request, source=replace(request.source, path=Path(name)), preprocess={})
