@@ -100,7 +100,7 @@ def _in_int8(trials: Trials, place: Path) -> Path:
 def _benched(trials: Trials, request: BuildRequest, place: Path, purpose: str) -> BenchReport:
     from edgekit.building.build import build
     from edgekit.verbs.bench import bench
-    from edgekit.verbs.deploy import SHORT_BENCH, brief
+    from edgekit.verbs.deploy import SHORT_BENCH, shorten
     from edgekit.verbs.verify import raise_if_failed, verify
 
     device, events = trials.device, trials.events
@@ -108,5 +108,5 @@ def _benched(trials: Trials, request: BuildRequest, place: Path, purpose: str) -
     with opened_in_turn(device, bundle, PURPOSE, events) as session:
         verification = verify(bundle, session, events=events)
         raise_if_failed(verification)
-        plan = brief(SHORT_BENCH, verification)
+        plan = shorten(SHORT_BENCH, verification)
         return bench(bundle, session, plan, events, purpose=purpose)

@@ -1,1 +1,1 @@
-"""What edgekit does for its user, one verb a file."""
+"""The commands of edgekit, one file each."""

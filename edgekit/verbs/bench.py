@@ -1,4 +1,4 @@
-"""How fast a bundle runs on a device, how much memory it takes, and how far to trust that."""
+"""Measures a bundle's speed and memory on a device, and how reliable the figures are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FEWEST_RUNS = 10
 _NOISY_SPREAD = 1.2
 """p90 over median; an undisturbed machine stays well below."""
 _NOISY_LOAD = 0.5
-"""Of one core: what others may take before they disturb."""
+"""The load of other processes, in cores, above which they disturb."""
 _FEW_RUNS = 100
 """With fewer, the 99th percentile is little more than the slowest run."""
 
@@ -49,7 +49,7 @@ def bench(
 ) -> BenchReport:
     """Measure one inference after another on the reference input, or on the inputs given.
 
-    With a purpose, the measurement is kept for `edgekit results`.
+    With a purpose, the measurement is stored for `edgekit results`.
     """
     chosen = bundle.reference_inputs() if inputs is None else inputs
     with opened_in_turn(device, bundle, purpose or "bench", events) as session:
@@ -70,7 +70,7 @@ def plan_bench(
     *,
     sensors: bool = True,
 ) -> BenchPlan:
-    """A plan from what a user said: one of runs and seconds sets the other's default aside."""
+    """Make a plan from a user's options. Given runs or seconds, the other has no default."""
     default = BenchPlan()
     if runs is not None and runs > MOST_RUNS:
         raise UsageError(
@@ -122,7 +122,7 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
 
 
 def _power(observed: Observed | None, seconds: float) -> Power | None:
-    """Of one inference, which takes so many seconds."""
+    """Return the power and energy of one inference, which takes so many seconds."""
     if observed is None or observed.power is None:
         return None
     watts, idle = observed.power.watts, observed.power.idle_watts
@@ -175,7 +175,7 @@ def _profile(times: KernelTimes) -> Profile:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Between the two nearest ranks, as numpy does it by default."""
+    """Interpolate between the two nearest ranks, as numpy does by default."""
     position = (len(ordered) - 1) * percent / 100
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -192,19 +192,19 @@ def _less_than_planned(plan: BenchPlan, report: BenchReport) -> tuple[str, ...]:
 
 
 def _deviation(values: Sequence[float], mean: float) -> float:
-    """Of a sample: n - 1 in the denominator; 0 for a single run."""
+    """Return the standard deviation of a sample (n - 1); 0 for a single run."""
     if len(values) < 2:
         return 0.0
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def _is_emulated(measured: BenchSamples) -> bool:
-    """Whether the times are an emulator's: then what was counted is all that means something."""
+    """Return whether the times are an emulator's: then only the counts mean something."""
     return measured.counted is not None and measured.counted.unit == "instructions"
 
 
 def is_busy(measured: BenchSamples) -> bool:
-    """Whether others used the cores that the model was about to use."""
+    """Return whether other processes used the cores that the model was about to use."""
     host = measured.host_before
     free = max(host.cores - measured.threads, 0)
     return host.load_average is not None and host.load_average > free + _NOISY_LOAD

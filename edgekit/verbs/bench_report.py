@@ -1,4 +1,4 @@
-"""What a benchmark reports: plain data, for those who measure, keep and show it."""
+"""The report of a benchmark as plain data."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Memory:
-    """Resident bytes of the process that ran the model; None where they could not be read."""
+    """Resident bytes of the process that ran the model; None if unknown."""
 
     process_before_model: int | None
     process_peak: int | None
     model_peak: int | None
-    """What loading and running the model added to the process at its peak."""
+    """The peak of what loading and running the model added to the process."""
 
 
 @dataclass(frozen=True)
 class Power:
-    """What the board's own sensors said. Joules are of one inference."""
+    """Readings of the board's own sensors. Joules are per inference."""
 
     source: str
-    """What was measured: a rail, the sum of all rails, processor packages."""
+    """The measured source: a rail, the sum of all rails, or processor packages."""
     watts: float
     idle_watts: float | None
-    """Of the same source, just before; None where it could not be had."""
+    """The power of the same source just before; None if unknown."""
     joules: float
     joules_above_idle: float | None
 
@@ -38,12 +38,12 @@ class StepShare:
     name: str
     count: int
     share: float
-    """Of the whole inference."""
+    """The share of the whole inference."""
 
 
 @dataclass(frozen=True)
 class CountedSummary:
-    """What a microcontroller's own counter said."""
+    """The reading of a microcontroller's own counter."""
 
     unit: Literal["cycles", "instructions"]
     """Instructions are those of an emulated core: exact, and no measure of time."""
@@ -51,16 +51,16 @@ class CountedSummary:
     minimum: int
     maximum: int
     clock: int | None
-    """In Hz, where the unit is cycles."""
+    """The clock in Hz, if the unit is cycles."""
     steps: tuple[StepShare, ...]
-    """Layer by layer, in the order in which they run."""
+    """The layers in the order in which they run."""
 
 
 @dataclass(frozen=True)
 class BenchSummary:
-    """What was measured, without the single measurements. Times are in seconds.
+    """A benchmark's figures without the single measurements. Times are in seconds.
 
-    Those of an emulated microcontroller are what it took to emulate it: go by `counted`.
+    Times of an emulated microcontroller are the emulator's own: use `counted`.
     """
 
     bundle: Path
@@ -73,64 +73,64 @@ class BenchSummary:
     mean: float
     stdev: float
     throughput: float
-    """Inferences a second, one after another: 1 / mean."""
+    """Inferences per second, one after another: 1 / mean."""
     runs: int
     warmup: int
     threads: int
     load: float | None
-    """Seconds from the library's file to a model that can be run."""
+    """Seconds from opening the library's file to a model that can be run."""
     memory: Memory
     counted: CountedSummary | None
-    """None where nothing but time was measured."""
+    """Counts of a microcontroller; None if only time was measured."""
     governor: str | None
     frequency_mhz: float | None
     load_average: float | None
-    """Of the last minute, before the measurement began."""
+    """The load average of the last minute before the measurement."""
     busy: bool
-    """Whether others used the cores that the model was about to use."""
+    """Whether other processes used the cores that the model was about to use."""
     preemptions: int | None
-    """How often another process took the core away during the samples."""
+    """The number of times that another process took the core during the samples."""
     power: Power | None
-    """None where the board can't tell, or nobody asked it."""
+    """The power; None if the board has no sensor or it was not read."""
     temperature: float | None
-    """Degrees Celsius, the hottest that any zone became."""
+    """The highest temperature of any zone in degrees Celsius."""
     throttled: bool | None
     state: BoardState | None
-    """Power mode, clocks, fans, the GPU's memory; None where the board tells of none of them."""
+    """Power mode, clocks, fans and the GPU's memory; None if the board reports none of them."""
     notes: tuple[str, ...]
-    """What makes the numbers less than they seem."""
+    """Reasons to doubt the numbers."""
 
 
 @dataclass(frozen=True)
 class KernelShare:
     name: str
     calls: float
-    """In one inference."""
+    """Calls per inference."""
     seconds: float
-    """In one inference, all its calls together: the median of those that were profiled."""
+    """Seconds per inference in all its calls: the median of the profiled ones."""
     share: float
-    """Of all kernels' time."""
+    """The share of the time of all kernels."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time goes. Measured apart from the samples, which it would slow down."""
+    """Time by kernel. Measured apart from the samples, which it would slow down."""
 
     inferences: int
     seconds: float
-    """Of all kernels, in one inference."""
+    """Seconds of all kernels per inference."""
     kernels: tuple[KernelShare, ...]
-    """Those that take the longest first."""
+    """The kernels, the slowest first."""
 
 
 @dataclass(frozen=True)
 class BenchReport(BenchSummary):
     samples: tuple[float, ...]
-    """Seconds of one inference each, in order."""
+    """Seconds of each inference, in order."""
     profile: Profile | None
-    """None where none was asked for."""
+    """The profile, if requested."""
     kept_as: str | None = None
-    """The run's id in the store; None where it was not kept."""
+    """The run's id in the store; None if it was not stored."""
 
     def summary(self) -> BenchSummary:
         return BenchSummary(**{f.name: getattr(self, f.name) for f in fields(BenchSummary)})

@@ -1,4 +1,4 @@
-"""From a model file to a device that is proven to compute it right, and how fast."""
+"""Deploys a model: builds it, verifies it on the device, measures it, makes it current."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ if TYPE_CHECKING:
 
 SHORT_BENCH = BenchPlan(warmup=3, runs=10, seconds=1.0)
 _LONGEST_SHORT_BENCH = 15.0
-"""Seconds. A model that takes long is run less often: `edgekit bench` measures it at leisure."""
+"""The most seconds of a short benchmark; slow models run fewer times."""
 _FEWEST_RUNS = 3
 
 
 @dataclass(frozen=True)
 class DeployPlan:
-    """What a deployment does beside bringing a bundle to a device."""
+    """The options of a deployment."""
 
     verify: bool = True
     widening: Widening | None = None
     bench: BenchPlan | None = SHORT_BENCH
-    """None measures nothing."""
+    """The plan of the benchmark; None measures nothing."""
     keep: int = DEFAULT_KEEP
-    """How many versions of the model stay on the device."""
+    """The number of versions of the model that stay on the device."""
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """What came of it on one device."""
+    """The result of a deployment on one device."""
 
     device: str
     installed: Installed | None
-    """None where nothing has to be: on this machine."""
+    """The installed files; None on this host, which needs none."""
     version: Recorded | None
-    """What the new version came after; None where a device has no versions."""
+    """The record of the new version and the one before; None if a device has no versions."""
     verification: VerifyReport | None
-    """None where it was not asked for: then nothing is known about the numbers."""
+    """The verification; None if not requested: then nothing is known about the numbers."""
     bench: BenchSummary | None
-    """Without its samples, which are many: `edgekit bench` gives them."""
+    """The benchmark without its samples: `edgekit bench` returns them."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,11 @@ def deploy(
     use_cache: bool = True,
     events: Events = SILENT,
 ) -> DeployReport:
-    """Build, run on the device, compare with the oracle, measure. Wrong numbers are an error, and
-    what was current on the device stays so."""
-    with on_the_way(device, events) as reached:
+    """Build, run on the device, compare with the oracle, and measure.
+
+    Wrong numbers are an error, and the device's current version stays current.
+    """
+    with connect_early(device, events) as reached:
         built = build(
             request, out, archive=archive, dump_ir=dump_ir, use_cache=use_cache, events=events
         )
@@ -103,9 +105,9 @@ def deploy_to_each(
     use_cache: bool = True,
     events: Events = SILENT,
 ) -> FleetReport:
-    """Build once, then deploy to all of them at the same time.
+    """Build once, then deploy to all devices at the same time.
 
-    Says how it came out on each; `fleet.raise_if_any_failed` makes a failure an error.
+    The report holds failures too; `fleet.raise_if_any_failed` makes them an error.
     """
     chosen = plan or DeployPlan()
     built = build(request, out, use_cache=use_cache, events=events)
@@ -116,8 +118,8 @@ def deploy_to_each(
     return FleetReport(built, on_each(devices, work, events))
 
 
-def on_the_way(device: Device, events: Events) -> AbstractContextManager[Device]:
-    """The device, being reached while something else is done, where it is far away."""
+def connect_early(device: Device, events: Events) -> AbstractContextManager[Device]:
+    """Connect to a remote device in the background while the block runs."""
     from edgekit.devices.linux.ssh import SshDevice
 
     if isinstance(device, SshDevice):
@@ -128,7 +130,7 @@ def on_the_way(device: Device, events: Events) -> AbstractContextManager[Device]
 def deploy_bundle(
     bundle: Bundle, device: Device, plan: DeployPlan, events: Events = SILENT
 ) -> Deployed:
-    """From a bundle on: it becomes the device's current version once it is proven."""
+    """Verify and measure a bundle on a device, then make it the current version."""
     verification = measured = None
     with opened_in_turn(device, bundle, "deploy", events) as session:
         if plan.verify:
@@ -139,7 +141,7 @@ def deploy_bundle(
                 session.log_failure("verified", error)
                 raise
         if plan.bench is not None:
-            measuring = brief(plan.bench, verification)
+            measuring = shorten(plan.bench, verification)
             measured = bench(bundle, session, measuring, events, purpose="deploy").summary()
         version = session.make_current(
             verified=verification is not None,
@@ -149,9 +151,11 @@ def deploy_bundle(
     return Deployed(device.name, session.installed, version, verification, measured)
 
 
-def brief(plan: BenchPlan, verification: VerifyReport | None) -> BenchPlan:
-    """Return the plan, with fewer runs where they would take long, after a verification that did:
-    what its further vectors took counts as well."""
+def shorten(plan: BenchPlan, verification: VerifyReport | None) -> BenchPlan:
+    """Return the plan, with fewer runs if the verification shows that they would take long.
+
+    The time of the verification's further vectors counts too.
+    """
     if verification is None or plan != SHORT_BENCH:
         return plan
     seconds = [sample.seconds for sample in verification.samples]

@@ -1,4 +1,4 @@
-"""A bundle's firmware onto a microcontroller, and what is there then."""
+"""Writes a bundle's firmware to a microcontroller, and reads back which firmware runs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class FlashedModel:
 
 @dataclass(frozen=True)
 class BoardReport:
-    """What a board with edgekit's firmware says of itself."""
+    """The report of a board with edgekit's firmware about itself."""
 
     device: str
     port: str
     firmware: str
-    """The build ID of what runs there."""
+    """The build ID of the running firmware."""
     core: str
     clock: int
-    """In Hz, as the firmware set it."""
+    """The clock in Hz, as the firmware set it."""
     stack: int
     models: tuple[FlashedModel, ...]
 
@@ -43,14 +43,16 @@ class BoardReport:
 class FlashReport:
     board: BoardReport
     written: int
-    """Bytes; 0 where the firmware was there already."""
+    """Bytes written; 0 if the board had the firmware already."""
     seconds: float
 
 
 def flash(
     bundle: Bundle, device: Device, events: Events = SILENT, *, again: bool = False
 ) -> FlashReport:
-    """Write the firmware if another one is there, or `again`; verified, and asked who it is."""
+    """Write and verify the firmware unless the board has it, or always with `again`.
+
+    Then let the board report which firmware runs."""
     began = time.monotonic()
     on_a_line = serial_device(device)
     if bundle.firmware is None:
@@ -78,7 +80,7 @@ def flash(
 
 
 def check_microcontroller(name: str, kind: str) -> None:
-    """Of a board, before a device or a twin of it is looked for."""
+    """Raise UsageError if a board is no microcontroller, before a device or twin is looked for."""
     if kind != "baremetal":
         raise _no_microcontroller(name)
 
@@ -91,6 +93,6 @@ def serial_device(device: Device) -> SerialDevice:
 
 def _no_microcontroller(name: str) -> UsageError:
     return UsageError(
-        f"{name} has no firmware and no serial line to it: it is no microcontroller",
+        f"{name} is not a microcontroller: it has neither firmware nor a serial line",
         hint="edgekit deploy brings models to such devices",
     )

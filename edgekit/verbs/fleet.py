@@ -1,4 +1,4 @@
-"""The same on several devices at once, each in a thread of its own: a failure stops no other."""
+"""Works on several devices at once, one thread each. A failure stops no other device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECONDS_TO_STOP = 5.0
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What came of it on one device: a report, or an error."""
+    """The result on one device: a report or an error."""
 
     device: str
     seconds: float
@@ -37,28 +37,27 @@ def on_each(
     work: Callable[[Device, Events], T],
     events: Events = SILENT,
 ) -> tuple[Outcome[T], ...]:
-    """Do `work` on every device at the same time; the outcomes in the order of the devices.
+    """Do `work` on every device at the same time. Return the outcomes in the order of the devices.
 
-    Ctrl-C ends all of it: whatever still goes on is cut off at its next sign of life, and over
-    there with its connection.
+    Ctrl-C ends all of it: work stops at its next event, and on a remote device with its connection.
     """
     found: dict[str, Outcome[T]] = {}
     bugs: list[Exception] = []
     waiting: SimpleQueue[tuple[str, Device]] = SimpleQueue()
-    voices = _Voices(events)
+    labelled = _LabelledEvents(events)
 
     def attempt(name: str, device: Device) -> None:
         started = time.monotonic()
         report = error = None
         try:
-            report = work(device, voices.of(name))
+            report = work(device, labelled.of(name))
         except EdgekitError as failure:
             error = failure.report()
-            voices.of(name).warn(f"failed: {failure.message}")
+            labelled.of(name).warn(f"failed: {failure.message}")
         found[name] = Outcome(name, time.monotonic() - started, report, error)
 
     def take_turns() -> None:
-        while not voices.stopped:
+        while not labelled.stopped:
             try:
                 attempt(*waiting.get_nowait())
             except (Empty, KeyboardInterrupt):
@@ -84,7 +83,7 @@ def on_each(
         for thread in threads:
             thread.join()
     except BaseException:
-        voices.stop()
+        labelled.stop()
         patience = time.monotonic() + _SECONDS_TO_STOP
         for thread in threads:
             if thread.ident is not None:
@@ -96,7 +95,7 @@ def on_each(
 
 
 def raise_if_any_failed(outcomes: Sequence[Outcome[T]]) -> None:
-    """DevicesFailedError that names those that failed, and says why."""
+    """Raise DevicesFailedError with the devices that failed and the reasons."""
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if not failed:
         return
@@ -109,14 +108,16 @@ def raise_if_any_failed(outcomes: Sequence[Outcome[T]]) -> None:
             details.append(f"  {outcome.error.hint}")
     raise DevicesFailedError(
         f"{len(failed)} of {len(outcomes)} devices failed: {names}",
-        hint="mend them and do the same again with --device: nothing is built or sent twice",
+        hint="fix them and repeat with --device: nothing is built or sent twice",
         details=tuple(details),
     )
 
 
-class _Voices:
-    """The events of several threads as one listener may hear them: one after the other, each with
-    the name of its device. Once stopped, whoever speaks is interrupted."""
+class _LabelledEvents:
+    """Passes the events of several threads to one listener, one at a time, with the device's name.
+
+    Once stopped, a thread is interrupted at its next event.
+    """
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -133,16 +134,16 @@ class _Voices:
     def of(self, name: str) -> Events:
         interrupted = threading.Event()
 
-        def speak(event: Event) -> None:
+        def send(event: Event) -> None:
             if self.stopped:
                 if not interrupted.is_set():
                     interrupted.set()
                     raise KeyboardInterrupt
-                return  # on its way out
+                return  # the thread is ending already
             with self._one_at_a_time:
                 self._events.send(_named(event, name))
 
-        return Events(speak)
+        return Events(send)
 
 
 def _named(event: Event, name: str) -> Event:

@@ -1,6 +1,6 @@
-"""One model on several boards, with several offloads each: built, deployed, verified, measured.
+"""Builds, deploys, verifies and measures one model on several boards, with several offloads each.
 
-What is done is written down cell by cell, so that a session that ends goes on where it was.
+Each finished cell is written at once, so that a later session resumes.
 """
 
 from __future__ import annotations
@@ -45,19 +45,24 @@ def measure_matrix(
     again: bool = False,
     events: Events = SILENT,
 ) -> Matrix:
-    """Every board at the same time, its cells one after the other. A cell that fails is in the
-    report with its reason; cells that were done the same way are kept, unless `again`. `twin`
-    says that `reach` gives emulated devices: their numbers are not those of hardware."""
+    """Measure all boards at the same time, the cells of each one after another.
+
+    The report names the reason for each failed cell. Finished cells of an equal earlier session are
+    reused unless `again`. With `twin`, `reach` gives emulated devices: their numbers are not those
+    of hardware.
+    """
     from edgekit.devices.choice import Candidate
 
     if not boards or not offloads:
         raise UsageError("a matrix needs boards and offloads", hint="--boards a,b --offload none")
     offloads = tuple(dict.fromkeys(offloads))
     way = _way(source, plan, twin)
-    known = {} if again else _read_state(out / STATE_FILE, way)
-    state = _State(out / STATE_FILE, way, known)
+    finished = {} if again else _read_state(out / STATE_FILE, way)
+    state = _State(out / STATE_FILE, way, finished)
     loaded = [load_board(name) for name in dict.fromkeys(boards)]
-    wanted = {board.name: [o for o in offloads if (board.name, o) not in known] for board in loaded}
+    wanted = {
+        board.name: [o for o in offloads if (board.name, o) not in finished] for board in loaded
+    }
 
     board_of: dict[int, Board] = {}
 
@@ -185,15 +190,15 @@ def _now() -> str:
 
 
 class _State:
-    """The cells that there are, on the disk after each one."""
+    """The finished cells, written to the disk after each one."""
 
     def __init__(
-        self, path: Path, way: Mapping[str, object], known: Mapping[tuple[str, str], Cell]
+        self, path: Path, way: Mapping[str, object], finished: Mapping[tuple[str, str], Cell]
     ) -> None:
         self._path = path
         self._way = way
         self._lock = threading.Lock()  # every board has a thread
-        self.cells = dict(known)
+        self.cells = dict(finished)
 
     def add(self, cell: Cell) -> None:
         with self._lock, storage_errors("keep the measurements", self._path):
@@ -205,7 +210,7 @@ class _State:
 
 
 def _way(source: ModelSource, plan: BenchPlan, twin: bool) -> dict[str, object]:
-    """What of it all must be the same, so that cells of two sessions stand in one report."""
+    """Return what must be equal for the cells of two sessions to share a report."""
     return {
         "sha256": source.sha256,
         "shapes": {name: list(shape) for name, shape in source.shapes.items()},
@@ -216,7 +221,7 @@ def _way(source: ModelSource, plan: BenchPlan, twin: bool) -> dict[str, object]:
 
 
 def _read_state(path: Path, way: Mapping[str, object]) -> dict[tuple[str, str], Cell]:
-    """What an earlier session finished in the very same way; what failed is tried again."""
+    """Read the cells that an equal earlier session finished. Failed ones are tried again."""
     if not path.exists():
         return {}
     with storage_errors("read the measurements", path):

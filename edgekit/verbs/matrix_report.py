@@ -1,4 +1,4 @@
-"""A matrix of measurements as files that a person can publish: Markdown, CSV, HTML with plots."""
+"""Writes a matrix of measurements as files to publish: Markdown, CSV, HTML with plots."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Status = Literal["done", "failed"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One board and one offload, and what came of it. Times are in `unit`."""
+    """The result of one board with one offload. Times are in `unit`."""
 
     board: str
     offload: str
-    """As it was asked for: auto, none, or names with + between them."""
+    """The requested offload: auto, none, or names joined by +."""
     status: Status
     error: str | None
     device: str | None
     digest: str | None
-    """Of the bundle."""
+    """The bundle's digest."""
     unit: str
     median: float | None
     p90: float | None
@@ -50,10 +50,10 @@ class Cell:
     memory: int | None
     joules: float | None
     max_error: float | None
-    """Against the oracle, over all outputs."""
+    """The largest error against the oracle over all outputs."""
     oracle: str | None
     offloaded: str
-    """What went to libraries, in a word; "nothing" where nothing did."""
+    """A summary of what went to libraries, or "nothing"."""
     when: str
 
 
@@ -163,7 +163,7 @@ _STYLE = (
 
 
 def _plot(cells: Sequence[Cell], unit: str) -> str:
-    """A bar to the median, a line from the fastest to the ninetieth percentile."""
+    """Draw a bar to the median and a line from the fastest to the ninetieth percentile."""
     done = [cell for cell in cells if cell.median is not None]
     if not done:
         return ""

@@ -1,4 +1,4 @@
-"""From a float ONNX model to one in int8: calibrate, quantise, say what it cost."""
+"""Quantises a float ONNX model to int8 and reports the loss of accuracy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FEW_SAMPLES = 32
 _SAMPLES_FOR_LAYERS = 16
 _LARGEST_MODEL = (2 << 30) - (16 << 20)
-"""Bytes. What an ONNX file can be without files beside it."""
+"""The most bytes of an ONNX model in a single file."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class QuantizeRequest:
     settings: Settings
     calibration: Sequence[InputFile] = ()
     random: int = 0
-    """Calibrate with that many samples of noise instead: says something of size and speed only."""
+    """The number of samples of noise to calibrate with instead, if only size and speed matter."""
     accept_noise: bool = False
     labels: Path | None = None
     preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
@@ -52,15 +52,15 @@ class QuantizeReport:
     bytes_after: int
     losses: OutputLosses
     layers: tuple[LayerLoss, ...]
-    """Those that lose most first."""
+    """The layers, those with the largest loss first."""
     in_float: tuple[str, ...]
     """Operators that have no integer form in the result."""
     samples_file: Path | None
-    """A few of the samples, of which builds make reference vectors; None where none are kept."""
+    """A file with a few samples, of which builds make reference vectors; None without samples."""
 
 
 def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeReport:
-    """Write `request.out` in one step; nothing is there before everything is done."""
+    """Quantise the model and write `request.out` in one step at the end."""
     check_quantiser(request.source)
     if request.calibration and request.random:
         raise UsageError(
@@ -132,9 +132,9 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
             )
         data = small.SerializeToString()
         stored = (as_stored(sample, with_float_ends, small) for sample in samples)
-        # Noise is what a build makes for itself.
-        kept = 0 if request.random else len(samples)
-        kept = write_known_samples(request.out, stored if kept else iter(()), kept)
+        # A build makes noise by itself.
+        count = 0 if request.random else len(samples)
+        count = write_known_samples(request.out, stored if count else iter(()), count)
         write_atomically(request.out, data)
     return QuantizeReport(
         request.source.name,
@@ -147,7 +147,7 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
         losses,
         layers,
         operators_in_float(with_float_ends),
-        samples_file(request.out) if kept else None,
+        samples_file(request.out) if count else None,
     )
 
 
@@ -177,12 +177,12 @@ def _labels(path: Path, samples: int) -> Array:
 
 
 def wants_symmetric(board: Board) -> bool:
-    """Whether a library that the board may offload to takes zero points of zero alone."""
+    """Return whether a library that the board may offload to needs zero points of zero."""
     return "tensorrt" in board.offload.allowed
 
 
 def check_quantiser(source: ModelSource) -> None:
-    """Refuse what can't be quantised here, before anything heavy is imported."""
+    """Refuse what can't be quantised, before anything heavy is imported."""
     if source.format != "onnx":
         raise UsageError(
             f"{source.path.name} is not an ONNX model",

@@ -1,4 +1,4 @@
-"""From a benchmark's report to a run in the store, and from a search that begins to a session."""
+"""Stores a benchmark's report as a run, and describes a search as a session."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def keep_bench(
     bundle: Bundle, report: BenchReport, purpose: str, events: Events = SILENT
 ) -> str | None:
-    """On the disk at once; in the store when `edgekit results` opens it next. Gives the run's id.
+    """Write a measurement to the disk and return the run's id.
 
-    Failing to keep a measurement does not undo it: that is a warning.
+    The store takes it when `edgekit results` opens it next. A failure is only a warning.
     """
     store = store_in_use()
     if is_off(store):
@@ -51,7 +51,7 @@ def session_of(
     trials: int | None = None,
     seconds: float | None = None,
 ) -> TuningSession:
-    """A search by this process that begins now."""
+    """Return the session of a search by this process that begins now."""
     moment = now()
     return TuningSession(
         id=uuid.uuid4().hex,
@@ -111,7 +111,7 @@ def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
 
 
 def _figures(report: BenchReport) -> dict[str, Any]:
-    """Times, or what a microcontroller's own counter said: an emulated one's times mean nothing."""
+    """Return times, or a microcontroller's counts: times of an emulated one mean nothing."""
     counted = report.counted
     if counted is not None:
         return {

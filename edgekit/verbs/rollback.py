@@ -1,4 +1,4 @@
-"""Back to the version of a model that was current before, once it has shown that it still runs."""
+"""Rolls back to an earlier version of a model, after checking that it still runs."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from edgekit.devices.linux.ssh import SshDevice
 
 _MOST_INPUT = 256 << 20
-"""Bytes of one input: what a record says is not trusted."""
+"""The most bytes of one input, because a device's record is not trusted."""
 
 
 @dataclass(frozen=True)
 class RollbackReport:
     device: str
     version: Version
-    """The one that is current now."""
+    """The version that is current now."""
     before: str | None
-    """The digest of the one that was."""
+    """The digest of the version that was current."""
     seconds: float | None
-    """Of an inference on zeros, to see that it runs; None where the record names no inputs."""
+    """Seconds of a test inference on zeros; None if the record names no inputs."""
 
 
 def rollback(
@@ -53,10 +53,10 @@ def rollback(
     to: str | None = None,
     events: Events = SILENT,
 ) -> RollbackReport:
-    """Make the version before the current one current again, or the one that `to` begins to name.
+    """Roll back to the previous version, or to the one whose digest begins with `to`.
 
-    Its files are compared with their hashes first, and it is run once; if either fails, what is
-    current stays so.
+    Its files are compared with their hashes first, and it is run once. If either fails, the
+    current version stays.
     """
     with device.with_agent(events=events) as agent:
         versions = read_versions(agent.connection, agent.root)
@@ -87,7 +87,7 @@ def _check_files(agent: ReadyAgent, record: VersionRecord) -> None:
 
 
 def _try_out(agent: ReadyAgent, record: VersionRecord, events: Events) -> float | None:
-    """Load and run it, on zeros: no index is out of range then."""
+    """Load and run the version on zeros, which are valid for any index."""
     import numpy as np
 
     from edgekit.base.arrays import DTYPES, numpy_dtype
@@ -101,8 +101,8 @@ def _try_out(agent: ReadyAgent, record: VersionRecord, events: Events) -> float 
     messages = AgentMessages()
     folder = f"models/{record.digest}"
     for source in sources_among(file.name for file in record.files):
-        there = CompiledThere(folder, source, library_of(source), "")
-        compile_there(agent.connection, agent.root, there, events)
+        library_entry = CompiledThere(folder, source, library_of(source), "")
+        compile_there(agent.connection, agent.root, library_entry, events)
     library = f"{agent.root}/{folder}/{LIBRARY}"
     with WorkShown(events, agent.name) as work:
         done = agent.call(("run", library), [inputs], messages, work.hear)

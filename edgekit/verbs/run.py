@@ -1,4 +1,4 @@
-"""Run a bundle on a device, say what came out, and keep it."""
+"""Runs a bundle on a device, and summarises and writes its outputs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _LONGEST_FILE_NAME = 80
 class Score:
     index: int
     value: float
-    """Real, not as stored, where the output is quantised."""
+    """The score; of a quantised output, the real number."""
 
 
 @dataclass(frozen=True)
 class OutputSummary:
-    """`minimum`, `maximum` and `mean` are of the finite elements; None where there are none.
+    """Statistics of an output. `minimum`, `maximum` and `mean` are of the finite elements, if any.
 
-    Quantised outputs are summed up as the real numbers they stand for.
+    Quantised outputs are summarised as the real numbers that they represent.
     """
 
     name: str
@@ -48,14 +48,14 @@ class OutputSummary:
     mean: float | None
     nonfinite: int
     top: tuple[Score, ...]
-    """The highest, where the output is a vector."""
+    """The highest scores, if the output is a vector."""
 
 
 @dataclass(frozen=True)
 class SampleRun:
     name: str
     seconds: float
-    """Of the inference alone."""
+    """Seconds of the inference alone."""
     outputs: tuple[OutputSummary, ...]
     files: tuple[Path, ...]
 
@@ -66,7 +66,7 @@ class RunReport:
     board: str
     device: str
     reference: bool
-    """True where the bundle's own reference input was run, for want of another."""
+    """True if the bundle's own reference input was run because no other was given."""
     samples: tuple[SampleRun, ...]
 
 
@@ -80,9 +80,9 @@ def run(
     top: int = 5,
     events: Events = SILENT,
 ) -> RunReport:
-    """Run every sample, or the reference input, and write outputs to `out` as they come.
+    """Run every sample, or the reference input, and write each output to `out` at once.
 
-    `out` is an .npz for one sample, or a folder: of .npy files, or of one folder a sample.
+    `out` is an .npz for one sample, or a folder of .npy files or of one folder per sample.
     """
     if out is not None and out.suffix == ".npz" and total > 1:
         raise UsageError(f"{total} samples do not fit into one file {out}", hint="give -o a folder")
@@ -164,7 +164,7 @@ def _real_values(array: Array, spec: TensorSpec) -> Array:
 
 
 def write_outputs(outputs: Mapping[str, Array], out: Path) -> tuple[Path, ...]:
-    """Each output to a .npy in the folder `out`, or all to one .npz; none is ever half written."""
+    """Write each output to a .npy in the folder `out`, or all to one .npz, always whole files."""
     import numpy as np
 
     named = dict(zip(_file_names(list(outputs)), outputs.values(), strict=True))
@@ -191,14 +191,14 @@ def write_outputs(outputs: Mapping[str, Array], out: Path) -> tuple[Path, ...]:
 
 
 def _storable(array: Array) -> Array:
-    """.npy has no bfloat16; float32 holds every one of its values."""
+    """Convert bfloat16, which .npy lacks, to float32, which holds all its values."""
     import numpy as np
 
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def _file_names(names: list[str]) -> list[str]:
-    """The outputs' names as far as they make safe and different file names."""
+    """Return safe and distinct file names that resemble the outputs' names."""
     safe = [_file_name(name) for name in names]
     clash = len({name.lower() for name in safe}) < len(safe) or "" in safe
     return [f"{i}-{name}" for i, name in enumerate(safe)] if clash else safe

@@ -1,4 +1,4 @@
-"""Is what a device computes what somebody else computes from the same model and inputs?"""
+"""Compares a device's outputs with those of an oracle for the same model and inputs."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ __all__ = [
 @dataclass(frozen=True)
 class SampleReport:
     name: str
-    """The reference vector's name, or the file that the sample came from."""
+    """The name of the reference vector or of the sample's file."""
     passed: bool
     seconds: float
-    """Of the inference on the device."""
+    """Seconds of the inference on the device."""
     tensors: tuple[TensorComparison, ...]
-    """Empty for an only sample: the report's `outputs` say the same."""
+    """Comparisons of this sample; empty if it is the only one: see the report's `outputs`."""
 
 
 @dataclass(frozen=True)
 class OutputReport:
-    """One output over all samples."""
+    """The comparison of one output over all samples."""
 
     name: str
     dtype: str
@@ -71,13 +71,13 @@ class OutputReport:
     max_error: float
     unit: Unit
     largest: float
-    """The largest finite magnitude that was expected."""
+    """The largest finite magnitude that the oracle gives."""
     elements: int
     out_of_tolerance: int
     worst: WorstElement | None
     worst_sample: str
     top1_agreement: float | None
-    """The share of samples whose first class is the oracle's; None where there are no classes."""
+    """The share of samples with the oracle's first class; None if there are no classes."""
     mismatch: str | None
 
 
@@ -87,23 +87,23 @@ class VerifyReport:
     board: str
     device: str
     oracle: str
-    """Who says what is right: name and version."""
+    """The oracle's name and version."""
     reference: bool
     """True for the vectors inside the bundle, False for the user's own inputs."""
     passed: bool
     outputs: tuple[OutputReport, ...]
     samples: tuple[SampleReport, ...]
     left_out: tuple[LeftOut, ...] = ()
-    """Reference vectors that the bundle lacks, and why."""
+    """Reference vectors that the bundle lacks, with reasons."""
 
     def named(self, sample: str) -> str:
-        """Return what a sentence calls one of the samples."""
+        """Return the name of a sample for a sentence."""
         return f"the reference vector {sample!r}" if self.reference else sample
 
 
 @dataclass(frozen=True)
 class _Expected:
-    """Samples, and what each must give."""
+    """Samples and their expected outputs."""
 
     oracle: str
     samples: Iterator[_Judged]
@@ -126,10 +126,10 @@ def verify(
     total: int | None = None,
     events: Events = SILENT,
 ) -> VerifyReport:
-    """Run on the device and compare: with all of the bundle's vectors, or for `samples` with what
-    the oracle makes of `source`, the model the bundle was built from.
+    """Run the bundle's vectors on the device and compare the outputs.
 
-    Says how it came out; `raise_if_failed` makes a failure an error.
+    For `samples`, the oracle computes the expected outputs from `source`, the bundle's model.
+    The report holds a failure too; `raise_if_failed` makes it an error.
     """
     expected = _from_bundle(bundle) if samples is None else _from_oracle(bundle, samples, source)
     specs = [entry.spec for entry in bundle.manifest.outputs]
@@ -168,7 +168,7 @@ def verify(
 
 
 def raise_if_failed(report: VerifyReport) -> None:
-    """VerificationError for a report that says the numbers differ."""
+    """Raise VerificationError if the report says that the numbers differ."""
     failed = [output for output in report.outputs if not output.passed]
     if not failed:
         return
@@ -246,7 +246,7 @@ def _from_oracle(
 def _run(
     session: Session, expected: _Expected
 ) -> Iterator[tuple[_Judged, Mapping[str, Array], float]]:
-    """One sample after another, so that no more than one is in memory."""
+    """Run one sample after another, so that only one is in memory."""
     under_way: deque[_Judged] = deque()
 
     def inputs() -> Iterator[Mapping[str, Array]]:

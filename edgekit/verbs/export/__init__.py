@@ -1,1 +1,1 @@
-"""A bundle as the beginning of an application: a C++ program, its build files, a systemd unit."""
+"""Exports a bundle as an application: a C++ program, its build files, a systemd unit."""

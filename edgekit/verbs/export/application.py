@@ -1,4 +1,4 @@
-"""From a bundle to a folder that an application engineer can start from."""
+"""Writes a bundle as a folder that an application engineer can start from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MemoryDenyWriteExecute=no
 CacheDirectory=PROGRAM
 Environment=EDGEKIT_TENSORRT_CACHE=/var/cache/PROGRAM
 """
-"""What a vendor's library wants of the service; later lines win."""
+"""Settings of the service that a vendor's library needs; later lines win."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ExportResult:
     board: str
     toolchain: str
     runtime: int
-    """Bytes of what goes onto the board before the model."""
+    """Bytes of the runtime, which goes to the board with the model."""
     model: int
     files: int
     archive: Path | None
@@ -59,9 +59,9 @@ class ExportResult:
 def export(
     bundle: Bundle, out: Path, *, archive: bool = False, events: Events = SILENT
 ) -> ExportResult:
-    """Write the folder `out`, and `out`.zip beside it with `archive`.
+    """Write the folder `out`. With `archive`, also write `out`.zip.
 
-    What was at `out` is replaced in one step, if an export wrote it and nobody changed it since.
+    An existing export at `out` is replaced in one step, unless it was changed.
     """
     manifest = bundle.manifest
     board, toolchain = load_board(manifest.board.name), load_toolchain(manifest.toolchain.name)
@@ -131,14 +131,15 @@ def _check_architecture(bundle: Bundle, toolchain: Toolchain) -> str:
     made = architecture(toolchain.triple)
     if made != arch:
         raise UsageError(
-            f"the bundle's library is for {arch}, and {toolchain.name} makes code for {made} here",
-            hint="export it on the machine that built it, or build it for a board here",
+            f"the bundle's library is for {arch}, "
+            f"and {toolchain.name} makes code for {made} on this host",
+            hint="export it on the host that built it, or build it for a board of this host",
         )
     return arch
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    """Its files alone; shutil.copytree hides which one the file system refused, and why."""
+    """Copy all files. shutil.copytree hides which one the file system refused, and why."""
     for path in sorted(source.rglob("*")):
         if path.is_file():
             copy = target / path.relative_to(source)
@@ -189,13 +190,13 @@ def _how_to_get(toolchain: Toolchain) -> str:
 
 
 def _how_to_ask(bundle: Bundle, program: str) -> str:
-    """Shell lines that hand the sample in, the first input last."""
+    """Return shell lines that pass the sample to the service, the first input last."""
     count = len(bundle.manifest.inputs)
-    there = f"/run/{program}/in"
+    inbox = f"/run/{program}/in"
     if count == 1:
-        return f"sudo cp sample/input-0.npy {there}/.a && sudo mv {there}/.a {there}/a.npy"
-    others = [f"sudo cp sample/input-{i}.npy {there}/a.input-{i}.npy" for i in range(1, count)]
-    last = f"sudo cp sample/input-0.npy {there}/.a && sudo mv {there}/.a {there}/a.input-0.npy"
+        return f"sudo cp sample/input-0.npy {inbox}/.a && sudo mv {inbox}/.a {inbox}/a.npy"
+    others = [f"sudo cp sample/input-{i}.npy {inbox}/a.input-{i}.npy" for i in range(1, count)]
+    last = f"sudo cp sample/input-0.npy {inbox}/.a && sudo mv {inbox}/.a {inbox}/a.input-0.npy"
     return "\n".join([*others, last])
 
 

@@ -1,4 +1,4 @@
-"""model.h: what goes into a model and what comes out, for C++. The names are anybody's."""
+"""Writes model.h: a model's inputs and outputs for C++. Their names are not trusted."""
 
 from __future__ import annotations
 

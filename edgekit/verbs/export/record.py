@@ -1,4 +1,4 @@
-"""What an export has written, so that the next one replaces that and nothing else."""
+"""The record of the files of an export. The next export replaces these and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Record:
     bundle: str
     """The digest of its manifest."""
     files: Mapping[str, str]
-    """Path to SHA-256."""
+    """The SHA-256 of each file by path."""
 
 
 def sums_of(folder: Path) -> dict[str, str]:
@@ -39,7 +39,7 @@ def write_record(folder: Path, record: Record) -> None:
 
 
 def check_destination(out: Path) -> None:
-    """Refuse to replace what no export has made, or what somebody has changed since."""
+    """Refuse to replace files that no export made, or that were changed since."""
     with storage_errors("look at the output folder", out):
         if not out.is_dir():
             if out.exists():
@@ -57,7 +57,7 @@ def check_destination(out: Path) -> None:
 
 
 def _would_be_lost(folder: Path) -> str | None:
-    """The first thing that is not as an export left it; what CMake made in build/ is nothing."""
+    """Return the first file that is not as an export left it. CMake's build/ does not count."""
     sums = _read_sums(folder)
     for current, folders, files in os.walk(folder):
         place = Path(current)
@@ -69,14 +69,14 @@ def _would_be_lost(folder: Path) -> str | None:
             relative = path.relative_to(folder).as_posix()
             if relative == RECORD and sums:
                 continue
-            known = sums.get(relative)
-            if known is None or path.is_symlink() or sha256_file(path) != known:
+            recorded = sums.get(relative)
+            if recorded is None or path.is_symlink() or sha256_file(path) != recorded:
                 return relative
     return None
 
 
 def _read_sums(folder: Path) -> dict[str, str]:
-    """Nothing where there is no record, or one that can't be read: then all of it is foreign."""
+    """Read the record; empty if it is missing or damaged: then every file counts as foreign."""
     try:
         with (folder / RECORD).open("rb") as stream:
             document = read_json(stream.read(_LARGEST).decode("utf-8"))

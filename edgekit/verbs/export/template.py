@@ -1,4 +1,4 @@
-"""The files of an exported application that are text with gaps: {{program}}."""
+"""Fills the templates of an exported application. Gaps look like {{program}}."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ _LONGEST_NAME = 40
 
 
 def filled(name: str, values: Mapping[str, str]) -> str:
-    """A template with its gaps filled. What comes from a manifest must not get here unchecked."""
+    """Fill the gaps of a template. Values from a manifest must be checked before."""
     text = (TEMPLATE / name).read_text(encoding="utf-8")
     return _GAP.sub(lambda gap: values[gap[1]], text)
 
 
 def program_name(model: str) -> str:
-    """What a model's program, unit and folders are called: never like one of the system's own, or
-    of CMake's targets."""
+    """Name a model's program, unit and folders, never like the system's own or CMake's targets."""
     plain = _NOT_PLAIN.sub("-", model.lower())[:_LONGEST_NAME].strip("-")
     if not plain or plain[0].isdigit():
         plain = f"net-{plain}".strip("-")

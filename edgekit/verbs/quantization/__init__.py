@@ -1,1 +1,1 @@
-"""From a float model to one in int8: calibration data, the quantiser, and what it costs."""
+"""Quantises a float model to int8: calibration data, the quantiser, the loss of accuracy."""

@@ -1,4 +1,4 @@
-"""Calibration data: a user's samples, checked to be data and not noise."""
+"""Reads calibration data: a user's samples, which must not be noise."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from edgekit.bundle.samples import InputFile, count_samples, iterate_samples
 from edgekit.models.inputs import reference_inputs
 
 LARGEST_STACK = 4 << 30
-"""Bytes of one file that holds all samples: it is read at once."""
+"""The most bytes of one file that holds all samples: it is read at once."""
 
 _EXTENT_OF_IMAGES = 8
-"""From here on neighbours along an axis are expected to have to do with each other."""
+"""The length of an axis from which on its neighbours are expected to be alike."""
 _CORRELATION_OF_NOISE = 0.08
 _LOOKED_AT = 16
-"""Samples. Noise shows itself in few."""
+"""The number of samples that are checked for noise."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Where samples come from; they can be read as often as one likes, one at a time."""
+    """A source of samples, which can be read repeatedly, one at a time."""
 
     files: tuple[InputFile, ...]
     inputs: tuple[InputEntry, ...]
     stack: Mapping[str, Array] | None
-    """Samples along the first axis of one array an input, where a file holds them so."""
+    """One array per input with samples along the first axis, if a file holds them so."""
     random: int = 0
-    """The number of samples of noise to use instead, where only size and speed matter."""
+    """The number of samples of noise to use instead, if only size and speed matter."""
     seed: int = 0
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ def _is_real(spec: TensorSpec) -> bool:
 def calibration_from(
     files: Sequence[InputFile], inputs: Sequence[InputEntry], *, accept_noise: bool = False
 ) -> Calibration:
-    """Samples from a folder, files or an .npz; InputError where they fit no input, or are noise."""
+    """Find samples in a folder, files or an .npz; InputError if they fit no input or are noise."""
     calibration = Calibration(tuple(files), tuple(inputs), _stack(files, inputs))
     if not len(calibration):
         raise InputError(
@@ -97,8 +97,10 @@ def calibration_from(
 
 
 def _stack(files: Sequence[InputFile], inputs: Sequence[InputEntry]) -> Mapping[str, Array] | None:
-    """All samples of one .npz or .npy, where its arrays have one axis more than the inputs, or
-    more than one sample along a batch of one."""
+    """Read all samples of one .npz or .npy whose arrays hold several samples.
+
+    Its arrays have one axis more than the inputs, or more than one sample along a batch of one.
+    """
     if len(files) != 1 or files[0].path.suffix.lower() not in (".npz", ".npy"):
         return None
     path = files[0].path
@@ -138,7 +140,7 @@ def _stack(files: Sequence[InputFile], inputs: Sequence[InputEntry]) -> Mapping[
 
 
 def _arrays(path: Path, inputs: Sequence[InputEntry]) -> dict[str, Array]:
-    """The arrays of an .npz file that are inputs, by the inputs' names."""
+    """Read the arrays of an .npz file that are inputs, by the inputs' names."""
     found = {}
     with open_npz(path) as entries:
         for entry in inputs:
@@ -178,7 +180,7 @@ def _as_input(array: Array, spec: TensorSpec, path: Path) -> Array:
 
 
 def _refuse_noise(calibration: Calibration) -> None:
-    """Ranges of noise are not the ranges of what the model will see."""
+    """Raise InputError for noise, whose ranges differ from those of real inputs."""
     looked_at = list(islice(iter(calibration), _LOOKED_AT))
     for entry in calibration.inputs:
         if looks_like_noise([sample[entry.spec.name] for sample in looked_at]):
@@ -191,8 +193,10 @@ def _refuse_noise(calibration: Calibration) -> None:
 
 
 def looks_like_noise(samples: Sequence[Array]) -> bool:
-    """Whether neighbours have nothing in common along any axis along which images are smooth.
-    Small arrays never look so, and neither do constant ones."""
+    """Return whether neighbours differ along every axis along which images are smooth.
+
+    Small or constant arrays never look like noise.
+    """
     if not samples:
         return False
     axes = [axis for axis, extent in enumerate(samples[0].shape) if extent >= _EXTENT_OF_IMAGES]

@@ -1,4 +1,4 @@
-"""What quantisation costs: outputs compared, and the layers that lose most."""
+"""Measures the loss by quantisation: of the outputs, and of the layers that lose most."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.base.arrays import Array
 from edgekit.base.events import Stage
 
 _SUFFIXES = ("_DequantizeLinear_Output", "")
-"""How the quantised model calls what the float model calls X: behind its rounding, or as it was."""
+"""Suffixes of a float tensor's name in the quantised model: behind its rounding, or unchanged."""
 _FLOAT = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
@@ -23,10 +23,10 @@ _FLOAT = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 class OutputLoss:
     name: str
     signal_to_noise: float | None
-    """Decibels; None where both models agree to the last bit."""
+    """The ratio in decibels; None if both models agree to the last bit."""
     max_error: float
     top1_agreement: float | None
-    """The share of samples whose largest element is the same; None where there are no classes."""
+    """The share of samples with the same largest element; None if there are no classes."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class LayerLoss:
     name: str
     operator: str
     signal_to_noise: float
-    """Decibels behind this layer, everything before it included."""
+    """The ratio in decibels behind this layer, with all layers before it."""
     lost: float
-    """Decibels less than at its worst input."""
+    """The loss in decibels against its worst input."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Accuracy:
 class OutputLosses:
     outputs: tuple[OutputLoss, ...]
     accuracy: Accuracy | None
-    """None where no labels were given."""
+    """The accuracy, if labels were given."""
 
 
 def compare_outputs(
@@ -91,7 +91,7 @@ def compare_outputs(
     labels: Array | None,
     stage: Stage,
 ) -> OutputLosses:
-    """Both models on every sample. Each has float inputs and outputs."""
+    """Run both models on every sample and compare. Both have float inputs and outputs."""
     names = [item.name for item in before.graph.output]
     first, second = _session(before), _session(after)
     powers = {name: _Power() for name in names}
@@ -102,11 +102,11 @@ def compare_outputs(
         for name, one, other in zip(names, expected, actual, strict=True):
             powers[name].add(one, other)
             if _has_classes(one):
-                told = classes[name]
-                told.hits.append(bool(one.argmax() == other.argmax()))
+                agreement = classes[name]
+                agreement.hits.append(bool(one.argmax() == other.argmax()))
                 if labels is not None:
-                    told.before.append(bool(one.argmax() == labels[index]))
-                    told.after.append(bool(other.argmax() == labels[index]))
+                    agreement.before.append(bool(one.argmax() == labels[index]))
+                    agreement.after.append(bool(other.argmax() == labels[index]))
         stage.advance()
     outputs = tuple(
         OutputLoss(
@@ -117,7 +117,7 @@ def compare_outputs(
         )
         for name in names
     )
-    labelled = next((told for told in classes.values() if told.before), None)
+    labelled = next((agreement for agreement in classes.values() if agreement.before), None)
     accuracy = None
     if labelled is not None:
         accuracy = Accuracy(float(np.mean(labelled.before)), float(np.mean(labelled.after)))
@@ -130,7 +130,7 @@ def layer_losses(
     samples: Iterable[Mapping[str, Array]],
     stage: Stage,
 ) -> tuple[LayerLoss, ...]:
-    """Every layer of the float model whose result the quantised one has too, dearest first."""
+    """Return the loss of each layer whose result both models have, the largest first."""
     behind = _tensors(after)
     places = {
         name: next((name + suffix for suffix in _SUFFIXES if name + suffix in behind), None)
@@ -155,8 +155,10 @@ def layer_losses(
 def _loss(
     name: str, makers: Mapping[str, onnx.NodeProto], decibels: Mapping[str, float | None]
 ) -> LayerLoss | None:
-    """What is between a tensor and the nearest ones before it that both models have: a
-    convolution and its activation are one layer where they are rounded once."""
+    """Return the loss between a tensor and the nearest ones before it that both models have.
+
+    A convolution and its activation are one layer if they are rounded once.
+    """
     behind = decibels[name]
     if behind is None or not math.isfinite(behind):
         return None
@@ -177,12 +179,12 @@ def _loss(
 
 
 _EXACT = 60.0
-"""Decibels that stand for an input without noise: about what int8 leaves of a full range is 50."""
+"""Decibels of an input without noise. int8 leaves about 50 of a full range."""
 
 
 def _tensors(model: onnx.ModelProto) -> dict[str, None]:
-    """The float results of all nodes, and the inputs."""
-    known = {
+    """List the float results of all nodes, and the inputs."""
+    types = {
         item.name: item.type.tensor_type.elem_type
         for item in (*model.graph.value_info, *model.graph.output, *model.graph.input)
     }
@@ -199,7 +201,7 @@ def _tensors(model: onnx.ModelProto) -> dict[str, None]:
         for name in names
         if name not in stored
         and name not in constant
-        and known.get(name, onnx.TensorProto.FLOAT) in _FLOAT
+        and types.get(name, onnx.TensorProto.FLOAT) in _FLOAT
     }
 
 

@@ -1,4 +1,4 @@
-"""onnxruntime's static quantiser, told what the rest of edgekit can run in integers."""
+"""Runs onnxruntime's static quantiser for what edgekit can run in integers."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Settings:
     exclude: tuple[str, ...] = ()
     """Nodes that stay in float."""
     symmetric: bool = False
-    """Whether activations are stored around zero too, as TensorRT wants them: zero points that are
-    zero, and a bit less for what is never negative."""
+    """Whether activations have the zero point zero, as TensorRT needs it. Values that are never
+    negative lose a bit."""
 
 
 class _Reader(CalibrationDataReader):  # type: ignore[misc]
@@ -70,7 +70,7 @@ class _Reader(CalibrationDataReader):  # type: ignore[misc]
 
 
 def prepared(model: onnx.ModelProto, inputs: tuple[TensorSpec, ...], scratch: Path) -> Path:
-    """The float model as the quantiser takes it: shapes closed, batch norm folded."""
+    """Prepare the float model for the quantiser: close shapes, fold batch norm."""
     _refuse_quantised(model)
     closed = onnx.ModelProto()
     closed.CopyFrom(model)
@@ -86,7 +86,7 @@ def prepared(model: onnx.ModelProto, inputs: tuple[TensorSpec, ...], scratch: Pa
     plain, ready = scratch / "closed.onnx", scratch / "prepared.onnx"
     onnx.save(closed, plain)
     with _quiet():
-        for skip_symbolic in (False, True):  # what infers symbols stumbles over some operators
+        for skip_symbolic in (False, True):  # the inference of symbols fails for some operators
             try:
                 quant_pre_process(str(plain), str(ready), skip_symbolic_shape=skip_symbolic)
                 break
@@ -102,7 +102,7 @@ def prepared(model: onnx.ModelProto, inputs: tuple[TensorSpec, ...], scratch: Pa
 
 
 def _recent(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Scales a channel need opset 13."""
+    """Convert the model to opset 13, which scales per channel need."""
     version = max(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     if version >= _OLDEST_OPSET:
         return model
@@ -117,7 +117,7 @@ def _recent(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def name_nodes(model: onnx.ModelProto) -> None:
-    """Nodes are excluded and reported by name: each gets one, and no two the same."""
+    """Give each node a unique name. Nodes are excluded and reported by name."""
     taken: set[str] = set()
     for index, node in enumerate(model.graph.node):
         name = node.name or f"{node.op_type}_{index}"
@@ -130,8 +130,10 @@ def name_nodes(model: onnx.ModelProto) -> None:
 def quantised(
     prepared_model: Path, calibration: Calibration, settings: Settings, scratch: Path, stage: Stage
 ) -> onnx.ModelProto:
-    """The model with QuantizeLinear and DequantizeLinear around every operator that has an
-    integer kernel somewhere; weights symmetric, as every library wants them."""
+    """Put QuantizeLinear and DequantizeLinear around every operator with an integer kernel.
+
+    Weights are symmetric, as every library needs them.
+    """
     _check_excluded(prepared_model, settings.exclude)
     out = scratch / "quantised.onnx"
     with _quiet():
@@ -152,7 +154,7 @@ def quantised(
                 },
             )
         except (EdgekitError, OSError):
-            raise  # of a sample, which is read here for the first time, or of the disk
+            raise  # of a sample, which is first read now, or of the disk
         except Exception as error:
             raise UnsupportedModelError(
                 f"onnxruntime can't quantise the model: {_first_line(error)}",
@@ -168,7 +170,7 @@ def quantised(
 
 
 def stripped(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same with stored int8 for inputs and outputs, where they are quantised at once."""
+    """Return the model with int8 inputs and outputs where they are quantised at once."""
     graph = model.graph
     for item in graph.input:
         readers = [node for node in graph.node if item.name in node.input]
@@ -244,7 +246,7 @@ def _check_excluded(path: Path, exclude: tuple[str, ...]) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The quantiser advises on the log to do what is done here anyway."""
+    """Silence the quantiser's log, which only advises what edgekit does anyway."""
     logger = logging.getLogger()
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -260,7 +262,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def operators_in_float(model: onnx.ModelProto) -> tuple[str, ...]:
-    """The operators with a float result that is not quantised at once."""
+    """List the operators with a float result that is not quantised at once."""
     stored = {node.input[0] for node in model.graph.node if node.op_type == _QUANTIZE}
     left = [
         node.op_type

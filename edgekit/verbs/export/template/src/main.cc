@@ -1,4 +1,4 @@
-// A model on a Linux board, once or as a service. Yours to change.
+// Runs a model on a Linux board, once or as a service. Change it as you like.
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ size_t Number(const std::string& name, const std::string& text) {
   return number;
 }
 
-// Beside the program, in the build folder as well as where it is installed.
+// The model lies in ../lib of the program, in the build folder and when installed.
 fs::path InstalledModel() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib" / "model.so";
 }
@@ -146,7 +146,7 @@ int Fail(const std::string& message, int code) {
 
 int main(int argc, char** argv) {
   LetIdleThreadsSleep();
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // the journal is to have each line at once
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // so that the journal gets each line at once
   Options options;
   try {
     options = Parse({argv + 1, argv + argc});

@@ -1,4 +1,4 @@
-// The model: loaded once, run as often as you like.
+// A model, loaded once and run often.
 #pragma once
 
 #include <tvm/ffi/container/tensor.h>
@@ -16,12 +16,12 @@ using Tensors = std::vector<tvm::ffi::Tensor>;
 
 class Predictor {
  public:
-  // Throws tvm::ffi::Error where the library can't be loaded.
+  // Throws tvm::ffi::Error if the library can't be loaded.
   explicit Predictor(const std::string& library);
 
-  // Takes the inputs in the order of model::kInputs and gives the outputs in that of
-  // model::kOutputs. Throws std::invalid_argument for inputs that do not fit, tvm::ffi::Error where
-  // the model fails. The outputs stay valid as long as you keep them.
+  // Takes inputs in the order of model::kInputs and returns outputs in the order of model::kOutputs.
+  // Throws std::invalid_argument if an input does not fit, tvm::ffi::Error if the model fails. The
+  // outputs stay valid as long as you hold them.
   Tensors Run(const Tensors& inputs);
 
  private:
@@ -30,7 +30,7 @@ class Predictor {
   tvm::ffi::Function main_;
 };
 
-// Memory for an input or output, to be filled through data_ptr(): from a camera, say.
+// Allocates an input or output, to be filled through data_ptr(), for example from a camera.
 tvm::ffi::Tensor NewTensor(const model::TensorInfo& info);
 
 // "float32[1, 3, 224, 224]"

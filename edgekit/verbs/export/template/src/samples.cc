@@ -36,7 +36,7 @@ Tensor ReadInput(const fs::path& path, const model::TensorInfo& info) {
   return path.extension() == ".npy" ? edgekit::ReadNpy(path.string()) : ReadBytes(path, info);
 }
 
-// Halves are left to whoever needs them.
+// Returns nothing for half-precision floats.
 std::optional<double> ValueAt(const Tensor& tensor, int64_t index) {
   const void* data = tensor.data_ptr();
   DLDataType dtype = tensor.dtype();

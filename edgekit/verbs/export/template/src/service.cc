@@ -55,7 +55,7 @@ sigset_t StopSignals() {
 
 const std::string kFirst = ".input-0";
 
-bool IsPlain(const std::string& name) {  // it ends up in the log
+bool IsPlain(const std::string& name) {  // the log shows it
   return !name.empty() && name[0] != '.' &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) { return c > ' ' && c < 127; });
 }
@@ -65,7 +65,7 @@ bool IsRequest(const std::string& name) {
   return IsPlain(name) && (model::kInputs.size() == 1 || name.find(kFirst) != std::string::npos);
 }
 
-// The request's files, and what its answer is called.
+// The request's files, and the name of its answer.
 std::vector<std::string> FilesOf(const std::string& request) {
   std::vector<std::string> files = {request};
   size_t at = request.find(kFirst);
