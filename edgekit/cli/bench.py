@@ -1,4 +1,4 @@
-"""edgekit bench: how fast a bundle is."""
+"""edgekit bench: measure how fast a bundle is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHOWN_KERNELS = 20
 
 
 class _BenchCommand(Command):
-    """`--profile BUNDLE` is a profile of the default length, not one of BUNDLE inferences."""
+    """Accepts `--profile BUNDLE`: BUNDLE is not the number of inferences to profile."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [
@@ -53,13 +53,13 @@ class _BenchCommand(Command):
     "--runs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="At least so many runs.  [default: 30, or 10 with --seconds]",
+    help="Minimum number of runs.  [default: 30, or 10 with --seconds]",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
     metavar="S",
-    help="Go on for at least so long.  [default: 3, or 0 with --runs]",
+    help="Minimum duration.  [default: 3, or 0 with --runs]",
 )
 @click.option(
     "--warmup",
@@ -67,13 +67,13 @@ class _BenchCommand(Command):
     default=10,
     show_default=True,
     metavar="N",
-    help="Runs before the measured ones.",
+    help="Warm-up runs before the measured ones.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1, max=1024),
     metavar="T",
-    help="Threads of the model.  [default: one a physical core]",
+    help="Threads of the model.  [default: one per physical core]",
 )
 @click.option(
     "--profile",
@@ -82,12 +82,12 @@ class _BenchCommand(Command):
     is_flag=False,
     flag_value=_PROFILED,
     metavar="[N]",
-    help=f"Say how long each kernel takes, in N inferences more.  [default: {_PROFILED}]",
+    help=f"Time each kernel in N further inferences.  [default: {_PROFILED}]",
 )
 @click.option(
     "--boards",
     metavar="B[,B…]",
-    help="Of a MODEL in place of BUNDLE: build for these boards and measure on each.",
+    help="Take a MODEL instead of BUNDLE: build for these boards and measure on each.",
 )
 @click.option(
     "--offload",
@@ -100,9 +100,9 @@ class _BenchCommand(Command):
     "-o",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="With --boards: where the reports go.  [default: build/MODEL-matrix]",
+    help="With --boards: the folder for the reports.  [default: build/MODEL-matrix]",
 )
-@click.option("--again", is_flag=True, help="With --boards: measure what is done already, too.")
+@click.option("--again", is_flag=True, help="With --boards: measure again what is already done.")
 @input_option
 @nonfinite_option
 @several_devices_options
@@ -130,8 +130,8 @@ def command(
 ) -> None:
     """Measure latency, throughput and memory of BUNDLE on a device of its board.
 
-    With --boards, of a model on several boards and with several offloads: a matrix, whose reports
-    (Markdown, CSV, JSON, HTML) can be published, and which goes on where it was cut off.
+    With --boards, measure a model on several boards and with several offloads. The reports are
+    Markdown, CSV, JSON and HTML. An interrupted matrix resumes where it stopped.
     """
     if boards is not None:
         from edgekit.cli.bench_matrix import run_matrix
@@ -139,14 +139,14 @@ def command(
         if input_texts or device_names or every:
             raise UsageError(
                 "a matrix runs the reference input on each board's own device",
-                hint="leave --input, --device and --all away, or --boards",
+                hint="leave out --input, --device and --all, or leave out --boards",
             )
         plan = _plan(runs, seconds, warmup, threads, profiled)
         run_matrix(console, bundle, boards, offloads, out, plan, twin, again, timeout)
         return
     if offloads is not None or out is not None or again:
         raise UsageError(
-            "--offload, --out and --again are for a matrix", hint="add --boards, or leave them away"
+            "--offload, --out and --again are for a matrix", hint="add --boards, or leave them out"
         )
     from edgekit.bundle.folder import open_bundle
     from edgekit.verbs.bench import bench
@@ -206,7 +206,7 @@ def _plan(
 
 
 def render_bench(console: Console, report: BenchSummary) -> None:
-    """The table for people; `deploy` shows it too."""
+    """Print the table; `deploy` prints it too."""
     rows = [
         ("median", report.median),
         ("p90", report.p90),
@@ -237,7 +237,7 @@ def render_bench(console: Console, report: BenchSummary) -> None:
 
 
 def _sensed(report: BenchSummary) -> list[tuple[str, object]]:
-    """What the board's sensors said, where it has any."""
+    """Return the rows for what the board's sensors measured."""
     rows: list[tuple[str, object]] = []
     power = report.power
     if power is not None:
@@ -259,7 +259,7 @@ def _sensed(report: BenchSummary) -> list[tuple[str, object]]:
 
 
 def _state(state: BoardState) -> list[tuple[str, object]]:
-    """Clocks of the CPU's cores are in a row of their own already."""
+    """Return the rows for the board's state, without CPU clocks, which have a row of their own."""
     rows: list[tuple[str, object]] = []
     if state.power_mode is not None:
         rows.append(("power mode", state.power_mode))
@@ -271,7 +271,7 @@ def _state(state: BoardState) -> list[tuple[str, object]]:
 
 
 def _render_counted(console: Console, report: BenchSummary, counted: CountedSummary) -> None:
-    """A microcontroller's: one core, no other process, and a counter of its own."""
+    """Print a microcontroller's benchmark, counted by the core's own counter."""
     spread = "" if counted.minimum == counted.maximum else f", from {counted.minimum:,}"
     fields: list[tuple[str, object]] = [(counted.unit, f"{counted.median:,}{spread}")]
     if counted.clock is not None:
@@ -298,8 +298,8 @@ def _render_counted(console: Console, report: BenchSummary, counted: CountedSumm
 def _render_profile(console: Console, profile: Profile) -> None:
     console.print()
     console.print(
-        f"{milliseconds(profile.seconds)} in kernels, medians of {profile.inferences} inferences "
-        "that were profiled:"
+        f"{milliseconds(profile.seconds)} in kernels, "
+        f"medians of {profile.inferences} profiled inferences:"
     )
     shown, rest = profile.kernels[:_SHOWN_KERNELS], profile.kernels[_SHOWN_KERNELS:]
     rows = [

@@ -1,4 +1,4 @@
-"""edgekit bench --boards: one model on several boards, with several offloads each."""
+"""edgekit bench --boards: measure one model on several boards with several offloads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run_matrix(
     if matrix.failed:
         raise DevicesFailedError(
             f"{len(matrix.failed)} of {len(matrix.cells)} measurements failed",
-            hint="mend them and do the same again: what is done is not measured twice",
+            hint="fix the causes and run the same command again: finished cells are not repeated",
             details=tuple(f"{c.board} with {c.offload}: {c.error}" for c in matrix.failed),
         )
 

@@ -1,4 +1,4 @@
-"""edgekit boards: which boards there are, and what their profiles say."""
+"""edgekit boards: list, show, create and check board profiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgekit.profiles.board import (
 
 
 def _size(count: int) -> str:
-    """As the profile spells it; rounded where that would be a long number."""
+    """Format a size as the profile spells it, or rounded if that is long."""
     exact = format_size(count)
     return exact if len(exact) <= len("1023 KiB") else rounded_size(count)
 
@@ -82,8 +82,8 @@ def _firmware(firmware: Firmware) -> str:
 
 
 def _flash(flash: Flash) -> str:
-    told = ", ".join(flash.scripts) or flash.target
-    return f"{flash.driver} ({told})" if told else flash.driver
+    detail = ", ".join(flash.scripts) or flash.target
+    return f"{flash.driver} ({detail})" if detail else flash.driver
 
 
 def _twin(twin: Twin) -> str:

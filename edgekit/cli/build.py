@@ -1,4 +1,4 @@
-"""edgekit build: a model file to a bundle."""
+"""edgekit build: compile a model file into a bundle."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 @out_option
 @click.option("--zip", "archive", is_flag=True, help="Write DIR.zip as well.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of the reference inputs."
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the reference inputs."
 )
 @click.option(
     "--no-verify",
     is_flag=True,
-    help="Ask no oracle what comes out: nothing is proven of the bundle's numbers.",
+    help="Skip the oracle: the bundle's outputs stay unverified.",
 )
 @click.option(
     "--dump-ir",
@@ -54,21 +54,21 @@ if TYPE_CHECKING:
 @click.option(
     "--prefix",
     metavar="NAME",
-    help="What names in C begin with, on bare-metal boards.  [default: the model's name]",
+    help="Prefix of C names, on bare-metal boards.  [default: the model's name]",
 )
 @click.option(
     "--format",
     "code_format",
     type=click.Choice(CODE_FORMATS),
     metavar="FORMAT",
-    help=f"On bare-metal boards, what to add to the C: {', '.join(CODE_FORMATS[1:])}.  "
-    "[default: c, nothing]",
+    help=f"On bare-metal boards, a package around the C: {', '.join(CODE_FORMATS[1:])}.  "
+    "[default: c, none]",
 )
 @click.option(
     "--memory-map",
     "with_memory_map",
     is_flag=True,
-    help="Say where the bytes are on bare-metal boards, and which boards have the room.",
+    help="On bare-metal boards, show the memory map and which boards have enough memory.",
 )
 @no_cache_option
 @quick_tune_options
@@ -101,7 +101,7 @@ def command(
     timeout: float,
 ) -> None:
     """Compile MODEL for a board into a bundle: library, manifest, reference vectors. No device is
-    asked, except with --quick-tune."""
+    used, except with --quick-tune."""
     from edgekit.building.build import build, default_destination
     from edgekit.building.choose import make_request
 

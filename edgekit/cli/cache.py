@@ -1,5 +1,4 @@
-"""edgekit cache: what builds, libraries and twins' images take up here, and how to get the room
-back."""
+"""edgekit cache: show and prune cached builds, libraries and twin images."""
 
 from __future__ import annotations
 
@@ -43,15 +42,15 @@ class CacheSize:
 
 
 def parse_age(text: str) -> int:
-    """Seconds: 30d, 12h, 2w."""
+    """Return the seconds of an age such as 30d, 12h or 2w."""
     match = _AGE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not an age", hint="write 30d, 12h or 2w")
     return int(match[1]) * _AGE_UNITS[match[2]]
 
 
-def parse_room(text: str) -> int:
-    """Bytes: 2GB, 500 MiB, 0."""
+def parse_size(text: str) -> int:
+    """Return the bytes of a size such as 2GB, 500 MiB or 0."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a size", hint="write 2GB, 500MB or 1GiB")
@@ -63,22 +62,22 @@ def _age_option(context: click.Context, parameter: click.Parameter, text: str | 
     return None if text is None else parse_age(text)
 
 
-def _room_option(
+def _size_option(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> int | None:
-    return None if text is None else parse_room(text)
+    return None if text is None else parse_size(text)
 
 
 @click.group("cache", cls=Group)
 def command() -> None:
-    """Show and tidy the cache of finished builds, libraries and twins' images."""
+    """Show and prune the cache of builds, libraries and twin images."""
 
 
 @command.command("size")
 @json_option
 @pass_console
 def size_command(console: Console) -> None:
-    """Show where the cache is and what it takes up."""
+    """Show where the cache is and how large it is."""
     from edgekit.base.paths import cache_dir
     from edgekit.building.cached import cached_entries
 
@@ -101,7 +100,7 @@ def size_command(console: Console) -> None:
 @json_option
 @pass_console
 def list_command(console: Console) -> None:
-    """List cached builds, libraries and twins' images, the most recently used first."""
+    """List cached builds, libraries and twin images, the most recently used first."""
     from edgekit.building.cached import cached_entries
 
     entries = cached_entries()
@@ -134,13 +133,13 @@ def list_command(console: Console) -> None:
     "--older-than",
     metavar="AGE",
     callback=_age_option,
-    help="Remove what was not used for so long: 30d, 12h.",
+    help="Remove entries unused for this long: 30d, 12h.",
 )
 @click.option(
     "--max-size",
     metavar="SIZE",
-    callback=_room_option,
-    help="Remove the least recently used until this much is left: 2GB.",
+    callback=_size_option,
+    help="Remove the least recently used entries until the cache is this small: 2GB.",
 )
 @click.option("--all", "everything", is_flag=True, help="Remove everything.")
 @json_option
@@ -148,9 +147,9 @@ def list_command(console: Console) -> None:
 def prune_command(
     console: Console, older_than: int | None, max_size: int | None, everything: bool
 ) -> None:
-    """Remove cached builds, libraries and twins' images; they are made again when they are needed.
+    """Remove cached builds, libraries and twin images. They are built again when needed.
 
-    An image stays as long as there is a twin on it: edgekit twin down NAME --delete.
+    An image stays as long as a twin uses it: edgekit twin down NAME --delete.
     """
     from edgekit.building.cached import prune_cached
 
@@ -172,7 +171,7 @@ def prune_command(
 
 
 def _counted(entries: Sequence[CacheEntry]) -> str:
-    """2 builds, 1 twin image."""
+    """Return counts by kind, such as `2 builds, 1 twin image`."""
     kinds = Counter("build" if entry.kind == "unpacked" else entry.kind for entry in entries)
     counts = [
         f"{count} {'libraries' if kind == 'library' and count != 1 else kind + 's' * (count != 1)}"

@@ -1,7 +1,7 @@
-"""edgekit completion: the script that makes a shell complete edgekit's words.
+"""edgekit completion: print a shell's completion script.
 
-Files and folders go to bash and zsh in a way that leaves quoting, slashes and spaces to them:
-click's own script for bash would insert `my model.onnx` as it is.
+bash and zsh themselves quote files and folders: click's own script for bash would insert
+`my model.onnx` unquoted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgekit.cli.console import Console
 from edgekit.cli.options import FITTING_PATH, FOLDER_TO_ENTER, Command, pass_console
 
 COMPLETION_VARIABLE = "_EDGEKIT_COMPLETE"
-"""The shell's script sets it to ask this program for completions instead of running it."""
+"""The variable with which the shell's script requests completions instead of a run."""
 
 _BASH = r"""
 %(complete_func)s() {
@@ -43,7 +43,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _Bash(BashComplete):
-    """readline quotes what is said to be a path, and adds the slash to a folder."""
+    """Completes for bash: readline quotes paths and adds the slash to a folder."""
 
     source_template: ClassVar[str] = _BASH
 
@@ -53,7 +53,7 @@ class _Bash(BashComplete):
 
 
 class _Zsh(ZshComplete):
-    """zsh quotes by itself, and offers the folders once it is told that they count."""
+    """Completes for zsh, which quotes paths and offers folders itself."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         found = super().get_completions(args, incomplete)
@@ -64,7 +64,7 @@ class _Zsh(ZshComplete):
 
 
 class _Fish(FishComplete):
-    """fish quotes by itself, and adds no space after a slash."""
+    """Completes for fish, which quotes paths itself and adds no space after a slash."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         return [_plain(item) for item in super().get_completions(args, incomplete)]
@@ -86,7 +86,7 @@ for _shell in (_Bash, _Zsh, _Fish):
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="SHELL")
 @pass_console
 def command(console: Console, shell: str) -> None:
-    """Print the script that completes commands, boards, devices and models with Tab.
+    """Print the script with which Tab completes commands, boards, devices and models.
 
     SHELL is bash, zsh or fish.
 

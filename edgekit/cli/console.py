@@ -1,4 +1,4 @@
-"""What a person or a script sees: results on stdout, progress and errors on stderr.
+"""The console: results on stdout, progress and errors on stderr.
 
 Colours and the live display appear on terminals only, and never with `NO_COLOR`, `--no-color`
 or `TERM=dumb`.
@@ -31,7 +31,7 @@ class ErrorDocument:
 
 
 class Console:
-    """The one that prints. The flags may be set until the first thing is shown."""
+    """Prints everything. Flags may be set until the first output."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class Console:
         self.events = Events(self._show)
 
     def report(self, document: object, render: Callable[[], None]) -> None:
-        """A command's result: with --json the document, otherwise whatever `render` prints."""
+        """Print a command's result: the document with --json, otherwise what `render` prints."""
         if self.as_json:
             self.json(document)
         else:
             render()
 
     def json(self, document: object) -> None:
-        """The one JSON document of this run, on stdout."""
+        """Print the run's only JSON document on stdout."""
         if self._document_written:
             raise RuntimeError("a second JSON document was about to be printed")
         text = json_text(document)
@@ -71,12 +71,12 @@ class Console:
         write_line(self.stdout, text)
 
     def json_line(self, document: object) -> None:
-        """One of many documents on stdout, each on a line of its own: for what has no end."""
+        """Print one of many JSON documents on stdout, one per line, for endless commands."""
         self._document_written = True
         write_line(self.stdout, json_line(document))
 
     def print(self, text: str = "") -> None:
-        """A line of a result, on stdout."""
+        """Print a line of a result on stdout."""
         write_line(self.stdout, printable(text))
 
     def heading(self, text: str) -> None:
@@ -89,10 +89,10 @@ class Console:
         *,
         right: Sequence[str] = (),
     ) -> None:
-        """Aligned columns on stdout; those named in `right` are numbers.
+        """Print aligned columns on stdout; those named in `right` hold numbers.
 
-        On a terminal text is wrapped to fit, the last column's first, and where that is not
-        enough each row is shown as fields; in a pipe a row is always one line.
+        On a terminal, text is wrapped to fit, the last column's first. If that is not enough,
+        each row is printed as fields. In a pipe a row is always one line.
         """
         room = self._width() if self._is_fancy(self.stdout) else None
         table = Table(columns, [[_cell(value) for value in row] for row in rows], right)
@@ -103,19 +103,19 @@ class Console:
             write_line(self.stdout, line)
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Names and values, one a line, on stdout."""
+        """Print names and values on stdout, one pair per line."""
         pairs = [(name, _cell(value)) for name, value in pairs]
         width = max((len(name) for name, _ in pairs), default=0)
         for name, value in pairs:
             write_line(self.stdout, f"{name.ljust(width)}{GAP}{value}".rstrip())
 
     def traceback(self, cause: BaseException) -> None:
-        """Where an error came from, on stderr."""
+        """Print an error's traceback on stderr."""
         self.close()
         write_line(self.stderr, printable("".join(traceback.format_exception(cause))).rstrip())
 
     def error(self, error: EdgekitError, exit_code: int | None = None) -> None:
-        """One sentence, its details, a hint; with --json a document as well."""
+        """Print an error, its details and its hint; with --json also as a document."""
         self.close()
         stream = self.stderr
         label = self._styled("error:", _RED, stream)

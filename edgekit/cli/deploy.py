@@ -1,4 +1,4 @@
-"""edgekit deploy: from a model file to a device that is proven to compute it."""
+"""edgekit deploy: build a model, run it on a device, verify and measure it."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 @click.option(
     "--no-verify",
     is_flag=True,
-    help="Ask no oracle what comes out, and compare nothing: nothing is proven.",
+    help="Skip the oracle and the comparison: the outputs stay unverified.",
 )
-@click.option("--no-bench", is_flag=True, help="Do not measure.")
+@click.option("--no-bench", is_flag=True, help="Skip the benchmark.")
 @click.option(
     "--keep",
     type=click.IntRange(1, MOST_KEPT),
     metavar="N",
-    help="How many versions of the model stay on the device.  [default: 3, or the project's]",
+    help="Versions of the model to keep on the device.  [default: 3, or the project's]",
 )
 @tolerance_options
 @timeout_option
@@ -87,7 +87,7 @@ def command(
     steps: int | None,
     timeout: float,
 ) -> None:
-    """Build MODEL, run it on the device, compare with the oracle, measure."""
+    """Build MODEL, run it on the device, compare with the oracle, and measure."""
     from edgekit.building.build import default_destination
     from edgekit.building.choose import make_request
     from edgekit.models.model import check_inputs
@@ -210,7 +210,7 @@ def _installed(installed: Installed) -> str:
 
 
 def _speed(bench: BenchSummary) -> tuple[str, str]:
-    """An emulated microcontroller's times are nobody's."""
+    """Return the label and value of the speed: a count where an emulated core has no clock."""
     counted = bench.counted
     if counted is not None and counted.clock is None:
         return counted.unit, f"{counted.median:,}"

@@ -1,4 +1,4 @@
-"""edgekit device: the devices that are known, and how they are."""
+"""edgekit device: add, list, check, clean and remove devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _fingerprint_option = click.option(
     "--fingerprint",
     metavar="SHA256:…",
-    help="The device's host key, as its own ssh-keygen -l prints it: then nothing is asked.",
+    help="Expected host key, as ssh-keygen -l on the device prints it; skips the question.",
 )
 
 
@@ -38,7 +38,7 @@ class ListedDevice:
     name: str
     board: str
     address: str | None
-    """None where the entry names none."""
+    """The address; None if the entry has none."""
     twin: bool
     origin: Path
 
@@ -51,19 +51,19 @@ class AddedDevice:
 
 @dataclass(frozen=True)
 class AddedPort:
-    """Nothing was asked of it: its firmware may be another one yet."""
+    """A serial device that was added without contacting its firmware."""
 
     name: str
     board: str
     port: str
     host: str | None
-    """Whose port it is, where not this machine's."""
+    """The host with the port; None for this host."""
     path: Path
 
 
 @dataclass(frozen=True)
 class CheckedPort:
-    """Of another machine."""
+    """A serial port on another host that was checked."""
 
     name: str
     board: str
@@ -79,7 +79,7 @@ class RemovedDevice:
 
 @click.group("device", cls=Group)
 def command() -> None:
-    """Make devices known, look at them, tidy them up."""
+    """Add, list, check, clean and remove devices."""
 
 
 @command.command("add")
@@ -94,27 +94,23 @@ def command() -> None:
 @click.option(
     "--via",
     metavar="[USER@]HOST[:PORT]",
-    help="The machine that has that port, where it is another one.",
+    help="The host with that port, if it is not this one.",
 )
-@click.option(
-    "--labgrid", "place", metavar="PLACE", help="The place of labgrid's that leads to it."
-)
+@click.option("--labgrid", "place", metavar="PLACE", help="The labgrid place of the device.")
 @click.option(
     "--baud",
     type=click.IntRange(1200, 12_000_000),
     metavar="N",
-    help="Of that port.  [default: the board's]",
+    help="Baud rate of that port.  [default: the board's]",
 )
-@click.option(
-    "--probe", metavar="ID", help="Which debug probe writes to it, where several are attached."
-)
+@click.option("--probe", metavar="ID", help="The debug probe to use, if several are attached.")
 @click.option(
     "--key", type=click.Path(path_type=Path), metavar="FILE", help="The private key to log in with."
 )
-@click.option("--proxy", metavar="[USER@]HOST[:PORT]", help="A host to go through.")
-@click.option("--directory", metavar="DIR", help="Where edgekit keeps its files over there.")
+@click.option("--proxy", metavar="[USER@]HOST[:PORT]", help="A jump host.")
+@click.option("--directory", metavar="DIR", help="The folder for edgekit's files on the device.")
 @_fingerprint_option
-@click.option("--force", is_flag=True, help="Replace a device of that name.")
+@click.option("--force", is_flag=True, help="Replace a device with that name.")
 @json_option
 @pass_console
 def add_command(
@@ -135,9 +131,9 @@ def add_command(
 ) -> None:
     """Log in to a device over SSH, check it, and remember it as NAME.
 
-    With --port the device is a microcontroller on a serial line, which need not be plugged in yet;
-    with --via, on that of another machine. With --labgrid a place is acquired while the device is
-    used, and released after.
+    With --port the device is a microcontroller on a serial line, which need not be plugged in yet.
+    With --via the line is on another host. With --labgrid the place is acquired for each use of
+    the device and released after it.
     """
     from edgekit.devices.linux.hostkeys import check_fingerprint
     from edgekit.devices.linux.visit import check_device
@@ -152,14 +148,14 @@ def add_command(
     board = load_board(board_name)
     if place is not None and (target or port or via or probe or proxy or directory):
         raise UsageError(
-            "--labgrid says where the device is, and what else is given too",
+            "--labgrid cannot be combined with another address of the device",
             hint="leave one of them out",
         )
     if port is not None:
         if target is not None or directory or (via is None and (key or proxy or fingerprint)):
             raise UsageError(
-                "--port is for a serial line, and what else is given for SSH",
-                hint="leave one of them out; --via names another machine that has the port",
+                "--port is for a serial line, and the other options are for SSH",
+                hint="leave one of them out; --via names another host with the port",
             )
         on_a_line = make_serial_entry(
             name,
@@ -182,7 +178,7 @@ def add_command(
         return
     if place is None and (target is None or via or baud or probe):
         raise UsageError(
-            "it is not said where the device is",
+            "no address of the device is given",
             hint="give user@host, or --port /dev/ttyACM0 for a microcontroller",
         )
     if place is not None:
@@ -204,7 +200,7 @@ def add_command(
     added = AddedDevice(report, add_device(entry, replace=force))
 
     def render() -> None:
-        console.heading(f"{name} is known from now on")
+        console.heading(f"added {name}")
         console.fields([*_fields(report), ("remembered in", added.path)])
 
     console.report(added, render)
@@ -231,7 +227,7 @@ def _add_on_a_line(
     )
 
     def render() -> None:
-        console.heading(f"{entry.name} is known from now on")
+        console.heading(f"added {entry.name}")
         console.fields(
             [
                 ("board", board.name),
@@ -248,7 +244,7 @@ def _add_on_a_line(
 @json_option
 @pass_console
 def list_command(console: Console) -> None:
-    """List the devices that are known."""
+    """List all known devices."""
     from edgekit.devices.registry import known_devices
     from edgekit.project.file import find_project
 
@@ -283,7 +279,7 @@ def list_command(console: Console) -> None:
 @json_option
 @pass_console
 def check_command(console: Console, name: str, fingerprint: str | None) -> None:
-    """Log in to a device and say whether models can be deployed to it."""
+    """Log in to a device and check whether models can be deployed to it."""
     from edgekit.devices.linux.hostkeys import check_fingerprint
     from edgekit.devices.linux.visit import check_device
     from edgekit.devices.registry import find_device, known_devices
@@ -293,7 +289,7 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
     known = find_device(name, known_devices(find_project(Path.cwd()))).entry
     if known.serial is not None and known.target is not None:
-        _check_far_line(console, known, expected)
+        _check_remote_port(console, known, expected)
         return
     entry, known_hosts = _reached(console, name)
     with console.events.stage(f"check {name}"):
@@ -312,7 +308,7 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
     console.report(report, render)
 
 
-def _check_far_line(console: Console, entry: DeviceEntry, fingerprint: str | None) -> None:
+def _check_remote_port(console: Console, entry: DeviceEntry, fingerprint: str | None) -> None:
     from edgekit.devices.serial.lab_host import LabHost, meet
     from edgekit.profiles.board import load_board
 
@@ -338,7 +334,7 @@ def _check_far_line(console: Console, entry: DeviceEntry, fingerprint: str | Non
 @json_option
 @pass_console
 def remove_command(console: Console, name: str) -> None:
-    """Forget a device. Nothing is changed on it."""
+    """Forget a device. Nothing changes on the device itself."""
     from edgekit.devices.registry import forget_device
     from edgekit.project.file import find_project
 
@@ -355,17 +351,17 @@ def remove_command(console: Console, name: str) -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="Keep the N models and agents used last.",
+    help="Keep the N most recently used models and agents.",
 )
 @click.option(
-    "--all", "everything", is_flag=True, help="Remove what is current there too, and the log."
+    "--all", "everything", is_flag=True, help="Also remove the current versions and the log."
 )
 @json_option
 @pass_console
 def clean_command(console: Console, name: str, keep: int, everything: bool) -> None:
-    """Remove what edgekit put on a device; it is sent again when it is needed.
+    """Remove edgekit's files from a device. They are sent again when needed.
 
-    What is current there stays, and its record, unless --all is given.
+    Current versions and their records stay, unless --all is given.
     """
     from edgekit.devices.linux.visit import clean_device
 
@@ -385,7 +381,7 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
 
 
 def _reached(console: Console, name: str) -> tuple[DeviceEntry, KnownHosts | None]:
-    """Where a device is, and who vouches for its host key; a twin is started."""
+    """Return a device's entry and its known hosts; start it if it is a twin."""
     from edgekit.devices.choice import device_for
     from edgekit.devices.linux.ssh import SshDevice
     from edgekit.devices.registry import find_device, known_devices
@@ -415,7 +411,7 @@ def _address(entry: DeviceEntry) -> str | None:
 
 
 def asker(console: Console) -> Ask | None:
-    """How a person is asked about a host key; None where nobody is there to ask."""
+    """Return the question about a host key; None without a terminal to ask on."""
     if console.as_json or not (sys.stdin.isatty() and console.stderr.isatty()):
         return None
 

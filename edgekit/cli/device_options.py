@@ -1,4 +1,4 @@
-"""Which device a command uses: --device, --twin, or the one that the board implies."""
+"""Options that choose a device: --device, --twin, or the board's own."""
 
 from __future__ import annotations
 
@@ -21,19 +21,24 @@ if TYPE_CHECKING:
     from edgekit.profiles.board import Board
 
 
+twin_option = click.option(
+    "--twin", is_flag=True, help="Use the board's emulated twin; start it if necessary."
+)
+every_option = click.option(
+    "--all", "every", is_flag=True, help="Use every known device of the board."
+)
+
+
 def device_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives `device_name: str | None` and `twin: bool`."""
-    twin = click.option(
-        "--twin", is_flag=True, help="Use the board's emulated twin; start it if need be."
-    )
+    """Add `device_name: str | None` and `twin: bool`."""
     device = click.option(
-        "--device", "device_name", type=DEVICE, metavar="NAME", help="Which one to use."
+        "--device", "device_name", type=DEVICE, metavar="NAME", help="The device to use."
     )
-    return device(twin(function))
+    return device(twin_option(function))
 
 
 class _Devices(click.ParamType[tuple[str, ...]]):
-    """Names with commas between them."""
+    """A comma-separated list of names."""
 
     name = "devices"
 
@@ -59,18 +64,16 @@ DEVICES = _Devices()
 
 
 def several_devices_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives `device_names: tuple[str, ...] | None`, `every: bool` and `twin: bool`."""
+    """Add `device_names: tuple[str, ...] | None`, `every: bool` and `twin: bool`."""
     for option in (
-        click.option(
-            "--twin", is_flag=True, help="Use the board's emulated twin; start it if need be."
-        ),
-        click.option("--all", "every", is_flag=True, help="Every known device of the board."),
+        twin_option,
+        every_option,
         click.option(
             "--device",
             "device_names",
             type=DEVICES,
             metavar="NAME[,NAME…]",
-            help="Which one to use, or which ones, at the same time.",
+            help="The device to use, or several at the same time.",
         ),
     ):
         function = option(function)
@@ -80,7 +83,7 @@ def several_devices_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def several_devices(
     board: Board, device_names: tuple[str, ...] | None, every: bool, twin: bool, timeout: float
 ) -> tuple[Candidate, ...] | None:
-    """The devices where several are asked for; None where one is."""
+    """Return the devices if several are requested, None if one is."""
     from edgekit.devices.choice import devices_for
     from edgekit.devices.registry import known_devices
     from edgekit.project.file import find_project
@@ -94,7 +97,7 @@ def several_devices(
 
 
 def check_devices(device_names: tuple[str, ...] | None, every: bool, twin: bool) -> None:
-    """UsageError where they contradict each other."""
+    """Raise UsageError if the options contradict each other."""
     if every and (device_names is not None or twin):
         raise UsageError(
             "--all names every device, and --device or --twin only some",
@@ -107,7 +110,7 @@ def check_devices(device_names: tuple[str, ...] | None, every: bool, twin: bool)
 def several_for_bundle(
     bundle: Bundle, device_names: tuple[str, ...] | None, every: bool, twin: bool, timeout: float
 ) -> tuple[Candidate, ...] | None:
-    """The same for a bundle, which knows its board."""
+    """Return the devices for a bundle's board if several are requested, None if one is."""
     from edgekit.profiles.board import load_board
 
     if not every and (device_names is None or len(device_names) == 1):
@@ -117,15 +120,15 @@ def several_for_bundle(
 
 
 def only(device_names: tuple[str, ...] | None) -> str | None:
-    """The name where one was given."""
+    """Return the name if one was given."""
     return device_names[0] if device_names else None
 
 
 def remote_device_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives `device_name: str | None`, `board_name: str | None` and `twin: bool`."""
-    twin = click.option("--twin", is_flag=True, help="The board's emulated twin.")
+    """Add `device_name: str | None`, `board_name: str | None` and `twin: bool`."""
+    twin = click.option("--twin", is_flag=True, help="Use the board's emulated twin.")
     device = click.option(
-        "--device", "device_name", type=REMOTE_DEVICE, metavar="NAME", help="Which device."
+        "--device", "device_name", type=REMOTE_DEVICE, metavar="NAME", help="The device to use."
     )
     return device(board_option(twin(function)))
 
@@ -137,7 +140,7 @@ def remote_device(
     twin: bool,
     timeout: float | None = None,
 ) -> SshDevice:
-    """A device with files of edgekit on it: --device names it, or a board implies it."""
+    """Return the Linux device that --device names or the board implies."""
     from edgekit.devices.choice import device_for
     from edgekit.devices.linux.ssh import SshDevice
     from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
@@ -153,7 +156,7 @@ def remote_device(
         if len(fitting) == 1:
             device_name = fitting[0].name
         elif board_name is None and (project is None or project.board is None):
-            raise _no_device_is_meant([entry.name for entry in fitting])
+            raise _no_device_chosen([entry.name for entry in fitting])
     if device_name is not None and device_name != LOCAL and device_name not in known:
         board_name = board_name or _board_of_twin(device_name, twin)
     if board_name is None and device_name is not None and device_name != LOCAL:
@@ -169,7 +172,7 @@ def remote_device(
     if isinstance(device, SerialDevice):
         raise UsageError(
             f"{device.name} is a microcontroller: it has one firmware, no older ones and no log",
-            hint="edgekit flash writes another; edgekit monitor shows what its line carries",
+            hint="edgekit flash writes another; edgekit monitor shows its serial output",
         )
     if not isinstance(device, SshDevice):
         raise UsageError(
@@ -179,12 +182,12 @@ def remote_device(
     return device
 
 
-def _board_of_twin(name: str, asked_for: bool) -> str | None:
-    """What the twin of that name emulates, where --twin says that one is meant."""
+def _board_of_twin(name: str, twin_given: bool) -> str | None:
+    """Return the board of the twin with that name, None if there is none."""
     from edgekit.twin.machine import all_twins
 
     twin = next((twin for twin in all_twins() if twin.name == name), None)
-    if twin is None or asked_for:
+    if twin is None or twin_given:
         return None if twin is None else twin.board
     which = "" if name == twin.board else f" --device {name}"
     raise UsageError(
@@ -193,7 +196,7 @@ def _board_of_twin(name: str, asked_for: bool) -> str | None:
     )
 
 
-def _no_device_is_meant(known: list[str]) -> EdgekitError:
+def _no_device_chosen(known: list[str]) -> EdgekitError:
     if known:
         return UsageError(
             f"several devices are known: {', '.join(known)}",
@@ -201,8 +204,8 @@ def _no_device_is_meant(known: list[str]) -> EdgekitError:
         )
     return DeviceError(
         "no device is known",
-        hint="edgekit device add NAME --board BOARD user@host makes one known; --board BOARD "
-        "--twin is an emulated one",
+        hint="edgekit device add NAME --board BOARD user@host adds one; --board BOARD --twin "
+        "uses an emulated one",
     )
 
 
@@ -221,7 +224,7 @@ def device_for_board(
 def device_for_bundle(
     console: Console, bundle: Bundle, device_name: str | None, twin: bool, timeout: float
 ) -> Device:
-    """A device of the board that the bundle was built for."""
+    """Return a device of the board that the bundle was built for."""
     from edgekit.devices.local.device import LocalDevice
     from edgekit.profiles.board import load_board
 

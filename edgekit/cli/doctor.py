@@ -1,4 +1,4 @@
-"""edgekit doctor: what a board needs on this machine, and how to get what is missing."""
+"""edgekit doctor: check what this host needs to build for a board."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from edgekit.cli.options import Command, board_option, json_option, pass_console
 @json_option
 @pass_console
 def command(console: Console, board_name: str | None) -> None:
-    """Show what a board needs on this machine, and how to get what is missing.
+    """Show what this host needs to build for a board, and how to install what is missing.
 
-    Without --board it is the project's board, or this machine. Exit code 0 only if models can be
-    built for it.
+    Without --board, check for the project's board, or for this host. Exit code 0 only if models
+    can be built.
     """
     from edgekit.profiles.board import load_board
     from edgekit.project.file import find_project

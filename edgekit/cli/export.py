@@ -1,4 +1,4 @@
-"""edgekit export: a bundle to the beginning of an application."""
+"""edgekit export: generate a C++ application from a bundle."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     "-o",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where it goes.  [default: build/MODEL-BOARD-app]",
+    help="The folder to write.  [default: build/MODEL-BOARD-app]",
 )
 @click.option("--zip", "archive", is_flag=True, help="Write DIR.zip as well.")
 @json_option
 @pass_console
 def command(console: Console, bundle: Path, out: Path | None, archive: bool) -> None:
-    """Make BUNDLE the beginning of an application: C++ source, CMake files, a systemd unit.
+    """Generate an application from BUNDLE: C++ source, CMake files, a systemd unit.
 
-    With TVM's runtime for the board and everything else that compiling and running it takes.
+    The folder also holds TVM's runtime for the board and all that is needed to compile and run.
     """
     from edgekit.bundle.folder import open_bundle
     from edgekit.verbs.export.application import default_destination, export

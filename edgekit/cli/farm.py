@@ -1,4 +1,4 @@
-"""edgekit farm: the devices of a project as one pool."""
+"""edgekit farm: run the devices of a project as one pool."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ _SECONDS_BETWEEN = 1.0
 
 @click.group("farm", cls=Group)
 def command() -> None:
-    """All devices as one pool behind TVM's tracker, watched over.
+    """Run all devices as one monitored pool behind TVM's tracker.
 
     \b
     edgekit farm up                 one terminal, or a service: edgekit farm install
-    edgekit farm status             from anywhere else
+    edgekit farm status             from another terminal
     tvm.rpc.connect_tracker("127.0.0.1", 9190).request("rpi4")
     """
 
 
 @command.command("up", short_help="Serve devices until Ctrl-C.")
 @click.argument("names", nargs=-1, type=REMOTE_DEVICE, metavar="[DEVICE]...")
-@click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True, help="The tracker's.")
+@click.option(
+    "--port", type=_PORT, default=DEFAULT_PORT, show_default=True, help="Port of the tracker."
+)
 @json_option
 @pass_console
 def up_command(console: Console, names: tuple[str, ...], port: int) -> None:
-    """Serve all known devices, or those that are named, until Ctrl-C or `edgekit farm down`.
+    """Serve all known devices, or those named, until Ctrl-C or `edgekit farm down`.
 
-    Microcontrollers are watched, not handed out: whoever uses one has its serial line.
+    Microcontrollers are monitored but not lent, because a serial line has one user.
 
-    A device that is lost is tried again; one that is lost repeatedly is left alone for a while.
+    A lost device is tried again. One that is lost repeatedly is quarantined for a while.
     """
     from edgekit.farm.plan import plan_farm
     from edgekit.farm.run import run_farm
@@ -68,7 +70,7 @@ def up_command(console: Console, names: tuple[str, ...], port: int) -> None:
 @json_option
 @pass_console
 def down_command(console: Console) -> None:
-    """End the farm of this machine: sessions that run on its devices end too."""
+    """End the farm of this host and all sessions on its devices."""
     from edgekit.farm.control import down, wait_for_end
 
     status = down()
@@ -76,25 +78,28 @@ def down_command(console: Console) -> None:
     console.report(status, lambda: console.print("the farm is down"))
 
 
-@command.command("status", short_help="Show the devices and who has them.")
+@command.command("status", short_help="Show the devices and who uses them.")
 @json_option
 @pass_console
 def status_command(console: Console) -> None:
-    """Show every device of the farm: its state, who has it, and why it is not to be had."""
+    """Show every device of the farm: its state, who uses it, and why it is unavailable."""
     from edgekit.farm.control import farm_status
 
     status = farm_status()
     console.report(status, lambda: _render(console, status))
 
 
-@command.command("watch", short_help="The same, again and again.")
+@command.command("watch", short_help="Show the status at each change.")
 @click.option(
-    "--count", type=click.IntRange(1), metavar="N", help="So many times.  [default: until Ctrl-C]"
+    "--count",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of updates to show.  [default: until Ctrl-C]",
 )
 @json_option
 @pass_console
 def watch_command(console: Console, count: int | None) -> None:
-    """Show the farm whenever something about it changes. With --json a document a line."""
+    """Show the status whenever it changes. With --json, one document per line."""
     from edgekit.farm.control import farm_status
     from edgekit.farm.status import changed
 
@@ -117,7 +122,7 @@ def watch_command(console: Console, count: int | None) -> None:
 @json_option
 @pass_console
 def drain_command(console: Console, device: str) -> None:
-    """Give DEVICE to nobody any more; a session that runs on it ends first."""
+    """Stop lending DEVICE; a running session finishes first."""
     from edgekit.farm.control import drain
 
     status = drain(device)
@@ -129,32 +134,32 @@ def drain_command(console: Console, device: str) -> None:
 @json_option
 @pass_console
 def resume_command(console: Console, device: str) -> None:
-    """Put DEVICE back, after a drain or out of its quarantine."""
+    """Lend DEVICE again after a drain or a quarantine."""
     from edgekit.farm.control import resume
 
     status = resume(device)
     console.report(status, lambda: _render(console, status))
 
 
-@command.command("join", short_help="Take in another host's farm.")
+@command.command("join", short_help="Add the devices of another host's farm.")
 @click.argument("address", metavar="[USER@]HOST[:PORT]")
-@click.option("--name", metavar="NAME", help="What to call it.  [default: from its address]")
+@click.option("--name", metavar="NAME", help="Name of the host.  [default: from its address]")
 @click.option(
     "--key", type=click.Path(path_type=Path), metavar="FILE", help="The private key to log in with."
 )
-@click.option("--proxy", metavar="[USER@]HOST[:PORT]", help="A host to go through.")
+@click.option("--proxy", metavar="[USER@]HOST[:PORT]", help="A jump host.")
 @click.option(
     "--edgekit",
     "program",
     metavar="PROGRAM",
-    help="edgekit over there, where it is not on the PATH.",
+    help="Path of edgekit on that host, if it is not on the PATH.",
 )
 @click.option(
     "--fingerprint",
     metavar="SHA256:…",
-    help="Its host key, as its own ssh-keygen -l prints it: then nothing is asked.",
+    help="Expected host key, as ssh-keygen -l on that host prints it; skips the question.",
 )
-@click.option("--force", is_flag=True, help="Replace a host of that name.")
+@click.option("--force", is_flag=True, help="Replace a host with that name.")
 @json_option
 @pass_console
 def join_command(
@@ -167,9 +172,9 @@ def join_command(
     fingerprint: str | None,
     force: bool,
 ) -> None:
-    """Let the devices of another host belong to this farm, as long as that host can be reached.
+    """Add the devices of another host to this farm for as long as that host can be reached.
 
-    Over there, `edgekit farm up` runs as here. Everything goes through one SSH connection.
+    That host runs its own `edgekit farm up`. Everything goes through one SSH connection.
     """
     from edgekit.cli.device import asker
     from edgekit.devices.linux.hostkeys import check_fingerprint
@@ -182,22 +187,22 @@ def join_command(
         done = join(host, ask=asker(console), fingerprint=expected, replace=force)
 
     def render() -> None:
-        console.heading(f"{host.name} belongs to this farm from now on")
+        console.heading(f"{host.name} has joined the farm")
         console.fields(
             [("devices", ", ".join(done.devices) or "none yet"), ("remembered in", done.path)]
         )
         if not done.is_up:
-            console.print("edgekit farm up has them too, once it runs")
+            console.print("edgekit farm up will serve them too")
 
     console.report(done, render)
 
 
-@command.command("leave", short_help="Let a host go.")
+@command.command("leave", short_help="Remove a host from the farm.")
 @click.argument("host")
 @json_option
 @pass_console
 def leave_command(console: Console, host: str) -> None:
-    """Let HOST go: its devices stay in its own farm, and sessions on them from here end."""
+    """Remove HOST. Its devices stay in its own farm; this host's sessions on them end."""
     from edgekit.farm.hosts.joining import leave
 
     done = leave(host)
@@ -206,7 +211,7 @@ def leave_command(console: Console, host: str) -> None:
 
 @command.command("gate", hidden=True)
 def gate_command() -> None:
-    """What another host's farm runs here, through SSH."""
+    """Serve another host's farm, which runs this command over SSH."""
     import sys
 
     from edgekit.farm.hosts.relay import Relay
@@ -224,18 +229,16 @@ def gate_command() -> None:
     type=click.IntRange(0, (1 << 16) - 1),
     default=9191,
     show_default=True,
-    help="Where it listens; 0 takes any.",
+    help="Port to listen on; 0 takes any free one.",
 )
-@click.option("--store", "url", metavar="URL", help="As for edgekit results.")
-@click.option(
-    "--new-token", is_flag=True, help="Make another token; whoever has the old one is out."
-)
+@click.option("--store", "url", metavar="URL", help="The store, as for edgekit results.")
+@click.option("--new-token", is_flag=True, help="Create a new token and revoke the old one.")
 @json_option
 @pass_console
 def web_command(console: Console, port: int, url: str | None, new_token: bool) -> None:
-    """A page with devices, tuning sessions and results, and metrics for Prometheus, on loopback.
+    """Serve a page with devices, tuning sessions and results, and Prometheus metrics, on loopback.
 
-    Whoever has the printed address may look. Prometheus sends the token as a bearer token.
+    The printed address contains the access token. Prometheus sends it as a bearer token.
     """
     from edgekit.farm.web.server import serve_web
     from edgekit.project.file import choose_store, find_project
@@ -249,12 +252,14 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
 
 @command.command("install", short_help="Write systemd units.")
 @click.argument("names", nargs=-1, metavar="[DEVICE]...")
-@click.option("--web/--no-web", default=True, show_default=True, help="The page as a service too.")
-@click.option("--on", "host", metavar="HOST", help="On a host that has joined the farm.")
+@click.option(
+    "--web/--no-web", default=True, show_default=True, help="Also install the page as a service."
+)
+@click.option("--on", "host", metavar="HOST", help="Install on a host that has joined the farm.")
 @json_option
 @pass_console
 def install_command(console: Console, names: tuple[str, ...], web: bool, host: str | None) -> None:
-    """Write units for your own systemd, so that the farm is up when the machine is."""
+    """Write units for your user's systemd, so that the farm starts with the host."""
     from edgekit.farm.hosts.install import install, install_on
     from edgekit.project.file import find_project
 
@@ -268,7 +273,7 @@ def install_command(console: Console, names: tuple[str, ...], web: bool, host: s
             console.print(f"on {host}:")
         for path in done.units:
             console.print(f"wrote {path}")
-        console.print("switch them on with:")
+        console.print("enable them with:")
         for line in done.commands:
             console.print(f"  {line}")
 

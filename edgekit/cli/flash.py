@@ -1,4 +1,4 @@
-"""edgekit flash: a bundle's firmware onto a microcontroller."""
+"""edgekit flash: write a bundle's firmware to a microcontroller."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from edgekit.cli.options import Command, bundle_argument, json_option, pass_cons
 @click.command("flash", cls=Command)
 @bundle_argument
 @device_options
-@click.option("--again", is_flag=True, help="Write it even where it is there already.")
+@click.option("--again", is_flag=True, help="Write it even if the device has it already.")
 @json_option
 @pass_console
 def command(
     console: Console, bundle: Path, device_name: str | None, twin: bool, again: bool
 ) -> None:
-    """Write the firmware of BUNDLE to a microcontroller, verify it, and ask it what it runs."""
+    """Write the firmware of BUNDLE to a microcontroller and verify that it runs."""
     from edgekit.bundle.folder import open_bundle
     from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
     from edgekit.verbs.flashing import check_microcontroller, flash

@@ -21,14 +21,14 @@ class InitDocument:
 @click.command("init", cls=Command)
 @model_argument
 @board_option
-@click.option("--force", is_flag=True, help="Replace an edgekit.toml that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing edgekit.toml.")
 @json_option
 @pass_console
 def command(console: Console, model: Path | None, board_name: str | None, force: bool) -> None:
     """Write edgekit.toml into this folder.
 
-    With it, commands need neither MODEL nor --board. Without MODEL, the only model file in this
-    folder is taken.
+    With it, commands need neither MODEL nor --board. Without MODEL, use the only model file in
+    this folder.
     """
     from edgekit.project.file import init_project
 

@@ -1,4 +1,4 @@
-"""Options of the commands that run a bundle: what goes in, and how long to wait."""
+"""Options of the commands that run a bundle: inputs and the timeout."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ input_option: Decorator = click.option(
     metavar="[NAME=]FILE",
     help="A .npy, .npz, .png or .jpg, a folder of them, or a quoted pattern. May be repeated.",
 )
-"""Gives `input_texts: tuple[str, ...]`."""
+"""An option that adds `input_texts: tuple[str, ...]`."""
 
 nonfinite_option: Decorator = click.option(
     "--allow-nonfinite", is_flag=True, help="Accept NaN and infinity in inputs."
 )
-"""Gives `allow_nonfinite: bool`."""
+"""An option that adds `allow_nonfinite: bool`."""
 
 timeout_option: Decorator = click.option(
     "--timeout",
@@ -35,22 +35,22 @@ timeout_option: Decorator = click.option(
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="Give up after so long without a sign of life.",
+    help="Give up after this long without a response.",
 )
-"""Gives `timeout: float`."""
+"""An option that adds `timeout: float`."""
 
 
 @dataclass(frozen=True)
 class ChosenSamples:
     count: int
     samples: Iterator[Sample] | None
-    """None for the bundle's own reference input."""
+    """The samples; None for the bundle's own reference input."""
 
 
 def choose_samples(
     bundle: Bundle, input_texts: tuple[str, ...], allow_nonfinite: bool
 ) -> ChosenSamples:
-    """The user's files as samples, or the reference input where none is named."""
+    """Return the user's files as samples, or the reference input if none are given."""
     if not input_texts:
         return ChosenSamples(1, None)
     from edgekit.bundle.samples import count_samples, iterate_samples, parse_input_argument

@@ -1,4 +1,4 @@
-"""edgekit inspect: what is in a model, and whether it can be built."""
+"""edgekit inspect: show what is in a model or a bundle."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def command(
 ) -> None:
     """Show what is in MODEL and whether it can be built.
 
-    A bundle's folder or .zip in place of MODEL is shown as well, with what it offloads.
+    MODEL may also be a bundle's folder or .zip.
 
-    A model that can't be built is described all the same, and the exit code is 0: the last line
-    and the key "buildable" of --json say it. Peak activations are the most bytes of tensors that
-    are alive at the same time, without weights.
+    For a model that can't be built the exit code is 0 too: see the last line, or the key
+    "buildable" of --json. Peak activations are the most bytes of tensors that are alive at the
+    same time, without weights.
     """
     from edgekit.advice.summary import summarise
     from edgekit.bundle.folder import looks_like_a_bundle
@@ -87,7 +87,7 @@ def _render(console: Console, summary: ModelSummary) -> None:
             right=("count",),
         )
     for repair in summary.repairs:
-        console.events.note(f"mended: {repair}")
+        console.events.note(f"repaired: {repair}")
     console.print()
     if summary.obstacle is None:
         console.print("can be built: yes")

@@ -1,4 +1,4 @@
-"""edgekit logs: what happened on a device."""
+"""edgekit logs: show what happened on a device."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class LogReport:
     default=20,
     show_default=True,
     metavar="N",
-    help="The latest N entries.",
+    help="Show the latest N entries.",
 )
 @click.option(
     "--follow",
     "-f",
     is_flag=True,
-    help="Go on as entries are added, until Ctrl-C. With --json, one document a line.",
+    help="Show new entries until Ctrl-C. With --json, one document per line.",
 )
 @json_option
 @pass_console
@@ -71,7 +71,7 @@ def _show(console: Console, entry: LogEntry) -> None:
 
 def _render(console: Console, report: LogReport) -> None:
     if not report.entries:
-        console.print(f"nothing is in the log of {report.device}")
+        console.print(f"the log of {report.device} is empty")
     for entry in report.entries:
         _render_entry(console, entry)
 

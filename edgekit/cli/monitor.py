@@ -1,4 +1,4 @@
-"""edgekit monitor: what comes over a microcontroller's serial line."""
+"""edgekit monitor: show a microcontroller's serial output."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgekit.cli.options import Command, pass_console
 
 @click.command("monitor", cls=Command)
 @remote_device_options
-@click.option("--listen", is_flag=True, help="Send nothing: do not ask who is there.")
+@click.option("--listen", is_flag=True, help="Only listen: send no request.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
     metavar="S",
-    help="End after so long.  [default: never]",
+    help="End after S seconds.  [default: never]",
 )
 @pass_console
 def command(
@@ -29,7 +29,7 @@ def command(
     listen: bool,
     seconds: float | None,
 ) -> None:
-    """Show lines of text and frames as they come. Ctrl-C ends it."""
+    """Show lines of text and frames as they arrive, until Ctrl-C."""
     from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
     from edgekit.devices.serial.monitor import watch

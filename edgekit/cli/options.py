@@ -1,7 +1,6 @@
-"""Options and arguments that several commands share, and what their values mean.
+"""Options and arguments that several commands share.
 
-The global flags (--quiet, --verbose, --debug, --no-color) are added to every command when it is
-loaded; a command only takes `pass_console`.
+Every command gets the global flags (--quiet, --verbose, --debug, --no-color) when it is loaded.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _MANIFEST = "manifest.json"
 
 
 class Command(click.Command):
-    """A command whose mistaken options are told with its own name, for the hint at its help."""
+    """A command that names itself in its usage errors, so that the hint can name its help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # click leaves it out where an option lacks its value
+            error.ctx = error.ctx or ctx  # click omits it if an option lacks its value
             raise
 
 
@@ -72,12 +71,12 @@ class Group(click.Group):
 
 
 def console_of(context: click.Context) -> Console:
-    """The console of this run: one for all nested commands."""
+    """Return the console of this run, which nested commands share."""
     return context.find_root().ensure_object(Console)
 
 
 def pass_console(command: Callable[Concatenate[Console, P], R]) -> Callable[P, R]:
-    """Give a command the console as its first argument."""
+    """Pass the console to a command as its first argument."""
 
     def with_console(*args: P.args, **kwargs: P.kwargs) -> R:
         return command(console_of(click.get_current_context()), *args, **kwargs)
@@ -86,7 +85,7 @@ def pass_console(command: Callable[Concatenate[Console, P], R]) -> Callable[P, R
 
 
 def add_global_flags(command: click.Command) -> click.Command:
-    """Add the flags that work on either side of a command's name, to it and all below it."""
+    """Add the global flags to a command and to all commands below it."""
     present = {name for parameter in command.params for name in parameter.opts}
     command.params.extend(flag for flag in _global_flags() if flag.opts[0] not in present)
     if isinstance(command, click.Group):
@@ -132,11 +131,11 @@ json_option: Decorator = click.option(
     callback=_remember_json,
     help="Print one JSON document on stdout.",
 )
-"""The command then calls `console.report(document, render)`."""
+"""An option for commands that call `console.report(document, render)`."""
 
 
 class _Named(click.types.StringParamType):
-    """A word out of a list that is looked up only when the shell asks for completions."""
+    """A word from a list that is computed only for shell completion."""
 
     def __init__(self, name: str, known: Callable[[], Iterable[str]]) -> None:
         self.name = name
@@ -148,17 +147,16 @@ class _Named(click.types.StringParamType):
         try:
             words = self._known()
         except EdgekitError:
-            return []  # a broken project file is not what somebody pressing Tab asks about
+            return []  # completion must not report a broken project file
         return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 FITTING_PATH, FOLDER_TO_ENTER = "path", "folder"
-"""Types of completions, beside click's own: the shell is told that they are paths."""
+"""Completion types, in addition to click's own, that the shells treat as paths."""
 
 
 class _FilePath(click.Path):
-    """A path whose completions are the fitting files and the folders on the way to others, or
-    the shell's own when there are none."""
+    """A path that completes to fitting files and to folders, or as the shell does by default."""
 
     def __init__(
         self, name: str, fits: Callable[[Path], bool], otherwise: Literal["file", "dir"] = "file"
@@ -174,7 +172,7 @@ class _FilePath(click.Path):
         typed, slash, start = incomplete.rpartition("/")
         try:
             paths = sorted(Path(typed + slash).expanduser().iterdir())
-            kinds = {path.name: self._kind(path) for path in paths if _is_meant(path.name, start)}
+            kinds = {path.name: self._kind(path) for path in paths if _is_offered(path.name, start)}
         except (OSError, RuntimeError):  # no such folder, no such user
             kinds = {}
         found = [
@@ -190,8 +188,8 @@ class _FilePath(click.Path):
         return FOLDER_TO_ENTER if path.is_dir() else None
 
 
-def _is_meant(name: str, start: str) -> bool:
-    """Hidden ones only if asked for; the shells' protocols have one name a line."""
+def _is_offered(name: str, start: str) -> bool:
+    """Return whether to offer a name: a hidden one needs a dot, newlines break the protocol."""
     hidden = name.startswith(".") and not start.startswith(".")
     return name.startswith(start) and not hidden and "\n" not in name
 
@@ -224,7 +222,7 @@ def is_model_file(path: Path) -> bool:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether this is a bundle. The list of its files tells it of a .zip."""
+    """Return whether this is a bundle. Of a .zip only the list of files is read."""
     if path.suffix != ".zip":
         return (path / _MANIFEST).is_file()
     from edgekit.base.zip_reader import ZipError, read_zip
@@ -246,21 +244,20 @@ BUNDLE_PATH = _FilePath("bundle", is_bundle, otherwise="dir")
 board_option: Decorator = click.option(
     "--board", "-b", "board_name", type=BOARD, metavar="NAME", help="The board profile to use."
 )
-"""Gives `board_name: str | None`."""
+"""An option that adds `board_name: str | None`."""
 
 toolchain_option: Decorator = click.option(
     "--toolchain",
     "toolchain_name",
     type=TOOLCHAIN,
     metavar="NAME",
-    help="Another toolchain than the board's own.",
+    help="Use another toolchain than the board's own.",
 )
-"""Gives `toolchain_name: str | None`."""
+"""An option that adds `toolchain_name: str | None`."""
 
 
 class _Backends(click.ParamType[tuple[str, ...]]):
-    """Names with commas between them, in the order of preference; `none` is the empty list, and
-    `auto` stands alone too."""
+    """A comma-separated list of names in order of preference, or `none` (empty) or `auto`."""
 
     name = "backends"
 
@@ -292,22 +289,22 @@ offload_option: Decorator = click.option(
     "--offload",
     type=_Backends(),
     metavar="NAMES",
-    help="Backends to prefer for regions of the model, in that order; none; or auto, those that "
-    "were measured to be faster.  [default: the board profile's]",
+    help="Backends to prefer for regions of the model, in order; none; or auto, which takes those "
+    "that were measured to be faster.  [default: the board profile's]",
 )
-"""Gives `offload: tuple[str, ...] | None`."""
+"""An option that adds `offload: tuple[str, ...] | None`."""
 
 one_layer_option: Decorator = click.option(
     "--one-layer-each",
     is_flag=True,
     hidden=True,
-    help="Every layer a region of its own: what merging gains is measured against that.",
+    help="Make every layer its own region, to measure what merging gains.",
 )
-"""Gives `one_layer_each: bool`: no region of more than one layer, to measure what merging gains."""
+"""An option that adds `one_layer_each: bool`."""
 
 
 def parse_shape_option(text: str) -> tuple[str, tuple[int, ...]]:
-    """`name=1,3,224,224` to the name and the shape. The name may hold an equals sign."""
+    """Parse `name=1,3,224,224`. The name may contain an equals sign."""
     name, separator, extents = text.rpartition("=")
     if not separator or not name:
         raise UsageError(
@@ -329,7 +326,7 @@ def parse_shape_option(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def parse_constant_option(text: str) -> tuple[str, Array]:
-    """`axes=1,2`, `ratio=0.5` or `x=file.npy` to the name and the value.
+    """Parse `axes=1,2`, `ratio=0.5` or `x=file.npy`.
 
     Whole numbers become int64, others float32, `true` and `false` bool. One number without a
     comma is a scalar; `1,` is a list of one.
@@ -394,9 +391,9 @@ shape_option: Decorator = click.option(
     multiple=True,
     metavar="NAME=1,3,224,224",
     callback=_collect("--shape", parse_shape_option),
-    help="Fix an input's shape. Once for each input.",
+    help="Fix an input's shape. May be repeated, once per input.",
 )
-"""Gives `shapes: dict[str, tuple[int, ...]]`."""
+"""An option that adds `shapes: dict[str, tuple[int, ...]]`."""
 
 constant_option: Decorator = click.option(
     "--constant",
@@ -404,20 +401,20 @@ constant_option: Decorator = click.option(
     multiple=True,
     metavar="NAME=VALUE",
     callback=_collect("--constant", parse_constant_option),
-    help="Bind an input to numbers (axes=1,2) or a file (x=file.npy).",
+    help="Bind an input to numbers (axes=1,2) or a file (x=file.npy). May be repeated.",
 )
-"""Gives `constants: dict[str, Array]`."""
+"""An option that adds `constants: dict[str, Array]`."""
 
 model_argument: Decorator = click.argument("model", type=MODEL_FILE, required=False)
-"""Gives `model: Path | None`; without one, the project file's model is meant."""
+"""An argument that adds `model: Path | None`; None is the project file's model."""
 
 bundle_argument: Decorator = click.argument("bundle", type=BUNDLE_PATH)
-"""Gives `bundle: Path`."""
+"""An argument that adds `bundle: Path`."""
 
 
 def to_be_built(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What decides what is built, for all commands that build or say what would be: gives `model`,
-    `board_name`, `toolchain_name`, `offload`, `one_layer_each`, `shapes` and `constants`."""
+    """Add what decides a build: `model`, `board_name`, `toolchain_name`, `offload`,
+    `one_layer_each`, `shapes` and `constants`."""
     for option in (
         constant_option,
         shape_option,
@@ -436,11 +433,11 @@ out_option: Decorator = click.option(
     "-o",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where the bundle goes.  [default: build/MODEL-BOARD]",
+    help="The folder for the bundle.  [default: build/MODEL-BOARD]",
 )
-"""Gives `out: Path | None`."""
+"""An option that adds `out: Path | None`."""
 
 no_cache_option: Decorator = click.option(
-    "--no-cache", is_flag=True, help="Neither use the build cache nor fill it."
+    "--no-cache", is_flag=True, help="Neither read nor write the build cache."
 )
-"""Gives `no_cache: bool`."""
+"""An option that adds `no_cache: bool`."""

@@ -1,4 +1,4 @@
-"""edgekit partition: which parts of a model would run where, and why."""
+"""edgekit partition: show which backend would run each part of a model, and why."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--measure",
     is_flag=True,
-    help="Time each region on a device both ways first; later builds go by that.",
+    help="First time each region on a device both ways; later builds use the result.",
 )
-@click.option("--again", is_flag=True, help="Measure what was measured before as well.")
+@click.option("--again", is_flag=True, help="Measure again what was measured before.")
 @device_options
 @timeout_option
-@click.option("--svg", type=_FILE, metavar="FILE", help="Draw the graph, coloured by who runs it.")
-@click.option("--html", type=_FILE, metavar="FILE", help="The same as a page with every reason.")
+@click.option("--svg", type=_FILE, metavar="FILE", help="Draw the graph, coloured by backend.")
+@click.option(
+    "--html", type=_FILE, metavar="FILE", help="Write the drawing as a page with every reason."
+)
 @click.option(
     "--export-json",
     "export",
@@ -66,19 +68,19 @@ def command(
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, Array],
 ) -> None:
-    """Show who would run each operator of MODEL on a board, and why. Nothing is built, except with
-    --measure.
+    """Show which backend would run each operator of MODEL on a board, and why. Nothing is built,
+    except with --measure.
 
-    A backend that --offload names is preferred: a region stays in TVM where that was measured to
-    be faster, or where nobody measured and too little is computed to pay for entering it. With
-    --twin, what was measured on emulated boards counts too.
+    A backend that --offload names is preferred. A region stays in TVM if TVM was measured to be
+    faster, or if it is unmeasured and too small to pay for entering it. With --twin, measurements
+    on emulated boards count too.
     """
     from edgekit.building.choose import make_request
     from edgekit.building.partition import draw, export_regions, partition
 
     if not measure and (device_name is not None or again):
         raise UsageError(
-            "nothing is to be measured, and --device or --again says how",
+            "--device and --again are for --measure",
             hint="add --measure, or leave them out",
         )
     request = make_request(

@@ -1,4 +1,4 @@
-"""list, show, new and check: the same four for boards and for toolchains."""
+"""The commands list, show, new and check, for boards and for toolchains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProfileView(Generic[T]):
-    """How one kind of profile is read and shown."""
+    """The reader and the columns of one kind of profile."""
 
     kind: ProfileKind
     noun: str
@@ -41,7 +41,7 @@ class ProfileView(Generic[T]):
     check: Callable[[Path], tuple[Problem, ...]]
     columns: tuple[str, ...]
     row: Callable[[T], Sequence[object]]
-    """What stands in the columns after the name."""
+    """The cells of the columns after the name."""
     fields: Callable[[T], Sequence[tuple[str, object]]]
 
 
@@ -49,7 +49,7 @@ class ProfileView(Generic[T]):
 class ShownProfile(Generic[T]):
     profile: T
     hides: tuple[Path, ...]
-    """Profiles of the same name further down the search path."""
+    """Profiles with the same name further down the search path."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class CheckedProfile:
 
 
 def profile_group(view: ProfileView[T]) -> click.Group:
-    """The group of commands for one kind of profile."""
+    """Return the commands for one kind of profile."""
 
     @click.group(
         view.kind,
         cls=Group,
         invoke_without_command=True,
-        help=f"List the {view.noun} profiles, show, make or check one.",
+        help=f"List, show, create or check {view.noun} profiles.",
     )
     @json_option
     @pass_console
@@ -82,7 +82,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
             entries = list_profiles(view.kind, view.parse)
             console.report(entries, lambda: _render_list(console, view, entries))
 
-    @group.command("show", help=f"Show what a {view.noun} profile says, and where it comes from.")
+    @group.command("show", help=f"Show a {view.noun} profile and its file.")
     @click.argument("name", type=view.type)
     @json_option
     @pass_console
@@ -92,7 +92,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
         shown = ShownProfile(profile, shadowed_profiles(view.kind, path))
         console.report(shown, lambda: _render_profile(console, view, path, shown))
 
-    @group.command("new", help=f"Make a {view.noun} profile out of one that comes close.")
+    @group.command("new", help=f"Create a {view.noun} profile from a similar one.")
     @click.argument("name")
     @click.option(
         "--like", required=True, type=view.type, metavar="NAME", help="The profile to start from."
@@ -102,20 +102,20 @@ def profile_group(view: ProfileView[T]) -> click.Group:
         "--output",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help=f"Where to write it; ./{view.kind}/NAME.toml by default.",
+        help=f"The file to write.  [default: ./{view.kind}/NAME.toml]",
     )
-    @click.option("--force", is_flag=True, help="Write over a file that is there.")
+    @click.option("--force", is_flag=True, help="Replace an existing file.")
     @json_option
     @pass_console
     def new(console: Console, name: str, like: str, output: Path | None, force: bool) -> None:
         source = find_profile(view.kind, like)
         load_profile(source, view.kind, view.parse)
         path = copy_profile(view.kind, source, name, output, force=force)
-        trust_profile(path, view.kind)  # it says what the one before says, which was trusted
+        trust_profile(path, view.kind)  # a copy of a trusted profile
         made = NewProfile(name, source, path)
         console.report(made, lambda: console.print(f"wrote {path}; edit it, then check it"))
 
-    @group.command("check", help=f"Say everything that is wrong with a {view.noun} profile.")
+    @group.command("check", help=f"Report all problems of a {view.noun} profile.")
     @click.argument("file", type=click.Path(path_type=Path))
     @json_option
     @pass_console

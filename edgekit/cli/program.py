@@ -1,4 +1,4 @@
-"""Runs a command line and turns whatever happens into an exit code."""
+"""Runs a command line and turns the outcome into an exit code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, on the same way out as Ctrl-C so that every clean-up runs."""
+    """SIGTERM or SIGHUP, handled like Ctrl-C so that every clean-up runs."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -47,13 +47,13 @@ class EndedBySignal(KeyboardInterrupt):
 
 
 def main() -> None:
-    """The whole life of the `edgekit` process, once its modules are there."""
-    _open_what_is_closed()
+    """Run the `edgekit` process."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     code = run_command_line(sys.argv[1:])
-    # What can't be written must not make the interpreter complain while it shuts down.
+    # A failing flush must not make the interpreter print errors at shutdown.
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -62,9 +62,8 @@ def main() -> None:
     sys.exit(code)
 
 
-def _open_what_is_closed() -> None:
-    """A standard stream that the caller closed (`>&-`) is none, and must not become the next file
-    that is opened."""
+def _open_closed_streams() -> None:
+    """Open standard streams that the caller closed (`>&-`), so that no file takes their place."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -73,7 +72,7 @@ def _open_what_is_closed() -> None:
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code is one of docs/exit-codes.md."""
+    """Run one command line and return an exit code of docs/exit-codes.md."""
     instruction = os.environ.get(COMPLETION_VARIABLE)
     if instruction:
         from click.shell_completion import shell_complete
@@ -100,8 +99,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
             return OUTPUT_CLOSED
         return _fail(console, _bug(error), error)
     except Exception as error:  # noqa: BLE001 - the last resort, reported as the bug it is
-        known = explained_by_limits(error) or _folder_is_gone(error)
-        return _fail(console, known or _bug(error), error)
+        explained = explained_by_limits(error) or _folder_is_gone(error)
+        return _fail(console, explained or _bug(error), error)
     finally:
         console.close()
 
@@ -113,11 +112,11 @@ def _trusts(console: Console, files: Sequence[TrustedFile]) -> bool:
 
 
 def _run_command(arguments: list[str], console: Console) -> int:
-    """click's own `main` would swallow Ctrl-C and broken pipes of any origin."""
+    """Run a command without click's `main`, which swallows Ctrl-C and broken pipes."""
     try:
         with root.make_context(PROGRAM, arguments, obj=console) as context:
             commands = root.list_commands(context)
-            # Processes that this one starts work for the same command.
+            # Child processes inherit the name of the command they work for.
             os.environ[PURPOSE] = next((word for word in arguments if word in commands), PROGRAM)
             root.invoke(context)
     except click.exceptions.Exit as ended:
@@ -159,7 +158,7 @@ def _usage_error(error: click.ClickException) -> UsageError:
 
 
 def _folder_is_gone(error: Exception) -> EdgekitError | None:
-    """Nearly everything fails where the working directory was deleted, and says it worse."""
+    """Explain an error whose cause is a deleted working directory."""
     if isinstance(error, FileNotFoundError):
         try:
             Path.cwd()
@@ -181,7 +180,7 @@ def _bug(error: Exception) -> EdgekitError:
 
 
 def _flags_before_the_mistake(arguments: Sequence[str], console: Console) -> None:
-    """A command line that can't be parsed may still say how its error is to be shown."""
+    """Apply the flags of a command line that can't be parsed, to show its error as requested."""
     flags = list(arguments)
     if "--" in flags:
         flags = flags[: flags.index("--")]
@@ -208,7 +207,7 @@ def _signals_as_exceptions() -> Iterator[None]:
 
 
 def _reader_is_gone(stream: TextIO) -> bool:
-    """Whether a broken pipe is ours (`| head`) and not one of a device's."""
+    """Return whether the reader of our output is gone (`| head`), and not a device's pipe."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):

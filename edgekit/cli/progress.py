@@ -1,4 +1,4 @@
-"""Two ways to show the library's events: lines in a log, and a live display on a terminal."""
+"""Displays of the library's events: lines in a log, or a live display on a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 WORTH_A_LINE = 1.0
-"""Seconds: a log doesn't hear of stages shorter than this, unless --verbose."""
+"""The shortest stage in seconds that a log shows without --verbose."""
 
 HEARTBEAT = 10.0
 """Seconds between two lines about the same stage in a log."""
@@ -27,11 +27,11 @@ class Progress(Protocol):
     def show(self, event: Event) -> None: ...
 
     def close(self) -> None:
-        """Give the terminal back; called before an error is printed."""
+        """Restore the terminal before an error is printed."""
 
 
 class QuietProgress:
-    """Warnings only."""
+    """Shows warnings only."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -51,7 +51,7 @@ class _OpenStage:
 
 
 class PlainProgress:
-    """One line for each finished stage that took a while, a sign of life for the longest."""
+    """Prints a line for each finished long stage, and now and then one for a running stage."""
 
     def __init__(
         self, stream: TextIO, *, verbose: bool, clock: Callable[[], float] = time.monotonic
@@ -98,7 +98,7 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """A spinner or bar with elapsed time for each running stage, a line for each finished one."""
+    """Shows a spinner or bar for each running stage and a line for each finished one."""
 
     def __init__(self, stream: TextIO, *, verbose: bool) -> None:
         self._stream = stream
@@ -134,7 +134,7 @@ class LiveProgress:
         for entry in reversed(self._open):
             if entry[0] == event.title:
                 self._running().remove_task(entry[1])
-                self._running().refresh()  # or the line below would be drawn with the old bar
+                self._running().refresh()  # otherwise the line below is drawn with the old bar
                 self._open.remove(entry)
                 break
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
@@ -193,7 +193,7 @@ def write_line(stream: TextIO, text: str) -> None:
         stream.write(text + "\n")
         stream.flush()
     except BrokenPipeError:
-        raise  # whoever read it has gone, which is nobody's mistake
+        raise  # the reader is gone, which is no error
     except OSError as error:
         raise StorageError(
             f"could not write the output: {os.strerror(error.errno or 0).lower()}",

@@ -1,4 +1,4 @@
-"""edgekit quantize: a float model to one in int8, and what that costs."""
+"""edgekit quantize: convert a float model to int8 and report the accuracy cost."""
 
 from __future__ import annotations
 
@@ -42,57 +42,57 @@ _SHOWN = 10
     "-o",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where the quantised model goes.  [default: MODEL-int8.onnx]",
+    help="The file to write.  [default: MODEL-int8.onnx]",
 )
 @click.option(
     "--per-channel/--per-tensor",
     default=True,
     show_default=True,
-    help="One scale for each output channel's weights, or one for all.",
+    help="Use one weight scale per output channel, or one per tensor.",
 )
 @click.option(
     "--method",
     type=click.Choice(("minmax", "entropy", "percentile")),
     default="minmax",
     show_default=True,
-    help="How ranges are made of what the samples give.",
+    help="How to compute ranges from the samples.",
 )
 @click.option(
     "--ends",
     type=click.Choice(("float", "int8")),
     default="float",
     show_default=True,
-    help="What inputs and outputs are.",
+    help="The type of inputs and outputs.",
 )
 @click.option(
     "--board",
     "-b",
     type=BOARD,
     metavar="NAME",
-    help="Where it is to run: as the libraries for that board take it.",
+    help="Quantize as the libraries for this board require.",
 )
 @click.option(
     "--symmetric/--asymmetric",
     default=None,
-    help="Activations stored around zero, as TensorRT takes them.  [default: as the board needs]",
+    help="Center activations on zero, as TensorRT requires.  [default: as the board requires]",
 )
 @click.option(
-    "--exclude", multiple=True, metavar="NODE", help="A node that stays in float. May be repeated."
+    "--exclude", multiple=True, metavar="NODE", help="Keep this node in float. May be repeated."
 )
 @click.option(
     "--labels",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A class number for each sample, .npy or text: accuracy before and after.",
+    help="A class number per sample, .npy or text, to report accuracy before and after.",
 )
 @click.option(
     "--random",
     type=click.IntRange(1, 10_000),
     default=None,
     metavar="N",
-    help="Calibrate with N samples of noise: for size and speed alone.",
+    help="Calibrate with N samples of noise, to measure size and speed only.",
 )
-@click.option("--accept-noise", is_flag=True, help="Take samples that look like noise.")
+@click.option("--accept-noise", is_flag=True, help="Accept samples that look like noise.")
 @shape_option
 @json_option
 @pass_console
@@ -112,10 +112,10 @@ def command(
     accept_noise: bool,
     shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """Make an int8 model of the float ONNX model MODEL, and say what that costs.
+    """Quantize the float ONNX model MODEL to int8 and report the accuracy cost.
 
-    The cost is measured on the samples themselves, with onnxruntime: how far the outputs are from
-    the float model's, and which layers lose most.
+    onnxruntime measures the cost on the samples: how far the outputs are from the float model's,
+    and which layers lose most.
     """
     from edgekit.bundle.samples import parse_input_argument
     from edgekit.profiles.board import load_board

@@ -1,4 +1,4 @@
-"""edgekit recommend: which way to take with a model on a board."""
+"""edgekit recommend: recommend how to run a model on a board."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _QUESTIONS = ("supported?", "faster?", "hot spot?")
     type=BOARD,
     multiple=True,
     metavar="NAME",
-    help="For this board. May be repeated.  [default: the project's, else all]",
+    help="The board. May be repeated.  [default: the project's, else all]",
 )
-@click.option("--measure", is_flag=True, help="Try every option on a device, and go by that.")
-@click.option("--twin", is_flag=True, help="With --measure: on the boards' emulated twins.")
+@click.option("--measure", is_flag=True, help="Measure every option on a device first.")
+@click.option("--twin", is_flag=True, help="With --measure: use the boards' emulated twins.")
 @quick_tune_options
-@click.option("--store", "url", metavar="URL", help="Where measurements are, as edgekit results.")
+@click.option("--store", "url", metavar="URL", help="The store, as for edgekit results.")
 @shape_option
 @constant_option
 @timeout_option
@@ -69,9 +69,9 @@ def command(
     constants: Mapping[str, Array],
     timeout: float,
 ) -> None:
-    """Say which ways there are for MODEL on each board, and which to try first.
+    """List the options for running MODEL on each board, and which to try first.
 
-    Without --measure it goes by what libraries take, by memory, and by what was measured before.
+    Without --measure, decide by library support, memory and earlier measurements.
     """
     from edgekit.advice.recommend import Measuring, recommend
     from edgekit.advice.words import Search
@@ -79,8 +79,8 @@ def command(
     from edgekit.project.file import choose_model, choose_store, find_project
 
     if not measure:
-        for said, option in ((twin, "--twin"), (tune_seconds is not None, "--quick-tune")):
-            if said:
+        for given, option in ((twin, "--twin"), (tune_seconds is not None, "--quick-tune")):
+            if given:
                 hint = f"add --measure, or leave {option} out"
                 raise UsageError(f"{option} is for --measure", hint=hint)
     check_quick_tune(tune_seconds, tune_again)
@@ -89,7 +89,7 @@ def command(
     if not boards and project is not None and project.board is not None:
         boards = (project.board,)
     if measure and not boards:
-        raise UsageError("--measure needs to know the board", hint="add --board NAME")
+        raise UsageError("--measure needs a board", hint="add --board NAME")
 
     def reach(board: Board, voice: Events) -> Device:
         return device_for_board(console, board, None, twin and board.kind != "local", timeout)
@@ -118,7 +118,7 @@ def _render(console: Console, done: Recommendation) -> None:
         _render_advice(console, advice, alone=len(done.boards) == 1)
     if len(done.boards) > 1:
         console.print()
-        console.print("with one --board, the reasons are told too")
+        console.print("with one --board, the reasons are shown too")
 
 
 def _render_advice(console: Console, advice: Advice, *, alone: bool) -> None:
@@ -126,7 +126,7 @@ def _render_advice(console: Console, advice: Advice, *, alone: bool) -> None:
     console.heading(f"{advice.board}: {advice.verdict}")
     console.print(f"needs {advice.memory}" if advice.fits else advice.memory)
     console.table(
-        ("option", "can be had", "takes", "measured", "on"),
+        ("option", "available", "takes", "measured", "on"),
         [_row(option) for option in advice.options],
         right=("takes", "measured"),
     )
@@ -148,13 +148,12 @@ def _row(option: Option) -> list[object]:
 
 
 def _render_reasons(console: Console, option: Option) -> None:
-    """The questions in a column, their answers wrapped beside it; the command is one line, so that
-    it can be copied."""
+    """Print the questions in a column, the wrapped answers, and the command on one line."""
     console.print()
     console.heading(option.name)
     answers = option.answers
-    told = zip(_QUESTIONS, (answers.supported, answers.faster, answers.hot_spot), strict=True)
-    for name, text in (*told, *(("", reason) for reason in option.reasons)):
+    pairs = zip(_QUESTIONS, (answers.supported, answers.faster, answers.hot_spot), strict=True)
+    for name, text in (*pairs, *(("", reason) for reason in option.reasons)):
         indent = f"  {name.ljust(len(_QUESTIONS[0]))}  "
         blank = " " * len(indent)
         for line in textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=blank):

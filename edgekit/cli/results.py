@@ -1,4 +1,4 @@
-"""edgekit results: what was measured, side by side and over time."""
+"""edgekit results: show, compare, export and import measurements."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ class _Share(click.ParamType[float]):
 
 @click.group("results", cls=Group)
 def command() -> None:
-    """What was measured: every run of `edgekit bench` and `deploy`, and every tuning session."""
+    """Show the runs of `edgekit bench` and `deploy`, and all tuning sessions."""
 
 
 command.add_command(tuning_command)
 
 
 @command.command("list")
-@click.option("--model", metavar="NAME", help="Of this model only.")
-@click.option("--board", metavar="NAME", help="On this kind of board only.")
-@click.option("--device", metavar="NAME", help="On this device only.")
+@click.option("--model", metavar="NAME", help="Only runs of this model.")
+@click.option("--board", metavar="NAME", help="Only runs on this kind of board.")
+@click.option("--device", metavar="NAME", help="Only runs on this device.")
 @click.option(
     "--last",
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
     metavar="N",
-    help="How many runs, the latest first.",
+    help="Number of runs, the latest first.",
 )
 @store_option
 @json_option
@@ -81,7 +81,7 @@ def list_command(
 @json_option
 @pass_console
 def show_command(console: Console, run: str, url: str | None) -> None:
-    """Show one run: RUN is its id, the beginning of it, or `latest`."""
+    """Show one run: RUN is its id, a prefix of it, or `latest`."""
     from edgekit.store.results import show_result
 
     found = show_result(run, chosen_store(url))
@@ -95,7 +95,7 @@ def show_command(console: Console, run: str, url: str | None) -> None:
     "--fail-above",
     type=_Share(),
     metavar="PERCENT",
-    help="Fail where AFTER is slower by more than that, as 5%, and it is not noise.",
+    help="Fail if AFTER is slower by more than this, such as 5%, beyond noise.",
 )
 @store_option
 @json_option
@@ -121,13 +121,13 @@ def compare_command(
     "--format",
     "form",
     type=click.Choice([_METASCHEDULE]),
-    help="Tuned kernels, as MetaSchedule's JSON database in the folder PATH.",
+    help="Write tuned kernels as MetaSchedule's JSON database into the folder PATH.",
 )
 @store_option
 @json_option
 @pass_console
 def export_command(console: Console, path: Path, form: str | None, url: str | None) -> None:
-    """Write all runs to PATH: .json with every sample, .csv as a table."""
+    """Write all runs to PATH: a .json with every sample, or a .csv table."""
     if form == _METASCHEDULE:
         from edgekit.tuning.metaschedule_files import export_metaschedule
 
@@ -146,7 +146,7 @@ def export_command(console: Console, path: Path, form: str | None, url: str | No
 @json_option
 @pass_console
 def import_command(console: Console, path: Path, url: str | None) -> None:
-    """Take runs from PATH, a .json that `export` wrote, or tuned kernels from a folder with
+    """Import runs from PATH, a .json that `export` wrote, or tuned kernels from a folder with
     MetaSchedule's JSON database."""
     if path.is_dir():
         from edgekit.tuning.metaschedule_files import import_metaschedule
@@ -207,7 +207,7 @@ def _render_run(console: Console, run: BenchRun) -> None:
             ("p90", _amount(run, run.p90)),
             ("p99", _amount(run, run.p99)),
             ("fastest", _amount(run, run.minimum)),
-            # Of what a microcontroller counts no samples are kept.
+            # Counts of a microcontroller have no samples.
             *([("standard deviation", _amount(run, run.stdev))] * bool(run.samples)),
             *([("runs", f"{len(run.samples)} after {run.warmup} to warm up")] * bool(run.samples)),
             ("energy", None if run.joules is None else f"{run.joules * 1e3:.3g} mJ an inference"),

@@ -1,4 +1,4 @@
-"""edgekit rollback: the version before the current one, current again."""
+"""edgekit rollback: return to an earlier version of a model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _digest(context: click.Context, parameter: click.Parameter, text: str | None
     "--to",
     metavar="DIGEST",
     callback=_digest,
-    help="That version, by the first characters of its digest.",
+    help="The version to return to, by the first characters of its digest.",
 )
 @timeout_option
 @json_option
@@ -53,9 +53,9 @@ def command(
     to: str | None,
     timeout: float,
 ) -> None:
-    """Make the version of a model that was current before the current one again.
+    """Roll back to the previous version of a model on a device.
 
-    Its files are compared with their hashes and it is run once; if either fails, nothing changes.
+    Its hashes are checked and it is run once. If either fails, nothing changes.
     """
     from edgekit.verbs.rollback import rollback
 

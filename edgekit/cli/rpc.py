@@ -1,4 +1,4 @@
-"""edgekit rpc: devices for TVM's RPC clients."""
+"""edgekit rpc: serve devices to TVM's RPC clients."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _tracker_option = click.option(
     "--tracker",
     "tracker_text",
     metavar="HOST:PORT",
-    help="Another tracker than the one that edgekit runs on this machine.",
+    help="Use another tracker than edgekit's own on this host.",
 )
 
 
 @click.group("rpc", cls=Group)
 def command() -> None:
-    """Devices for TVM's RPC clients, through SSH.
+    """Serve devices to TVM's RPC clients, through SSH.
 
     \b
     edgekit rpc tracker                 one terminal: who has which device
@@ -61,13 +61,13 @@ def command() -> None:
 
 
 @command.command("tracker", short_help="Run TVM's tracker.")
-@click.option("--port", type=_PORT, help=f"Where it listens.  [default: {DEFAULT_PORT}]")
+@click.option("--port", type=_PORT, help=f"Port to listen on.  [default: {DEFAULT_PORT}]")
 @json_option
 @pass_console
 def tracker_command(console: Console, port: int | None) -> None:
-    """Run TVM's tracker on this machine's loopback until Ctrl-C or `edgekit rpc stop`.
+    """Run TVM's tracker on this host's loopback until Ctrl-C or `edgekit rpc stop`.
 
-    Where one is running already, say where.
+    If one is already running, print its address.
     """
     from edgekit.rpc.tracker import run_tracker, running_tracker
 
@@ -94,12 +94,19 @@ def tracker_command(console: Console, port: int | None) -> None:
 
 @command.command("serve", short_help="Let a device serve TVM's RPC.")
 @click.option(
-    "--device", "name", type=REMOTE_DEVICE, metavar="NAME", required=True, help="Which device."
+    "--device",
+    "name",
+    type=REMOTE_DEVICE,
+    metavar="NAME",
+    required=True,
+    help="The device to serve.",
 )
-@click.option("--key", metavar="KEY", help="What clients ask for.  [default: the board's name]")
+@click.option(
+    "--key", metavar="KEY", help="The key that clients request.  [default: the board's name]"
+)
 @_tracker_option
-@click.option("--direct", is_flag=True, help="No tracker: clients connect to the port here.")
-@click.option("--port", type=_PORT, help="The port here that leads to it; any free one otherwise.")
+@click.option("--direct", is_flag=True, help="Use no tracker: clients connect to the local port.")
+@click.option("--port", type=_PORT, help="The local port for the device.  [default: any free one]")
 @json_option
 @pass_console
 def serve_command(
@@ -112,8 +119,8 @@ def serve_command(
 ) -> None:
     """Let a device serve TVM's RPC until Ctrl-C, and register it with the tracker.
 
-    Everything goes through one SSH connection. When that is lost, or the device restarts, it is
-    served again as soon as it is back.
+    Everything goes through one SSH connection. If that is lost, or the device restarts, it
+    is served again as soon as it is back.
     """
     from edgekit.devices.emulated import emulated_device
     from edgekit.devices.linux.ssh import SshDevice
@@ -127,7 +134,7 @@ def serve_command(
     from edgekit.rpc.tracker import find_tracker
 
     if direct and tracker_text:
-        raise UsageError("--direct is without a tracker", hint="leave one of the two out")
+        raise UsageError("--direct uses no tracker", hint="leave out --direct or --tracker")
     entry = find_device(name, known_devices(find_project(Path.cwd()))).entry
     board = load_board(entry.board)
     tracker = None
@@ -159,7 +166,7 @@ def serve_command(
 @json_option
 @pass_console
 def status_command(console: Console, tracker_text: str | None) -> None:
-    """Show what is registered with the tracker, and what is free."""
+    """Show the devices that are registered with the tracker, and which are free."""
     from edgekit.rpc.protocol import TrackerClient, parse_tracker
     from edgekit.rpc.tracker import find_tracker
 
@@ -185,7 +192,7 @@ def status_command(console: Console, tracker_text: str | None) -> None:
 @json_option
 @pass_console
 def stop_command(console: Console) -> None:
-    """End the tracker that runs on this machine. Devices register again with the next one."""
+    """End the tracker on this host. Devices register again with the next one."""
     from edgekit.rpc.tracker import stop_tracker
 
     stopped = stop_tracker()
@@ -208,8 +215,8 @@ def _render_serving(console: Console, serving: Serving) -> None:
         [
             ("key", serving.key),
             ("tracker", serving.tracker),
-            ("port here", serving.port),
-            ("TVM there", serving.tvm),
+            ("local port", serving.port),
+            ("TVM on the device", serving.tvm),
             ("use it", use),
         ]
     )

@@ -1,4 +1,4 @@
-"""edgekit run: a bundle's outputs for an input."""
+"""edgekit run: show a bundle's outputs for an input."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "-o",
     type=click.Path(path_type=Path),
     metavar="DIR|FILE.npz",
-    help="Write the outputs there.",
+    help="Write the outputs to this folder or file.",
 )
 @click.option(
     "--top",
@@ -106,7 +106,9 @@ def _run_on_several(
     from edgekit.verbs.run import run
 
     if out is not None and out.suffix == ".npz":
-        raise UsageError("several devices do not fit into one file", hint="give -o a folder")
+        raise UsageError(
+            "outputs of several devices do not fit into one file", hint="give -o a folder"
+        )
     samples = None if chosen.samples is None else tuple(chosen.samples)
 
     def work(device: Device, events: Events) -> RunReport:

@@ -1,4 +1,4 @@
-"""A command about several devices at once: a row each, and an error where some failed."""
+"""Runs a command on several devices at once: a row each, and an error if some failed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class SeveralReport(Generic[T]):
 
 @dataclass(frozen=True)
 class Columns(Generic[T]):
-    """What of a device's report the table shows, between the result and how long it took."""
+    """The columns of the table between the result and the duration."""
 
     names: tuple[str, ...]
     cells: Callable[[T], Sequence[object]]
     well: str
-    """What the result is called where nothing failed."""
+    """The word for a result without failure."""
 
 
 def on_several(
@@ -45,7 +45,7 @@ def on_several(
     work: Callable[[Device, Events], T],
     columns: Columns[T],
 ) -> None:
-    """Do it on all of them at the same time, show it, and raise DevicesFailedError for failures."""
+    """Run the work on all devices at once and print a table; raise an error if some failed."""
     outcomes = on_each(candidates, work, console.events)
 
     def render() -> None:

@@ -1,4 +1,4 @@
-"""What is in a bundle, as `edgekit inspect` shows it."""
+"""Prints the contents of a bundle for `edgekit inspect`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_OPERATORS = 4
 
 
 def show_bundle(console: Console, path: Path) -> None:
-    """The manifest, and what is offloaded; as JSON, the manifest itself."""
+    """Print the manifest and what is offloaded; with --json the manifest itself."""
     from edgekit.bundle.folder import open_bundle
 
     bundle = open_bundle(path)
@@ -79,7 +79,7 @@ def _what_runs(manifest: Manifest) -> list[tuple[str, str]]:
 
 
 def c_in_words(c: BareMetal) -> list[tuple[str, str]]:
-    """What a model in C takes, and who wrote it."""
+    """Return the rows for what a model in C takes, and which generators made its steps."""
     makers = Counter(step.maker for step in c.steps).most_common()
     steps = ", ".join(f"{count} by {maker}" for maker, count in makers)
     pairs = [

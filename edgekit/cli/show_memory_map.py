@@ -1,4 +1,4 @@
-"""A memory map in tables: the arena, the flash, and the boards."""
+"""Prints a memory map as tables: the arena, the flash, and the boards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
     console.print()
     console.heading(
         f"RAM: {memory.arena_bytes + memory.beside_arena:,} bytes, {memory.beside_arena:,} of them "
-        "beside the arena, for the stack and the firmware's variables"
+        "outside the arena, for the stack and the firmware's variables"
     )
     console.print()
     console.heading("boards")
@@ -71,6 +71,6 @@ def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
 
 
 def _step(memory: MemoryMap, number: int) -> str:
-    """Its number and name; the manifest may be anybody's."""
+    """Return a step's number and name; the number may be out of range in an untrusted manifest."""
     name = memory.steps[number] if number < len(memory.steps) else ""
     return f"{number} {name}".rstrip()

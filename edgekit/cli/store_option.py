@@ -1,4 +1,4 @@
-"""The option of commands that are about the store."""
+"""The option that chooses the store."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ store_option = click.option(
     "url",
     metavar="URL",
     help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.  "
-    "[default: $EDGEKIT_STORE, the project's, or a file of your own]",
+    "[default: $EDGEKIT_STORE, the project's, or a file in your home]",
 )
-"""Gives `url: str | None`."""
+"""An option that adds `url: str | None`."""
 
 
 def chosen_store(url: str | None) -> str | None:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 GAP = "  "
 _LONG_WORD = 16
-"""Longer ones, paths mostly, may be broken."""
+"""The length above which a word, such as a path, may be broken."""
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,13 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Sequence[str] = ()
-    """Columns of numbers: they stand to the right and are never wrapped."""
+    """Columns of numbers, which are right-aligned and never wrapped."""
 
     def lines(self, room: int | None) -> tuple[list[str], list[str]]:
-        """The header and the rows, wrapped where a row is longer than `room`; without a header
-        and a row's cells one below the other where even that is too long."""
+        """Return the header and the rows, wrapped to `room`.
+
+        If even that is too wide, there is no header and a row's cells stand one below the other.
+        """
         natural = self._natural_widths()
         widths = natural if room is None else self._narrowed(natural, room)
         if widths is None:
@@ -37,8 +39,10 @@ class Table:
         ]
 
     def _narrowed(self, natural: Sequence[int], room: int) -> list[int] | None:
-        """Widths that fit: first the last column gives way, then the widest. None where ordinary
-        words would have to be broken."""
+        """Return widths that fit: narrow the last column first, then the widest.
+
+        Return None if ordinary words would have to be broken.
+        """
         widths = list(natural)
         too_much = sum(widths) + len(GAP) * (len(widths) - 1) - room
         least = [self._least_width(place, width) for place, width in enumerate(natural)]

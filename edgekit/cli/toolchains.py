@@ -1,5 +1,4 @@
-"""edgekit toolchains: which compilers edgekit knows, what their profiles say, and libraries built
-with them."""
+"""edgekit toolchains: list, show, create and check compilers, and build libraries with them."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ command = profile_group(
     "libraries",
     multiple=True,
     metavar="NAME",
-    help="This one only; may be given several times.",
+    help="Build only this library. May be repeated.",
 )
 @toolchain_option
 @json_option
@@ -79,8 +78,8 @@ def build_command(
 ) -> None:
     """Build the third-party libraries that a board offloads to, with the board's toolchain.
 
-    A model's build does it when it needs one; this does it beforehand. They are kept in the
-    cache: what is there is not built again.
+    A model's build does this when needed; this command does it beforehand. Libraries are cached and
+    not built again.
     """
     from edgekit.building.prebuild import prebuild
     from edgekit.profiles.board import load_board
@@ -107,7 +106,7 @@ def _render_prebuilt(console: Console, done: Prebuilt) -> None:
 
 
 def _how(library: PrebuiltLibrary) -> str:
-    return "there already" if library.from_cache else f"in {duration(library.seconds)}"
+    return "already built" if library.from_cache else f"in {duration(library.seconds)}"
 
 
 def _needs(library: PrebuiltLibrary) -> str:

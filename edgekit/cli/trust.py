@@ -1,4 +1,4 @@
-"""edgekit trust: agree to what the files of a project make edgekit run or send."""
+"""edgekit trust: trust what the files of a project make edgekit run or send."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class TrustDocument:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
 @click.option("--show", "only_show", is_flag=True, help="Show what the files do; change nothing.")
-@click.option("--revoke", is_flag=True, help="Trust the files no longer.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the files.")
 @json_option
 @pass_console
 def command(console: Console, folder: Path | None, only_show: bool, revoke: bool) -> None:
-    """Trust the project in DIR, or in this folder, as its files are now.
+    """Trust the files of the project in DIR, or in this folder, as they are now.
 
-    These are edgekit.toml and the profiles in boards/ and toolchains/. Their programs, flags, hosts
-    and URLs are used from then on. Once one of these changes, edgekit asks again.
+    These are edgekit.toml and the profiles in boards/ and toolchains/. edgekit then uses their
+    programs, flags, hosts and URLs. If one of these changes, it asks again.
     """
     from edgekit.base.trust import project_files, trust
     from edgekit.base.trust import revoke as forget
@@ -59,8 +59,7 @@ def command(console: Console, folder: Path | None, only_show: bool, revoke: bool
 
 
 def ask_person(console: Console, files: Sequence[TrustedFile]) -> bool:
-    """Show what the files of a project do and ask whether that is to be done. False where no person
-    can answer."""
+    """Show what the files of a project do and ask for consent. False without a terminal."""
     if console.as_json or os.environ.get("CI"):
         return False
     if not (sys.stdin.isatty() and console.stderr.isatty()):
@@ -77,7 +76,7 @@ def ask_person(console: Console, files: Sequence[TrustedFile]) -> bool:
 def _render(console: Console, document: TrustDocument) -> None:
     files = [file for file in document.files if file.effects]
     if not files:
-        console.print("nothing of this project makes edgekit run or send anything")
+        console.print("no file of this project makes edgekit run or send anything")
     for file in files:
         console.print(f"{'trusted' if file.trusted else 'not trusted'}: {file.path}")
         for effect in file.effects:

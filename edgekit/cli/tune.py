@@ -1,4 +1,4 @@
-"""edgekit tune: search for faster kernels."""
+"""edgekit tune: search for faster kernels on devices."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import click
 
 from edgekit.base.wording import duration, milliseconds
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import DEVICES, check_devices, only, several_devices
+from edgekit.cli.device_options import (
+    DEVICES,
+    check_devices,
+    every_option,
+    only,
+    several_devices,
+    twin_option,
+)
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     Command,
-    board_option,
-    constant_option,
     json_option,
-    model_argument,
-    offload_option,
-    one_layer_option,
     pass_console,
-    shape_option,
-    toolchain_option,
+    to_be_built,
 )
 from edgekit.cli.tune_c import tune_steps
 from edgekit.cli.tune_options import Time
@@ -37,26 +38,20 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("calls", "by its rule", "now", "gain", "trials", "failed", "how", "kernel")
 _NUMBERS = ("calls", "by its rule", "now", "gain", "trials", "failed")
-_TRIALS_WITHOUT_A_WORD = 1000
+_DEFAULT_TRIALS = 1000
 
 
 @click.command("tune", cls=Command)
-@model_argument
-@board_option
-@toolchain_option
-@offload_option
-@one_layer_option
-@shape_option
-@constant_option
+@to_be_built
 @click.option(
     "--trials",
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="Candidates for the whole model, those of earlier searches included.  "
-    f"[default: {_TRIALS_WITHOUT_A_WORD}, or as many as fit in --time]",
+    help="Candidates for the whole model, including those of earlier searches.  "
+    f"[default: {_DEFAULT_TRIALS}, or as many as fit in --time]",
 )
 @click.option(
-    "--time", "seconds", type=Time(), metavar="TIME", help="Search for so long (90s, 30m, 8h)."
+    "--time", "seconds", type=Time(), metavar="TIME", help="Duration of the search (90s, 30m, 8h)."
 )
 @click.option(
     "--device",
@@ -64,13 +59,13 @@ _TRIALS_WITHOUT_A_WORD = 1000
     "device_names",
     type=DEVICES,
     metavar="NAME[,NAME…]",
-    help="Where to measure.  [default: what the farm lends, or the board's first free device]",
+    help="The devices to measure on.  [default: the farm's, or the board's first free one]",
 )
-@click.option("--all", "every", is_flag=True, help="Every known device of the board.")
-@click.option("--twin", is_flag=True, help="Use the board's emulated twin; start it if need be.")
-@click.option("--again", is_flag=True, help="Measure what was measured before as well.")
+@every_option
+@twin_option
+@click.option("--again", is_flag=True, help="Measure again what was measured before.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Of what is tried by chance."
+    "--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of the random choices."
 )
 @timeout_option
 @json_option
@@ -93,16 +88,15 @@ def command(
     seed: int,
     timeout: float,
 ) -> None:
-    """Measure the kernels of MODEL in many ways on devices, and remember the fastest of each:
-    every later build uses them.
+    """Search on devices for the fastest variant of each kernel of MODEL. Later builds use them.
 
-    Ctrl-C keeps what was measured, and the same command goes on where it was.
+    Ctrl-C keeps what was measured, and the same command resumes the search.
     """
     from edgekit.building.choose import make_request
     from edgekit.devices.registry import known_devices
     from edgekit.project.file import find_project
     from edgekit.tuning.tune import Effort, tune
-    from edgekit.tuning.tune_devices import Wish, pool_for
+    from edgekit.tuning.tune_devices import DeviceSelection, pool_for
 
     check_devices(device_names, every, twin)
     request = make_request(
@@ -113,21 +107,21 @@ def command(
     )
     if request.board.kind == "baremetal":
         several = several_devices(request.board, device_names, every, twin, timeout)
-        one = (device_names, twin, timeout)
-        tune_steps(console, request, several or _only(request.board, *one), trials, seconds, again)
+        chosen = several or _only(request.board, device_names, twin, timeout)
+        tune_steps(console, request, chosen, trials, seconds, again)
         return
     known = known_devices(find_project(Path.cwd()))
     entries = {name: device.entry for name, device in known.items()}
     pool = pool_for(
         request.board,
-        Wish(device_names, twin, every),
+        DeviceSelection(device_names, twin, every),
         entries,
         timeout,
         f"tuning {request.source.name}",
         console.events,
     )
     if trials is None and seconds is None:
-        trials = _TRIALS_WITHOUT_A_WORD
+        trials = _DEFAULT_TRIALS
     report = tune(request, pool, Effort(trials, seconds, again, seed), console.events)
     console.report(report, lambda: _render(console, report))
 
@@ -157,8 +151,8 @@ def _render(console: Console, report: TuneReport) -> None:
         own, best = (milliseconds(us / 1e6) for us in (report.own_us, report.best_us))
         gain = report.own_us / report.best_us
         pairs.append(("all kernels", f"{own} by the rules, {best} now: {gain:.2f}x"))
-    whose = f"a twin of {report.board}" if report.emulated else report.board
-    pairs.append(("used by", f"every build for {whose}, without being asked"))
+    used_on = f"a twin of {report.board}" if report.emulated else report.board
+    pairs.append(("used by", f"every build for {used_on}, without an option"))
     console.fields(pairs)
     console.table(_COLUMNS, [_row(kernel) for kernel in report.kernels], right=_NUMBERS)
 

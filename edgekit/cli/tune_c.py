@@ -1,4 +1,4 @@
-"""edgekit tune for microcontrollers: the ways in which each step's C can be made."""
+"""edgekit tune for microcontrollers: search for the fastest C of each step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _render(console: Console, request: BuildRequest, report: TunedInC) -> None:
     failed = f", {report.failed} of them failed" if report.failed else ""
     pairs = [
         ("counted", f"{report.measured} ways{failed}; {report.known} known from earlier"),
-        ("used by", f"every build for a {request.board.cpu.name}, without being asked"),
+        ("used by", f"every build for a {request.board.cpu.name}, without an option"),
     ]
     if report.best_us:
         own, best = (_shown(report, us) for us in (report.own_us, report.best_us))
@@ -68,7 +68,7 @@ def _row(report: TunedInC, step: TunedStep) -> tuple[str, ...]:
 
 
 def _shown(report: TunedInC, microseconds: float) -> str:
-    """An emulated core has no time: its microsecond is a thousand instructions."""
+    """Format a time. On an emulated core a microsecond stands for a thousand instructions."""
     if report.unit == "instructions":
         return f"{amount(round(microseconds * 1e3))} instructions"
     return milliseconds(microseconds / 1e6)

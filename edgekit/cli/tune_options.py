@@ -1,4 +1,4 @@
-"""Options of the commands that may search for better schedules before they build."""
+"""Options of the commands that can search for better schedules before they build."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 class Time(click.ParamType[float]):
-    """Seconds, or a number and its unit."""
+    """A duration: seconds, or a number and its unit."""
 
     name = "time"
 
@@ -34,32 +34,32 @@ class Time(click.ParamType[float]):
 
 
 def quick_tune_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives `tune_seconds: float | None` and `tune_again: bool`."""
+    """Add `tune_seconds: float | None` and `tune_again: bool`."""
     tune = click.option(
         "--quick-tune",
         "tune_seconds",
         type=Time(),
         metavar="TIME",
-        help="Measure on the device for so long (60s, 2m) which ways of its kernels are fastest, "
-        "and remember it.",
+        help="Search on the device for this long (60s, 2m) for the fastest kernels, and remember "
+        "them.",
     )
     again = click.option(
-        "--again", "tune_again", is_flag=True, help="Measure what was measured before as well."
+        "--again", "tune_again", is_flag=True, help="Measure again what was measured before."
     )
     return tune(again(function))
 
 
-def check_quick_tune(tune_seconds: float | None, said: bool) -> None:
-    """`said` is whether an option was given that only a search needs."""
-    if tune_seconds is None and said:
+def check_quick_tune(tune_seconds: float | None, needs_search: bool) -> None:
+    """Refuse options that only a search needs (`needs_search`) without --quick-tune."""
+    if tune_seconds is None and needs_search:
         raise UsageError(
-            "nothing is to be measured, and an option says how",
-            hint="add --quick-tune 60s, or leave --device, --twin and --again out",
+            "--device, --twin and --again are for --quick-tune",
+            hint="add --quick-tune 60s, or leave them out",
         )
 
 
 def check_can_be_tuned(board: Board) -> None:
-    """Before a device or a twin of it is looked for."""
+    """Refuse --quick-tune for microcontrollers before a device is chosen."""
     if board.kind == "baremetal":
         raise UsageError(
             f"--quick-tune measures kernels of Linux boards, and {board.name} gets a model in C",

@@ -1,4 +1,4 @@
-"""edgekit results tuning: what searches for faster kernels found."""
+"""edgekit results tuning: list and show tuning sessions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _POINTS_SHOWN = 12
     default=20,
     show_default=True,
     metavar="N",
-    help="How many sessions, the latest first.",
+    help="Number of sessions, the latest first.",
 )
 @store_option
 @json_option
 @pass_console
 def tuning_command(console: Console, session: str | None, last: int, url: str | None) -> None:
-    """List tuning sessions, or show one: SESSION is its id, the beginning of it, or `latest`."""
+    """List tuning sessions, or show one: SESSION is its id, a prefix of it, or `latest`."""
     from edgekit.store.tuning_results import list_sessions, show_session
 
     if session is None:
@@ -137,7 +137,7 @@ def _times(own: float, best: float) -> str:
 
 
 def _some(curve: tuple[TuningProgress, ...]) -> list[TuningProgress]:
-    """The first, the last, and a few between."""
+    """Return the first point, the last, and a few between."""
     if len(curve) <= _POINTS_SHOWN:
         return list(curve)
     places = {round(n * (len(curve) - 1) / (_POINTS_SHOWN - 1)) for n in range(_POINTS_SHOWN)}

@@ -1,4 +1,4 @@
-"""edgekit twin: emulated boards, for those who have none at hand."""
+"""edgekit twin: start, stop and reach emulated boards."""
 
 from __future__ import annotations
 
@@ -67,27 +67,28 @@ class StopReport:
 
 @click.group("twin", cls=Group, short_help="Start and stop emulated boards.")
 def command() -> None:
-    """Emulated twins of boards in QEMU.
+    """Start and stop emulated twins of boards in QEMU.
 
-    Of Linux boards: a whole system, reached over SSH. The first start builds an image out of Debian
-    packages; all twins share it. Of microcontrollers: a chip, blank until `edgekit flash` or
-    `deploy --twin` writes its firmware, with its serial line on a port of this machine.
+    The twin of a Linux board is a whole system, reached over SSH. The first start builds an image
+    from Debian packages, which all twins share. The twin of a microcontroller is a chip, blank
+    until `edgekit flash` or `deploy --twin` writes its firmware, with its serial line on a local
+    port.
     """
 
 
-@command.command("up", short_help="Start a twin, or find it running.")
+@command.command("up", short_help="Start a twin.")
 @click.argument("word", metavar="BOARD|NAME", type=BOARD_OR_TWIN)
-@click.option("--name", metavar="NAME", help="What to call it; the board's name by default.")
-@click.option("--fresh", is_flag=True, help="Forget what its disk holds.")
+@click.option("--name", metavar="NAME", help="Name of the twin.  [default: the board's name]")
+@click.option("--fresh", is_flag=True, help="Start with an empty disk.")
 @click.option(
     "--init",
     type=click.Choice(INITS),
-    help="What its kernel starts: busybox, the quicker one, or systemd, to try services on.",
+    help="The init system: busybox starts faster, systemd runs services.",
 )
 @click.option(
     "--icount/--no-icount",
     default=None,
-    help="Have its clock count instructions, on one core.  [default: as it was]",
+    help="Let the clock count instructions, on one core.  [default: as before]",
 )
 @json_option
 @pass_console
@@ -99,7 +100,7 @@ def up_command(
     init: Init | None,
     icount: bool | None,
 ) -> None:
-    """Start a board's twin and wait until it answers. A second start finds it running."""
+    """Start a board's twin and wait until it answers, unless it already runs."""
     from edgekit.profiles.board import load_board
     from edgekit.twin.machine import StartOptions, all_twins, up
 
@@ -159,12 +160,12 @@ def _up_microcontroller(console: Console, name: str, board: Board, fresh: bool) 
 
 @command.command("down", short_help="Stop twins.")
 @click.argument("words", metavar="[NAME|BOARD]...", nargs=-1, type=TWIN)
-@click.option("--all", "every", is_flag=True, help="Every twin.")
-@click.option("--delete", is_flag=True, help="Remove its disk and keys as well.")
+@click.option("--all", "every", is_flag=True, help="Stop every twin.")
+@click.option("--delete", is_flag=True, help="Also remove disks and keys.")
 @json_option
 @pass_console
 def down_command(console: Console, words: tuple[str, ...], every: bool, delete: bool) -> None:
-    """Stop twins in good order. Their disks are kept for the next start, unless deleted."""
+    """Shut twins down. Their disks are kept for the next start, unless deleted."""
     from edgekit.twin.machine import all_twins, down, find_twin
 
     if every == bool(words):
@@ -183,12 +184,12 @@ def down_command(console: Console, words: tuple[str, ...], every: bool, delete: 
     console.report(StopReport(stopped), render)
 
 
-@command.command("status", short_help="List twins and how they are.")
+@command.command("status", short_help="List twins and their state.")
 @click.argument("word", metavar="[NAME|BOARD]", required=False, type=TWIN)
 @json_option
 @pass_console
 def status_command(console: Console, word: str | None) -> None:
-    """Every twin on this machine, running or not."""
+    """List every twin on this host, running or not."""
     from edgekit.twin.machine import all_twins, find_twin
 
     twins = (find_twin(word),) if word else all_twins()
@@ -218,13 +219,13 @@ def status_command(console: Console, word: str | None) -> None:
 
 @command.command(
     "ssh",
-    short_help="Open a shell on a twin, or run a command there.",
+    short_help="Open a shell or run a command on a twin.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("word", metavar="NAME|BOARD", type=TWIN)
 @click.argument("remote", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 def ssh_command(word: str, remote: tuple[str, ...]) -> None:
-    """OpenSSH with the twin's own keys. The command, if any, goes to the twin's shell."""
+    """Run OpenSSH with the twin's own keys. The command, if any, goes to the twin's shell."""
     from edgekit.base.children import become
     from edgekit.base.errors import DeviceError
     from edgekit.twin.machine import find_twin
@@ -242,11 +243,15 @@ def ssh_command(word: str, remote: tuple[str, ...]) -> None:
 
 @command.command("logs", short_help="Show a twin's console, or how the image was built.")
 @click.argument("word", metavar="[NAME|BOARD]", required=False, type=TWIN)
-@click.option("--build", "building", is_flag=True, help="The log of the image's build instead.")
-@click.option("--previous", is_flag=True, help="The console of the run before.")
-@click.option("--follow", "-f", is_flag=True, help="Go on as more is written.")
-@click.option("--lines", "-n", type=click.IntRange(1), metavar="N", help="The last N lines only.")
-@click.option("--init", type=click.Choice(INITS), help="With --build: of which image.")
+@click.option(
+    "--build", "building", is_flag=True, help="Show the log of the image's build instead."
+)
+@click.option("--previous", is_flag=True, help="Show the console of the previous run.")
+@click.option("--follow", "-f", is_flag=True, help="Show new lines until Ctrl-C.")
+@click.option(
+    "--lines", "-n", type=click.IntRange(1), metavar="N", help="Show only the last N lines."
+)
+@click.option("--init", type=click.Choice(INITS), help="With --build: which image.")
 @pass_console
 def logs_command(
     console: Console,
@@ -257,7 +262,7 @@ def logs_command(
     lines: int | None,
     init: Init | None,
 ) -> None:
-    """What the twin's kernel and sshd said on its serial console."""
+    """Show what the twin's kernel and sshd wrote to its serial console."""
     from edgekit.twin.image import build_log
     from edgekit.twin.machine import find_twin
     from edgekit.twin.processes import twin_folder
@@ -292,5 +297,5 @@ def _show_log(console: Console, path: Path, lines: int | None, follow: bool) -> 
 
 
 def _console_line(line: str) -> str:
-    """A serial console moves to the start of the line wherever it likes."""
+    """Remove the carriage returns of a serial console."""
     return line.replace("\r", "").rstrip()

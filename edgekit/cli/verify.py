@@ -1,4 +1,4 @@
-"""edgekit verify: is what a bundle computes right?"""
+"""edgekit verify: compare a bundle's outputs with an oracle's."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
 
 
 def tolerance_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives `rtol: float | None`, `atol: float | None`, `steps: int | None`."""
+    """Add `rtol: float | None`, `atol: float | None` and `steps: int | None`."""
     for option in (
         click.option(
             "--steps",
             type=click.IntRange(min=0),
             metavar="N",
-            help="Quantised outputs may be off by N steps.",
+            help="Allowed error of quantised outputs, in steps.",
         ),
         click.option(
             "--atol",
             type=click.FloatRange(min=0),
             metavar="X",
-            help="Other outputs may be off by X more.",
+            help="Allowed absolute error of other outputs.",
         ),
         click.option(
             "--rtol",
             type=click.FloatRange(min=0),
             metavar="X",
-            help="Other outputs may be off by this share of each element.",
+            help="Allowed relative error of each element of other outputs.",
         ),
     ):
         command = option(command)
@@ -75,7 +75,7 @@ def tolerance_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--model",
     type=MODEL_FILE,
     metavar="MODEL",
-    help="What the bundle was built from: needed with --input, to know what must come out.",
+    help="The bundle's model file, which --input needs to compute the expected outputs.",
 )
 @shape_option
 @constant_option
@@ -100,9 +100,9 @@ def command(
     twin: bool,
     timeout: float,
 ) -> None:
-    """Compare BUNDLE on a device of its board with an independent oracle.
+    """Compare BUNDLE's outputs on a device of its board with an independent oracle's.
 
-    Without --input, with the expected outputs inside the bundle.
+    Without --input, compare with the expected outputs in the bundle.
     """
     from edgekit.bundle.folder import open_bundle
     from edgekit.models.model import open_model
@@ -110,13 +110,13 @@ def command(
 
     if input_texts and model is None:
         raise UsageError(
-            "your own inputs need the model, to compute what must come out",
+            "--input needs the model, to compute the expected outputs",
             hint="add --model with the file that the bundle was built from",
         )
     if model is not None and not input_texts:
         raise UsageError(
             "--model does nothing without --input: the bundle holds its expected outputs",
-            hint="add --input FILE, or leave --model away",
+            hint="add --input FILE, or leave out --model",
         )
     opened = open_bundle(bundle)
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
@@ -167,7 +167,7 @@ def _verify_on_several(
 
 
 def render_verification(console: Console, report: VerifyReport) -> None:
-    """The table for people; `deploy` shows it too."""
+    """Print the table; `deploy` prints it too."""
     verdict = "verified" if report.passed else "not the same numbers"
     count = len(report.samples)
     what = vectors_in_words(report) if report.reference else f"{count} sample" + "s" * (count > 1)
@@ -186,7 +186,7 @@ def render_verification(console: Console, report: VerifyReport) -> None:
 
 
 def vectors_in_words(report: VerifyReport) -> str:
-    """Name the reference vectors that were compared."""
+    """Return the count and names of the reference vectors that were compared."""
     count = len(report.samples)
     names = ", ".join(sample.name for sample in report.samples)
     return f"{count} reference vector{'s' * (count > 1)} ({names})"

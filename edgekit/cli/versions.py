@@ -1,4 +1,4 @@
-"""edgekit versions: what was deployed to a device."""
+"""edgekit versions: list what was deployed to a device."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command(
     board_name: str | None,
     twin: bool,
 ) -> None:
-    """List the versions of models that were deployed to a device and are still there."""
+    """List the versions of models that are deployed to a device."""
     from edgekit.devices.linux.version_records import choose_model
     from edgekit.devices.linux.visit import versions_on
 

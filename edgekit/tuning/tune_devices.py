@@ -59,7 +59,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Wish:
+class DeviceSelection:
     """What a person said about devices."""
 
     names: tuple[str, ...] | None = None
@@ -70,18 +70,18 @@ class Wish:
 @contextmanager
 def pool_for(
     board: Board,
-    wish: Wish,
+    selection: DeviceSelection,
     known: Mapping[str, DeviceEntry],
     timeout: float,
     purpose: str,
     events: Events = SILENT,
 ) -> Iterator[Pool]:
-    lent = None if wish.twin else _farm_pool(board, wish, purpose, events)
+    lent = None if selection.twin else _farm_pool(board, selection, purpose, events)
     if lent is not None:
         twins = frozenset(name for name in lent.names if name in known and known[name].twin)
         yield replace(lent, twins=twins)
         return
-    devices = _devices(board, wish, known, timeout, events)
+    devices = _devices(board, selection, known, timeout, events)
     with scratch_directory(cache_dir()) as workspace:
 
         def plans(tracker: TrackerAddress) -> Sequence[tuple[str, Plan]]:
@@ -110,7 +110,9 @@ def served_pool(
         yield Pool(servers.tracker, names, names, servers.name_of)
 
 
-def _farm_pool(board: Board, wish: Wish, purpose: str, events: Events) -> Pool | None:
+def _farm_pool(
+    board: Board, selection: DeviceSelection, purpose: str, events: Events
+) -> Pool | None:
     """None where no farm is up, or it has no such device."""
     try:
         status = farm_status()
@@ -121,11 +123,11 @@ def _farm_pool(board: Board, wish: Wish, purpose: str, events: Events) -> Pool |
         for device in status.devices
         if device.board == board.name and device.key and device.state in SERVING
     ]
-    if wish.names is not None:
-        named = [device for device in members if device.name in wish.names]
+    if selection.names is not None:
+        named = [device for device in members if device.name in selection.names]
         if not named:
             return None
-        missing = sorted(set(wish.names) - {device.name for device in named})
+        missing = sorted(set(selection.names) - {device.name for device in named})
         if missing:
             raise UsageError(
                 f"the farm has {named[0].name}, and has no {missing[0]}",
@@ -169,21 +171,21 @@ def _lent(
 
 def _devices(
     board: Board,
-    wish: Wish,
+    selection: DeviceSelection,
     known: Mapping[str, DeviceEntry],
     timeout: float,
     events: Events,
 ) -> list[tuple[str, Device]]:
-    if wish.names is None and not wish.every:
-        device = device_for(board, None, known, timeout, events, twin=wish.twin)
+    if selection.names is None and not selection.every:
+        device = device_for(board, None, known, timeout, events, twin=selection.twin)
         return [(device.name, device)]
-    if wish.twin:
-        (name,) = wish.names or (None,)
+    if selection.twin:
+        (name,) = selection.names or (None,)
         device = device_for(board, name, known, timeout, events, twin=True)
         return [(device.name, device)]
     found: list[tuple[str, Device]] = []
     problems: list[DeviceError] = []
-    candidates: tuple[Candidate, ...] = devices_for(board, wish.names, known, timeout)
+    candidates: tuple[Candidate, ...] = devices_for(board, selection.names, known, timeout)
     for candidate in candidates:
         try:
             found.append((candidate.name, candidate.reach(events)))

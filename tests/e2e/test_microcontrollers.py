@@ -181,8 +181,8 @@ def test_mistakes_are_told(model: Path, cache: Path) -> None:
     for arguments, said in (
         (("device", "add", "x", "--board", "rpi4", "--port", "/dev/ttyS0"), "over SSH, not over"),
         (("device", "add", "x", "--board", "stm32f405", "pi@host"), "bare-metal board"),
-        (("device", "add", "x", "--board", "stm32f405", "--via", "pi@host"), "not said where"),
-        (("device", "add", "x", "--board", "stm32f405"), "not said where the device is"),
+        (("device", "add", "x", "--board", "stm32f405", "--via", "pi@host"), "no address"),
+        (("device", "add", "x", "--board", "stm32f405"), "no address of the device is given"),
         (("device", "add", "x", "--board", "stm32f405", "--port", "loop://"), "no serial port"),
         (("twin", "up", "stm32f746g-disco"), "no emulator has the memory"),
         (("twin", "up", "mps2-an386", "--icount"), "for twins of Linux boards"),

@@ -42,7 +42,7 @@ from edgekit.store.tuning_runs import TuningRecord, TuningSession
 from edgekit.tuning.child import Child
 from edgekit.tuning.standing import is_own
 from edgekit.tuning.tune import Effort, TuneReport, tune
-from edgekit.tuning.tune_devices import Wish, pool_for
+from edgekit.tuning.tune_devices import DeviceSelection, pool_for
 from edgekit.tuning.work import FindTasks, Propose, Task
 
 FEW = 8
@@ -64,7 +64,7 @@ def request_(tmp_path: Path) -> BuildRequest:
 def search(
     request: BuildRequest, trials: int = FEW, *, again: bool = False, events: Events = SILENT
 ) -> TuneReport:
-    pool = pool_for(request.board, Wish(), {}, 60.0, "tuning", events)
+    pool = pool_for(request.board, DeviceSelection(), {}, 60.0, "tuning", events)
     return tune(request, pool, Effort(trials=trials, again=again), events)
 
 

@@ -16,7 +16,7 @@ from edgekit.compiler.schedules.choices import EXACTLY
 from edgekit.store.database import close_store, open_store
 from edgekit.store.tuning import all_records
 from edgekit.tuning.tune import Effort, tune
-from edgekit.tuning.tune_devices import Wish, pool_for
+from edgekit.tuning.tune_devices import DeviceSelection, pool_for
 
 BOARD = "rpi4"
 FEW = 6
@@ -37,7 +37,7 @@ def request_(
 
 
 def test_what_a_twin_measured_decides_for_twins_alone(request_: BuildRequest) -> None:
-    pool = pool_for(request_.board, Wish(twin=True), {}, 120.0, "tuning")
+    pool = pool_for(request_.board, DeviceSelection(twin=True), {}, 120.0, "tuning")
 
     report = tune(request_, pool, Effort(trials=FEW))
 

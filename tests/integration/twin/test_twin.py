@@ -96,7 +96,7 @@ def test_a_twin_that_is_named_like_a_device_is_told_how_to_name(twin: Started) -
     assert "say --board rpi4 --twin --device kitchen" in named.stderr
 
     meant = edgekit("logs", "--twin", "--device", "kitchen")
-    assert (meant.returncode, meant.stdout) == (0, "nothing is in the log of kitchen\n")
+    assert (meant.returncode, meant.stdout) == (0, "the log of kitchen is empty\n")
 
 
 def test_the_exit_status_of_a_remote_command_is_the_commands(twin: Started) -> None:

@@ -252,7 +252,7 @@ def test_tidying_up_leaves_what_is_current(home: Path, server: SshServer) -> Non
     assert edgekit(home, "device", "clean", "desk", "--all").code == 0
     assert not list((server.root / "models").iterdir())
     assert "nothing was deployed to desk" in edgekit(home, "versions").out
-    assert "nothing is in the log of desk" in edgekit(home, "logs").out
+    assert "the log of desk is empty" in edgekit(home, "logs").out
     assert edgekit(home, "rollback").code == 2
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.errors import UsageError
-from edgekit.cli.cache import parse_age, parse_room
+from edgekit.cli.cache import parse_age, parse_size
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_ages(text: str, seconds: int) -> None:
     ],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert parse_room(text) == size
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "d", "30", "-1d", "1.5d", "30 days", "1y", "٣d"])
@@ -38,12 +38,12 @@ def test_what_is_no_age_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "1e9", "2 XB", "2GBit", "1,5GB"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a size"):
-        parse_room(text)
+        parse_size(text)
 
 
 @given(st.text(max_size=12))
 def test_no_text_raises_anything_but_a_usage_error(text: str) -> None:
-    for parse in (parse_age, parse_room):
+    for parse in (parse_age, parse_size):
         try:
             assert parse(text) >= 0
         except UsageError as error:
