@@ -156,7 +156,7 @@ def safe_join(root: Path, relative: str) -> Path:
             problem = f"cannot be resolved ({error})"
     raise BundleError(
         f"the path {_shown(relative)} {problem}",
-        hint="a bundle names its own files only; get it again from whoever built it",
+        hint="a bundle names its own files only; get it again from the person who built it",
     )
 
 

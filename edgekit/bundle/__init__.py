@@ -1,1 +1,1 @@
-"""What a build leaves: a folder with a manifest, a library or C, and proof."""
+"""The result of a build: a folder with a manifest, a library or C, and reference vectors."""

@@ -1,4 +1,4 @@
-"""A bundle as one .zip: the same bytes for the same bundle, unpacked without trust."""
+"""Writes a bundle as one .zip, with equal bytes for equal bundles, and unpacks untrusted ones."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def write_archive(folder: Path, manifest: Manifest, file: Path) -> None:
 
 
 def write_zip(folder: Path, names: Sequence[str], file: Path) -> None:
-    """Write these files of a folder as one, in one step, the same bytes each time.
+    """Write these files of a folder as one .zip in one step, with the same bytes each time.
 
-    Stored, not deflated: weights hardly shrink, and what zlib makes depends on its version.
+    Stored, not deflated: weights hardly shrink, and zlib's output depends on its version.
     """
     with (
         storage_errors("write the archive", file),
@@ -53,9 +53,9 @@ def is_archive(file: Path) -> bool:
 
 
 def unpack_archive(file: Path, check: Callable[[Path], T]) -> T:
-    """Unpack into the cache, once for the same bytes; gives what `check` says of the folder.
+    """Unpack into the cache, once for the same bytes. Return the result of `check` for the folder.
 
-    `check` raises BundleError for a folder that is no whole bundle; none such is kept.
+    `check` raises BundleError for a folder that is not a whole bundle. The folder is removed then.
     """
     with storage_errors("read the archive", file), file.open("rb") as stream:
         digest = sha256_stream(stream)

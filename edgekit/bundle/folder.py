@@ -1,6 +1,6 @@
-"""What a build leaves behind: a library, reference vectors, and a manifest that vouches for both.
+"""A bundle's folder: a library or C, reference vectors, and a manifest with the hashes of both.
 
-Knows no TVM. Whatever is opened was made elsewhere: every path, size and hash is checked first.
+Needs no TVM. No bundle is trusted: every path, size and hash is checked when it is opened.
 """
 
 from __future__ import annotations
@@ -85,29 +85,29 @@ __all__ = [
 
 LIBRARY_NAME = "model.so"
 TREE_NAME = "c"
-"""The folder of a bare-metal bundle that a firmware's project takes in."""
+"""The folder of a bare-metal bundle for a firmware's project."""
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Inputs, and what an oracle says comes out of them."""
+    """Inputs and their expected outputs."""
 
     name: str
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
-    """Empty where no oracle was asked."""
+    """The expected outputs; empty without an oracle."""
     leeways: Mapping[str, Leeway]
-    """Leeway by output, where rounding inside the model calls for one."""
+    """The leeway of each output that rounding inside the model affects."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose every file was as its manifest says when it was opened."""
+    """A bundle whose files all matched its manifest when it was opened."""
 
     path: Path
     manifest: Manifest
     digest: str
-    """Of the manifest, and through it of every file: what identifies this bundle."""
+    """The digest of the manifest and through it of every file. It identifies the bundle."""
 
     @property
     def library(self) -> Path:
@@ -122,35 +122,38 @@ class Bundle:
 
     @property
     def tree(self) -> Path | None:
-        """The model in C, where the bundle is of bare metal."""
+        """The folder of the model in C, if the bundle is for bare metal."""
         return self.path / TREE_NAME if self.manifest.bare_metal else None
 
     @property
     def firmware(self) -> Path | None:
-        """A program for the board with the model inside, where there is one."""
+        """The program for the board with the model inside, if there is one."""
         entries = [file for file in self.manifest.files if file.role == "firmware"]
         return self.path / entries[0].path if entries else None
 
     @property
     def code(self) -> tuple[FileEntry, ...]:
-        """What a device needs to run the model: its library, then those that this one loads, and
-        the source of those that the device compiles itself."""
+        """The files that a device needs: the library, those it loads, and sources to compile."""
         roles = ("library", "shared-library")
-        there = {runner.source for runner in self.compiled_there}
+        compiled_on_device = {runner.source for runner in self.compiled_there}
         return tuple(
             sorted(
-                (file for file in self.manifest.files if file.role in roles or file.path in there),
+                (
+                    file
+                    for file in self.manifest.files
+                    if file.role in roles or file.path in compiled_on_device
+                ),
                 key=lambda file: (file.role != "library", file.path),
             )
         )
 
     @property
     def compiled_there(self) -> tuple[RunnerEntry, ...]:
-        """Libraries that are none before the device has compiled them."""
+        """The libraries that the device itself compiles."""
         return tuple(runner for runner in self.manifest.runners if runner.built == "device")
 
     def copy_file(self, path: str, target: Path) -> None:
-        """Copy one of its files; BundleError if it is no longer what the manifest says."""
+        """Copy one of its files; BundleError if it no longer matches the manifest."""
         shutil.copyfile(self.path / path, target)
         self._check(path, sha256_file(target))
 
@@ -161,7 +164,7 @@ class Bundle:
         return data
 
     def _read_tensor(self, path: str, spec: TensorSpec) -> Array:
-        """A reference vector of exactly this dtype and shape; the file is not trusted."""
+        """Read a reference vector of exactly this dtype and shape. The file is not trusted."""
         from edgekit.base.arrays import as_spec_dtype, numpy_dtype
         from edgekit.base.npy import read_npy, read_npy_header
 
@@ -191,7 +194,7 @@ class Bundle:
 
     @property
     def oracle(self) -> OracleEntry:
-        """Who computed the expected outputs; UsageError where the bundle holds none."""
+        """Return who computed the expected outputs; UsageError if the bundle holds none."""
         if self.manifest.oracle is None:
             raise UsageError(
                 f"{self.path} was built with --no-verify: it holds no expected outputs",
@@ -200,13 +203,12 @@ class Bundle:
         return self.manifest.oracle
 
     def reference_outputs(self) -> dict[str, Array]:
-        """Return what the oracle computed of the usual inputs; UsageError where none was asked."""
+        """Return the expected outputs of the usual inputs; UsageError if the bundle holds none."""
         assert self.oracle
         return self._outputs(self.manifest.vectors[0])
 
     def vectors(self) -> Iterator[Vector]:
-        """Read the vectors one after another, the usual one first; UsageError where no oracle was
-        asked."""
+        """Read the vectors one by one, the usual one first; UsageError without expected outputs."""
         assert self.oracle
         for entry in self.manifest.vectors:
             outputs = self._outputs(entry)
@@ -231,13 +233,15 @@ class Bundle:
 
 
 def looks_like_a_bundle(path: Path) -> bool:
-    """Where a model file may be meant as well: those are no folders, and PyTorch's archives are
-    called otherwise."""
+    """Return whether a path is a bundle and not a model file.
+
+    Model files are no folders, and PyTorch's archives have another suffix.
+    """
     return path.suffix.lower() == ".zip" or path.is_dir()
 
 
 def open_bundle(path: Path) -> Bundle:
-    """Open a bundle's folder or .zip and check all of it; BundleError says what is wrong."""
+    """Open a bundle's folder or .zip and check all of it; BundleError if anything is wrong."""
     with storage_errors("open the bundle", path):
         exists, is_file = path.exists(), path.is_file()
     if not exists:
@@ -253,7 +257,7 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """The last step of making a bundle: without it, the folder is none."""
+    """Write the manifest. Without this last step, a folder is not a bundle."""
     with storage_errors("write the manifest", folder):
         write_atomically(folder / MANIFEST_NAME, manifest_text(manifest))
 
@@ -284,9 +288,9 @@ def copy_bundle(bundle: Bundle, folder: Path) -> None:
 
 
 def foreign_file(folder: Path) -> str | None:
-    """A file in `folder` that no bundle put there; None where replacing it loses nothing.
+    """Return a file in `folder` that belongs to no bundle; None if replacing it loses nothing.
 
-    A damaged bundle, or one of another schema version, is still nothing but a bundle.
+    A damaged bundle, or one of another schema version, may be replaced too.
     """
     listed = _listed_files(folder)
     for current, folders, files in os.walk(folder):
@@ -329,7 +333,8 @@ def _read_manifest_text(folder: Path) -> bytes:
     try:
         if not stat.S_ISREG(file.lstat().st_mode):
             raise BundleError(
-                f"{file} is not a regular file", hint="get the bundle again from who built it"
+                f"{file} is not a regular file",
+                hint="get the bundle again from the person who built it",
             )
     except OSError as error:
         raise BundleError(
@@ -341,7 +346,7 @@ def _read_manifest_text(folder: Path) -> bytes:
     if len(text) > MANIFEST_LIMIT:
         raise BundleError(
             f"{file} is larger than {MANIFEST_LIMIT >> 20} MiB, which no manifest is",
-            hint="get the bundle again from who built it",
+            hint="get the bundle again from the person who built it",
         )
     return text
 
@@ -368,5 +373,5 @@ def _check_file(folder: Path, entry: FileEntry) -> None:
 def _damaged(folder: Path, what: str) -> BundleError:
     return BundleError(
         f"the bundle {folder} is damaged: {what}",
-        hint="build it again, or get it again from whoever built it",
+        hint="build it again, or get it again from the person who built it",
     )

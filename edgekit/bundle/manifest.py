@@ -1,8 +1,7 @@
-"""What a bundle says about itself: `manifest.json`, written and read without trust.
+"""Writes and reads `manifest.json`, which describes a bundle. It is not trusted when read.
 
-The text has one form only (key order, spacing, digest of everything else), so that two builds
-of the same thing write the same bytes and a changed byte anywhere is noticed. docs/bundle.md
-describes every key.
+The text has one form only (key order, spacing, digest of everything else): equal builds write equal
+bytes, and any changed byte is noticed. docs/bundle.md describes every key.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from edgekit.bundle.manifest_vectors import (
 from edgekit.models.preprocess import Preprocess
 
 SCHEMA_VERSION = 6
-"""6: a bundle holds several reference vectors."""
+"""The schema version. Since 6 a bundle holds several reference vectors."""
 _ONE_VECTOR = 5
-"""The schema version that holds one reference vector, read as well."""
+"""The older schema version with one reference vector, which is read too."""
 MANIFEST_NAME = "manifest.json"
 MANIFEST_LIMIT = 16 << 20
-"""Bytes. No real manifest comes near; a hostile one may not fill the memory."""
+"""The most bytes of a manifest, far above any real one, so that none fills the memory."""
 
 FileRole = Literal[
     "library",
@@ -54,7 +53,7 @@ FILE_ROLES: tuple[FileRole, ...] = get_args(FileRole)
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """Where the bundle came from; `sha256` is that of the model source (file, shapes, …)."""
+    """The model of a bundle; `sha256` is that of the model source (file, shapes, …)."""
 
     name: str
     format: str
@@ -94,7 +93,7 @@ class OutputEntry:
 
 @dataclass(frozen=True)
 class Region:
-    """Operators that a backend runs together, and why it got them."""
+    """Operators that a backend runs together, and the reason."""
 
     name: str
     backend: str
@@ -102,7 +101,7 @@ class Region:
     macs: int
     """Multiply-accumulates."""
     model_macs: int
-    """Of the whole model, to compare with."""
+    """Multiply-accumulates of the whole model."""
     reason: str
 
 
@@ -113,8 +112,7 @@ class Kernel:
     name: str
     rule: str
     choice: str = ""
-    """In words, what was measured to be better than the rule's own choice; empty where that
-    stands."""
+    """The measured choice in words; empty if the rule's own choice stands."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ class Manifest:
     model: ModelEntry
     board: BoardEntry
     target: str
-    """What TVM compiled for, as JSON text."""
+    """TVM's target, as JSON text."""
     toolchain: ToolchainEntry
     versions: Versions
     oracle: OracleEntry | None
@@ -140,32 +138,32 @@ class Manifest:
     inputs: tuple[InputEntry, ...]
     outputs: tuple[OutputEntry, ...]
     vectors: tuple[VectorEntry, ...]
-    """Never empty; the first is the usual one, of seeded random inputs."""
+    """The reference vectors, at least one. The first, usual one has seeded random inputs."""
     left_out: tuple[LeftOut, ...]
     regions: tuple[Region, ...]
     runners: tuple[RunnerEntry, ...]
     kernels: tuple[Kernel, ...]
     bare_metal: BareMetal | None
-    """Where the bundle is C, and no library."""
+    """The model as C; None if the bundle holds a library."""
     files: tuple[FileEntry, ...]
     reproducible: bool
     reproducible_note: str
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """The one way to write this manifest."""
+    """Write the manifest in its only form."""
     return _text_of(asdict(manifest))
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """The manifest that `manifest_text` wrote; BundleError for any other text."""
+    """Read the manifest that `manifest_text` wrote; BundleError for any other text."""
     document = parse_json(text)
     reader = Reader(document, "the manifest")
     _check_schema(reader)
     if text != _text_of({k: v for k, v in reader.table.items() if k != "digest"}).encode():
         raise BundleError(
             "the manifest was changed after it was written",
-            hint="build the bundle again, or get it again from whoever built it",
+            hint="build the bundle again, or get it again from the person who built it",
         )
     manifest = _read_manifest(reader)
     _check_references(manifest)
@@ -333,7 +331,7 @@ def _read_quantization(reader: Reader) -> Quantization:
 
 
 def _check_references(manifest: Manifest) -> None:
-    """Files named once, by one role each, and those that inputs and outputs name are there."""
+    """Check that each file is listed once, and that every file of inputs and outputs is listed."""
     roles: dict[str, FileRole] = {}
     for file in manifest.files:
         if file.path in roles or file.path == MANIFEST_NAME:
@@ -348,7 +346,7 @@ def _check_references(manifest: Manifest) -> None:
         raise _inconsistent("must list files of C just where it is of bare metal")
     if problem := runners_problem(manifest.runners, roles):
         raise _inconsistent(problem)
-    # The library looks for these beside itself.
+    # The library looks for these in its own folder.
     if any(role == "shared-library" and "/" in path for path, role in roles.items()):
         raise _inconsistent("names a shared library that is not beside the model's")
     count = (len(manifest.inputs), len(manifest.outputs) if manifest.oracle else 0)
@@ -372,5 +370,5 @@ def _check_references(manifest: Manifest) -> None:
 def _inconsistent(what: str) -> BundleError:
     return BundleError(
         f"the manifest {what}",
-        hint="build the bundle again, or get it again from whoever built it",
+        hint="build the bundle again, or get it again from the person who built it",
     )

@@ -1,4 +1,4 @@
-"""What a bundle's manifest says of a model in C: its functions, its arena, and what it takes."""
+"""The part of a manifest about a model in C: its functions, its arena, its size."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ BUFFER_USES: tuple[BufferUse, ...] = get_args(BufferUse)
 
 @dataclass(frozen=True)
 class StepEntry:
-    """A function of a model in C: who wrote it, why, and what it takes."""
+    """A function of a model in C: its generator, the reason, and its size."""
 
     name: str
     layers: tuple[str, ...]
-    """The model's own names for what it computes."""
+    """The model's own names of the layers that it computes."""
     operator: str
     maker: str
     note: str
     reason: str
-    """Why it computes in floats, where the model is quantised."""
+    """The reason why it computes in floats, if the model is quantised."""
     others: tuple[str, ...]
-    """Who could have written it and did not: `NAME: REASON`."""
+    """The other possible generators, as `NAME: REASON`."""
     scratch_bytes: int
     constant_bytes: int
     alive_bytes: int
-    """Of the arena, while it runs."""
+    """Bytes of the arena in use while it runs."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class BufferEntry:
     """A place in the arena, from its first step to its last."""
 
     name: str
-    """Of what lies there; a kernel's own memory is called after its step."""
+    """The name of the content. A kernel's own memory is named after its step."""
     use: BufferUse
     offset: int
     bytes: int
@@ -56,23 +56,23 @@ class LibraryEntry:
 
 @dataclass(frozen=True)
 class BareMetal:
-    """A model as C: what its functions begin with, and what it takes of a microcontroller."""
+    """A model as C: the prefix of its functions, and its needs on a microcontroller."""
 
     name: str
     arena_bytes: int
     arena_bound: int
-    """The most bytes that are alive at one step: no arena can be smaller."""
+    """The most bytes in use at one step. No arena can be smaller."""
     arena_note: str
-    """Why the arena is larger than that, if it is."""
+    """The reason why the arena is larger than that, if it is."""
     constant_bytes: int
     flash_bytes: int
-    """Code and constants, as the board's compiler made them."""
+    """Bytes of code and constants, as compiled for the board."""
     stack_bytes: int
-    """The most that the model's own functions need."""
+    """The most bytes of stack that the model's own functions need."""
     firmware_flash: int
-    """What the firmware around the model takes, its C library included; 0 where there is none."""
+    """Bytes of the firmware around the model with its C library; 0 without firmware."""
     firmware_ram: int
-    """Beside the arena: the stack that it reserves, and its variables."""
+    """Bytes of the firmware's stack and variables, without the arena."""
     steps: tuple[StepEntry, ...]
     buffers: tuple[BufferEntry, ...]
     libraries: tuple[LibraryEntry, ...]

@@ -1,4 +1,4 @@
-"""Who computed a bundle's expected outputs, in its manifest."""
+"""The manifest's entry for the oracle that computed the expected outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from edgekit.bundle.manifest_reader import Reader
 
 NOTHING_PROVEN = "none: nothing is proven"
-"""What reports say of a bundle without expected outputs."""
+"""The oracle in reports of a bundle without expected outputs."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Typed reading of JSON that nobody vouches for: each value is of its type, or a BundleError."""
+"""Reads untrusted JSON: each value has its type, or a BundleError is raised."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.models.preprocess import Preprocess, parse_preprocess
 
 _Word = TypeVar("_Word", bound=str)
 _COUNT_LIMIT = 1 << 53
-"""Beyond it JSON readers disagree on numbers."""
+"""The largest number on which all JSON readers agree."""
 
 
 def parse_json(text: bytes) -> object:
@@ -24,7 +24,7 @@ def parse_json(text: bytes) -> object:
     except (ValueError, RecursionError) as error:
         raise BundleError(
             f"the manifest is not JSON: {str(error)[:200]}",
-            hint="build the bundle again, or get it again from whoever built it",
+            hint="build the bundle again, or get it again from the person who built it",
         ) from error
 
 
@@ -40,7 +40,7 @@ def _is_target(value: object) -> TypeGuard[dict[str, object]]:
 
 
 class Reader:
-    """A JSON object and where it stands; every key has to be asked for before `close`."""
+    """Reads a JSON object at a known place. Every key must be read before `close`."""
 
     def __init__(self, value: object, where: str) -> None:
         self._where = where
@@ -57,7 +57,7 @@ class Reader:
     def refuse(self, what: str) -> NoReturn:
         raise BundleError(
             f"{self._where} has {what}",
-            hint="build the bundle again, or get it again from whoever built it",
+            hint="build the bundle again, or get it again from the person who built it",
         )
 
     def text(self, key: str) -> str:
@@ -124,7 +124,7 @@ class Reader:
         )
 
     def target(self, key: str) -> str:
-        """A target of TVM's as JSON, of which all that edgekit looks at is of its type."""
+        """Read TVM's target as JSON, and check the types that edgekit uses."""
         found = self.text(key)
         try:
             described: object = read_json_object(found)

@@ -1,6 +1,6 @@
-"""What a manifest says of parts that speak to a vendor's library, and are libraries of their own.
+"""The manifest's entries for runners: libraries that call a vendor's library.
 
-Such a part is compiled where the vendor's headers are: where the model was built, or on the device.
+A runner is compiled on the host or on the device, depending on where the vendor's headers are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edgekit.bundle.manifest_reader import Reader
 Built = Literal["host", "device"]
 BUILT: tuple[Built, ...] = ("host", "device")
 FOLDER = "runner"
-"""Of the sources in a bundle."""
+"""The folder of the sources in a bundle."""
 
 _BACKEND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
@@ -24,12 +24,12 @@ _BACKEND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 class RunnerEntry:
     backend: str
     built: Built
-    """Who compiles it; the source is in the bundle either way."""
+    """The machine that compiles it. The source is in the bundle in any case."""
     source: str
     library: str
-    """Beside the model's. Where the device compiles it, it is not in the bundle."""
+    """The name of the library. It is not in the bundle if the device compiles it."""
     version: str
-    """Of the headers, where it was compiled with the model; else empty."""
+    """The version of the headers, if it was compiled with the model; else empty."""
 
 
 def runner_source(backend: str) -> str:
@@ -45,7 +45,7 @@ def _stem(backend: str) -> str:
 
 
 def read_runner(reader: Reader) -> RunnerEntry:
-    """Its names follow from the backend's: they are used in commands on a device."""
+    """Read a runner. Its names must follow from the backend's: commands on a device use them."""
     entry = RunnerEntry(
         backend=reader.text("backend"),
         built=reader.word("built", BUILT),
@@ -61,7 +61,7 @@ def read_runner(reader: Reader) -> RunnerEntry:
 
 
 def runners_problem(runners: tuple[RunnerEntry, ...], roles: Mapping[str, str]) -> str | None:
-    """What is wrong with a manifest's runners, by the roles of its files; None where nothing is."""
+    """Say what is wrong with a manifest's runners and their files; None if nothing is."""
     sources = {path for path, role in roles.items() if role == "runner-source"}
     if sources != {runner.source for runner in runners} or len(sources) != len(runners):
         return "must list the source of each of its runners, once"

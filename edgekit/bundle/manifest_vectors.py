@@ -1,4 +1,4 @@
-"""The reference vectors in a bundle's manifest: inputs, and the outputs that an oracle expects."""
+"""The manifest's entries for reference vectors: inputs and expected outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 RANDOM = "random"
 """The name of the usual vector, which every bundle holds first."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-"""Names become names of folders."""
+"""The form of a vector's name, which is also the name of a folder."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ExpectedEntry:
     file: str
     """The path of the oracle's output inside the bundle."""
     leeway: Leeway | None
-    """What it may be off by beyond the rule of its type, measured when the bundle was built."""
+    """The extra tolerance beyond the rule of its type, measured when the bundle was built."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class VectorEntry:
     inputs: tuple[str, ...]
     """Paths inside the bundle, in the order of the model's inputs."""
     outputs: tuple[ExpectedEntry, ...]
-    """In the order of the model's outputs; empty where there is no oracle."""
+    """The outputs in the model's order; empty without an oracle."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A vector that was not made or not run, and why."""
+    """A vector that was not made or not run, and the reason."""
 
     name: str
     reason: str
@@ -64,7 +64,7 @@ def read_left_out(reader: Reader) -> LeftOut:
 
 
 def read_only_vector(inputs: Sequence[Reader], outputs: Sequence[Reader]) -> VectorEntry:
-    """Read the vector of a manifest of schema version 5, which each input and output tells."""
+    """Read the only vector of schema version 5 from the manifest's inputs and outputs."""
     found = [
         (reader.optional_text("reference"), reader.optional_child("leeway")) for reader in outputs
     ]

@@ -1,5 +1,6 @@
-"""A user's files to samples: .npy, .npz and images, none of them trusted, all of them checked
-against what the model takes before their data is read."""
+"""Reads a user's files as samples: .npy, .npz and images.
+
+No file is trusted. All are checked against the model's inputs before their data is read."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ SUFFIXES = (".npy", ".npz", *IMAGE_SUFFIXES)
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file, folder or pattern that a user handed over, and for which input."""
+    """A file, folder or pattern of a user, and the input that it is for."""
 
     name: str | None
     path: Path
@@ -41,24 +42,24 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Sample:
-    """Everything that one inference takes."""
+    """The inputs of one inference."""
 
     name: str
-    """The file it came from."""
+    """The name of its file."""
     inputs: Mapping[str, Array]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Where one input's value for one sample lies."""
+    """The place of one input's value for one sample."""
 
     path: Path
     key: str | None
-    """In an .npz."""
+    """The name in an .npz."""
 
 
 def parse_input_argument(text: str) -> InputFile:
-    """ "image=cat.jpg", or "cat.npy" for a model with one input."""
+    """Parse "image=cat.jpg", or "cat.npy" for a model with one input."""
     name, separator, path = text.partition("=")
     if not separator or Path(text).exists():
         return InputFile(None, Path(text))
@@ -72,14 +73,14 @@ def parse_input_argument(text: str) -> InputFile:
 def load_samples(
     files: Sequence[InputFile], inputs: Sequence[InputEntry], *, allow_nonfinite: bool = False
 ) -> tuple[Sample, ...]:
-    """All samples at once; several files for one input are several samples."""
+    """Read all samples at once. Several files for one input are several samples."""
     return tuple(iterate_samples(files, inputs, allow_nonfinite=allow_nonfinite))
 
 
 def iterate_samples(
     files: Sequence[InputFile], inputs: Sequence[InputEntry], *, allow_nonfinite: bool = False
 ) -> Iterator[Sample]:
-    """The same, one in memory at a time. How files pair up is checked before the first is read."""
+    """Read one sample at a time. The pairing of files is checked before the first is read."""
     entries = {entry.spec.name: entry for entry in inputs}
     parts = _assign(_expand(files), entries)
     count = _count_samples(parts, entries)
@@ -145,7 +146,7 @@ def _assign(
 
 
 def _keys(file: InputFile, entries: Mapping[str, InputEntry]) -> dict[str, str]:
-    """Which array of an .npz goes into which input."""
+    """Return which array of an .npz goes into which input."""
     try:
         with open_npz(file.path) as entries_in_file:
             keys = list(entries_in_file)

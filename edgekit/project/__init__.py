@@ -1,1 +1,1 @@
-"""What a project says: edgekit.toml and the devices in it."""
+"""Reads projects: edgekit.toml and the devices in it."""

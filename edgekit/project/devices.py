@@ -1,4 +1,4 @@
-"""Where a device stands: an entry of [devices] in edgekit.toml or in the user's devices.toml."""
+"""Entries of devices: tables [devices.NAME] in edgekit.toml or the user's devices.toml."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, sh
 
 SSH_PORT = 22
 
-# Nothing that another program could take for an option, and nothing a shell or ssh's %h would
-# make something else of.
+# No name may look like an option, or hold a character that a shell or ssh's %h replaces.
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}\$?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?")
 _ZONE = re.compile(r"[A-Za-z0-9._-]{1,30}")
@@ -42,11 +41,11 @@ TARGET_EXPECTED = "user@host, user@host:port or user@[address]:port"
 
 @dataclass(frozen=True)
 class Target:
-    """An address that was checked: it can't be mistaken for anything else."""
+    """A checked address, which no program can take for anything else."""
 
     host: str
     user: str | None = None
-    """None leaves it to ~/.ssh/config, and then to the name of whoever runs edgekit."""
+    """The user; None leaves it to ~/.ssh/config, else to the name of the user of edgekit."""
     port: int | None = None
 
     def __str__(self) -> str:
@@ -57,7 +56,7 @@ class Target:
 
 @dataclass(frozen=True)
 class DeviceEntry:
-    """A device by its name: which board it is, and how it is reached."""
+    """A named device: its board, and how it is reached."""
 
     name: str
     board: str
@@ -67,19 +66,19 @@ class DeviceEntry:
     key: str | None = None
     """The path of a private key's file."""
     proxy: str | None = None
-    """A host to go through, in the form of a target."""
+    """The jump host, in the form of a target."""
     directory: str | None = None
-    """Where edgekit keeps its files over there, where not in the home folder."""
+    """The folder of edgekit's files on the device, if not in the home folder."""
     twin: bool = False
-    """Stands for an emulated board on this machine."""
+    """Whether it is an emulated board on this host."""
     serial: str | None = None
-    """A microcontroller's serial port, as pyserial opens it; of the host, where there is one."""
+    """A microcontroller's serial port, as pyserial opens it, on `host` if that is given."""
     baud: int | None = None
-    """Where not as the board's profile has it."""
+    """The baud rate, if not the one in the board's profile."""
     probe: str | None = None
-    """Which debug probe writes to it, where several are attached."""
+    """The debug probe that writes to it, if several are attached."""
     labgrid: str | None = None
-    """The place of labgrid's that knows where it stands, and that is acquired while it is used."""
+    """The labgrid place that leads to it, acquired while it is used."""
 
     @property
     def target(self) -> Target | None:
@@ -87,7 +86,7 @@ class DeviceEntry:
 
 
 def parse_target(text: str) -> Target:
-    """`user@host:port` as a person writes it; UsageError for whatever else it might be."""
+    """Parse `user@host:port`; UsageError for any other form."""
     match = _TARGET.fullmatch(text)
     if match is None:
         raise _not_a_target(text)
@@ -114,7 +113,7 @@ def make_entry(
     directory: str | None = None,
     kind: str = "linux",
 ) -> DeviceEntry:
-    """A device from what a person says on the command line; UsageError where that can't be."""
+    """Make an entry from options of the command line; UsageError if they are not valid."""
     _check_name(name)
     if kind == "baremetal":
         raise UsageError(
@@ -144,8 +143,10 @@ def make_serial_entry(
     key: Path | None = None,
     proxy: str | None = None,
 ) -> DeviceEntry:
-    """A microcontroller on a serial line, of the machine `via` or this one; UsageError where that
-    can't be."""
+    """Make the entry of a microcontroller on a serial line of the host `via` or of this one.
+
+    UsageError if the options are not valid.
+    """
     _check_name(name)
     if kind != "baremetal":
         raise UsageError(
@@ -179,7 +180,7 @@ def make_serial_entry(
 def make_labgrid_entry(
     name: str, board: str, place: str, *, key: Path | None = None, baud: int | None = None
 ) -> DeviceEntry:
-    """A device that a place of labgrid's leads to; UsageError where that can't be."""
+    """Make the entry of a device that a labgrid place leads to; UsageError if it is not valid."""
     _check_name(name)
     if not _PLACE.fullmatch(place):
         raise UsageError(f"{show(place)} is not {PLACE_EXPECTED}", hint="labgrid-client places")
@@ -209,7 +210,7 @@ def is_host(text: str) -> bool:
 
 
 def parse_device(reader: TableReader, name: str, file: Path) -> DeviceEntry:
-    """Read one table [devices.NAME] of a file; what is wrong ends up in the reader's problems."""
+    """Read one table [devices.NAME] of a file. Faults are added to the reader's problems."""
     board = reader.matching("board", NAME_PATTERN, NAME_EXPECTED)
     host = _checked(reader, "host", is_host, HOST_EXPECTED)
     user = _checked(reader, "user", is_user, USER_EXPECTED)

@@ -1,7 +1,7 @@
-"""edgekit.toml: the model, the default board, the devices that a project knows.
+"""Reads edgekit.toml: a project's model, default board and devices.
 
-What the command line says wins over the file. The file's shapes, constants and preprocessing
-belong to the file's model: with another model on the command line they don't apply.
+The command line overrides the file. The file's shapes, constants and preprocessing belong to its
+model and don't apply to another model on the command line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LARGEST_RANK = 16
 DEFAULT_KEEP = 3
 MOST_KEPT = 100
 LOCAL = "local"
-"""The name of this machine, as a board and as a device."""
+"""The name of this host, as a board and as a device."""
 
 _SHAPE_EXPECTED = f"a list of 1 to {LARGEST_RANK} positive whole numbers"
 _CONSTANT_EXPECTED = "numbers, true or false, lists of them, or the name of a .npy file"
@@ -50,38 +50,36 @@ _CONSTANT_EXPECTED = "numbers, true or false, lists of them, or the name of a .n
 
 @dataclass(frozen=True)
 class Project:
-    """What edgekit.toml says. Paths are absolute."""
+    """The content of edgekit.toml. Paths are absolute."""
 
     path: Path
     model: Path | None = None
     board: str | None = None
     keep: int | None = None
-    """How many versions of a model stay on a device."""
+    """The number of versions of a model that stay on a device."""
     store: str | None = None
-    """The URL of the store that measurements go to."""
+    """The URL of the store for measurements."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
     devices: Mapping[str, DeviceEntry] = field(default_factory=dict)
     offload: ProjectOffload = field(default_factory=ProjectOffload)
     cmsis_nn: Path | None = None
-    """A folder or a .pack file with CMSIS-NN in it."""
+    """A folder or a .pack file with CMSIS-NN."""
 
 
 def find_project(start: Path, *, only_to_show: bool = False) -> Project | None:
-    """Read the nearest edgekit.toml, from `start` upwards to the root of the repository or of the
-    file system.
+    """Read the nearest edgekit.toml from `start` up to the root of the repository or file system.
 
-    UntrustedProjectError where its user has not agreed to what it makes edgekit run or send.
-    `only_to_show` is for callers that use nothing of that.
+    UntrustedProjectError if its user has not agreed to what it makes edgekit run or send.
+    `only_to_show` is for callers that run and send nothing of it.
     """
     file = nearest_project_file(start)
     return None if file is None else read_project(file, only_to_show=only_to_show)
 
 
 def read_project(path: Path, *, only_to_show: bool = False) -> Project:
-    """Read a project file on the terms of `find_project`; ProjectError with every problem if there
-    is one."""
+    """Read a project file as `find_project` does; ProjectError with every problem."""
     try:
         source = read_toml(path)
     except OSError as error:
@@ -107,7 +105,7 @@ def choose_model(
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, Array],
 ) -> ModelSource:
-    """The model that a command is about: its own argument, or the project's."""
+    """Return a command's model: its own argument, or the project's."""
     if model is None:
         if project is None:
             raise UsageError(
@@ -122,14 +120,14 @@ def choose_model(
         model = project.model
     if project is not None and _is_project_model(project, model):
         given = {*shapes, *constants}
-        kept = {n: shape for n, shape in project.shapes.items() if n not in given}
+        own = {n: shape for n, shape in project.shapes.items() if n not in given}
         bound = {n: value for n, value in project.constants.items() if n not in given}
-        shapes, constants = {**kept, **shapes}, {**bound, **constants}
+        shapes, constants = {**own, **shapes}, {**bound, **constants}
     return open_model(model, shapes, constants)
 
 
 def choose_board(project: Project | None, board_name: str | None) -> str:
-    """The board that a command is for: its own option, or the project's."""
+    """Return a command's board: its own option, or the project's."""
     if board_name is not None:
         return board_name
     if project is not None and project.board is not None:
@@ -142,32 +140,32 @@ def choose_board(project: Project | None, board_name: str | None) -> str:
 
 
 def choose_keep(project: Project | None, keep: int | None) -> int:
-    """How many versions of a model stay on a device."""
+    """Return how many versions of a model stay on a device."""
     if keep is not None:
         return keep
     return project.keep if project is not None and project.keep is not None else DEFAULT_KEEP
 
 
 def choose_store(project: Project | None, url: str | None = None) -> str | None:
-    """The store that a command is about; None is the user's own file. The environment goes before
-    the project file: it may hold a password, which a file that others see may not."""
+    """Return a command's store; None is the user's own file. The environment goes before the
+    project file: only the environment may hold a password."""
     return url or named_url() or (project.store if project is not None else None)
 
 
 def store_in_use() -> str | None:
-    """The store of whoever stands in this folder."""
+    """Return the store for the current folder."""
     return choose_store(find_project(Path.cwd()))
 
 
 def choose_preprocess(project: Project | None, source: ModelSource) -> Mapping[str, Preprocess]:
-    """How images become inputs of this model, where the project says so."""
+    """Return the project's preprocessing of this model's images, if any."""
     if project is not None and _is_project_model(project, source.path):
         return project.preprocess
     return {}
 
 
 def choose_offload(project: Project | None, source: ModelSource) -> ProjectOffload:
-    """What the project wants offloaded. What it forces and forbids is about its own model."""
+    """Return the project's offloading. What it forces and forbids only applies to its own model."""
     if project is None:
         return ProjectOffload()
     if _is_project_model(project, source.path):
@@ -234,7 +232,7 @@ def _store(reader: TableReader, file: Path) -> str | None:
 
 
 def _entries(reader: TableReader, key: str) -> Iterator[tuple[TableReader, str, object]]:
-    """Each entry of a table whose keys are names that the user chose."""
+    """Read each entry of a table whose keys the user chose."""
     if reader.has(key):
         table = reader.table(key)
         for name in table.names():
@@ -297,7 +295,7 @@ def parse_devices(reader: TableReader, file: Path) -> dict[str, DeviceEntry]:
 def init_project(
     folder: Path, model: Path | None = None, board: str | None = None, *, force: bool = False
 ) -> Project:
-    """Write a first edgekit.toml. Without a model, the only model file in the folder is taken."""
+    """Write a first edgekit.toml. Without a model, use the only model file in the folder."""
     path = folder.absolute() / PROJECT_FILE
     if path.exists() and not force:
         raise UsageError(f"{path} exists already", hint="edit it, or add --force to replace it")
@@ -346,7 +344,7 @@ def _only_model(folder: Path) -> Path | None:
 
 
 def _open_inputs(model: Path) -> tuple[str, ...]:
-    """Lines to be completed, one for each input with an open dimension."""
+    """Return lines for the user to complete, one for each input with an open dimension."""
     scan = scan_model(open_model(model))
     lines = []
     for spec in scan.inputs:
