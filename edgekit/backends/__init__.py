@@ -1,1 +1,1 @@
-"""Bring your own codegen: whole regions of a model go to a library that runs them better."""
+"""Bring your own codegen: hand regions of a model to a library that runs them faster."""

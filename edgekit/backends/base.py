@@ -1,10 +1,10 @@
-"""What a backend is: rules that take operators, and code that runs the region they make.
+"""The interface of a backend: rules that match operators, and code that runs the resulting region.
 
-A backend says, rule by rule, which operators of a model its library takes, and as which of its
-layers; or that it doesn't, because. Layers that touch become a region (partition.py), and the
-backend writes one C++ class for each. docs/write-a-backend.md walks through a complete one.
+Each rule turns operators of a model into a layer of the backend's library, or refuses with a
+reason. Adjacent layers become a region (partition.py), and the backend writes one C++ class for
+each region. docs/write-a-backend.md walks through a complete backend.
 
-Nothing here needs TVM: patterns are written in functions that only a compilation calls.
+This module does not need TVM: functions that only a compilation calls build the patterns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-# Exported: a backend's rules import everything that they are made of from this module.
+# Exported, because a backend's rules import everything from this module.
 from edgekit.backends.refusal import Refused as Refused
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ OptionValue = bool | int | float | str
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value that a model computes or is given."""
+    """A value that a model computes or receives."""
 
     name: str
-    """Unique in its model."""
+    """The tensor's name, unique in its model."""
     shape: tuple[int, ...]
     dtype: str
 
@@ -48,15 +48,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a library's, as a rule asks for it.
+    """One layer of a library, as a rule requests it.
 
-    `kind`, `settings` and `weights` are in the library's words: its own codegen reads them, and
-    `edgekit partition --export-json` writes them down.
+    `kind`, `settings` and `weights` use the library's own terms: its codegen reads them, and
+    `edgekit partition --export-json` writes them.
     """
 
     kind: str
     inputs: tuple[str, ...]
-    """The pattern's parts that are computed at run time, in the library's order."""
+    """The parts of the pattern that are computed at run time, in the library's order."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
     weights: Mapping[str, Array] = field(default_factory=dict)
 
@@ -67,14 +67,14 @@ class Rule:
 
     name: str
     pattern: Any
-    """In Relax's pattern language (tvm.relax.dpl)."""
+    """The pattern, in Relax's pattern language (tvm.relax.dpl)."""
     parts: Mapping[str, Any]
-    """The parts of the pattern that `take` asks for, by name."""
+    """The parts of the pattern that `take` uses, by name."""
     take: Callable[[Match], Layer]
-    """The layer for a match; raises Refused with the reason where there is none."""
+    """The function that makes the layer of a match, or raises Refused with the reason."""
     within_quantised: bool = False
-    """Whether it takes floats between a dequantisation and a quantisation, though its library may
-    round them otherwise than the model."""
+    """Whether the rule takes floats between a dequantisation and a quantisation, though its library
+    may round them differently from the model."""
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,20 @@ class Step:
     layer: Layer
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    """More than one for operators such as split."""
+    """The results: several for operators such as split."""
     operators: tuple[str, ...]
-    """What it replaces, in TVM's words, without `relax.`."""
+    """The operators that the step replaces, by their TVM names without `relax.`."""
     nodes: tuple[str, ...]
-    """The same in the names of the model file, where they are known."""
+    """The names of those operators in the model file, where known."""
     macs: int
 
 
 @dataclass(frozen=True)
 class Region:
-    """Steps that a backend runs in one call, in an order in which they can run."""
+    """Steps that a backend runs in one call, in a valid order."""
 
     symbol: str
-    """Unique in every process: made from the digest of what the region computes."""
+    """The name of the region's function, made from the digest of its computation."""
     backend: str
     steps: tuple[Step, ...]
     inputs: tuple[Tensor, ...]
@@ -119,16 +119,16 @@ class Region:
 
 @dataclass(frozen=True)
 class Decision:
-    """Who runs one operator, and why."""
+    """Which backend runs one operator, and why."""
 
     operator: str
     node: str
-    """Its name in the model file; empty where it is not known."""
+    """The operator's name in the model file; empty if unknown."""
     shape: tuple[int, ...]
-    """Of its result; empty for a tuple."""
+    """The shape of the result; empty for a tuple."""
     macs: int
     backend: str | None
-    """None is TVM."""
+    """The backend's name; None means TVM."""
     region: str | None
     reason: str
 
@@ -137,8 +137,8 @@ class Decision:
 class GeneratedRegion:
     """The C++ that runs a region, and the bytes it reads.
 
-    `source` defines a class that region.h describes; `blobs` are embedded in the library as they
-    are, aligned to 64 bytes, and never copied through a C array.
+    `source` defines the class that edgekit_region.h describes. `blobs` are embedded in the library
+    unchanged, aligned to 64 bytes, without a C array.
     """
 
     symbol: str
@@ -149,7 +149,7 @@ class GeneratedRegion:
 
 @dataclass(frozen=True)
 class Option:
-    """A setting of a backend's that a board profile or a project may change."""
+    """A setting of a backend that a board profile or a project may change."""
 
     default: OptionValue
     help: str
@@ -160,11 +160,11 @@ Options = Mapping[str, OptionValue]
 
 
 class Backend(Protocol):
-    """What edgekit asks of a backend. A module, or an object, with these names."""
+    """The interface of a backend: a module or an object with these names."""
 
     @property
     def name(self) -> str:
-        """How `--offload` calls it."""
+        """The name that `--offload` takes."""
         ...
 
     @property
@@ -172,12 +172,12 @@ class Backend(Protocol):
 
     @property
     def version(self) -> str:
-        """Of the library, as it is pinned."""
+        """The library's pinned version."""
         ...
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """Of the boards it runs on: aarch64, x86_64."""
+        """The architectures that it supports: aarch64, x86_64."""
         ...
 
     @property
@@ -185,45 +185,45 @@ class Backend(Protocol):
 
     @property
     def before_folding(self) -> bool:
-        """Whether its patterns look for operators that edgekit folds away: batch norm. A backend
-        of this kind comes before all that are not."""
+        """Whether its patterns contain operators that edgekit folds away, such as batch norm.
+        Such backends run before all others."""
         ...
 
     @property
     def include(self) -> Path | None:
-        """A folder of headers of the backend's own that generated code includes."""
+        """A folder with the backend's own headers, which generated code includes."""
         ...
 
     def rules(self, options: Options) -> Sequence[Rule]:
-        """Tried in this order on each operator: the longest first."""
+        """The rules, in the order in which each operator tries them: longest patterns first."""
         ...
 
     def generate(self, region: Region, options: Options) -> GeneratedRegion: ...
 
     def identity(self, board: Board, toolchain: Toolchain) -> str:
-        """What the library will be, without making it: part of a build's key."""
+        """The identity of the library, found without building it: part of a build's key."""
         ...
 
     def library(self, board: Board, toolchain: Toolchain, events: Events) -> BuiltLibrary | None:
-        """The library for a board, made or found; None where generated code needs none."""
+        """Build or find the library for a board; return None if generated code needs none."""
         ...
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Source of a backend's own that becomes a shared library beside the model's, which code of
-    the model's regions loads by itself: `libedgekit_NAME.so`."""
+    """A backend's own source for the shared library `libedgekit_NAME.so`, next to the model's. The
+    code of the regions loads it."""
 
     source: str
-    """One file of C++, complete but for the vendor's headers."""
+    """One file of C++, complete except for the vendor's headers."""
     include: tuple[Path, ...]
-    """The folders of those headers; empty where they are not here, and the device compiles it."""
+    """The folders of those headers; empty if the host lacks them and the device must compile."""
     version: str
-    """Of those headers; empty where they are not here."""
+    """The version of those headers; empty if the host lacks them."""
 
 
 @runtime_checkable
 class HasRunner(Protocol):
-    """What a backend has besides, whose vendor's headers may be on the device alone."""
+    """The addition to `Backend` for vendors whose headers may exist only on the device."""
 
     def runner(self, board: Board, toolchain: Toolchain) -> Runner: ...

@@ -15,15 +15,15 @@ from edgekit.cross.blob import blob_assembly
 
 @dataclass(frozen=True)
 class RegionFiles:
-    """One region, written down; names are relative to the folder they were written to."""
+    """The files of one region; names are relative to their folder."""
 
     symbol: str
     backend: str
     source: str
     blobs: tuple[str, ...]
-    """Assembly files, each of which embeds the bytes beside it."""
+    """Assembly files, each of which embeds the blob file of the same name."""
     layers: tuple[str, ...]
-    """What a message about the region calls it."""
+    """The layer names that messages use for the region."""
 
 
 def write_regions(
@@ -45,7 +45,7 @@ def _write(region: Region, backend: Backend, options: Options, folder: Path) -> 
             f"the backend {backend.name} could not write the region {region.symbol} of "
             f"{few(layer_names(region))}: {type(error).__name__}: {error}",
             hint="keep some of its operators in TVM with [offload] never, and report the model to "
-            "whoever wrote the backend",
+            "the author of the backend",
         ) from error
     source = f"{region.symbol}.cc"
     assemblies = []
@@ -61,13 +61,13 @@ def _write(region: Region, backend: Backend, options: Options, folder: Path) -> 
 
 
 def layer_names(region: Region) -> tuple[str, ...]:
-    """A region's steps in the words of the model file, or where it has none, of TVM."""
+    """Return the names of a region's steps in the model file, or TVM's where it has none."""
     return tuple(
         "+".join(step.nodes) if step.nodes else "+".join(step.operators) for step in region.steps
     )
 
 
 def few(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """List the first names, and say how many more there are."""
     shown = ", ".join(names[:3])
     return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

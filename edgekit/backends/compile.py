@@ -1,4 +1,4 @@
-"""Regions through the board's C++ compiler, and what they are linked with."""
+"""Compile regions with the board's C++ compiler, and collect the libraries to link."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class CompiledRegions:
     names: tuple[str, ...]
     """Object files in the scratch folder."""
     libraries: tuple[str, ...]
-    """What they are linked with, in order."""
+    """Libraries to link with, in order."""
     beside: tuple[Path, ...]
-    """Shared libraries that the model's own finds beside itself."""
+    """Shared libraries that the model's library loads from its own folder."""
     compiler: Compiler
-    """Which has to do the linking: it knows where C++'s own library is."""
+    """The compiler that must link, because it knows where the C++ runtime library is."""
 
 
 def compile_regions(
@@ -46,7 +46,7 @@ def compile_regions(
     scratch: Path,
     events: Events,
 ) -> CompiledRegions:
-    """With the flags of the board's linker; BuildError names the region that does not compile."""
+    """Compile with the flags of the board's linker; BuildError names the region that fails."""
     compiler = find_cxx_compiler(toolchain)
     libraries: dict[str, BuiltLibrary] = {}
     includes: dict[str, tuple[str, ...]] = {}
@@ -87,7 +87,7 @@ def compile_regions(
     linked = tuple(str(word) for library in libraries.values() for word in library.link)
     beside = tuple(path for library in libraries.values() for path in library.run_time)
     if beside:
-        # Whatever another version of them lacks is told when the model is loaded.
+        # A symbol that another version of them lacks is reported when the model is loaded.
         linked = (*linked, "-Wl,-rpath,$ORIGIN", "-Wl,-z,now")
     return CompiledRegions(tuple(objects), linked, beside, compiler)
 
@@ -99,6 +99,6 @@ def _advice(library: BuiltLibrary | None) -> str:
             "the backend was written for"
         )
     return (
-        "keep its operators in TVM with [offload] never, and report the model to whoever wrote the "
-        "backend"
+        "keep its operators in TVM with [offload] never, and report the model to the author of "
+        "the backend"
     )

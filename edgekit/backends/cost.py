@@ -1,5 +1,6 @@
-"""Is a region worth its boundary? A stated rule, where nobody measured: whoever names a library
-asks for it, and gets it unless entering it would clearly cost more than it could save."""
+"""Estimate whether a region is worth its boundary, when no measurement exists.
+
+A library that the user names is used unless its boundary clearly costs more than it can save."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ class Verdict:
 
 
 def reckon(region: Region, rates: Rates) -> Verdict:
-    """What a region saves by its multiply-accumulates against what its boundary costs.
+    """Weigh a region's savings in multiply-accumulates against the cost of its boundary.
 
-    Operators without any (a pooling, a ReLU) move bytes, and are taken to be as fast on either
-    side: alone they never pay, inside a region they come along.
+    Operators without any (a pooling, a ReLU) move bytes and count as equally fast in TVM: alone
+    they never pay, inside a larger region they are included.
     """
     saved = region.macs / 1e3 * (1 / rates.tvm_gmac_s - 1 / rates.library_gmac_s)
     boundary = rates.call_us + region.boundary_bytes / 1e3 / rates.copy_gb_s

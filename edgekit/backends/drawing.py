@@ -1,4 +1,4 @@
-"""A partition as a picture: an SVG that any browser shows, and a page around it."""
+"""Draw a partition as an SVG, and as an HTML page around it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgekit.base.quoting import html_text
 from edgekit.base.wording import amount, printable, size
 
 MOST_APART = 60
-"""Boxes that are drawn one by one; of more, chains are drawn as one."""
+"""The most boxes that are drawn one by one; above that, a chain becomes one box."""
 
 _COLOURS = ("#2f7ed8", "#e07b00", "#2a9d55", "#a64dc9", "#c9304c", "#6b7a12")
 _TVM_COLOUR = "#8a8f98"
@@ -22,7 +22,7 @@ _CHARACTER = 6.6
 _LINE = 15.0
 _LONGEST_LINE = 34
 _MOST_TOLD = 40
-"""Lines that one box says when the pointer is over it."""
+"""The most lines in the tooltip of one box."""
 
 
 def draw_svg(boxes: Sequence[Box], backends: Sequence[str]) -> str:
@@ -47,7 +47,7 @@ def draw_svg(boxes: Sequence[Box], backends: Sequence[str]) -> str:
 
 
 def draw_html(report: PartitionReport, svg: str) -> str:
-    """A page that needs nothing from elsewhere."""
+    """Return a self-contained HTML page."""
     coverage = report.coverage
     facts = [
         f"{coverage.operators_offloaded} of {coverage.operators} operators "
@@ -76,7 +76,7 @@ def draw_html(report: PartitionReport, svg: str) -> str:
 
 
 def _text(group: Group) -> list[str]:
-    """What a box says: of one operator its name, of a chain what is in it."""
+    """Return the lines of a box: the operator's name, or a summary of the chain."""
     first, last = group.boxes[0], group.boxes[-1]
     if len(group.boxes) == 1:
         names = first.nodes[:1] if first.nodes else ()
@@ -115,7 +115,7 @@ def _weight(row: int) -> str:
 
 
 def _told(group: Group) -> str:
-    """What one reads with the pointer over a box."""
+    """Return the tooltip of a box."""
     first = group.boxes[0]
     if first.kind != "operator":
         return first.operators[0]
@@ -136,7 +136,7 @@ def _told(group: Group) -> str:
 
 
 def _arrows(layout: Layout, groups: Sequence[Group]) -> list[str]:
-    """Those that cross a region's boundary stand out."""
+    """Draw the arrows; those that cross a region's boundary stand out."""
     arrows = []
     for (start, end), points in layout.routes.items():
         crosses = groups[start].boxes[-1].region != groups[end].boxes[0].region

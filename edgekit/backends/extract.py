@@ -1,4 +1,4 @@
-"""A region alone, as a module of its own: in TVM's operators, or as the one call into a library."""
+"""Extract a region into a module of its own: as TVM operators, or as the call into a library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgekit.backends.partition import Candidate
 
 
 def as_operators(candidate: Candidate) -> Any:
-    """The region's part of the model, as it would be compiled by TVM."""
+    """Return the region as TVM would compile it."""
     claim, graph = candidate.claim, candidate.graph
     parameters = _parameters(claim.inputs)
     given = [
@@ -27,7 +27,7 @@ def as_operators(candidate: Candidate) -> Any:
 
 
 def as_call(candidate: Candidate) -> Any:
-    """One call of the region's function, which the library brings."""
+    """Return a module that calls the region's function in the library."""
     claim = candidate.claim
     parameters = _parameters(claim.inputs)
     types = [variable.ty for variable in claim.outputs]

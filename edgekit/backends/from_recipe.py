@@ -1,4 +1,4 @@
-"""What backends share whose library edgekit builds from a recipe (libraries/NAME.toml)."""
+"""Shared code of backends whose library edgekit builds from a recipe (libraries/NAME.toml)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NON_FINITE = Option("error", "NaN and infinity in a region's inputs", ("error", 
 INT8 = Option(
     False, "convolutions and dense layers of quantised models too, which may come out a step away"
 )
-"""Options that mean the same to several."""
+"""Options that several backends share."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One dataflow block as a graph: who computes what, who reads it."""
+"""One dataflow block as a graph: the nodes, and which node reads which."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.compiler.macs import ShapeDependsOnDataError, macs_of_call
 
 
 class Graph:
-    """A block's nodes, in the order of its bindings."""
+    """The nodes of a block, in the order of its bindings."""
 
     def __init__(self, block: Any, values: Mapping[Any, Any]) -> None:
         self.values = values
@@ -30,22 +30,22 @@ class Graph:
                 self.readers[producer].add(node.index)
         self.nodes = _named_by_readers(nodes, self.readers)
         self.kept_exact = kept_exact(nodes, values)
-        """Nodes whose floats no library may round, and why."""
+        """Nodes whose floats no library may round, with the reasons."""
         self._tensors: dict[Any, Tensor] = {}
         self._variables: dict[str, Any] = {}
 
     def index_of(self, expression: Any) -> int | None:
-        """The node that computes it: given as its variable or as its value."""
+        """Return the index of the node that computes a variable or a value."""
         if isinstance(expression, relax.Var):
             return self._index_of.get(expression)
         return self._index_of_value.get(expression)
 
     def leaves_block(self, index: int) -> bool:
-        """Whether something after the block may read what the node computes."""
+        """Tell whether code after the block may read the node's result."""
         return not isinstance(self.nodes[index].variable, relax.DataflowVar)
 
     def tensor(self, variable: Any) -> Tensor:
-        """What a variable holds, under a name that no other has."""
+        """Return a variable's tensor, under a unique name."""
         found = self._tensors.get(variable)
         if found is None:
             shape = tuple(int(extent) for extent in variable.ty.shape)
@@ -78,8 +78,8 @@ class Graph:
 
 
 def _named_by_readers(nodes: Sequence[Node], readers: Sequence[set[int]]) -> tuple[Node, ...]:
-    """An importer names what it binds, TVM the expressions inside that: those belong to the node
-    that reads them."""
+    """Give unnamed nodes the name of their reader: importers name only what they bind, and TVM
+    splits that into smaller expressions."""
     named = list(nodes)
     for node in reversed(nodes):
         if not node.model_node:
@@ -90,7 +90,7 @@ def _named_by_readers(nodes: Sequence[Node], readers: Sequence[set[int]]) -> tup
 
 
 def items_of(graph: Graph, index: int) -> Iterator[tuple[int, Any]]:
-    """The nodes that take an item out of the tuple that a node computes: (which, node)."""
+    """List the nodes that take an item of the tuple that a node computes: (item, node)."""
     for reader in sorted(graph.readers[index]):
         value = graph.nodes[reader].value
         if isinstance(value, relax.TupleGetItem):

@@ -1,4 +1,4 @@
-"""Where the boxes of a graph stand: in layers, from top to bottom, with few crossing arrows."""
+"""Place the boxes of a graph in layers, from top to bottom, with few crossing arrows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 _GAP = 18.0
-"""Between neighbours of a layer."""
+"""The gap between neighbours in a layer."""
 _LAYER_GAP = 34.0
 _BEND_WIDTH = 6.0
 _SWEEPS = 6
@@ -42,11 +42,11 @@ class _Stop:
     width: float
     layer: int
     x: float = 0.0
-    """Of its middle."""
+    """The position of the middle."""
 
 
 def lay_out(sizes: Sequence[Size], reads: Sequence[Sequence[int]]) -> Layout:
-    """Places for boxes, each of which reads boxes before it."""
+    """Place boxes, each of which reads only boxes before it."""
     layers = _layers(reads)
     stops = [_Stop(size.width, layer) for size, layer in zip(sizes, layers, strict=True)]
     chains: dict[tuple[int, int], list[int]] = {}
@@ -78,7 +78,7 @@ def _layers(reads: Sequence[Sequence[int]]) -> list[int]:
     for reader, producers in enumerate(reads):
         for producer in producers:
             first_reader[producer] = min(first_reader.get(producer, layers[reader]), layers[reader])
-    # What reads nothing stands right above whoever reads it.
+    # A box that reads nothing goes right above its reader.
     return [
         first_reader.get(index, 1) - 1 if not producers else layers[index]
         for index, producers in enumerate(reads)
@@ -88,7 +88,7 @@ def _layers(reads: Sequence[Sequence[int]]) -> list[int]:
 def _rows(
     stops: Sequence[_Stop], above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]
 ) -> list[list[int]]:
-    """The order within each layer: everybody near the middle of their neighbours."""
+    """Order each layer so that a box is near the middle of its neighbours."""
     rows: list[list[int]] = [[] for _ in range(max((s.layer for s in stops), default=-1) + 1)]
     for index, stop in enumerate(stops):
         rows[stop.layer].append(index)
@@ -110,7 +110,7 @@ def _spread(
     above: Sequence[Sequence[int]],
     below: Sequence[Sequence[int]],
 ) -> None:
-    """Positions in that order: as near to the middle of one's neighbours as others allow."""
+    """Move each box as near to the middle of its neighbours as that order allows."""
     for row in rows:
         _pack(stops, row, [0.0] * len(row))
     for sweep in range(_SWEEPS):
@@ -124,7 +124,7 @@ def _spread(
 
 
 def _pack(stops: Sequence[_Stop], row: Sequence[int], wanted: Sequence[float]) -> None:
-    """Without overlaps, and on average where they want to be."""
+    """Remove overlaps, and keep the average of the wanted positions."""
     right = float("-inf")
     places = []
     for index, wish in zip(row, wanted, strict=True):

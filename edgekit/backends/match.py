@@ -1,4 +1,4 @@
-"""What a rule sees of the operators that its pattern matched."""
+"""The view that a rule has of the operators matched by its pattern."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from edgekit.base.tvm_compat import constant_array
 class Match:
     """The parts of one match, by the names that the rule gave them.
 
-    Every question that can't be answered refuses the match with a reason, so that a rule reads
-    as what it takes.
+    A method that has no answer refuses the match with a reason, so that a rule needs no checks.
     """
 
     def __init__(self, parts: Mapping[str, Any], values: Mapping[Any, Any]) -> None:
@@ -24,26 +23,26 @@ class Match:
         self._values = values
 
     def with_part(self, name: str, expression: Any) -> Match:
-        """The same questions about an expression that is no part of the pattern's own."""
+        """Return the match with a part from outside the pattern."""
         return Match({**self._parts, name: expression}, self._values)
 
     def has(self, part: str) -> bool:
-        """Whether an optional part (one side of an `|`) is there."""
+        """Tell whether an optional part (one side of an `|`) matched."""
         return part in self._parts
 
     def expression(self, part: str) -> Any:
-        """The part itself, for what the questions below don't answer."""
+        """Return the part's Relax expression."""
         return self._parts[part]
 
     def value(self, part: str) -> Any:
-        """What the part computes: variables looked through."""
+        """Return the expression that computes the part, behind any variables."""
         expression = self._parts[part]
         while isinstance(expression, relax.Var) and expression in self._values:
             expression = self._values[expression]
         return expression
 
     def operator(self, part: str) -> str:
-        """Such as `nn.conv2d`."""
+        """Return the operator's name, such as `nn.conv2d`."""
         return str(self.value(part).op.name).removeprefix("relax.")
 
     def attrs(self, part: str) -> Any:
@@ -59,7 +58,7 @@ class Match:
         return str(self._parts[part].ty.dtype)
 
     def array(self, part: str) -> Array | None:
-        """The value of a constant; None for what is computed."""
+        """Return the value of a constant; None for a computed part."""
         array: Array | None = constant_array(self.value(part))
         return array
 
@@ -75,7 +74,7 @@ class Match:
                 raise Refused(f"its {part} is {self.dtype(part)}, and the library takes float32")
 
     def fields(self, part: str) -> tuple[str, ...]:
-        """The names of a tuple's fields (a concatenation's inputs): parts like any other."""
+        """Return the part names of a tuple's fields, such as a concatenation's inputs."""
         return tuple(f"{part}.{index}" for index in range(len(self.value(part).fields)))
 
 
@@ -87,7 +86,7 @@ def shape_of(expression: Any) -> tuple[int, ...]:
 
 
 def known_shape(kind: Any) -> tuple[int, ...] | None:
-    """A tensor's shape; None for what is no tensor, and where it is known only at run time."""
+    """Return a tensor's shape; None if it is known only at run time or there is no tensor."""
     shape = getattr(kind, "shape", None)
     if shape is None:
         return None

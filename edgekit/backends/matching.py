@@ -1,4 +1,4 @@
-"""Which operators a backend takes: its rules, tried on every node that nobody has yet."""
+"""Match a backend's rules against every node that no backend has taken yet."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _INNER = (dpl.pattern.CallPattern, dpl.pattern.TuplePattern, dpl.pattern.TupleGe
 
 @dataclass(frozen=True)
 class Placed:
-    """A step, and the nodes that it stands for."""
+    """A step and the nodes that it replaces."""
 
     step: Step
     root: int
-    """The node whose result others read."""
+    """The node whose result later nodes read."""
     nodes: frozenset[int]
 
 
@@ -33,13 +33,13 @@ class Placed:
 class Matched:
     placed: tuple[Placed, ...]
     refusals: Mapping[int, str]
-    """By node: why the backend doesn't take what one of its rules looked at."""
+    """The reasons, by node, why the backend refused an operator that a rule matched."""
 
 
 def match_rules(
     graph: Graph, rules: Sequence[Rule], free: AbstractSet[int], backend: str
 ) -> Matched:
-    """Cover free nodes with steps, from the model's end: what reads is met before what is read."""
+    """Cover free nodes with steps, from the model's end: readers come before what they read."""
     taken: set[int] = set()
     placed: list[Placed] = []
     refusals: dict[int, str] = {}
@@ -64,7 +64,7 @@ def match_rules(
                     f"the backend {backend} failed at its rule {rule.name}: "
                     f"{type(error).__name__}: {error}",
                     hint=f"keep the operator in TVM with [offload] never = "
-                    f'["{node.operator}"], and report the model to whoever wrote the backend',
+                    f'["{node.operator}"], and report the model to the author of the backend',
                 ) from error
             nodes = frozenset({*covered, *(item.index for _, item in items_of(graph, node.index))})
             placed.append(Placed(step, node.index, nodes))
@@ -76,7 +76,7 @@ def match_rules(
 
 
 def _covered(graph: Graph, parts: Mapping[Any, Any]) -> set[int] | None:
-    """The nodes inside a match; None where one of them is read from outside it."""
+    """Return the nodes inside a match; None if a node outside the match reads one of them."""
     covered = set()
     for pattern, expression in parts.items():
         if isinstance(pattern, _INNER):
@@ -88,12 +88,12 @@ def _covered(graph: Graph, parts: Mapping[Any, Any]) -> set[int] | None:
         if graph.leaves_block(index) or not graph.readers[index] <= covered:
             if graph.nodes[index].operator != DEQUANTIZE:
                 return None
-            covered.remove(index)  # others read it too: it stays, and the match reads around it
+            covered.remove(index)  # read elsewhere too: it stays, and the match skips it
     return covered
 
 
 def _require_whole_arithmetic(graph: Graph, rule: Rule, covered: AbstractSet[int]) -> None:
-    """A rule that takes the quantisation along computes in integers, and knows how it rounds."""
+    """Refuse floats that must stay exact, unless the match computes in integers itself."""
     if rule.within_quantised:
         return
     operators = {graph.nodes[index].operator for index in covered}

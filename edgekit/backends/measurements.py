@@ -1,6 +1,6 @@
-"""What regions took on real boards, kept for later builds.
+"""Times of regions measured on boards, stored for later builds.
 
-A measurement is found by region, board and the library's version; the region's name stands for all
+A measurement is keyed by region, board and library version; the region's name covers everything
 that it computes, weights and options included.
 """
 
@@ -18,12 +18,12 @@ from edgekit.store.lookup import region_costs
 from edgekit.store.runs import RegionCost
 
 _WORTH_IT = 0.98
-"""Of TVM's time: what is nearer is noise, and one call more."""
+"""The largest share of TVM's time that counts as faster: a smaller gain is noise."""
 
 
 @dataclass(frozen=True)
 class Measured(RegionCost):
-    """And what follows from it."""
+    """A measurement, and the verdict from it."""
 
     @property
     def verdict(self) -> Verdict:
@@ -41,7 +41,7 @@ class Measured(RegionCost):
 def read_measurements(
     board: str, versions: Mapping[str, str], url: str | None = None, events: Events = SILENT
 ) -> dict[str, Measured]:
-    """By region, those of a board for the versions that backends have now."""
+    """Read a board's measurements by region, for the backends' current versions."""
     return {
         cost.region: Measured(**{field.name: getattr(cost, field.name) for field in fields(cost)})
         for cost in region_costs(board, url or store_in_use(), events)
@@ -50,13 +50,12 @@ def read_measurements(
 
 
 def measured_backends(board: str) -> frozenset[str]:
-    """Those of which anything was measured on such a board, in any version."""
+    """Return the backends with any measurement on such a board, in any version."""
     return frozenset(cost.backend for cost in region_costs(board, store_in_use()))
 
 
 def keep_measurement(record: Measured, url: str | None = None) -> None:
-    """Safe when this returns, and in the store when somebody asks it next: in the place of an older
-    one of the same region, board and version."""
+    """Store a measurement durably; it replaces one of the same region, board and version."""
     from edgekit.store.findings import Findings
     from edgekit.store.outbox import post_findings
 

@@ -1,8 +1,8 @@
-"""Steps that touch become one region, as long as nothing has to run in between.
+"""Merge adjacent steps into one region, as long as nothing has to run in between.
 
-A region runs in one call: all its inputs must be there before it, none of its outputs may be
-needed for one of its inputs. Two groups merge unless some path leaves the one and comes back into
-the other through a node of neither.
+A region runs in one call: all its inputs must exist before the call, and none of them may depend
+on its outputs. Two groups merge unless a path leaves one and enters the other through a node of
+neither.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from edgekit.backends.matching import Placed
 def merge_steps(
     graph: Graph, placed: Sequence[Placed], others: Sequence[frozenset[int]]
 ) -> list[tuple[Placed, ...]]:
-    """Groups of steps, each in an order in which it can run.
+    """Return groups of steps, each in a valid order.
 
-    `others` are nodes that already run as one: regions of another backend.
+    `others` are groups of nodes that already run as one: regions of other backends.
     """
     group_of = {node.index: node.index for node in graph.nodes}
     members = {node.index: {node.index} for node in graph.nodes}
@@ -54,7 +54,7 @@ def merge_steps(
 def _path_between(
     graph: Graph, group_of: dict[int, int], members: dict[int, set[int]], a: int, b: int
 ) -> bool:
-    """Whether what leaves the two groups comes back into one of them."""
+    """Tell whether a path leaves the two groups and enters one of them again."""
     both = {a, b}
     seen: set[int] = set()
     waiting = [

@@ -11,13 +11,13 @@ class Node:
     """One binding of a dataflow block."""
 
     index: int
-    """Its place in the block."""
+    """The node's position in the block."""
     variable: Any
     value: Any
     operator: str
-    """`nn.conv2d`; empty for a tuple, an item of one, and a constant."""
+    """The operator, such as `nn.conv2d`; empty for tuples, their items and constants."""
     model_node: str
-    """Its name in the model file; empty where it is not known."""
+    """The node's name in the model file; empty if unknown."""
     reads: tuple[int, ...]
-    """The nodes whose results it needs."""
+    """The nodes whose results it reads."""
     macs: int

@@ -1,4 +1,4 @@
-"""A model compiled with parts of it on libraries: the partition, then the compiler for the rest."""
+"""Compile a model with parts of it on libraries: partition it, then compile the rest."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OffloadedModel(Compiled):
-    """A compiled model, and the parts of it that libraries run."""
+    """A compiled model and the regions that libraries run."""
 
     regions: tuple[Region, ...]
-    """What backends run: the library must have these too."""
+    """The regions of backends, which must be linked into the library."""
     decisions: tuple[Decision, ...]
-    """Who runs each operator; empty where no backend was asked."""
+    """The decision for each operator; empty without backends."""
 
 
 def compile_model(
@@ -49,10 +49,10 @@ def compile_model(
     dump_ir: Path | None = None,
     events: Events = SILENT,
 ) -> OffloadedModel:
-    """Partition a model where backends are asked, and compile the rest for `target`.
+    """Partition a model if backends are selected, and compile the rest for `target`.
 
-    With `offload` the executable runs only once it is linked with the regions of its backends.
-    `regions` are those that the module calls already.
+    With `offload` the executable runs only after it is linked with the regions of its backends.
+    `regions` are those that the module already calls.
     """
     dump = dumper(dump_ir)
     dump("imported", model.module)
@@ -63,7 +63,7 @@ def compile_model(
             partitioned = partition_model(model, offload, dump)
             regions = partitioned.regions
             if regions:
-                module = partitioned.module  # else as it came, not as libraries would have it
+                module = partitioned.module  # else the original, without the libraries' rewrites
             decisions = partitioned.decisions
             stage.result = _coverage(decisions, len(regions))
     compiled = compile_module(
@@ -79,7 +79,7 @@ def compile_model(
 
 
 def partition_model(model: Model, offload: Selection, dump: Dump = NO_DUMP) -> Partition:
-    """Decide who runs what: backends that look for batch norm first, then all others."""
+    """Assign operators to backends: first those that match batch norm, then all others."""
     from edgekit.backends.partition import check_forced, partition
 
     load_tvm()
@@ -99,7 +99,7 @@ def partition_model(model: Model, offload: Selection, dump: Dump = NO_DUMP) -> P
 
 
 def _both(early: Partition, late: Partition) -> Partition:
-    """What the first left undecided, the second has decided."""
+    """Combine the decisions of both passes: the second decides what the first left open."""
     from edgekit.backends.partition import NO_RULE
 
     decided = {v: d for v, d in early.decision_of.items() if d.backend is not None}

@@ -1,7 +1,7 @@
-"""Who runs what: backends in the order of preference, TVM the rest, with the reason for each.
+"""Assign operators to backends in order of preference, the rest to TVM, with a reason for each.
 
-One backend after another covers what is left with its steps (matching.py), steps merge into
-regions (merging.py), and a region that is not worth its boundary goes back (cost.py).
+Each backend in turn covers the remaining nodes with steps (matching.py), steps merge into regions
+(merging.py), and a region that is not worth its boundary goes back to TVM (cost.py).
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ NOT_OPERATORS = ("call_dps_packed", "call_tir", "call_pure_packed")
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user wants of a partition."""
+    """The user's choices for a partition."""
 
     backends: tuple[tuple[Backend, Options], ...]
-    """In the order of preference."""
+    """The backends, in order of preference."""
     force: tuple[str, ...] = ()
-    """Operators and nodes of the model (names, `*` for any text) that are offloaded even where
-    that does not pay."""
+    """Operators and nodes of the model (names, `*` for any text) that are offloaded even if that
+    does not pay."""
     never: tuple[str, ...] = ()
-    """The same for what stays in TVM."""
+    """Operators and nodes that stay in TVM."""
     rates: Rates = field(default_factory=Rates)
     measured: Mapping[str, Verdict] = field(default_factory=dict)
-    """By region: what was measured goes before what is reckoned."""
+    """Measured verdicts by region, which override estimates."""
     one_layer_each: bool = False
-    """No merging: every step a region of its own, to measure what merging gains."""
+    """Whether every step is a region of its own, to measure the gain of merging."""
 
     def split(self) -> tuple[Selection, Selection]:
-        """What runs before batch norm is folded away, and what runs after."""
+        """Return the backends that run before batch norm is folded away, and the others."""
         early = tuple(pair for pair in self.backends if pair[0].before_folding)
         late = tuple(pair for pair in self.backends if not pair[0].before_folding)
         return replace(self, backends=early), replace(self, backends=late)
@@ -64,15 +64,15 @@ class Partition:
     module: Any
     regions: tuple[Region, ...]
     decisions: tuple[Decision, ...]
-    """One an operator, in the model's order."""
+    """One decision per operator, in the model's order."""
     candidates: tuple[Candidate, ...] = ()
-    """What backends could run, whether or not it is worth its boundary."""
+    """The regions that backends could run, worth their boundary or not."""
     decision_of: Mapping[Any, Decision] = field(default_factory=dict)
-    """By the variable that an operator computes."""
+    """The decisions by the variable that an operator computes."""
 
 
 def partition(module: Any, selection: Selection) -> Partition:
-    """Replace what backends take by calls to their regions."""
+    """Replace the operators that backends take by calls to their regions."""
     claims: list[Claim] = []
     candidates: list[Candidate] = []
     decision_of: dict[Any, Decision] = {}
@@ -96,10 +96,10 @@ def partition(module: Any, selection: Selection) -> Partition:
             function.params, body, function.ret_ty, function.is_pure, function.attrs
         )
         module.update_func(variable, rewritten)
-    # Equal regions are one: the library's instance serves them all.
+    # Equal regions share one instance in the library.
     regions = {claim.region.symbol: claim.region for claim in claims}
     return Partition(
-        relax.transform.Normalize()(module),  # gives what was made by hand its types
+        relax.transform.Normalize()(module),  # infers the types of the rewritten bindings
         tuple(regions.values()),
         tuple(decision_of.values()),
         tuple(candidates),
@@ -217,7 +217,7 @@ def _is_named(node: Node, names: Sequence[str]) -> bool:
 
 
 def means(name: str, operator: str, node: str) -> bool:
-    """Whether what a user wrote is about an operator (`nn.softmax`, `softmax`) or a node of the
+    """Tell whether the user's pattern names an operator (`nn.softmax`, `softmax`) or a node of the
     model; `*` stands for any text."""
     pattern = re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL)
     candidates = (operator, operator.removeprefix("nn."), node)
@@ -225,7 +225,7 @@ def means(name: str, operator: str, node: str) -> bool:
 
 
 def check_forced(force: Sequence[str], decisions: Sequence[Decision]) -> None:
-    """UsageError where something that the user forced is nothing, or stays in TVM."""
+    """Raise UsageError if something that the user forced matches nothing or stays in TVM."""
     for name in force:
         meant = [d for d in decisions if means(name, d.operator, d.node)]
         if not meant:
@@ -249,8 +249,8 @@ def _symbol(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
 ) -> str:
-    """Named after all that decides what the region computes and how: measurements hold as long
-    as the name does."""
+    """Derive the name from everything that decides what the region computes and how, so that
+    measurements hold as long as the name does."""
     digest = hashlib.sha256()
     local: dict[str, int] = {}
 

@@ -1,4 +1,4 @@
-"""A partitioned model as boxes: one for a layer of a region, one for an operator of TVM's."""
+"""A partitioned model as boxes: one per layer of a region, one per operator in TVM."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Kind = Literal["input", "output", "operator"]
 
 @dataclass(frozen=True)
 class Box:
-    """What one box stands for. Boxes are numbered, each after those that it reads."""
+    """The content of one box. A box's number is higher than those of the boxes that it reads."""
 
     kind: Kind
     operators: tuple[str, ...]
     nodes: tuple[str, ...]
-    """In the words of the model file, where they are known."""
+    """The names in the model file, where known."""
     shape: tuple[int, ...] | None
-    """Of the result; None where it is a tuple, or known only at run time."""
+    """The shape of the result; None if it is a tuple or known only at run time."""
     macs: int
     backend: str | None
-    """None is TVM."""
+    """The backend's name; None means TVM."""
     region: str | None
     reason: str
     reads: tuple[int, ...]
 
 
 def boxes_of(partition: Partition) -> tuple[Box, ...]:
-    """Every box of the function `main`."""
+    """Return the boxes of the function `main`."""
     return _Boxes(partition).boxes()
 
 
@@ -45,9 +45,9 @@ class _Boxes:
         self._why = {d.region: d.reason for d in partition.decisions if d.region is not None}
         self._boxes: list[Box] = []
         self._made_by: dict[Any, tuple[int, ...]] = {}
-        """By variable: the boxes that compute it."""
+        """The boxes that compute each variable."""
         self._items: dict[Any, list[tuple[int, ...]]] = {}
-        """By variable that holds a tuple: the boxes of each item."""
+        """The boxes of each item of variables that hold a tuple."""
 
     def boxes(self) -> tuple[Box, ...]:
         function = self._partition.module["main"]
@@ -153,15 +153,15 @@ def _union(boxes: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Group:
-    """Boxes drawn as one: a chain that nothing joins and nothing leaves."""
+    """Boxes drawn as one: a chain without branches."""
 
     boxes: tuple[Box, ...]
     reads: tuple[int, ...]
-    """Groups."""
+    """The groups that it reads."""
 
 
 def group_chains(boxes: Sequence[Box], most_apart: int) -> tuple[Group, ...]:
-    """Each box for itself; of more than `most_apart`, chains that one owner runs together."""
+    """Return a group per box; above `most_apart` boxes, a group per chain that one backend runs."""
     readers: dict[int, list[int]] = {index: [] for index in range(len(boxes))}
     for index, box in enumerate(boxes):
         for producer in box.reads:

@@ -1,4 +1,4 @@
-"""What to offload, in names and numbers: decided where a user asks, carried out where TVM is."""
+"""Plan what to offload, in names and numbers; the compilation carries the plan out."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OffloadPlan:
-    """Nothing is offloaded unless it names a backend."""
+    """The plan of a build; without a backend nothing is offloaded."""
 
     backends: tuple[str, ...] = ()
-    """In the order of preference."""
+    """The backends' names, in order of preference."""
     options: Mapping[str, Mapping[str, OptionValue]] = field(default_factory=dict)
-    """By backend: what differs from its defaults."""
+    """The options by backend that differ from its defaults."""
     force: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     rates: Rates = field(default_factory=Rates)
     measured: Mapping[str, Measured] = field(default_factory=dict)
-    """By region: goes before what is reckoned."""
+    """Measurements by region, which override estimates."""
     one_layer_each: bool = False
 
 
@@ -43,15 +43,17 @@ def plan_offload(
     *,
     twin: bool = False,
 ) -> OffloadPlan:
-    """What was asked for goes before what the project says, and that before the board's profile;
-    rates and options name by name. With `AUTO`, where neither file names a backend: what was
-    measured to be faster, and nothing else. What was measured on twins counts for a `twin` alone.
-    UsageError for a backend that the board can't have."""
+    """Plan a build's offloading. The caller's request overrides the project, which overrides the
+    board's profile; rates and options are merged name by name.
+
+    With `AUTO`, if neither file names a backend, only regions measured as faster are offloaded.
+    Measurements on twins count only for a `twin`. UsageError for a backend that the board cannot
+    run."""
     settings = (board.offload.settings, project.settings)
     rates = Rates(**{key: value for file in settings for key, value in file.rates.items()})
     names = asked if asked not in (None, AUTO) else project.backends
     if names is None or names == AUTO:
-        # A profile may be ahead of the edgekit that reads it.
+        # A profile may be newer than the edgekit that reads it.
         names = tuple(name for name in board.offload.default if name in backend_names())
         if not names and AUTO in (asked, project.backends):
             names, rates = _faster_somewhere(board, twin), ONLY_MEASURED
@@ -81,7 +83,7 @@ def _measured(board: Board, names: Sequence[str], twin: bool) -> Mapping[str, Me
 
 
 def _faster_somewhere(board: Board, twin: bool) -> tuple[str, ...]:
-    """Backends of which some region was measured to be faster than TVM's on such a board."""
+    """Return the backends with a region that was measured faster than TVM on such a board."""
     tried = measured_backends(board.name) | (
         measured_backends(twin_of(board)) if twin else frozenset()
     )
@@ -97,8 +99,8 @@ def _faster_somewhere(board: Board, twin: bool) -> tuple[str, ...]:
 
 
 def twin_of(board: Board) -> str:
-    """Under which name what its twins measure is kept: an emulated CPU's times are not a board's,
-    and must not decide for one."""
+    """Return the name for measurements on a board's twins: an emulated CPU's times must not decide
+    for the board."""
     return f"{board.name} (twin)"
 
 
@@ -107,7 +109,7 @@ def _table(settings: OffloadSettings, backend: str) -> Mapping[str, OptionValue]
 
 
 def _check_tables(settings: Sequence[OffloadSettings]) -> None:
-    """Options of a backend that there is none of were meant for another."""
+    """Refuse options of an unknown backend: they are meant for another."""
     known = (*backend_names(), *BACKENDS)
     for name in {name: None for file in settings for name in file.options}:
         if name not in known:
@@ -134,7 +136,7 @@ def _not_allowed(name: str, board: Board, why: str) -> UsageError:
 
 
 def selection_of(plan: OffloadPlan) -> Selection:
-    """The plan with its backends loaded."""
+    """Load the plan's backends."""
     from edgekit.backends.partition import Selection
 
     return Selection(
@@ -151,7 +153,7 @@ def selection_of(plan: OffloadPlan) -> Selection:
 
 
 def options_of(backend: Backend, given: Mapping[str, OptionValue]) -> Options:
-    """A backend's options, complete; ProfileError for what it does not have."""
+    """Return all options of a backend; ProfileError for an unknown option."""
     options = {name: option.default for name, option in backend.options.items()}
     for name, value in given.items():
         if name not in options:

@@ -1,9 +1,9 @@
-"""Floats that no library may round: those that stand for integers, or are about to become some.
+"""Find the floats that no library may round: those made from integers or about to become some.
 
-A quantised model arrives as dequantize, float operator, quantize (or with casts in their place).
-What TVM makes of it is right to the last step; a library that adds in another order, or rounds
-elsewhere, would be off by one. So would one that divides by way of a reciprocal, as vector code
-does, where the quotient is rounded to a whole number.
+A quantised model consists of dequantize, float operator, quantize (or casts in their place). TVM
+computes it exactly to the last step. A library that adds in another order, or rounds elsewhere,
+would be off by one; so would one that divides by a reciprocal, as vector code does, before a
+quotient is rounded to a whole number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HANDS_ON = frozenset(
 
 
 def kept_exact(nodes: Sequence[Node], bound: Mapping[Any, Any]) -> Mapping[int, str]:
-    """The nodes of a block that compute such floats, each with the reason."""
+    """Return the nodes of a block that compute such floats, each with the reason."""
     return {
         **dict.fromkeys(_divided_to_whole_numbers(nodes), BECOMES_WHOLE),
         **dict.fromkeys(between_quantisations(nodes, bound), REASON),
@@ -54,9 +54,9 @@ def _makes_whole(node: Node) -> bool:
 
 
 def between_quantisations(nodes: Sequence[Node], bound: Mapping[Any, Any]) -> frozenset[int]:
-    """The nodes of a block that compute floats out of stored integers for other stored integers."""
+    """Return the nodes of a block that compute floats between stored integers."""
     if not any(node.operator == QUANTIZE for node in nodes):
-        return frozenset()  # its casts are those of a model that takes or gives images
+        return frozenset()  # its casts belong to a model that takes or returns images
     loads = {node.index for node in nodes if _loads(node, bound)}
     stores = {node.index for node in nodes if _stores(node)}
     ends = loads | stores | {node.index for node in nodes if node.operator == DEQUANTIZE}
@@ -84,7 +84,7 @@ def _stores(node: Node) -> bool:
 
 
 def _is_constant(stored: Any, bound: Mapping[Any, Any]) -> bool:
-    """Weights are dequantised too, in models that compute in floats as well."""
+    """Tell whether a node only dequantises weights, which float models do too."""
     while stored in bound:
         stored = bound[stored]
     return constant_array(stored) is not None

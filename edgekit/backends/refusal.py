@@ -1,10 +1,10 @@
-"""How a rule declines operators: below what a backend is, so that a match can refuse as well."""
+"""The exception with which a rule or a match refuses operators."""
 
 from __future__ import annotations
 
 
 class Refused(Exception):
-    """The operators that matched are not for this library, and why."""
+    """Raised with the reason why the library does not take the operators that matched."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Regions written down for other tools: docs/region-export.md is the schema."""
+"""Export regions for other tools; docs/region-export.md describes the schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WEIGHT = re.compile(r"[0-9]{4,}-[A-Za-z0-9_-]{0,60}\.npy")
 
 @dataclass
 class _Folder:
-    """Weights as .npy files beside the description."""
+    """Weights as .npy files in the folder of the description."""
 
     folder: Path
     count: int = 0
@@ -39,7 +39,7 @@ class _Folder:
 
 @dataclass
 class _Binary:
-    """Weights one after another in one file, each at a multiple of 64 bytes."""
+    """Weights in one file, each at a multiple of 64 bytes."""
 
     name: str
     stream: Any
@@ -55,8 +55,8 @@ class _Binary:
 
 
 def export_regions(regions: Sequence[Region], target: Path) -> tuple[Path, ...]:
-    """To a folder with regions.json and an .npy for each weight; or, where `target` ends in .json,
-    to that file with all weights in one beside it. Says what was written."""
+    """Export to a folder with regions.json and an .npy for each weight; or, if `target` ends in
+    .json, to that file with all weights in one file next to it. Return the files written."""
     with storage_errors("write the regions", target):
         if target.suffix != ".json":
             _check_folder(target)
@@ -73,7 +73,7 @@ def export_regions(regions: Sequence[Region], target: Path) -> tuple[Path, ...]:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse to replace what no export has made."""
+    """Refuse to replace a folder that no export has made."""
     for item in folder.iterdir() if folder.is_dir() else ():
         if item.name != _DESCRIPTION and not _WEIGHT.fullmatch(item.name):
             raise UsageError(
@@ -131,7 +131,7 @@ def _layer(step: Step, weights: _Folder | _Binary) -> dict[str, Any]:
 
 
 def _setting(value: Any) -> Any:
-    """JSON has no infinities and no NaN: those are text."""
+    """Return a setting for JSON, which has neither infinities nor NaN: those become text."""
     if isinstance(value, tuple):
         return [_setting(item) for item in value]
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):

@@ -1,4 +1,4 @@
-"""Backends by name: edgekit's own, and those that other packages bring."""
+"""Backends by name: edgekit's own, and those of other packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OWN = {
 
 
 def backend_names() -> tuple[str, ...]:
-    """Every backend that can be named; imports none of them."""
+    """Return the names of all backends, without importing them."""
     return (*_OWN, *sorted(name for name in _foreign() if name not in _OWN))
 
 
@@ -48,7 +48,7 @@ def load_backend(name: str) -> Backend:
 
 
 def origin_of(name: str) -> str:
-    """The package that brings a backend, with its version; empty for edgekit itself."""
+    """Return a backend's package with its version; empty for edgekit itself."""
     point = None if name in _OWN else _foreign().get(name)
     return f"{point.dist.name} {point.dist.version}" if point and point.dist else ""
 

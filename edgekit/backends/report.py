@@ -1,4 +1,4 @@
-"""What a partition comes to, in numbers and reasons: the report of `edgekit partition`."""
+"""The report of `edgekit partition`: numbers and reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgekit.bundle.manifest import Region as ManifestRegion
 
 @dataclass(frozen=True)
 class Timing:
-    """A region measured both ways on a device, in microseconds of one inference: the medians."""
+    """Median times of a region on a device, in the library and in TVM, in microseconds."""
 
     library_us: float
     tvm_us: float
@@ -29,17 +29,17 @@ class RegionSummary:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     boundary_bytes: int
-    """Of its inputs and outputs together, in one call."""
+    """The bytes of its inputs and outputs in one call."""
     calls: int
-    """Regions that compute the same from the same weights are one."""
+    """How often the model calls it: equal regions with equal weights are one."""
     reason: str
     timing: Timing | None
-    """None where nobody measured."""
+    """The measured times, or None."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of the model backends run."""
+    """The share of the model that backends run."""
 
     operators: int
     operators_offloaded: int
@@ -47,12 +47,12 @@ class Coverage:
     macs_offloaded: int
     regions: int
     crossings: int
-    """Tensors that go into a region or come out of one."""
+    """The number of tensors that enter or leave a region."""
     crossing_bytes: int
     library_us: float | None
-    """Of all regions; None unless each was measured."""
+    """The libraries' time for all regions; None unless each was measured."""
     tvm_us: float | None
-    """What the same would take in TVM's code."""
+    """TVM's time for the same regions."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _total(times: Sequence[tuple[int, float | None]]) -> float | None:
 
 
 def offload_in_words(regions: Sequence[ManifestRegion]) -> str:
-    """`ncnn 98.2 % of 702 M MACs in 3 regions`, for each backend of a bundle."""
+    """Return `ncnn 98.2 % of 702 M MACs in 3 regions` for each backend of a bundle."""
     by_backend: dict[str, list[ManifestRegion]] = {}
     for region in regions:
         by_backend.setdefault(region.backend, []).append(region)
@@ -126,7 +126,7 @@ def offload_in_words(regions: Sequence[ManifestRegion]) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """100 % is said only of all."""
+    """Format a share; only the whole is 100 %."""
     if part == whole:
         return "100 %"
     return f"{min(part / whole * 100, 99.9):.3g} %"

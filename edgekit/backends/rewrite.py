@@ -1,4 +1,4 @@
-"""A function whose regions are calls into the library that runs them."""
+"""Rewrite a function so that its regions are calls into their library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.backends.graph import Graph
 
 @dataclass(frozen=True)
 class Claim:
-    """A region, and the nodes it replaces."""
+    """A region and the nodes that it replaces."""
 
     region: Region
     nodes: frozenset[int]
@@ -25,10 +25,10 @@ class Claim:
 
 
 def rewrite_block(graph: Graph, claims: Sequence[Claim]) -> Any:
-    """The block with each claim's nodes replaced by one call, everything in a valid order.
+    """Replace each claim's nodes by one call, and return the block in a valid order.
 
-    What reads a region may have stood before the region's last node: bindings are sorted anew,
-    and keep their order where they can.
+    A reader of a region may stand before the region's last node, so bindings are sorted again,
+    keeping their order where possible.
     """
     claim_of = {index: claim for claim in claims for index in claim.nodes}
     unit_of = {

@@ -1,4 +1,4 @@
-"""What the rules of every backend ask and say."""
+"""Helpers that the rules of every backend share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from edgekit.backends.match import Match
 
 OUT = "out"
-"""Every rule calls the operator whose result others read this."""
+"""The part name of the operator whose result later nodes read, the same in every rule."""
 
 
 def scalar(match: Match, part: str) -> float:
-    """A constant with one element."""
+    """Return a constant with one element as a number."""
     array = match.array(part)
     if array is None or array.size != 1:
         raise Refused(f"its {part} is not one number")
@@ -23,13 +23,13 @@ def scalar(match: Match, part: str) -> float:
 
 
 def integers(values: Any) -> tuple[int, ...]:
-    """Out of an attribute or a tuple of numbers, whichever form Relax gives it."""
+    """Return the integers of an attribute or a tuple of numbers, in any form that Relax uses."""
     fields = getattr(values, "fields", getattr(values, "values", values))
     return tuple(int(getattr(value, "value", value)) for value in fields)
 
 
 def number(value: Any) -> float:
-    """Out of a number among an operator's arguments."""
+    """Return a number among an operator's arguments."""
     return float(getattr(value, "value", value))
 
 
@@ -38,7 +38,7 @@ def positive(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def per_channel(match: Match, part: str, channels: int, behind: int) -> Any:
-    """A constant with one number a channel, whose axis has `behind` axes behind it; flat."""
+    """Return a constant with one number per channel, flat; `behind` axes follow the channels'."""
     import numpy as np
 
     array = match.weights(part)
@@ -53,8 +53,8 @@ def per_channel(match: Match, part: str, channels: int, behind: int) -> Any:
 
 
 def output_channels_first(weight: Any, groups: int) -> Any:
-    """Input channels by output channels, as a transposed convolution has them, turned group by
-    group: libraries want the output's first."""
+    """Swap the input and output channels of a transposed convolution's weights, group by group:
+    libraries want outputs first."""
     inputs, outputs, *kernel = weight.shape
     apart = weight.reshape(groups, inputs // groups, outputs, *kernel)
     return apart.swapaxes(1, 2).reshape(groups * outputs, inputs // groups, *kernel)

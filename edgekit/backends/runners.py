@@ -1,4 +1,4 @@
-"""Parts of a model that are libraries of their own, compiled where a vendor's headers are."""
+"""Runners: separate libraries of a model, compiled where the vendor's headers are."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def make_runners(
     folder: Path,
     events: Events,
 ) -> tuple[RunnerEntry, ...]:
-    """The source of each into the bundle's `folder`, and the library too where it can be made here.
-    `linker` has the board's C++ compiler."""
+    """Write each runner's source to the bundle's `folder`, and its library if the host has the
+    headers. `linker` has the board's C++ compiler."""
     made: list[RunnerEntry] = []
     for name in dict.fromkeys(region.backend for region in regions):
         backend = load_backend(name)
@@ -62,7 +62,7 @@ def make_runners(
 def _compile(
     runner: Runner, title: str, layers: Sequence[str], linker: Linker, scratch: Path, library: str
 ) -> None:
-    """By relative names: none of this machine's get into it."""
+    """Compile by relative names, so that the library contains no paths of the host."""
     source = Path(library).with_suffix(".cc").name
     with storage_errors("compile a library", scratch):
         (scratch / source).write_text(runner.source, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The C++ that every region has, whichever library runs it."""
+"""The C++ that the regions of all libraries share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgekit.backends.base import Region, Tensor
 from edgekit.base.quoting import c_string
 
 INCLUDE = Path(__file__).parent / "include"
-"""Where edgekit_region.h is."""
+"""The folder of edgekit_region.h."""
 
 _DLPACK_CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat"}
 _DTYPE = re.compile(r"([a-z]+)([0-9]+)")
@@ -23,9 +23,9 @@ def region_source(
     name: str,
     blobs: Mapping[str, bytes] | None = None,
 ) -> str:
-    """A complete file: `class_source` defines the class `name` that edgekit_region.h describes.
+    """Return a complete file; `class_source` defines the class `name` for edgekit_region.h.
 
-    Each blob is an `edgekit::Blob` of its name there.
+    The class sees each blob as an `edgekit::Blob` of the blob's name.
     """
     embedded = blobs or {}
     includes = "\n".join(f'#include "{header}"' for header in ("edgekit_region.h", *headers))
@@ -46,22 +46,8 @@ EDGEKIT_REGION({region.symbol}, {name}, inputs, outputs)
 
 
 def blob_symbol(symbol: str, blob: str) -> str:
-    """The linker's name of a region's blob."""
+    """Return the linker's name of a region's blob."""
     return f"{symbol}_{blob}"
-
-
-def floats(values: Iterable[float]) -> str:
-    """Literals that mean exactly these single-precision values."""
-    return ", ".join(float_literal(value) for value in values)
-
-
-def float_literal(value: float) -> str:
-    if value != value:
-        return "std::numeric_limits<float>::quiet_NaN()"
-    if value in (float("inf"), float("-inf")):
-        sign = "-" if value < 0 else ""
-        return f"{sign}std::numeric_limits<float>::infinity()"
-    return f"{float(value).hex()}f"
 
 
 def _declaration(region: Region, blob: str) -> str:

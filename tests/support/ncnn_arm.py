@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.backends.base import Options, Region, Tensor
-from edgekit.backends.ncnn.layout import FORMS, form, held_tensor, turned_tensors
+from edgekit.backends.ncnn.layout import form, held_tensor, turned_tensors
 from edgekit.backends.ncnn.net import net_of
 from support.arm_machine import ArmMachine, arm_library, start_machine
-from support.ncnn_lab import layer_types
+from support.ncnn_lab import FORMS, layer_types
 
 
 def arm_machine() -> ArmMachine:

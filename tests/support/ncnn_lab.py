@@ -13,7 +13,7 @@ import numpy as np
 
 from edgekit.backends.base import Options, Region, Tensor
 from edgekit.backends.ncnn.codegen import precision_of, settings_of
-from edgekit.backends.ncnn.layout import FORMS, form, held_tensor, turned_tensors
+from edgekit.backends.ncnn.layout import form, held_tensor, turned_tensors
 from edgekit.backends.ncnn.net import net_of
 from edgekit.cross.sources import BuiltLibrary
 from support.region_lab import LabRegion, Runs, compiled_lab, library_here
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from edgekit.backends.partition import Selection
     from edgekit.models.model import Model
     from support.offloaded import Offloaded
+
+
+FORMS = ("kFloats", "kPlace", "kStored", "kStoredUnsigned", "kTurned")
+"""The forms of a tensor, in the order of edgekit_ncnn.h."""
 
 
 class _Held(ctypes.Structure):

@@ -1,7 +1,7 @@
 """Arm Compute Library: a region's layers become its function objects, which run on NEON.
 
-rules.py says what it takes of the rules for plain tensors; include/edgekit_acl.h runs what
-program.py wrote.
+rules.py selects the plain-tensor rules that it supports; include/edgekit_acl.h runs the program
+that plain/program.py writes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Acl(FromRecipe):
 
 
 def settings_of(options: Options) -> tuple[str, ...]:
-    """In the order of edgekit_acl.h, as C++ has them."""
+    """Return the settings as C++ literals, in the order of edgekit_acl.h."""
     only_finite = "true" if options["non_finite"] == "error" else "false"
     return (str(int(options["threads"])), only_finite)
 

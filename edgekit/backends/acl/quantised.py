@@ -1,8 +1,8 @@
-"""Layers of quantised models in ACL's integers: QASYMM8_SIGNED for int8 and QASYMM8 for uint8,
-weights with a scale a channel.
+"""Quantised layers in ACL's integer arithmetic: QASYMM8_SIGNED for int8, QASYMM8 for uint8, weights
+with one scale per channel.
 
-ACL's zero points are the model's, and so is its order of axes. It multiplies sums in fixed point as
-LiteRT does, but not everywhere with the same roundings.
+Zero points and the order of axes are the model's. ACL rescales sums in fixed point as LiteRT does,
+but not always with the same roundings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def rules() -> tuple[Rule, ...]:
 def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
     unsigned = layer.dtype == "uint8"
     same = bool((layer.scales == layer.scales[0]).all())
-    # Convolutions of uint8 take weights that are signed with a scale a channel, or unsigned too.
+    # Convolutions of uint8 take signed weights with a scale per channel, or unsigned weights.
     one_scale = same and not (unsigned and window is not None)
     weights = {
         "weight": layer.weight,

@@ -1,4 +1,4 @@
-"""What Arm Compute Library takes."""
+"""The rules for Arm Compute Library."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _checked(match: Match, layer: Layer) -> Layer:
 
 
 def _as_three_axes(match: Match, layer: Layer) -> Layer:
-    """ACL turns three axes or four."""
+    """Return the permutation padded to three axes: ACL permutes three or four."""
     axes, missing = layer.settings["axes"], 3 - len(match.shape("input"))
     assert isinstance(axes, tuple)
     lead = (1,) * missing
@@ -88,7 +88,7 @@ def _check_transposed(layer: Layer) -> None:
 
 
 def _as_image(match: Match, layer: Layer) -> Layer:
-    """What works along one axis, as what works on images one pixel high."""
+    """Rewrite a layer along one axis as one on images that are one pixel high."""
     settings = dict(layer.settings)
     neutral = {"strides": 1, "dilations": 1, "kernel": 1, "before": 0, "after": 0}
     for name, value in neutral.items():

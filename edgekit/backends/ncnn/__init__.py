@@ -1,7 +1,7 @@
 """ncnn: the layers of a region become one `ncnn::Net`.
 
 layout.py says how ncnn holds a tensor, rules/ which operators it takes as which layers, net.py
-joins those to a graph, and codegen.py writes it down with what ncnn's loader reads.
+joins those to a graph, and codegen.py writes the graph in the form that ncnn's loader reads.
 """
 
 from __future__ import annotations

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from edgekit.backends.base import GeneratedRegion, Options, Region, Tensor
-from edgekit.backends.ncnn.layout import (
-    form,
-    held_tensor,
-    lies_without_gaps,
-    turned_tensors,
-)
+from edgekit.backends.ncnn.layout import form, held_tensor, turned_tensors
 from edgekit.backends.ncnn.net import Net, net_of
 from edgekit.backends.ncnn.params import Precision
 from edgekit.backends.source import region_source
@@ -37,18 +32,9 @@ def precision_of(options: Options) -> Precision:
 
 
 def settings_of(options: Options) -> tuple[int, ...]:
-    """In the order of edgekit_ncnn.h: threads, then what is on or off."""
+    """Return the settings in the order of edgekit_ncnn.h: threads, then the switches."""
     switches = (*(bool(options[name]) for name in _SWITCHES), options["non_finite"] == "error")
     return (int(options["threads"]), *map(int, switches))
-
-
-def bytes_copied_in(region: Region) -> int:
-    """Of a call's inputs: what ncnn can't read where it lies."""
-    return sum(
-        tensor.nbytes
-        for tensor in region.inputs
-        if tensor.dtype != "float32" or not lies_without_gaps(held_tensor(tensor))
-    )
 
 
 def _class(region: Region, net: Net, options: Options) -> str:

@@ -1,4 +1,4 @@
-"""A region as ncnn's own graph: layers with numbered blobs, each of them read exactly once."""
+"""A region as an ncnn graph: layers with numbered blobs, each read exactly once."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 _MAGIC = 7767517
 _MINUS_SCALAR, _FROM_SCALAR = 1, 7
-"""BinaryOp's numbers of subtractions."""
+"""BinaryOp's operator numbers for subtractions."""
 _VECTOR = 4
 _LOWEST = -3.4028234663852886e38
-"""Of all float32."""
+"""The lowest finite float32."""
 
 
 @dataclass(frozen=True)
 class NetLayer:
     kind: str
     name: str
-    """In the words of the model file, for messages."""
+    """The layer's name in the model file, for messages."""
     reads: tuple[str, ...]
     makes: tuple[str, ...]
-    """Names of blobs."""
+    """The names of the blobs that the layer makes."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
     weights: Mapping[str, Array] = field(default_factory=dict)
 
@@ -38,17 +38,17 @@ class NetLayer:
 class Net:
     layers: tuple[NetLayer, ...]
     inputs: tuple[str, ...]
-    """The blobs of the region's inputs, in their order."""
+    """The blobs of the region's inputs, in order."""
     outputs: tuple[str, ...]
 
     @property
     def blobs(self) -> Mapping[str, int]:
-        """By name: its number."""
+        """Number the blobs by name."""
         names = [name for layer in self.layers for name in layer.makes]
         return {name: number for number, name in enumerate(names)}
 
     def words(self) -> list[int | str]:
-        """ncnn's binary graph, as 32-bit words; a layer's type by its name."""
+        """Return ncnn's binary graph as 32-bit words; a layer's type stays a name."""
         blobs = self.blobs
         words: list[int | str] = [_MAGIC, len(self.layers), len(blobs)]
         for layer in self.layers:
@@ -58,13 +58,13 @@ class Net:
         return words
 
     def weights(self, precision: Precision) -> bytes:
-        """All layers' weights, in the order in which ncnn reads them."""
+        """Return all weights, in the order in which ncnn reads them."""
         parts = (encode_weights(layer.kind, layer.weights, precision) for layer in self.layers)
         return b"".join(parts)
 
 
 def extents(shape: Shape) -> dict[str, Setting]:
-    """A shape in the words of Reshape and MemoryData."""
+    """Return a shape as settings of Reshape and MemoryData."""
     return dict(zip(AXES[len(shape)], shape, strict=True))
 
 
@@ -89,8 +89,8 @@ class _Writer:
         self.layers.append(layer)
 
     def add_step(self, step: Step) -> None:
-        """A rule's layer; `view0` and so on are the shapes under which it reads its inputs,
-        `makes` the one it gives its result, `operand0` and so on inputs that are constant."""
+        """Add a rule's layer. `view0` and so on are the shapes under which it reads its inputs,
+        `makes` is the shape of its result, `operand0` and so on are constant inputs."""
         name = "+".join(step.nodes) if step.nodes else "+".join(step.operators)
         settings = dict(step.layer.settings)
         settings.pop("channels_last", None)
@@ -116,9 +116,9 @@ class _Writer:
         self.add(NetLayer("Reshape", name, (raw,), (output.name,), extents(self._held(output))))
 
     def _add_largest(self, name: str, blob: str, step: Step) -> None:
-        """ncnn's place of the largest is the last of several that are equal, which is the first
-        where the row is turned round. It looks at whole vectors: before a shorter row stands
-        what is never the last of the largest."""
+        """Add an argmax. ncnn returns the last of several equal largest elements, so the row is
+        reversed to get the first. ncnn reads whole vectors, so a shorter row is padded in front
+        with values that are never the last largest."""
         row, is_first = step.layer.settings["row"], bool(step.layer.settings["first"])
         assert isinstance(row, int)
         before = -row % _VECTOR
@@ -164,8 +164,8 @@ class _Writer:
 
 
 def _reshaped_once(layers: Sequence[NetLayer], outputs: tuple[str, ...]) -> list[NetLayer]:
-    """Of one Reshape after the other the last alone: a shape in between may have gaps, and then
-    everything is copied twice."""
+    """Keep only the last of consecutive Reshapes: an intermediate shape may have gaps, which costs
+    two copies."""
     sources = {layer.makes[0]: layer.reads[0] for layer in layers if layer.kind == "Reshape"}
 
     def origin(blob: str) -> str:
@@ -184,8 +184,8 @@ def _reshaped_once(layers: Sequence[NetLayer], outputs: tuple[str, ...]) -> list
 def _each_read_once(
     layers: Sequence[NetLayer], inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> Net:
-    """ncnn gives a blob to the layer that reads it, which may overwrite it: whoever else reads
-    it, and the caller, gets a reference of its own through a Split."""
+    """Insert a Split for each blob with several readers: an ncnn layer may overwrite the blob that
+    it reads, so every other reader, and the caller, needs its own reference."""
     reads = Counter(name for layer in layers for name in layer.reads)
     reads.update(outputs)
     copies = {

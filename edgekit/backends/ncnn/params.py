@@ -1,4 +1,4 @@
-"""ncnn's layers in numbers: what each parameter is called, and in which order weights are read."""
+"""ncnn's layers: the numbers of their parameters, and the order in which weights are read."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _ARRAY = -23300
 
 @dataclass(frozen=True)
 class Stored:
-    """A weight as ncnn's loader finds it."""
+    """A weight in the form that ncnn's loader reads."""
 
     name: str
     tagged: bool = True
-    """A tag before it says in which precision it is; without one it is fp32."""
+    """Whether a tag before the weight gives its precision; without one it is fp32."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A layer of ncnn's: `ncnn::LayerType` has its name."""
+    """A layer of ncnn, by its name in `ncnn::LayerType`."""
 
     numbers: Numbers = field(default_factory=dict)
     weights: tuple[Stored, ...] = ()
@@ -66,7 +66,7 @@ _GROUP = {"group": 7}
 _WEIGHT_AND_BIAS = (
     Stored("weight"),
     Stored("bias", tagged=False),
-    # Of layers that compute in integers:
+    # Layers that compute in integers:
     Stored("weight_scales", tagged=False),
     Stored("input_scale", tagged=False),
     Stored("output_scale", tagged=False),
@@ -153,7 +153,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def encode_settings(kind: str, settings: Mapping[str, Setting]) -> Iterator[int]:
-    """A layer's parameters as ncnn's binary graphs hold them, as 32-bit words."""
+    """Return a layer's parameters in the form of ncnn's binary graphs, as 32-bit words."""
     numbers = KINDS[kind].numbers
     for name, value in sorted(settings.items(), key=lambda item: numbers[item[0]]):
         if isinstance(value, tuple):
@@ -175,7 +175,7 @@ def _word(value: int | float) -> int:
 
 
 def encode_weights(kind: str, weights: Mapping[str, Array], precision: Precision) -> bytes:
-    """A layer's weights as ncnn's loader reads them; each at a multiple of four bytes."""
+    """Return a layer's weights as ncnn's loader reads them, each at a multiple of four bytes."""
     import numpy as np
 
     parts = []

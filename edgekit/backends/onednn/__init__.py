@@ -1,7 +1,7 @@
 """oneDNN on x86-64: a region's layers become primitives, in the memory layouts that they choose.
 
-rules.py says what it takes of the rules for plain tensors; include/edgekit_onednn.h runs what
-program.py wrote.
+rules.py selects the plain-tensor rules that it supports; include/edgekit_onednn.h runs the program
+that plain/program.py writes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OneDnn(FromRecipe):
 
 
 def settings_of(options: Options) -> tuple[str, ...]:
-    """In the order of edgekit_onednn.h, as C++ has them."""
+    """Return the settings as C++ literals, in the order of edgekit_onednn.h."""
     switches = (options["arithmetic"] == "bf16", options["non_finite"] == "error")
     return (str(int(options["threads"])), *("true" if on else "false" for on in switches))
 

@@ -1,4 +1,4 @@
-"""What oneDNN takes."""
+"""The rules for oneDNN."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from edgekit.backends.source import region_source
 
 
 def generate_program(region: Region, header: str, runner: str, settings: str) -> GeneratedRegion:
-    """`runner` is a class of the header that takes the program and these settings, and says what
-    it copies."""
+    """Generate a region. `runner` is a class of the header that takes the program and these
+    settings, and reports the bytes that it copies."""
     program = program_of(region)
     blobs = {"weights": program.weights} if program.weights else {}
     weights = "weights" if blobs else "edgekit::Blob{nullptr, 0}"

@@ -1,4 +1,4 @@
-"""A region written down for include/edgekit_program.h: a line a layer, the weights as bytes."""
+"""Write a region for include/edgekit_program.h: one line per layer, the weights as bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Program:
 
     @property
     def literals(self) -> str:
-        """As the rows of a C++ array."""
+        """Return the rows of a C++ array."""
         return "\n".join(f"    {c_string(line)}," for line in self.lines)
 
 
@@ -40,7 +40,7 @@ def program_of(region: Region) -> Program:
 
 
 def held(shape: Sequence[int]) -> Shape:
-    """A number is an axis of one."""
+    """Return the shape; a scalar gets an axis of one."""
     return tuple(shape) or (1,)
 
 
@@ -52,7 +52,7 @@ class _Writer:
         self._shapes: list[Shape] = []
 
     def value(self, shape: Shape, role: str, name: str = "") -> int:
-        """`name` is that of a tensor of the model, where it is one."""
+        """Add a value; `name` is given for tensors of the model."""
         number = len(self._shapes)
         self._shapes.append(shape)
         self.lines.append(f"{role} {_joined(shape)} {_one_line(name)}".rstrip())
@@ -61,8 +61,8 @@ class _Writer:
         return number
 
     def step(self, step: Step) -> None:
-        """A rule's layer; `view0` and so on are the shapes under which it reads its inputs,
-        `makes` the one it gives its result, `operand0` and so on inputs that are constant."""
+        """Add a rule's layer. `view0` and so on are the shapes under which it reads its inputs,
+        `makes` is the shape of its result, `operand0` and so on are constant inputs."""
         name = "+".join(step.nodes) if step.nodes else "+".join(step.operators)
         settings, weights = dict(step.layer.settings), dict(step.layer.weights)
         reads = []
@@ -119,7 +119,7 @@ class _Writer:
 
 
 def _width(dtype: str) -> str:
-    """How edgekit_program.h tells one byte an element from four."""
+    """Return edgekit_program.h's code for one byte per element, or four."""
     return "8" if dtype in _BYTES else ""
 
 

@@ -1,9 +1,9 @@
-"""NVIDIA TensorRT: a region becomes an ONNX model, and an engine on the device that runs it.
+"""NVIDIA TensorRT: a region becomes an ONNX model, and on the device an engine.
 
-rules/ says what it takes, graph.py writes the ONNX. runner/ is a library of its own beside the
-model's, which include/edgekit_tensorrt.h loads at a region's first call: it has an engine built, on
-the device, and keeps that. It is compiled where NVIDIA's headers are, on this machine or over
-there. docs/tensorrt.md says what of this has been run.
+rules/ has the rules, graph.py writes the ONNX. runner/ is a library next to the model's, which
+include/edgekit_tensorrt.h loads at a region's first call: it builds an engine on the device and
+caches it. It is compiled where NVIDIA's headers are, on the host or on the device.
+docs/tensorrt.md says what of this has been run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONS = {
         "what TensorRT may compute in; int8 where the model is quantised, and fp16 elsewhere",
         ("fp32", "tf32", "fp16", "int8"),
     ),
-    "workspace_mb": Option(256, "MiB that a layer may use beside its tensors, at most"),
+    "workspace_mb": Option(256, "the most MiB that a layer may use besides its tensors"),
     "dla_core": Option(-1, "the deep learning accelerator to run on; -1 is the GPU"),
     "builder_level": Option(
         3, "how long the builder searches, from TensorRT 8.6 on", (0, 1, 2, 3, 4, 5)
@@ -41,7 +41,7 @@ class TensorRt:
     name: str = "tensorrt"
     title: str = "TensorRT"
     version: str = "2"
-    """Of the rules and the runner: TensorRT itself is whatever the device has, 8.5 to 11."""
+    """The version of the rules and the runner; the device brings TensorRT itself, 8.5 to 11."""
     architectures: tuple[str, ...] = ("aarch64", "x86_64")
     before_folding: bool = False
     include: Path = Path(__file__).parent / "include"

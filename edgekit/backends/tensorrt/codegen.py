@@ -33,7 +33,7 @@ class Region : public edgekit::tensorrt::Runner {{
 
 
 def settings_of(options: Options) -> tuple[str, ...]:
-    """In the order of edgekit_tensorrt_build.h, as C++ has them."""
+    """Return the settings as C++ literals, in the order of edgekit_tensorrt_build.h."""
     precision, core = str(options["precision"]), int(options["dla_core"])
     workspace = int(options["workspace_mb"])
     if workspace < 1:

@@ -1,4 +1,4 @@
-"""Layers that several nodes of ONNX stand for, in operators that TensorRT's parser always had."""
+"""Layers that expand to several ONNX nodes, with operators that every TensorRT parser has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Nodes(Protocol):
-    """A graph of ONNX under construction."""
+    """An ONNX graph under construction."""
 
     def node(
         self,
@@ -31,7 +31,7 @@ class Nodes(Protocol):
 
 
 Expansion = Callable[[Nodes, Sequence[str], str, Mapping[str, Setting]], object]
-"""What it reads, what it makes, and the layer's settings."""
+"""A function of the graph, the layer's inputs, its output and its settings."""
 _Settings = Mapping[str, Setting]
 
 
@@ -49,13 +49,13 @@ def _rsqrt(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) 
 
 
 def _gelu(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
-    """x/2 * (1 + erf(x / sqrt 2))"""
+    """Add x/2 * (1 + erf(x / sqrt 2))."""
     scaled = graph.node("Mul", [reads[0], graph.constant(math.sqrt(0.5))])
     _halved_gate(graph, reads[0], graph.node("Erf", [scaled]), makes)
 
 
 def _gelu_tanh(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
-    """x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))"""
+    """Add x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))."""
     square = graph.node("Mul", [reads[0], reads[0]])
     line = graph.node("Mul", [square, graph.constant(0.044715)])
     factor = graph.node("Add", [line, graph.constant(1.0)])
@@ -101,12 +101,12 @@ def _float_to_truth(graph: Nodes, reads: Sequence[str], makes: str, settings: _S
 
 
 def _attention(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
-    """softmax(query * key * scale + bias) * value, head by head."""
+    """Add softmax(query * key * scale + bias) * value, head by head."""
     heads_first: _Settings = {"perm": (0, 2, 1, 3)}
     query = graph.node("Transpose", [reads[0]], heads_first)
     key = graph.node("Transpose", [reads[1]], {"perm": (0, 2, 3, 1)})
     value = graph.node("Transpose", [reads[2]], heads_first)
-    # The smaller one is scaled first: half precision ends at 65504.
+    # The smaller one is scaled, before the product: half precision ends at 65504.
     scaled = graph.node("Mul", [query, graph.constant(settings["scale"])])
     scores = graph.node("MatMul", [scaled, key])
     if len(reads) > 3:
@@ -119,7 +119,7 @@ def _attention(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settin
 
 
 def _causal(settings: _Settings) -> Array:
-    """What keeps a query from later keys; small enough for half precision."""
+    """Return the mask that hides later keys from a query; its values fit half precision."""
     import numpy as np
 
     queries, keys = settings["queries"], settings["keys"]
@@ -132,7 +132,7 @@ def _causal(settings: _Settings) -> Array:
 
 
 def _stored_weight(graph: Nodes, reads: Sequence[str], makes: str, settings: _Settings) -> None:
-    """Quantised over there: parsers of 8.x take no weights that are integers already."""
+    """Add weights that the engine quantises: the parsers of 8.x take no integer weights."""
     value, scale, zero = reads
     stored = graph.node("QuantizeLinear", [value, scale, zero], settings)
     graph.node("DequantizeLinear", [stored, scale, zero], settings, [makes])

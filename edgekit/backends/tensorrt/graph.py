@@ -1,10 +1,10 @@
-"""A region as an ONNX model, which TensorRT's own parser reads on the device.
+"""Write a region as an ONNX model, which TensorRT's parser reads on the device.
 
-Opset 17 and IR version 8: what the parser of TensorRT 8.5 knows. Inputs are `input0`, `input1` and
-so on in the region's order, outputs `output0`: the runner binds them by these names.
+Opset 17 and IR version 8 suit the parser of TensorRT 8.5. Inputs are `input0`, `input1` and so on
+in the region's order, outputs `output0`: the runner binds them by these names.
 
-In half precision the ONNX itself says so, for every version of TensorRT: float32 at the boundary,
-float16 inside, and float32 again where 65504 may not be enough.
+Half precision is written into the ONNX, for every version of TensorRT: float32 at the boundary,
+float16 inside, and float32 where 65504 may not be enough.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from edgekit.base.errors import BuildError
 
 OPSET, IR_VERSION = 17, 8
 _LARGEST = 2**31 - 2**20
-"""What a message of protobuf's can hold, less some room for all that are not weights."""
+"""The most bytes of weights: protobuf's limit for a message, less room for the rest."""
 _NAME_LIMIT = 80
 _TYPES = {
     "float32": TensorProto.FLOAT,
     "int8": TensorProto.INT8,
-    "bool": TensorProto.UINT8,  # no version's engines have truths for inputs
-    "int64": TensorProto.INT32,  # those before 10 have no longer integers; the runner widens them
+    "bool": TensorProto.UINT8,  # engines of no version take booleans as inputs
+    "int64": TensorProto.INT32,  # engines before 10 lack int64; the runner widens
 }
 _CONSTANTS = ("float32", "int64", "int8", "bool")
 
 
 def onnx_of(region: Region, *, half: bool = False) -> onnx.ModelProto:
-    """Checked by ONNX's own checker; BuildError where the region has more weights than fit."""
+    """Return the ONNX, checked by ONNX's checker; BuildError if the weights do not fit."""
     _require_fitting(region)
     graph = Graph(region, half=half)
     for step in region.steps:
@@ -57,17 +57,17 @@ def onnx_of(region: Region, *, half: bool = False) -> onnx.ModelProto:
 
 
 class Graph:
-    """Nodes and constants as they come about, under short names."""
+    """Nodes and constants under construction, with short names."""
 
     def __init__(self, region: Region, *, half: bool) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, Array] = {}
         self._half = half
         self._narrow = False
-        """Whether the step at hand is in half precision."""
+        """Whether the current step is in half precision."""
         self._narrow_values: set[str] = set()
         self._cast: dict[str, str] = {}
-        """Values in the other precision."""
+        """The names of values cast to the other precision."""
         self._layer = "inputs"
         self._names = {t.name: self._opened(t, place) for place, t in enumerate(region.inputs)}
         self._ends = [
@@ -89,7 +89,7 @@ class Graph:
             for tensor, name in zip(step.inputs, reads, strict=True)
         ]
         for place, array in _operands(step.layer.weights):
-            # Inputs that are left out in between have no name.
+            # An omitted input before the last has an empty name.
             reads += [""] * (place - len(reads))
             reads.insert(place, self.constant(array))
         makes = [self._names.setdefault(t.name, f"t{len(self._names)}") for t in step.outputs]
@@ -106,7 +106,7 @@ class Graph:
             expansion(self, reads, makes[0], step.layer.settings)
 
     def close(self) -> None:
-        """What leaves the region in another type than it has inside."""
+        """Add casts for outputs whose type differs inside the region."""
         self._layer = "outputs"
         for tensor, name in self._ends:
             value = self._names[tensor.name]
@@ -121,7 +121,7 @@ class Graph:
         settings: Mapping[str, Setting] | None = None,
         makes: Sequence[str] = (),
     ) -> str:
-        """What the first of its outputs is called."""
+        """Add a node and return the name of its first output."""
         number = len(self.nodes)
         outputs = list(makes) or [f"n{number}"]
         attributes: dict[str, Any] = {
@@ -133,7 +133,7 @@ class Graph:
         return outputs[0]
 
     def constant(self, value: Any) -> str:
-        """Floats in the precision of the step at hand."""
+        """Add a constant, with floats in the precision of the current step."""
         array = np.asarray(value)
         kind = array.dtype.name if array.dtype.name in _CONSTANTS else "float32"
         if kind == "float32" and self._narrow:
@@ -152,7 +152,7 @@ class Graph:
         return self.node("Cast", [value], {"to": kind}, [makes] if makes else ())
 
     def _are_wide(self, step: Step, reads: Sequence[str]) -> bool:
-        """Whether something that a step reads is in float32 until here."""
+        """Tell whether a step reads a value that is in float32 so far."""
         return any(
             tensor.dtype == "float32" and name not in self._narrow_values
             for tensor, name in zip(step.inputs, reads, strict=True)
@@ -189,6 +189,6 @@ def _require_fitting(region: Region) -> None:
 
 
 def _ascii(text: str) -> str:
-    """What TensorRT's messages call a layer: from a model file, so nothing but plain characters."""
+    """Return a layer's name for TensorRT's messages, with plain characters only."""
     plain = "".join(c if c.isascii() and c.isprintable() else "_" for c in text)
     return plain[:_NAME_LIMIT]

@@ -1,6 +1,6 @@
-"""Where TensorRT's headers are: the runner is compiled against them, and linked with nothing.
+"""Find TensorRT's headers: the runner is compiled against them, and linked with nothing.
 
-Where they are not on this machine, the board's own are taken: the runner is compiled there.
+If the host lacks them, the runner is compiled on the device with the device's own headers.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _DEFINED = re.compile(
 class Headers:
     folders: tuple[Path, ...]
     version: str
-    """10.3.0: the major of what the device has to have."""
+    """The version, such as 10.3.0; the device needs the same major version."""
     identity: str
-    """Of the headers that decide the compiled code."""
+    """The digest of the headers that decide the compiled code."""
 
 
 def find_headers(board: Board, toolchain: Toolchain) -> Headers | None:
-    """In the folders that TENSORRT_INCLUDE names, or in the toolchain's sysroot; None where the
-    device has to have them. MissingToolError where the device is this machine, or where what
-    TENSORRT_INCLUDE names does not hold them all."""
+    """Find the headers in the folders of TENSORRT_INCLUDE, or in the toolchain's sysroot; return
+    None if the device must have them. MissingToolError if the device is the host, or if
+    TENSORRT_INCLUDE lacks some of them."""
     folders = _folders(toolchain, board.target.triple)
     places = {name: _place(folders, name) for name in (*_WANTED, _VERSION)}
     missing = [name for name, place in places.items() if place is None]
@@ -60,8 +60,8 @@ def find_headers(board: Board, toolchain: Toolchain) -> Headers | None:
 
 
 def library_of(board: Board, toolchain: Toolchain) -> BuiltLibrary:
-    """Nothing to compile against, nothing to link: a region loads the runner when it first runs,
-    and the runner looks for the device's own libraries."""
+    """Return a library with nothing to compile against or link: a region loads the runner at its
+    first call, and the runner loads the device's libraries."""
     from edgekit.cross.sources import BuiltLibrary
 
     headers = find_headers(board, toolchain)

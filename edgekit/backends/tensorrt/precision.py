@@ -1,7 +1,7 @@
-"""Which steps of a region stay in float32 where the rest is in half precision.
+"""Choose the steps of a region that stay in float32 when the rest is in half precision.
 
-A number of half precision ends at 65504 and has eleven bits: enough for products, whose sums
-TensorRT keeps in float32, and too little for sums of squares, exponentials and the like.
+Half precision ends at 65504 and has eleven bits: enough for products, whose sums TensorRT keeps in
+float32, but too little for sums of squares, exponentials and the like.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FOLLOWING = frozenset(
         *("Equal", "not_equal", "float_to_truth", "Where"),
     )
 )
-"""In float32 where something that they read is: a norm that is written out stays in it."""
+"""Operators in float32 if one of their inputs is, so that a spelled-out norm stays in float32."""
 
 
 def needs_range(step: Step, reads_wide: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The C++ that speaks to TensorRT, as one file: bundles have it, and devices may compile it."""
+"""The runner's C++ as one file, which bundles contain and devices may compile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def runner_source() -> str:
 
 
 def with_own_headers(file: Path) -> str:
-    """A source with edgekit's own headers in it, each where it is first wanted."""
+    """Return a source with edgekit's own headers inlined, each at its first include."""
     return _with_headers(file, set())
 
 

@@ -133,11 +133,6 @@ def read_program(path: Path) -> CheckedProgram:
         ) from error
 
 
-def read_outline(path: Path) -> ProgramOutline:
-    """The program's outline; a ModelError if the file is damaged or would run code."""
-    return read_program(path).outline
-
-
 def _members(stream: io.BytesIO, name: str) -> dict[str, ZipMember]:
     """What is in the archive, by the path below its one top folder."""
     members = read_zip(stream)

@@ -11,7 +11,6 @@ import pytest
 from support.libraries import ncnn_layers
 
 from edgekit.backends.base import Layer, Refused, Region, Step, Tensor
-from edgekit.backends.ncnn.codegen import bytes_copied_in
 from edgekit.backends.ncnn.layout import AXES, ORDERS, held, held_axis
 from edgekit.backends.ncnn.net import net_of
 from edgekit.backends.ncnn.params import KINDS, encode_settings, encode_weights
@@ -155,10 +154,3 @@ def test_the_library_is_built_with_every_layer_that_rules_ask_for() -> None:
     built = ncnn_layers()
 
     assert not {kind.lower() for kind in KINDS} - set(built)
-
-
-def test_only_images_whose_planes_are_no_multiples_of_16_bytes_are_copied() -> None:
-    a, b, c = tensor("a", 1, 3, 7, 7), tensor("b", 1, 3, 8, 7), tensor("c", 1, 99)
-    layers = [step(Layer("ReLU", ("x",)), [t], [tensor(f"{t.name}'", *t.shape)]) for t in (a, b, c)]
-
-    assert bytes_copied_in(region(layers, [a, b, c], [s.outputs[0] for s in layers])) == a.nbytes

@@ -18,7 +18,7 @@ from edgekit.backends.ncnn.rules import (
 
 
 def all_rules(*, int8: bool) -> tuple[Rule, ...]:
-    """The longest patterns come first: a convolution with its activation before either alone."""
+    """Return the rules, longest patterns first: a convolution with its activation before either."""
     return (
         *(quantised.rules() if int8 else ()),
         *convolution.rules(),

@@ -1,4 +1,4 @@
-"""Activation functions: as layers of their own, and as what other layers do to their result."""
+"""Activation functions, as layers of their own and fused into other layers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edgekit.backends.plain.rules.curves import CURVES, Curve
 
 @dataclass(frozen=True)
 class Kind:
-    """What ncnn has for a curve."""
+    """ncnn's implementation of an activation function."""
 
     layer: str
     fused: int = 0
-    """Its number where another layer computes it along; 0 if none can."""
+    """The number of the activation fused into another layer; 0 if it cannot be fused."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
@@ -45,7 +45,7 @@ FUSED = tuple(curve for curve in CURVES if KINDS[curve.name].fused)
 
 
 def fused_settings(curve: Curve, match: Match) -> Mapping[str, Setting]:
-    """What a layer that computes the curve along is told."""
+    """Return the settings that fuse the activation into another layer."""
     values = tuple(float(value) for value in curve.read(match).values())
     settings: dict[str, Setting] = {"activation_type": KINDS[curve.name].fused}
     if values:

@@ -1,4 +1,4 @@
-"""What rules of every family ask and say."""
+"""Helpers that rules of every family share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def held_shape(match: Match, part: str) -> Shape:
-    """A float32 tensor's shape in ncnn."""
+    """Return a float32 tensor's shape in ncnn."""
     match.require_float32(part)
     return held(match.shape(part))
 

@@ -1,4 +1,4 @@
-"""Convolutions and their transposes, with the bias and the activation that ncnn computes along."""
+"""Convolutions and transposed convolutions, with a fused bias and activation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rules() -> list[Rule]:
 
 
 def rules_with_activation(operator: str, name: str, take: Callable[[Match], Layer]) -> list[Rule]:
-    """A rule for each activation that can be computed along, and one for none of them."""
+    """Return a rule for each activation that can be fused, and one without activation."""
     return [
         *(_rule(operator, f"{name}+{curve.name}", take, curve) for curve in FUSED),
         _rule(operator, name, take, None),
@@ -118,7 +118,7 @@ def _require_layout(operator: str, attrs: Any) -> None:
 
 
 def _window(attrs: Any, kernel: tuple[int, ...]) -> dict[str, Setting]:
-    """Strides, dilations and padding by axis: ncnn's `h` before its `w`."""
+    """Return strides, dilations and padding by axis: ncnn's `h` before its `w`."""
     rank = len(kernel)
     padding = integers(attrs.padding)
     if min(padding) < 0:

@@ -1,4 +1,4 @@
-"""Operators that take each element by itself, alone or with another tensor's."""
+"""Elementwise operators on one tensor or two."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNARY = {
 }
 _BINARY = {"add": 0, "subtract": 1, "multiply": 2, "divide": 3, "maximum": 4, "minimum": 5}
 _TURNED = {"subtract": 7, "divide": 8}
-"""The same with the constant first."""
+"""Operator numbers where the constant comes first."""
 
 
 def rules() -> list[Rule]:
@@ -47,7 +47,7 @@ def _unary_rule(operator: str, number: int) -> Rule:
 
 
 def _scale_rule(constant_first: bool) -> Rule:
-    """value * scale + bias with one of each a channel: what is left of a batch norm."""
+    """Match value * scale + bias with one of each per channel: a folded batch norm."""
     value, scale, bias = wildcard(), is_const(), is_const()
     factors = (scale, value) if constant_first else (value, scale)
     product = is_op("relax.multiply")(*factors)
@@ -121,7 +121,6 @@ def _with_constant(operator: str) -> Callable[[Match], Layer]:
 
 
 def _aligned(shape: tuple[int, ...], output: tuple[int, ...]) -> Shape:
-    """A tensor's shape with as many axes as the result is held with: where one is missing, it is
-    repeated, as numpy does."""
+    """Return a tensor's shape with as many axes as the result, for broadcasting as in numpy."""
     full = (1,) * (len(output) - len(shape)) + shape
     return checked(full[leading(output) :] or (1,))

@@ -1,4 +1,4 @@
-"""Operators that move values about: views, permutations, pieces, and what is put around."""
+"""Operators that move values: views, permutations, slices and padding."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _view(match: Match) -> Layer:
 
 
 def _permute(match: Match) -> Layer:
-    """A leading axis of one holds no data: it may go anywhere."""
+    """Permute axes; a leading axis of one holds no data and may move anywhere."""
     own = held_shape(match, "input")
     held_shape(match, OUT)
     shape, axes = match.shape("input"), match.attrs(OUT).axes

@@ -1,4 +1,4 @@
-"""Matrix products: with constant weights a layer of their own, otherwise of two tensors."""
+"""Matrix products, with constant weights or of two tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rules() -> list[Rule]:
 
 
 def _dense(match: Match) -> Layer:
-    """Every row of what comes in, times the weights: the axes before are rows."""
+    """Multiply every row of the input by the weights: all leading axes are rows."""
     held_shape(match, "input")
     match.require_float32("weight")
     shape, weight = match.shape("input"), match.weights("weight")
@@ -56,7 +56,7 @@ def _products() -> list[Rule]:
 
 
 def _product(match: Match) -> Layer:
-    """A stack of products; both stacks are as high."""
+    """Multiply two equally high stacks of matrices."""
     held_shape(match, OUT)
     shapes = [match.shape(part) for part in ("first", "second")]
     match.require_float32("first", "second")

@@ -1,5 +1,5 @@
-"""Normalisations by the tensor's own statistics, as single operators and as importers write them
-out step by step."""
+"""Normalisations by the tensor's own statistics, as single operators and as importers spell them
+out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _layer_norm_rule() -> Rule:
 
 
 def _rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, int]:
-    """How many rows are normalised, each by itself, and how long they are."""
+    """Return how many rows are normalised, and how long they are."""
     first = len(shape) - len(axes)
     if not axes or tuple(sorted(axes)) != tuple(range(first, len(shape))):
         raise Refused("it is not over the last axes")
@@ -62,14 +62,14 @@ def _rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _require_several(size: int) -> None:
-    """ncnn scales and shifts, where the model subtracts the mean first: of a single element that
-    leaves rounding errors a few hundred times as large."""
+    """Refuse rows of a single element: ncnn scales and shifts where the model subtracts the mean
+    first, and its rounding errors are then a few hundred times as large."""
     if size == 1:
         raise Refused("it normalises single elements")
 
 
 def _written_out() -> Rule:
-    """(x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * gamma + beta"""
+    """Match (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * gamma + beta."""
     value, epsilon, gamma, beta = wildcard(), is_const(), is_const(), is_const()
     mean = _call("mean", value)
     centred = _call("subtract", value, mean)
@@ -84,7 +84,7 @@ def _written_out() -> Rule:
 
 
 def _take_written_out(match: Match) -> Layer:
-    """Over all axes behind the channels, or behind groups of channels."""
+    """Normalise over all axes after the channels, or after groups of channels."""
     held_shape(match, "input")
     shape = match.shape("input")
     require_batch_of_one(shape)
@@ -110,7 +110,7 @@ def _take_written_out(match: Match) -> Layer:
 
 
 def _is_by(array: Any, extents: tuple[int, ...], rank: int) -> bool:
-    """Whether a constant varies along the axes behind the batch alone, as these extents say."""
+    """Tell whether a constant has these extents after the batch axis, and no others."""
     full = (1,) * (rank - array.ndim) + array.shape
     return bool(full == (1, *extents) + (1,) * (rank - 1 - len(extents)))
 
@@ -123,7 +123,7 @@ def _by_channel(array: Any, groups: int, members: int, rank: int) -> Any:
 
 
 def _rms_rule() -> Rule:
-    """x / sqrt(mean(x^2) + eps) * gamma"""
+    """Match x / sqrt(mean(x^2) + eps) * gamma."""
     value, epsilon, gamma = wildcard(), is_const(), is_const()
     mean = _call("mean", _call("multiply", value, value))
     root = _call("sqrt", _call("add", mean, epsilon))

@@ -1,4 +1,4 @@
-"""Pooling over windows, over everything, and to a wanted size."""
+"""Pooling over windows, over whole images, and to a given size."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _require_layout(attrs: Any, axes: str) -> None:
 def _windows(
     attrs: Any, extents: tuple[int, ...], output: tuple[int, ...], averages: bool
 ) -> dict[str, Setting]:
-    """With as much padding behind as the last window needs, whatever rounding led to it."""
+    """Return the windows, with the end padding that the last window needs."""
     kernel, strides = integers(attrs.pool_size), integers(attrs.strides)
     padding, rank = integers(attrs.padding), len(extents)
     settings: dict[str, Setting] = {}
@@ -107,7 +107,7 @@ def _adaptive(match: Match) -> Layer:
 
 
 def _global(pooling: int) -> Callable[[Match], Layer]:
-    """The mean or the largest of whole images; reduction.py takes those over other axes."""
+    """Take the mean or maximum of whole images; reduction.py handles other axes."""
 
     def take(match: Match) -> Layer:
         held_shape(match, "input")

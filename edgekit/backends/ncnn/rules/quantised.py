@@ -1,10 +1,10 @@
-"""Layers of quantised models in ncnn's integers.
+"""Quantised layers in ncnn's integer arithmetic.
 
-ncnn knows no zero points: its int8 is a number of steps from -127 to 127. A tensor with a zero
-point is held one step higher than it is stored, so that -128, which every ReLU makes, has its
-place; 127, which only what is cut off reaches, comes down to 126. uint8 is held as the int8 that
-is 128 less. What the zero point adds to a sum, and the step, are in the bias. Sums are exact; ncnn
-multiplies them by the scale in float32 and rounds once, LiteRT in fixed point, mostly twice.
+ncnn has no zero points: its int8 counts steps from -127 to 127. A tensor with a zero point is held
+one step higher than the model stores it, so that -128, which every ReLU produces, is representable;
+127, which only clipped values reach, becomes 126. uint8 is held as int8, shifted down by 128. The
+bias absorbs the zero point and the extra step. Sums are exact; ncnn multiplies them by the scale in
+float32 and rounds once, LiteRT in fixed point, mostly twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edgekit.backends.plain.rules.quantised import (
 )
 
 HELD_ABOVE = 1
-"""By so many steps a value lies higher in ncnn than in the model: edgekit_ncnn.h knows it too."""
+"""Steps that ncnn holds a value above the model's; edgekit_ncnn.h has the same number."""
 _CLIP = 3
 _ONE_SCALE_A_CHANNEL, _AND_INTEGERS_OUT = 1, 100
 
@@ -44,7 +44,7 @@ def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
     weights = {
         "weight": layer.weight,
         "bias": bias.astype("float32"),
-        # ncnn divides by these, and by the input's scale, to get from sums to floats.
+        # ncnn divides sums by these and by the input's scale to get floats.
         "weight_scales": np.divide(1, factors, out=np.zeros_like(factors), where=factors != 0),
         "input_scale": np.ones(1, "float32"),
     }
@@ -79,7 +79,7 @@ def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
         "pad_left": window.before[1],
         "pad_bottom": window.after[0],
         "pad_right": window.after[1],
-        # As the byte it becomes: ncnn's vector code on x86 spreads a negative number's sign.
+        # As an unsigned byte: ncnn's vector code on x86 extends a negative number's sign.
         "pad_value": float(zero % 256),
     }
     name = "ConvolutionDepthWise" if window.groups > 1 else "Convolution"

@@ -1,4 +1,4 @@
-"""Sums, means, products and extremes along axes, and where the largest is."""
+"""Sums, means, products and extremes along axes, and argmax."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgekit.backends.ncnn.rules.common import OUT, held_shape, integers, positi
 
 _OPERATIONS = {"sum": 0, "mean": 3, "max": 4, "min": 5, "prod": 6}
 _COUNTED_EXACTLY = 2**24
-"""Places that a float32 tells apart."""
+"""The number of indices that a float32 counts exactly."""
 
 
 def rules() -> list[Rule]:
@@ -58,7 +58,7 @@ def _first_largest() -> Rule:
 
 
 def _last_largest() -> Rule:
-    """As importers write it: counted from the end, in the order from the end."""
+    """Match an argmax of the last largest, which importers write on the reversed axis."""
     value, last = wildcard(), is_const()
     turned = is_op("relax.flip")(value)
     place = is_op("relax.argmax")(turned)

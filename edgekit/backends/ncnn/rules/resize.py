@@ -1,4 +1,4 @@
-"""Images made larger and smaller, where ncnn's rule for coordinates is the model's."""
+"""Image resizing, where ncnn and the model agree on coordinates."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _take(match: Match) -> Layer:
 
 
 def _require_same_pixels(extent: int, output: int) -> None:
-    """ncnn multiplies in float32, where a whole factor may come out a little too small."""
+    """Refuse factors for which ncnn's float32 product falls just below the whole coordinate."""
     places = np.arange(output)
     factor = np.float32(extent) / np.float32(output)
     theirs = np.minimum((places.astype(np.float32) * factor).astype(np.int64), extent - 1)

@@ -1,4 +1,4 @@
-"""The operators that libraries with plain tensors take; of two rules that fit, the first wins."""
+"""The rules for libraries with plain tensors; if two rules match, the first wins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Takes", "all_rules"]
 
 
 def all_rules(takes: Takes) -> tuple[Rule, ...]:
-    """The longest patterns come first: a convolution with its activation before either alone."""
+    """Return the rules, longest patterns first: a convolution with its activation before either."""
     found = (
         *convolution.rules(takes),
         *pooling.rules(takes),

@@ -1,5 +1,5 @@
-"""Convolutions, their transposes and dense layers, with what is computed along: a bias, another
-tensor added, an activation."""
+"""Convolutions, transposed convolutions and dense layers, with what can be fused: a bias, the
+addition of another tensor, an activation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rules(takes: Takes) -> list[Rule]:
 
 
 def _with_all(operator: str, name: str, take: _Take, takes: Takes) -> list[Rule]:
-    """The longest pattern first."""
+    """Return rules for every combination, longest pattern first."""
     found = []
     if takes.fused_sum:
         curves: list[Curve | None] = [c for c in CURVES if c.name in takes.fused_sum]
@@ -48,7 +48,7 @@ def _rule(
     curve: Curve | None,
     other_side: int | None = None,
 ) -> Rule:
-    """`other_side`: where the other tensor stands in the addition; None is no addition."""
+    """Return a rule. `other_side` is the other tensor's side of the addition; None: no addition."""
     data, weight, bias, other = wildcard(), is_const(), is_const(), wildcard()
     call = is_op(f"relax.{operator}")(data, weight)
     result: Any = is_op("relax.add")(call, bias) | is_op("relax.add")(bias, call) | call
@@ -79,7 +79,7 @@ def _rule(
 
 
 def activation(curve: Curve, match: Match) -> dict[str, Setting]:
-    """What a layer that computes the curve, alone or along, is told."""
+    """Return the settings of a layer that computes the activation, alone or fused."""
     values = tuple(float(value) for value in curve.read(match).values())
     if curve.name == "clip" and not values[0] <= values[1]:
         raise Refused(f"it clips to {list(values)}")
@@ -130,7 +130,7 @@ def _require_layout(attrs: Any, rank: int, transposed: bool) -> None:
 
 
 def _dense(match: Match, takes: Takes) -> Layer:
-    """Every row of what comes in, times the weights: the axes before are rows."""
+    """Multiply every row of the input by the weights: all leading axes are rows."""
     shape = takes.shape(match, "input")
     match.require_float32("weight")
     weight = match.weights("weight")

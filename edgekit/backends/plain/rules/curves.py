@@ -1,4 +1,4 @@
-"""Activation functions, as single operators and as importers write them out."""
+"""Activation functions, as single operators and as importers spell them out."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Parts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Curve:
-    """An activation function, wherever its input comes from."""
+    """An activation function of any input."""
 
     name: str
     write: Callable[[Any], tuple[Any, Parts]]
-    """From its input's pattern to its own, and the parts that `read` asks for."""
+    """A function from the input's pattern to the whole pattern and the parts that `read` uses."""
     read: Callable[[Match], Settings]
 
 
@@ -71,7 +71,7 @@ def _require_bounds(match: Match, low: float, high: float) -> None:
 
 
 def _write_line(value: Any) -> tuple[Any, Parts]:
-    """clip(value * slope + offset)"""
+    """Build clip(value * slope + offset)."""
     slope, offset = is_const(), is_const()
     line = _either_way("add", _either_way("multiply", value, slope), offset)
     clip = _call("clip", line, wildcard(), wildcard())
@@ -96,7 +96,7 @@ def _write_hard_swish(value: Any) -> tuple[Any, Parts]:
 
 
 def _write_hard_swish_in_thirds(value: Any) -> tuple[Any, Parts]:
-    """value * clip(value + 3, 0, 6) / 6, the division at either place."""
+    """Build value * clip(value + 3, 0, 6) / 6, with the division at either place."""
     offset, divisor = is_const(), is_const()
     shifted = _either_way("add", value, offset)
     clip = _call("clip", shifted, wildcard(), wildcard())
@@ -118,7 +118,7 @@ def _write_swish(value: Any) -> tuple[Any, Parts]:
 
 
 def _write_softplus(value: Any) -> tuple[Any, Parts]:
-    """max(value, 0) + log(1 + exp(-|value|)), as edgekit's importers write it."""
+    """Build max(value, 0) + log(1 + exp(-|value|)), as edgekit's importers write it."""
     zero, one = is_const(), is_const()
     small = _call("exp", _call("negative", _call("abs", value)))
     folded = _call("log", _either_way("add", one, small))

@@ -1,4 +1,4 @@
-"""Operators that take each element by itself, alone or with another tensor's."""
+"""Elementwise operators on one tensor or two."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def _binary_rule(operator: str, takes: Takes) -> Rule:
     call = is_op(f"relax.{operator}")(first, second)
 
     def take(match: Match) -> Layer:
-        """Both sides with as many axes as the result, at most one of them repeated: the second,
-        where that makes no difference."""
+        """Give both sides as many axes as the result. At most one is broadcast: the second, if the
+        operator commutes."""
         output = takes.shape(match, OUT)
         sides = []
         for part in ("first", "second"):

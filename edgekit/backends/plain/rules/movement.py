@@ -1,4 +1,4 @@
-"""Operators that move values about, and those that work along one axis."""
+"""Operators that move values, and those that work along one axis."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _product_rule(takes: Takes) -> Rule:
     call = is_op("relax.matmul")(first, second)
 
     def take(match: Match) -> Layer:
-        """Two stacks of matrices, a shorter one repeated."""
+        """Multiply two stacks of matrices; a shorter one is repeated."""
         takes.shape(match, OUT)
         shapes = {part: takes.shape(match, part) for part in ("first", "second")}
         if min(map(len, shapes.values())) < 2:

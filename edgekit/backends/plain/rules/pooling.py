@@ -1,4 +1,4 @@
-"""Pooling over windows and over everything, and reductions along axes."""
+"""Pooling over windows and over whole images, and reductions along axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgekit.backends.rule_tools import OUT, integers, positive
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _RANKS = (1, 2)
-"""Of images that all of these libraries pool."""
+"""The numbers of image axes that all of these libraries pool."""
 _Take = Callable[[Match, Takes], Layer]
 
 
@@ -55,7 +55,7 @@ def _require_layout(attrs: Any, rank: int) -> None:
 def _windows(
     attrs: Any, extents: tuple[int, ...], output: tuple[int, ...], operation: str
 ) -> dict[str, Setting]:
-    """With as much padding behind as the last window needs, whatever rounding led to it."""
+    """Return the windows, with the end padding that the last window needs."""
     kernel, strides = integers(attrs.pool_size), integers(attrs.strides)
     padding, rank = integers(attrs.padding), len(extents)
     after = []
@@ -87,7 +87,7 @@ def _adaptive(match: Match, takes: Takes) -> Layer:
 
 
 def _even(kernel: tuple[int, ...]) -> dict[str, Setting]:
-    """Windows side by side."""
+    """Return windows that tile the input."""
     none = (0,) * len(kernel)
     sizes = {"kernel": kernel, "strides": kernel, "before": none, "after": none}
     return {"operation": "average", **sizes}

@@ -1,7 +1,7 @@
 """Convolutions and dense layers of quantised models: dequantize, layer, bias, activation, quantize.
 
-What matched is told in integers, so that a library with integer arithmetic of its own can run it
-without the floats between.
+A match is described in integers, so that a library with integer arithmetic can run it without the
+floats in between.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
 _CLOSE = 1e-4
-"""A product of two float32 scales, and what a converter made of it."""
+"""The tolerance between a product of two float32 scales and a converter's stored product."""
 
 
 @dataclass(frozen=True)
 class Quantisation:
-    """real = scale * (stored - zero_point)"""
+    """The quantisation real = scale * (stored - zero_point)."""
 
     scale: float
     zero_point: int
@@ -35,20 +35,20 @@ class Quantisation:
 
 @dataclass(frozen=True)
 class QuantisedLayer:
-    """A layer whose inputs and results are stored as int8, or as uint8."""
+    """A layer with inputs and results stored as int8 or uint8."""
 
     dtype: str
     source: Quantisation
     result: Quantisation
     low: int
-    """The least that may be stored: a ReLU is a bound."""
+    """The lowest value that may be stored; a ReLU is such a bound."""
     high: int
     weight: Array
-    """int8; outputs by inputs, and for a convolution by rows by columns."""
+    """The int8 weights: outputs by inputs, and for a convolution by rows by columns."""
     scales: Array
-    """Of the weights, one an output channel; their zero points are zero."""
+    """The scales of the weights, one per output channel; their zero points are zero."""
     bias: Array
-    """int32, in steps of source.scale * scales."""
+    """The int32 bias, in steps of source.scale * scales."""
 
     @property
     def is_bounded(self) -> bool:
@@ -57,10 +57,10 @@ class QuantisedLayer:
 
 @dataclass(frozen=True)
 class Window:
-    """Rows before columns."""
+    """The window of a convolution, rows before columns."""
 
     channels_last: bool
-    """As TFLite has them; else first, as ONNX has them."""
+    """Whether channels are last, as in TFLite; otherwise they are first, as in ONNX."""
     groups: int
     strides: tuple[int, int]
     dilations: tuple[int, int]
@@ -72,7 +72,7 @@ class Window:
 
 
 Take = Callable[[Match, QuantisedLayer, "Window | None"], Layer]
-"""No window is a dense layer."""
+"""The function that makes a library's layer; a dense layer has no window."""
 
 
 def quantised_rules(take: Take) -> tuple[Rule, ...]:
@@ -163,7 +163,7 @@ def _one(match: Match, expression: Any) -> float:
 
 
 def _weights(match: Match, window: Window | None) -> tuple[Array, Array]:
-    """Outputs first, and one scale for each."""
+    """Return the weights with outputs first, and one scale for each output."""
     stored = match.weights("weight")
     _, scale, zero_point = match.arguments("plain")
     scales = match.with_part("scale", scale).weights("scale").reshape(-1)
@@ -217,6 +217,6 @@ def _window(match: Match) -> Window:
 
 
 def _stored(real: float, quantisation: Quantisation) -> int:
-    """As LiteRT rounds: halves away from zero."""
+    """Round as LiteRT does: halves away from zero."""
     steps = np.floor(abs(real) / quantisation.scale + 0.5) * np.sign(real)
     return quantisation.zero_point + int(steps)

@@ -1,4 +1,4 @@
-"""Images made larger and smaller, where the library's rule for coordinates is the model's."""
+"""Image resizing, where the library and the model agree on coordinates."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _take(match: Match, takes: Takes) -> Layer:
 
 
 def _require_same_pixels(extent: int, output: int, coordinates: str, rounding: str) -> None:
-    """The library's nearest pixel is the one whose middle is nearest to the new one's middle;
-    where two are as near, it is not said which it takes."""
+    """Refuse resizes with ties: the library takes the pixel whose middle is nearest to the new
+    pixel's middle, and leaves open which of two equally near pixels it takes."""
     for place in range(output):
         middle = (place + _HALF) * extent / output - _HALF
         theirs = math.floor(middle + _HALF)

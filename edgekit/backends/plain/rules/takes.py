@@ -1,4 +1,4 @@
-"""Which of the operators that the rules know a library takes."""
+"""The operators that a library takes, of those with a rule."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ Check = Callable[["Match", Layer], Layer]
 
 @dataclass(frozen=True)
 class Takes:
-    """Curves and operators by their names in TVM, without `relax.`."""
+    """A library's activations and operators, by their TVM names without `relax.`."""
 
     library: str
-    """As messages call it."""
+    """The library's name in messages."""
     most_axes: int
     curves: frozenset[str]
-    """As layers of their own."""
+    """The activations that are layers of their own."""
     fused: frozenset[str]
-    """Along with a convolution or a product."""
+    """The activations that can be fused into a convolution or a product."""
     fused_sum: frozenset[str]
-    """The same where another tensor is added before; empty where that can't be computed along."""
+    """The activations that can be fused after the addition of another tensor; empty if the addition
+    cannot be fused."""
     unary: frozenset[str]
     binary: frozenset[str]
     reductions: frozenset[str]
     others: frozenset[str]
-    """Kinds of layers beside those."""
+    """The other kinds of layers."""
     check: Check | None = None
-    """The layer as this library wants it; raises Refused where it has none like that."""
+    """The function that adapts a layer to this library, or raises Refused."""
 
     def checked_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A tensor's shape as the library holds it; a number is an axis of one."""
+        """Return a tensor's shape in the library; a scalar gets an axis of one."""
         if any(extent < 1 for extent in shape):
             raise Refused(f"its shape {list(shape)} has an axis without elements")
         if len(shape) > self.most_axes:

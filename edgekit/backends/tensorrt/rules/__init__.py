@@ -1,6 +1,6 @@
-"""The operators that TensorRT takes; of two rules that fit, the first wins.
+"""The rules for TensorRT; if two rules match, the first wins.
 
-TensorRT fuses by itself: rules take one operator each, except where a few of TVM's are one of
+TensorRT fuses by itself, so a rule takes one operator, except where several of TVM's are one of
 ONNX's.
 """
 
@@ -21,8 +21,8 @@ from edgekit.backends.tensorrt.rules import (
 
 
 def all_rules(*, int8: bool) -> tuple[Rule, ...]:
-    """With `int8` quantised models too: TensorRT computes in integers what stands between a
-    dequantisation and a quantisation, and rounds in its own way."""
+    """Return the rules. With `int8` they include quantised models: TensorRT computes in integers
+    between a dequantisation and a quantisation, with its own rounding."""
     floats = (
         *convolution.rules(),
         *elementwise.rules(),

@@ -1,4 +1,4 @@
-"""Attention as one operator, which importers of PyTorch make; others write it out in products."""
+"""Attention as one operator, as the PyTorch importer makes it; others spell it out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _rule(operator: str, names: tuple[str, ...]) -> Rule:
 
 
 def _take(match: Match, names: tuple[str, ...]) -> Layer:
-    """Its tensors are batch, sequence, head, element; the bias is batch, head, query, key."""
+    """Take tensors of batch, sequence, head, element, and a bias of batch, head, query, key."""
     attrs, query, key = match.attrs(OUT), shape(match, "query"), shape(match, "key")
     if attrs.window_size is not None:
         raise Refused("it looks through a window")

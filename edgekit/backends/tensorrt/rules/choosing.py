@@ -1,7 +1,7 @@
-"""Comparisons and what follows from them, and the numbers of the largest elements.
+"""Comparisons, logic and selection, and the indices of the largest elements.
 
-Truths stay in a region or cross its boundary as bytes; numbers of elements are 32 bits long in
-TensorRT, and the runner makes them longer at the boundary. Nothing in a region computes with them.
+Booleans stay in a region or cross its boundary as bytes. Indices have 32 bits in TensorRT, and the
+runner widens them at the boundary. Nothing in a region computes with them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMPARISONS = {
 }
 _LOGIC = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 _MOST_CHOSEN = 3840
-"""Elements that TensorRT's TopK gives at most."""
+"""The most elements that TensorRT's TopK returns."""
 
 
 def rules() -> list[Rule]:
@@ -63,7 +63,7 @@ def _where(match: Match) -> Layer:
 
 
 def _cast(match: Match) -> Layer:
-    """Between truths and floats, which is what masks are made of, or nothing at all."""
+    """Cast between booleans and floats, as masks do, or to the same type."""
     kinds = (match.dtype("input"), match.dtype(OUT))
     if kinds == ("bool", "float32"):
         return node(match, "truth_to_float", types={"input": "bool"})
@@ -104,7 +104,7 @@ def _topk(match: Match) -> Layer:
         raise Refused(f"it chooses {count} elements, and TensorRT {_MOST_CHOSEN}")
     for kind in match.expression(OUT).ty.fields:
         checked([int(extent) for extent in kind.shape])
-    # Its result is a tuple, which has no shape to look at.
+    # The result is a tuple, which has no shape.
     alone = match.with_part(OUT, match.expression("input"))
     settings: dict[str, Setting] = {"axis": axis, "largest": int(bool(attrs.largest)), "sorted": 1}
     return node(alone, "TopK", operands={1: [count]}, settings=settings)
@@ -119,7 +119,7 @@ def _cumulative(match: Match) -> Layer:
 
 
 def _any(match: Match) -> Layer:
-    """Whether one along some axes is true; TVM has only the largest of bytes for it."""
+    """Reduce by any; TVM spells it as the maximum of bytes."""
     rank = len(typed(match, "input", "bool"))
     attrs = match.attrs("largest")
     axes = tuple(range(rank)) if attrs.axis is None else positive(integers(attrs.axis), rank)

@@ -1,4 +1,4 @@
-"""Convolutions and their transposes with a bias, matrix products, and layer norm."""
+"""Convolutions and transposed convolutions with a bias, matrix products, and layer norm."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def rules() -> list[Rule]:
 
 
 def convolution_rules(*, quantised: bool) -> list[Rule]:
-    """Of quantised models: with weights that another layer makes of the stored ones, and a bias
-    that is stored too."""
+    """Return rules for quantised models: another layer dequantises the weights, and the bias is
+    stored as integers too."""
     operators = [f"nn.conv{rank}d{end}" for rank in _LAYOUTS for end in ("", "_transpose")]
     return [_rule(operator, quantised) for operator in operators]
 
@@ -109,7 +109,7 @@ def _product(match: Match) -> Layer:
 
 
 def _layer_norm(match: Match) -> Layer:
-    """Written out: the parser of TensorRT 8.5 knows no LayerNormalization."""
+    """Spell out a layer norm: the parser of TensorRT 8.5 has no LayerNormalization."""
     attrs, extents = match.attrs(OUT), shape(match, "input")
     axes = positive(integers(attrs.axes), len(extents))
     if tuple(sorted(axes)) != tuple(range(len(extents) - len(axes), len(extents))):

@@ -1,4 +1,4 @@
-"""Activations, and operators that take each element by itself."""
+"""Activations and elementwise operators."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _BINARY = {
     "minimum": "Min",
 }
 _CURVES = {"elu": "Elu", "softplus": "Softplus", "hard_sigmoid": "HardSigmoid"}
-"""What importers write out in several operators, some of which TensorRT has not alone."""
+"""Activations that importers spell out, partly in operators that TensorRT lacks."""
 
 
 def rules() -> list[Rule]:

@@ -1,4 +1,4 @@
-"""Operators that move values about, those along one axis, and images made larger and smaller."""
+"""Operators that move values, those along one axis, and image resizing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _view(match: Match) -> Layer:
 
 
 def _extents(match: Match) -> Array:
-    """Of the result; a number has none, and an empty list no type of its own."""
+    """Return the result's extents as an array: an empty list would have no integer type."""
     import numpy as np
 
     return np.asarray(shape(match, OUT), np.int64)
@@ -85,7 +85,7 @@ def _split(match: Match) -> Layer:
         checked([int(extent) for extent in kind.shape])[axis]
         for kind in match.expression(OUT).ty.fields
     ]
-    # Its result is a tuple, which has no shape to look at.
+    # The result is a tuple, which has no shape.
     alone = match.with_part(OUT, match.expression("input"))
     return node(alone, "Split", operands={1: sizes}, settings={"axis": axis})
 
@@ -113,7 +113,7 @@ def _sliced(
 
 
 def _take(match: Match) -> Layer:
-    """Rows and the like by numbers that are known."""
+    """Take rows and the like by constant indices."""
     wanted, extents = match.attrs(OUT).axis, shape(match, "input")
     indices = match.array("input1")
     if indices is None:
@@ -140,7 +140,7 @@ def _pad(match: Match) -> Layer:
 
 
 def _resize(match: Match) -> Layer:
-    """ONNX takes TVM's words for coordinates and for rounding."""
+    """Resize; ONNX and TVM share the names of coordinate modes and roundings."""
     attrs, sizes = match.attrs(OUT), _extents(match)
     if str(attrs.layout) != "NCHW":
         raise Refused(f"its layout is {attrs.layout}")

@@ -1,7 +1,7 @@
-"""What the rules share: a layer here is a node of ONNX.
+"""Helpers of the rules. A layer is an ONNX node.
 
-Its kind is ONNX's operator (or one of `expansions.py`, which several nodes stand for), its settings
-are the node's attributes, and a weight `operand1` is a constant at the second of its inputs.
+Its kind is the ONNX operator, or one of `expansions.py` that expands to several nodes. Its settings
+are the node's attributes, and a weight `operand1` is a constant as its second input.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Take = Callable[[Match], Layer]
 
 
 def rule(operator: str, take: Take, arguments: int = 1) -> Rule:
-    """One operator of TVM's, whose arguments are the parts `input`, `input1` and so on."""
+    """Return a rule for one TVM operator, whose arguments are `input`, `input1` and so on."""
     parts = {f"input{place or ''}": wildcard() for place in range(arguments)}
     call = is_op(f"relax.{operator}")(*parts.values())
     return Rule(operator, call, {**parts, OUT: call}, take)
@@ -35,7 +35,7 @@ def shape(match: Match, part: str) -> tuple[int, ...]:
 
 
 def typed(match: Match, part: str, dtype: str) -> tuple[int, ...]:
-    """The shape of a part that is of that type."""
+    """Return the shape of a part that must have the type."""
     if match.dtype(part) != dtype:
         raise Refused(f"its {part} is {match.dtype(part)}, and {dtype} is taken there")
     return checked(match.shape(part))
@@ -57,9 +57,8 @@ def node(
     settings: Mapping[str, Setting] | None = None,
     types: Mapping[str, str] | None = None,
 ) -> Layer:
-    """`parts` in ONNX's order, constant or computed; `operands` are more constants by their place:
-    floats, integers of 64 bits, or of 8 where they are that. What `types` does not name has to be
-    float32."""
+    """Return a layer. `parts` are in ONNX's order, constant or computed; `operands` are more
+    constants by position: floats, int64 or int8. Parts not named in `types` must be float32."""
     import numpy as np
 
     wanted = types or {}
@@ -84,7 +83,7 @@ def node(
 
 
 def dequantised(match: Match) -> Array:
-    """What the constant `input` of a dequantisation means, by its `scale` and `zero`."""
+    """Return the floats of a dequantisation's constant `input`, from its `scale` and `zero`."""
     stored, scale, zero = (match.weights(part) for part in ("input", "scale", "zero"))
     if scale.size > 1:
         shape = [1] * stored.ndim

@@ -66,6 +66,6 @@ def _reduction(match: Match) -> Layer:
 
 
 def _sum(match: Match) -> Layer:
-    """Since opset 13 its axes are an input."""
+    """Sum; since opset 13 its axes are an input."""
     kept = int(bool(match.attrs(OUT).keepdims))
     return node(match, "ReduceSum", operands={1: _axes(match)}, settings={"keepdims": kept})

@@ -1,6 +1,6 @@
-"""Quantisations as models have them, for TensorRT to compute in integers between them.
+"""Quantisations of a model, between which TensorRT computes in integers.
 
-It takes symmetric int8 alone: zero points that are zero.
+TensorRT takes only symmetric int8: every zero point is zero.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _along(match: Match) -> dict[str, Setting]:
 
 
 def _constant(match: Match) -> Layer:
-    """Weights: int8 is for TensorRT to store; a bias it takes as floats."""
+    """Take weights: TensorRT stores int8 weights, and takes a bias as floats."""
     array = dequantised(match)
     if match.dtype("input") != "int8":
         return Layer("Identity", (), {}, {"operand0": array})

@@ -19,13 +19,6 @@ class Taps:
     outside: np.ndarray
     """[new]: whether the place lies outside the image and takes the extrapolation value."""
 
-    def is_copy_of(self, extent: int) -> bool:
-        return (
-            self.indices.shape == (extent, 1)
-            and bool((self.indices[:, 0] == np.arange(extent)).all())
-            and not self.outside.any()
-        )
-
     def matrix(self, extent: int) -> np.ndarray:
         """The same as a matrix [new, old]."""
         dense = np.zeros((len(self.indices), extent))
