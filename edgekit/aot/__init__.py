@@ -1,1 +1,1 @@
-"""Bare metal: a model as plain C, planned into one arena, on a microcontroller."""
+"""Bare metal: write a model as plain C with one planned arena, for a microcontroller."""

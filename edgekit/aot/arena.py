@@ -1,8 +1,8 @@
-"""Where each buffer of a program lies: one arena, no two buffers that are alive together overlap.
+"""Place each buffer of a program in one arena, so that no two buffers alive together overlap.
 
-Inputs, outputs, what lies between, and what kernels need while they run are planned together. No
-plan that keeps the order of steps needs less than the most bytes that are alive at one step; this
-one says how near it comes.
+Inputs, outputs, intermediate buffers and the kernels' scratch memory are planned together. No plan
+that keeps the order of steps needs less than the most bytes that are alive at one step; this one
+reports how near it comes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgekit.aot.program import Program
 
 ALIGNMENT = 16
 _TRIED_ALL = 6
-"""Blocks of memory: of so few, every order is tried."""
+"""The most blocks of memory for which every order is tried."""
 _SWAPS = 1000
 _SEED = 20
 _GOOD_ENOUGH = 1.02
@@ -25,7 +25,7 @@ _GOOD_ENOUGH = 1.02
 
 @dataclass(frozen=True)
 class Block:
-    """Bytes at one place, from a first step on: as many as each step needs."""
+    """A number of bytes at one place, from a first step on: as many as each step needs."""
 
     first: int
     sizes: tuple[int, ...]
@@ -41,8 +41,8 @@ class Block:
     def at(self, step: int) -> int:
         return self.sizes[step - self.first] if self.first <= step <= self.last else 0
 
-    def beside(self, other: Block) -> int:
-        """The most bytes of this one while the other is alive."""
+    def most_bytes_during(self, other: Block) -> int:
+        """Return the most bytes of this block while the other is alive."""
         steps = range(max(self.first, other.first), min(self.last, other.last) + 1)
         return max((self.at(step) for step in steps), default=0)
 
@@ -50,20 +50,20 @@ class Block:
 @dataclass(frozen=True)
 class ArenaPlan:
     buffers: tuple[int, ...]
-    """Where each buffer begins."""
+    """The offset of each buffer."""
     scratch: tuple[int | None, ...]
-    """Where each step's own memory begins, if it needs any."""
+    """The offset of each step's own memory, if it needs any."""
     bytes: int
     bound: int
     """The most bytes that are alive at one step: no plan has less."""
     alive: tuple[int, ...]
-    """At each step."""
+    """The bytes that are alive at each step."""
     in_place: tuple[int, ...]
-    """Steps whose result takes the place of what they read."""
+    """Steps whose result overwrites their input."""
 
     @property
     def shortfall(self) -> str:
-        """Why the plan is larger than it could be; empty where it is not."""
+        """Return why the plan is larger than it could be; empty where it is not."""
         if self.bytes <= self.bound * _GOOD_ENOUGH:
             return ""
         return (
@@ -91,7 +91,7 @@ def plan_arena(program: Program, kernels: Sequence[Kernel]) -> ArenaPlan:
 
 
 def place(blocks: Sequence[Block]) -> tuple[int, ...]:
-    """An offset for each block; as good as a search that always ends the same way finds."""
+    """Return an offset for each block, as good as a search with a deterministic end finds."""
     search = _Search(blocks)
     for order in _promising_orders(blocks):
         if search.offer(order):
@@ -119,28 +119,28 @@ def lower_bound(blocks: Iterable[Block]) -> int:
 
 
 class _Search:
-    """The best order so far. Placed in the order of their offsets, the blocks of the best plan
-    there is give that plan: some order is always right."""
+    """The search for the best order. Placing the blocks of the best plan in the order of their
+    offsets gives that plan: some order is always optimal."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._blocks = blocks
         self._bound = lower_bound(blocks)
         self._meets = [
             [
-                (k, block.beside(other), other.beside(block))
+                (k, block.most_bytes_during(other), other.most_bytes_during(block))
                 for k, other in enumerate(blocks)
                 if other is not block and other.first <= block.last and block.first <= other.last
             ]
             for block in blocks
         ]
-        """Of each block, the others that it must not overlap, and how large both are then."""
+        """For each block, those that it must not overlap, and the sizes of both at that time."""
         self._sizes = [block.size for block in blocks]
         self._best: int | None = None
         self.offsets: tuple[int, ...] = ()
         self.order: tuple[int, ...] = ()
 
     def offer(self, order: Sequence[int]) -> bool:
-        """Take the order if it is no worse than the best; whether nothing better is possible."""
+        """Take the order if it is no worse than the best; return whether the best is optimal."""
         offsets = self._first_fit(order)
         if offsets is not None:
             self._best = max((o + s for o, s in zip(offsets, self._sizes, strict=True)), default=0)
@@ -148,10 +148,10 @@ class _Search:
         return self._best is not None and self._best <= self._bound
 
     def _first_fit(self, order: Sequence[int]) -> list[int] | None:
-        """None where the order is worse than the best one."""
+        """Return the offsets; None where the order is worse than the best one."""
         offsets = [-1] * len(self._blocks)
         for index in order:
-            # Not between these: there one of the two would reach into the other.
+            # Offsets between these bounds would make the two blocks overlap.
             barred = sorted(
                 (offsets[k] - own, offsets[k] + others)
                 for k, own, others in self._meets[index]
@@ -184,7 +184,8 @@ def _promising_orders(blocks: Sequence[Block]) -> Iterable[list[int]]:
 
 
 def _blocks(program: Program, kernels: Sequence[Kernel], slots: Sequence[int]) -> list[Block]:
-    """One for each slot, in the order of their owners, then one for each kernel's own memory."""
+    """Return a block for each slot, in the order of their owners, then one for each kernel's
+    scratch."""
     last_step = max(len(program.steps) - 1, 0)
     firsts, lasts = lifetimes(program)
     blocks = []
@@ -209,10 +210,10 @@ def _blocks(program: Program, kernels: Sequence[Kernel], slots: Sequence[int]) -
 
 
 def _slots(program: Program, kernels: Sequence[Kernel]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of each buffer, the one whose memory it has; and the steps that work in place.
+    """Return for each buffer the one whose memory it shares, and the steps that work in place.
 
-    Inputs are no exception: what is written goes to their place in the arena, never to where the
-    caller's own pointer leads.
+    Inputs are no exception: a step that overwrites one writes to its place in the arena, never
+    through the caller's own pointer.
     """
     _, lasts = lifetimes(program)
     slots = list(range(len(program.buffers)))
@@ -232,7 +233,7 @@ def _slots(program: Program, kernels: Sequence[Kernel]) -> tuple[tuple[int, ...]
 
 
 def lifetimes(program: Program) -> tuple[list[int], list[int]]:
-    """Of each buffer, the first and the last step that needs it."""
+    """Return for each buffer the first and the last step that needs it."""
     firsts = [0] * len(program.buffers)
     lasts = [0] * len(program.buffers)
     for index, step in enumerate(program.steps):

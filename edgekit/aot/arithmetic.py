@@ -1,4 +1,4 @@
-"""LiteRT's integer arithmetic on Python's integers: what tables and constants are computed with."""
+"""LiteRT's integer arithmetic on Python's integers, for computing tables and constants."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from edgekit.aot.operators import FixedPoint
 
 INT8 = (-128, 127)
 ADD_LEFT_SHIFT = 20
-"""Additions are done with this many bits below the point."""
+"""The number of bits below the point in additions."""
 _SOFTMAX_INTEGER_BITS = 5
-"""Of the exponent's argument: 26 bits are left below its point."""
+"""The integer bits of the exponent's argument: 26 bits are left below its point."""
 
 
 def fixed_point(factor: float) -> FixedPoint:
-    """The nearest fixed-point number to a factor that is not negative."""
+    """Return the fixed-point number nearest to a factor that is not negative."""
     if factor == 0.0:
         return FixedPoint(0, 0)
     fraction, exponent = math.frexp(factor)
@@ -27,12 +27,12 @@ def fixed_point(factor: float) -> FixedPoint:
 
 
 def multiply(value: int, factor: FixedPoint) -> int:
-    """Rounded twice: when the product is halved to 32 bits, and when the rest is shifted out."""
+    """Multiply, rounding when the product is halved to 32 bits and when the rest is shifted out."""
     return shift_right(high_half(value << max(factor.shift, 0), factor.multiplier), -factor.shift)
 
 
 def high_half(value: int, factor: int, bits: int = 32) -> int:
-    """The upper half of twice the product, saturated; ties away from zero for positive products."""
+    """Return the upper half of twice the product, saturated; a positive product's ties round up."""
     limit = 1 << (bits - 1)
     if value == factor == -limit:
         return limit - 1
@@ -43,7 +43,7 @@ def high_half(value: int, factor: int, bits: int = 32) -> int:
 
 
 def shift_right(value: int, amount: int) -> int:
-    """Divided by a power of two, ties away from zero; as it is where nothing is shifted out."""
+    """Divide by a power of two, ties away from zero; unchanged where nothing is shifted out."""
     if amount <= 0:
         return value
     half = 1 << (amount - 1)
@@ -51,7 +51,7 @@ def shift_right(value: int, amount: int) -> int:
 
 
 def has_ties(factor: FixedPoint, largest: int) -> bool:
-    """Whether a value of at most `largest` times the factor can lie half way between two numbers.
+    """Return whether a value up to `largest` times the factor can be half way between two numbers.
 
     Only where the multiplier ends in so many zeros that a value's own can make up for the rest.
     """
@@ -70,13 +70,13 @@ def round_half_away(value: float) -> int:
 
 
 def mean_factor(factor: FixedPoint, count: int) -> FixedPoint:
-    """A factor divided by how many values were added up, as LiteRT divides it."""
+    """Divide a factor by the number of summed values, as LiteRT does for a mean."""
     shift = min(count.bit_length() - 1, 32, 31 + factor.shift)
     return FixedPoint((factor.multiplier << shift) // count, factor.shift - shift)
 
 
 def softmax_factor(scale: float, beta: float) -> tuple[FixedPoint, int]:
-    """What differences are multiplied by, and the least one whose exponential counts."""
+    """Return the factor of differences, and the least difference whose exponential counts."""
     fraction_bits = 31 - _SOFTMAX_INTEGER_BITS
     factor = fixed_point(min(beta * scale * 2**fraction_bits, 2**31 - 1.0))
     largest = ((1 << _SOFTMAX_INTEGER_BITS) - 1) * 2.0**fraction_bits
@@ -84,7 +84,7 @@ def softmax_factor(scale: float, beta: float) -> tuple[FixedPoint, int]:
 
 
 def float_product(*factors: float) -> float:
-    """Multiplied in single precision, where LiteRT does so before it goes on in double."""
+    """Multiply in single precision, where LiteRT does so before it continues in double."""
     product = np.float32(1.0)
     for factor in factors:
         product = np.float32(product * np.float32(factor))
@@ -92,7 +92,7 @@ def float_product(*factors: float) -> float:
 
 
 def exponential(value: int) -> int:
-    """exp of a number that is not positive, with 26 bits below the point, as one with 31."""
+    """Return exp of a number that is not positive, with 26 bits below the point, as one with 31."""
     if value == 0:
         return (1 << 31) - 1
     quarter = 1 << 24
@@ -109,7 +109,7 @@ _EXPONENTIALS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401,
 
 
 def _exponential_near_zero(value: int) -> int:
-    """For numbers in [-1/4, 0), by the first terms of the series around -1/8."""
+    """Return exp for numbers in [-1/4, 0), by the first terms of the series around -1/8."""
     middle, third = 1895147668, 715827883
     x = value + (1 << 28)
     squared = high_half(x, x)

@@ -1,4 +1,4 @@
-"""Whether a model fits: before a compiler runs, with what would help where it doesn't."""
+"""Check whether a model fits before a compiler runs, and say what would help where it doesn't."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMED = 3
 
 
 def check_budget(report: BareMetal, memory: Memory, board: str, *, is_float: bool) -> None:
-    """BuildError with how much is missing, and where it goes."""
+    """Raise BuildError with how much memory is missing, and what takes it."""
     if report.arena_bytes > memory.ram:
         raise _too_large(
             report,

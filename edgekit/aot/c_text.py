@@ -1,4 +1,4 @@
-"""Numbers and names as C99 spells them: exact, and the same for every compiler."""
+"""Numbers and names in C99: exact, and the same for every compiler."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ C_TYPES = {
     "uint64": "uint64_t",
     "bool": "uint8_t",
 }
-"""By dtype. A truth value is a byte, whatever a compiler makes of its own."""
+"""C types by dtype. A truth value is a byte, whatever a compiler's own bool is."""
 
 _WIDTH = 96
 
 
 def float_text(value: float, dtype: str) -> str:
-    """A literal of exactly this value."""
+    """Return a literal of exactly this value."""
     suffix = ""
     if dtype == "float32":
         suffix, (value,) = "f", struct.unpack("<f", struct.pack("<f", value))
@@ -58,7 +58,7 @@ def integer_text(value: int, dtype: str) -> str:
 
 
 def values_text(array: Array) -> Iterator[str]:
-    """The lines between the braces of an initialiser."""
+    """Yield the lines between the braces of an initialiser."""
     dtype = str(array.dtype)
     flat: list[Any] = array.reshape(-1).tolist()
     if dtype.startswith("float"):

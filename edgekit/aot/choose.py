@@ -1,5 +1,5 @@
-"""Which generator makes each step's C: what was measured to be best, or else the cheapest offer,
-and why the others did not."""
+"""Choose the generator of each step's C: the way that measured best, or else the cheapest offer,
+with the reason why the others were not taken."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _DEARER = "dearer"
 
 @dataclass(frozen=True)
 class Choice:
-    """Who makes one step, and what everybody else said."""
+    """The generator of one step, and the replies of all others."""
 
     kernel: Kernel
     others: tuple[tuple[str, str], ...]
-    """Of each generator that was not taken: its name and the reason."""
+    """The name of each generator that was not taken, and the reason."""
     way: Way
 
 
@@ -32,7 +32,7 @@ def choose_kernels(
     generators: Sequence[Generator],
     wanted: Mapping[str, Way] = MappingProxyType({}),
 ) -> tuple[Choice, ...]:
-    """`wanted` are the ways that were measured to be best, by the key of the step."""
+    """Choose for every step; `wanted` are the ways that measured best, by the key of the step."""
     return tuple(
         _wanted(step, cpu, generators, wanted) or _choose(step, cpu, generators)
         for step in program.steps
@@ -42,7 +42,7 @@ def choose_kernels(
 def ways_of(
     program: Program, cpu: Cpu, generators: Sequence[Generator], choices: Sequence[Choice]
 ) -> tuple[StepWays, ...]:
-    """Of every step, all ways that anybody would make it."""
+    """Return all ways to make every step that some generator offers."""
     found = []
     for step, choice in zip(program.steps, choices, strict=True):
         refused = {name for name, reason in choice.others if not reason.startswith(_DEARER)}
@@ -61,7 +61,8 @@ def ways_of(
 def _wanted(
     step: Step, cpu: Cpu, generators: Sequence[Generator], wanted: Mapping[str, Way]
 ) -> Choice | None:
-    """None where nothing was measured, or what was best then is not on offer now."""
+    """Return the measured choice; None without a measurement, or if its way is no longer
+    offered."""
     way = wanted.get(step_key(step)) if wanted else None
     maker = next((g for g in generators if way is not None and g.name == way.maker), None)
     if way is None or maker is None:
@@ -86,12 +87,12 @@ def _choose(step: Step, cpu: Cpu, generators: Sequence[Generator]) -> Choice:
             offers.append((generator.name, offer))
     if not offers:
         layer = step.layers[0] if step.layers else step.name
-        reasons = "; ".join(reason for _, reason in others) or "nobody was asked"
+        reasons = "; ".join(reason for _, reason in others) or "no other generator was asked"
         raise UnsupportedModelError(
             f"the layer {layer} has no C: {reasons}",
             hint="docs/bare-metal.md says what a model for a microcontroller may use",
         )
-    # The first of the cheapest: where nobody knows a cost, the order of generators decides.
+    # The first of the cheapest: without known costs, the order of generators decides.
     maker, kernel = min(offers, key=lambda named: _cost(named[1]))
     for other, offer in offers:
         if offer is not kernel:
@@ -104,5 +105,5 @@ def _cost(kernel: Kernel) -> float:
 
 
 def _estimate(kernel: Kernel) -> str:
-    known = kernel.instructions
-    return "a cost that nobody knows" if known is None else f"about {known} instructions"
+    count = kernel.instructions
+    return "an unknown cost" if count is None else f"about {count} instructions"

@@ -1,4 +1,4 @@
-"""From an imported model to everything that its C tree says: the part that needs TVM."""
+"""Compile an imported model to the contents of its C tree: the part that needs TVM."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def compile_tree(
     dump: Dump = lambda name, module: None,
     ways: Mapping[str, Way] = MappingProxyType({}),
 ) -> Compiled:
-    """`name` is a C identifier: what all of the tree's names begin with; `ways` are those that
-    were measured to be best."""
+    """Compile the model. `name` is a C identifier, the prefix of all names in the tree; `ways` are
+    those that measured best."""
     program = read_program(name, model, lower(model.module, dump))
     choices = choose_kernels(program, cpu, offers, ways)
     libraries = libraries_of(offers, [choice.kernel for choice in choices])
@@ -60,7 +60,7 @@ def compile_tree(
 def compile_to_tree(
     model: Model, job: TreeJob, scratch: Path, dump: Dump, events: Events
 ) -> WrittenTree:
-    """The whole of a job: C in a folder of the scratch folder, unless it would not fit."""
+    """Run a whole job: write C into a folder of the scratch folder, unless it would not fit."""
     with events.stage("write the model in C") as stage:
         offers = generators(job.offload, job.cmsis_nn)
         compiled = compile_tree(model, job.name, job.cpu, job.origin, offers, dump, job.ways)
@@ -85,7 +85,7 @@ def compile_to_tree(
 
 
 def _is_float(program: Program) -> bool:
-    """Whether most of what it computes on are floats."""
+    """Return whether most of the program's operands are floats."""
     floats = sum(buffer.bytes for buffer in program.buffers if buffer.dtype == "float32")
     return 2 * floats > sum(buffer.bytes for buffer in program.buffers)
 

@@ -1,4 +1,4 @@
-"""Output channels that say the same whatever comes in: trained networks have many of them.
+"""Output channels with the same value for every input: trained networks have many of them.
 
 Their factors are tiny or zero, which kernels with few instructions for rounding can't take. They
 become channels without weights, whose bias alone gives that value by an ordinary factor.
@@ -20,7 +20,7 @@ _EIGHTH = FixedPoint(1 << 30, -2)
 
 
 def without_constant_channels(operator: Layer) -> Layer:
-    """The same layer, with ordinary factors for channels whose result never changes."""
+    """Return the same layer, with ordinary factors for channels whose result never changes."""
     import numpy as np
 
     rescale = operator.rescale
@@ -54,7 +54,7 @@ def without_constant_channels(operator: Layer) -> Layer:
 
 
 def stored(total: int, rescale: Rescale, channel: int) -> int:
-    """What LiteRT stores for a sum."""
+    """Return the value that LiteRT stores for a sum."""
     factor = rescale.factors[channel]
     if rescale.rounds_once:
         places = 31 - factor.shift

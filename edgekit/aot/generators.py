@@ -1,4 +1,4 @@
-"""Who offers kernels, in the order in which they are asked: the one list of all generators."""
+"""The list of all kernel generators, in the order in which they are asked for offers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from edgekit.base.errors import MissingToolError
 from edgekit.cross.cmsis_nn import find_cmsis_nn
 
 LIBRARIES: tuple[str, ...] = ("cmsis-nn",)
-"""Other people's kernels that somebody may ask for by name, with --offload."""
+"""Third-party kernel libraries that a user can request by name, with --offload."""
 
 
 def generators(offload: Sequence[str] = (), cmsis_nn: Path | None = None) -> tuple[Generator, ...]:
-    """`offload` names libraries that may be used beside edgekit's own kernels, and `cmsis_nn` is
-    where the project says that one of them is."""
+    """Return the generators; `offload` names the libraries that may be used besides edgekit's own
+    kernels, and `cmsis_nn` is the project's path of one of them."""
     libraries = (_cmsis_nn(cmsis_nn),) if "cmsis-nn" in offload else ()
     return (MveGenerator(), DspGenerator(), *libraries, PortableGenerator(), LoopGenerator())
 
 
 def cmsis_nn_place(options: Mapping[str, Mapping[str, object]]) -> Path | None:
-    """What a plan says of where CMSIS-NN is."""
+    """Return the path of CMSIS-NN in a plan's options."""
     place = options.get("cmsis-nn", {}).get("path")
     return None if place is None else Path(str(place))
 
@@ -41,7 +41,7 @@ def _cmsis_nn(place: Path | None) -> Generator:
 
 
 def libraries_of(offers: Sequence[Generator], kernels: Sequence[Kernel]) -> tuple[Library, ...]:
-    """The files of third parties that these kernels need."""
+    """Return the third-party files that these kernels need."""
     return tuple(
         library
         for generator in offers
@@ -51,7 +51,7 @@ def libraries_of(offers: Sequence[Generator], kernels: Sequence[Kernel]) -> tupl
 
 
 def library_identity(offload: Sequence[str], cmsis_nn: Path | None) -> list[object]:
-    """What decides the C that libraries are asked for: it is part of a build's key."""
+    """Return what decides the C of requested libraries: it is part of a build's key."""
     if "cmsis-nn" not in offload:
         return [*offload]
     try:
@@ -62,7 +62,7 @@ def library_identity(offload: Sequence[str], cmsis_nn: Path | None) -> list[obje
 
 
 def portable_generators() -> tuple[Generator, ...]:
-    """Whose C every machine runs."""
+    """Return the generators whose C every machine runs."""
     return (PortableGenerator(), LoopGenerator())
 
 

@@ -1,4 +1,4 @@
-"""What becomes C, and what came of it: values that pass between processes."""
+"""A job that compiles a model to C, and its result: values that pass between processes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from edgekit.profiles.board import Memory
 from edgekit.profiles.cpu import Cpu
 
 OPTIMISATION = "-O3"
-"""How a bundle's C is compiled, for what its report says of it and in its firmware."""
+"""The optimisation level for a bundle's C, in its report and in its firmware."""
 
 
 @dataclass(frozen=True)
 class TreeJob:
     name: str
-    """What all names in C begin with."""
+    """The prefix of all names in C."""
     origin: Origin
     cpu: Cpu
     memory: Memory
     offload: tuple[str, ...]
-    """Whose kernels may be used beside edgekit's own."""
+    """Libraries whose kernels may be used besides edgekit's own."""
     cmsis_nn: Path | None = None
-    """Where the project says that it is."""
+    """The path of CMSIS-NN in the project."""
     ways: Mapping[str, Way] = field(default_factory=dict)
-    """What was measured to be best, by the key of the step."""
+    """The ways that measured best, by the key of the step."""
     with_ways: bool = False
-    """Whether to say how else each step's C could be made."""
+    """Whether to report the other ways of making each step's C."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class WrittenTree:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     sources: tuple[str, ...]
-    """What is to be compiled."""
+    """The sources to compile."""
     includes: tuple[str, ...]
-    """Where headers are looked for."""
+    """The include folders."""
     report: BareMetal
-    """Without what only the board's own compiler knows: flash and stack."""
+    """The report, without the figures that only the board's compiler knows: flash and stack."""
     ways: tuple[StepWays, ...] = ()
-    """If the job was for those."""
+    """The other ways of each step, if the job requested them."""

@@ -1,4 +1,4 @@
-"""C for one step, and who offers it: what code generators are to the rest of bare metal."""
+"""C for one step, and the interface of the generators that offer it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """Read-only data: `static const` in the file of weights, aligned for whoever reads it."""
+    """Read-only data: `static const` in the file of weights, aligned for its reader."""
 
     name: str
     """A C identifier, unique in its step; the writer puts the step's name before it."""
@@ -41,31 +41,31 @@ class Kernel:
     """
 
     maker: str
-    """Who wrote it, as reports name it: edgekit, edgekit dsp, edgekit mve, cmsis-nn, tvm."""
+    """The generator's name in reports: edgekit, edgekit dsp, edgekit mve, cmsis-nn, tvm."""
     source: str
     constants: tuple[Constant, ...] = ()
     helpers: tuple[str, ...] = ()
-    """Whole C definitions, identical text for whoever needs the same."""
+    """Whole C definitions, the same text in every kernel that needs them."""
     headers: tuple[str, ...] = ()
-    """Beyond <stdint.h> and <string.h>, in angle brackets or quotes."""
+    """Headers beyond <stdint.h> and <string.h>, in angle brackets or quotes."""
     scratch: int = 0
-    """Bytes of the arena while it runs, aligned to 16."""
+    """Bytes of the arena in use while it runs, aligned to 16."""
     checks: tuple[str, ...] = ()
     """C expressions that must hold when the firmware starts, such as a library's scratch size."""
     in_place: tuple[tuple[int, int], ...] = ()
     """Pairs of input and output that may be the same memory."""
     tells: bool = False
-    """It gives an int instead: 0, or what the step's caller is told."""
+    """Whether it returns an int status: 0, or an error for the step's caller."""
     library: LibrarySources | None = None
     instructions: int | None = None
-    """An estimate of what one run costs on the CPU it was written for; None where nobody knows."""
+    """An estimate of the cost of a run on the CPU it was written for; None if unknown."""
     note: str = ""
-    """Which variant, and why: one line for the report."""
+    """The variant and its reason: one line for the report."""
 
 
 @dataclass(frozen=True)
 class Declined:
-    """No, because."""
+    """A generator's refusal, with the reason."""
 
     reason: str
 
@@ -80,10 +80,10 @@ class Generator(Protocol):
     def name(self) -> str: ...
 
     def offer(self, step: Step, cpu: Cpu, way: str = "") -> Kernel | Declined:
-        """The kernel, made in its own way or in one of `ways`."""
+        """Return the kernel, made in the generator's own way or in one of `ways`."""
         ...
 
     def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
-        """What it could do otherwise for a step that it offers a kernel for: worth measuring, not
+        """Return the other ways to make a step that it offers a kernel for: worth measuring, not
         worth offering unmeasured."""
         ...

@@ -1,7 +1,7 @@
-"""The compiler of bare metal, told as one list of passes in named phases: read it top to bottom.
+"""The compiler for bare metal as one list of passes in named phases: read it from top to bottom.
 
-It shares its phases with compiler/pipeline.py as far as they go, and ends where every operator is a
-fused loop nest, or one of operators.py: nothing of TVM's runtime is left.
+It shares its first phases with compiler/pipeline.py, and ends where every operator is a fused loop
+nest, or one of operators.py: nothing of TVM's runtime is left.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from edgekit.compiler.phases import SIMPLIFY, Phase, apply_phase, guarded
 @dataclass(frozen=True)
 class Lowered:
     module: Any
-    """`main` is a straight list of calls of PrimFuncs, of operators by number, and of reshapes."""
+    """A straight-line `main` of calls of PrimFuncs, operators by number, and reshapes."""
     operators: Mapping[int, Operator]
     operator_layers: Mapping[int, tuple[str, ...]]
-    """The model's own names for each of them."""
+    """The model's own names for the layers of each operator."""
     layers: Mapping[str, tuple[str, ...]]
-    """By PrimFunc: the model's own names for what it computes."""
+    """The model's own names for the layers that each PrimFunc computes."""
     declined: tuple[NotInteger, ...] = ()
-    """What of a quantised model is computed in floats, and why."""
+    """The groups of a quantised model that are computed in floats, and why."""
 
 
 def _quantize(target: Any) -> list[Any]:
@@ -88,8 +88,8 @@ PHASES: tuple[Phase, ...] = (
 
 
 def lower(module: Any, dump: Callable[[str, Any], None] = lambda name, module: None) -> Lowered:
-    """A model's module, down to a list of steps. What operators.py has is taken out first, while
-    constants are what the model says."""
+    """Lower a model's module to a list of steps. The operators of operators.py are taken out first,
+    while constants are those of the model."""
     tvm = load_tvm()
     target = tvm.target.Target("c")
     layers: Mapping[str, tuple[str, ...]] = {}

@@ -1,4 +1,4 @@
-"""A memory map as a picture: an SVG that any browser shows, on a light page and on a dark one."""
+"""Draw a memory map as an SVG that any browser shows, on a light page and on a dark one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEFT, _RIGHT = 84.0, 24.0
 _PLOT_HEIGHT = 300.0
 _ROW = 18.0
 _LABEL, _NUMBER = 230.0, 250.0
-"""Room for the words left of a bar, and for those right of it."""
+"""Room for the labels left of a bar, and for the numbers right of it."""
 _CHARACTER = 6.2
 _MOST_BARS = 40
 _MOST_TICKS = 24
@@ -42,7 +42,7 @@ text{fill:#e6e6e6}
 
 
 def draw_memory_map(memory: MemoryMap) -> str:
-    """The same text for the same map."""
+    """Return the SVG, the same text for the same map."""
     parts: list[str] = []
     y = 28.0
     for title, drawn in (
@@ -63,7 +63,7 @@ def draw_memory_map(memory: MemoryMap) -> str:
 
 
 def _arena(memory: MemoryMap) -> tuple[float, list[str]]:
-    """Steps from left to right, bytes from the bottom up."""
+    """Draw the arena: steps from left to right, bytes from the bottom up."""
     steps, total = max(len(memory.steps), 1), max(memory.arena_bytes, 1)
     room = _WIDTH - _LEFT - _RIGHT
     column = room / steps
@@ -155,7 +155,7 @@ def _boards(memory: MemoryMap) -> tuple[float, list[str]]:
 
 
 def _board(row: int, fit: BoardFit) -> Iterator[str]:
-    """Two bars, each as much of the board's budget as the model takes."""
+    """Draw two bars, each the share of the board's budget that the model takes."""
     yield from _bar(
         row,
         f"{fit.board} ({fit.cpu}): RAM",
@@ -196,7 +196,7 @@ def _step(memory: MemoryMap, number: int) -> str:
 
 
 def _fitting(text: str, width: float) -> str:
-    """As much of it as there is room for; nothing rather than a letter or two."""
+    """Return as much of the text as fits; nothing rather than a letter or two."""
     letters = int(width / _CHARACTER)
     if len(text) <= letters:
         return text

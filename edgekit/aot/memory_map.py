@@ -13,7 +13,7 @@ from edgekit.profiles.reader import list_profiles
 
 @dataclass(frozen=True)
 class FlashUse:
-    """A layer's constants, or what stands around all layers."""
+    """A layer's constants, or code and data outside of all layers."""
 
     what: str
     layers: tuple[str, ...]
@@ -22,7 +22,7 @@ class FlashUse:
 
 @dataclass(frozen=True)
 class BoardFit:
-    """A board's budget beside what the model needs of it."""
+    """A board's budget and what the model needs of it."""
 
     board: str
     cpu: str
@@ -32,7 +32,7 @@ class BoardFit:
     flash: int
     fits: bool
     verdict: str
-    """That it fits, or how much of what is missing."""
+    """That the model fits, or how much memory is missing."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class MemoryMap:
 
 
 def bare_metal_boards() -> tuple[Board, ...]:
-    """Those with a profile that can be read; `edgekit boards` says what is wrong with others."""
+    """Return the boards with a readable profile; `edgekit boards` reports the others' errors."""
     entries = list_profiles("boards", parse_board)
     boards = [entry.profile for entry in entries if entry.profile is not None]
     return tuple(board for board in boards if board.kind == "baremetal")
 
 
 def memory_map(c: BareMetal, boards: Iterable[Board]) -> MemoryMap:
-    """What the model needs elsewhere is what it needs as it was compiled: kernels for another CPU
-    differ by a little."""
+    """Build the map. Other boards are judged by the figures of this compilation: kernels for
+    another CPU differ by a little."""
     beside_arena = max(c.stack_bytes, c.firmware_ram)
     ram = c.arena_bytes + beside_arena
     flash = c.flash_bytes + c.firmware_flash

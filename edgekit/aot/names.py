@@ -1,4 +1,4 @@
-"""C identifiers out of a model's own names: readable, short, unique."""
+"""C identifiers made from a model's own names: readable, short, unique."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LONGEST = 48
 _KIND = re.compile(
     r"(biasadd|matmul|relu6?|add|mul|conv2d|depthwise|avgpool|maxpool|softmax)[0-9]*"
 )
-"""What an operator does, at the end of its layer's name."""
+"""The operator's suffix of its layer's name."""
 _LANGUAGE = (
     "alignas alignof and asm auto bool break case catch char class const continue default "
     "delete do double else enum explicit export extern false float for friend goto if inline "
@@ -27,7 +27,7 @@ _MATHEMATICS = (
     "modf nan nearbyint nextafter nexttoward pow pow10 remainder remquo rint round scalb scalbln "
     "scalbn signbit significand signgam sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn"
 )
-"""Functions that have siblings for float and long double."""
+"""Functions that have variants for float and long double."""
 _LIBRARY = (
     "abort access alarm alloca atexit atof atoi atol atoll bcmp bcopy bsearch bzero calloc "
     "clearerr clock close ctime dcgettext dgettext difftime execl execlp execle execv execve "
@@ -57,7 +57,7 @@ _RESERVED = frozenset(
 
 
 def identifier(text: str) -> str:
-    """Letters, digits and underscores of the text, beginning with a letter."""
+    """Return the letters, digits and underscores of the text, beginning with a letter."""
     plain = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_")
     if not plain or not plain[0].isalpha():
         plain = f"m_{plain}" if plain else "unnamed"
@@ -65,12 +65,12 @@ def identifier(text: str) -> str:
 
 
 def is_identifier(text: str) -> bool:
-    """Whether names in C may begin with it."""
+    """Return whether names in C may begin with the text."""
     return len(text) <= _LONGEST and identifier(text) == text and text == text.strip("_")
 
 
 def layer_identifier(layer: str) -> str:
-    """Of a layer's name, the end: what comes before tells which part of the model it is in."""
+    """Return the end of a layer's name: the beginning tells which part of the model it is in."""
     parts = [part for part in re.split(r"[/:.]+", _own_part(layer)) if part]
     if len(parts) > 1 and _KIND.fullmatch(parts[-1].lower()):
         parts.pop()
@@ -83,14 +83,14 @@ def layer_identifier(layer: str) -> str:
 
 
 def _own_part(layer: str) -> str:
-    """TFLite joins the names of all that was fused; the layer that has weights says most."""
+    """Return the part that says most: TFLite joins the names of all fused layers."""
     parts = [part for part in layer.split(";") if part]
     biased = [part for part in parts if part.endswith("/BiasAdd")]
     return [*biased, *parts[-1:], ""][0]
 
 
 class Unique:
-    """Hands out names, each one once."""
+    """Gives each name out only once."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)

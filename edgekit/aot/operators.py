@@ -1,6 +1,6 @@
-"""What a step of a bare-metal program computes, as data: every number that its C will contain.
+"""The operators of a bare-metal program's steps, as data: every number that the C will contain.
 
-Images lie channels last, without a batch. Quantised tensors are int8; `real = scale * (stored -
+Images are channels last, without a batch. Quantised tensors are int8; `real = scale * (stored -
 zero_point)`. All arithmetic is LiteRT's, to the last step.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """multiplier * 2**(shift - 31): what an int32 is multiplied by, rounded as LiteRT rounds."""
+    """multiplier * 2**(shift - 31): the factor of an int32, rounded as LiteRT rounds."""
 
     multiplier: int
     shift: int
@@ -23,7 +23,7 @@ class FixedPoint:
 
 @dataclass(frozen=True)
 class Rescale:
-    """From int32 sums to stored int8: one factor, or one for each output channel."""
+    """The conversion of int32 sums to stored int8: one factor, or one for each output channel."""
 
     factors: tuple[FixedPoint, ...]
     zero_point: int
@@ -36,7 +36,7 @@ class Rescale:
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel walks over an image; `padding` is top, left, bottom, right."""
+    """A kernel's window over an image; `padding` is top, left, bottom, right."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
@@ -65,13 +65,13 @@ class Conv2D:
     bias: Array
     """int32, one for each output channel, without the input's zero point."""
     zero_point: int
-    """Of the input: what padding holds."""
+    """The input's zero point, the value of padding."""
     rescale: Rescale
 
 
 @dataclass(frozen=True, eq=False)
 class DepthwiseConv2D:
-    """Output channel c * multiplier + m is made of input channel c alone."""
+    """Output channel c * multiplier + m depends on input channel c alone."""
 
     source: Image
     result: Image
@@ -90,7 +90,7 @@ class DepthwiseConv2D:
 @dataclass(frozen=True, eq=False)
 class FullyConnected:
     rows: int
-    """How many vectors it is applied to."""
+    """The number of vectors it is applied to."""
     weights: Array
     """int8, output, input."""
     bias: Array
@@ -100,7 +100,7 @@ class FullyConnected:
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """One side of an element-wise operation, and what it is multiplied by before."""
+    """One side of an element-wise operation, and the factor applied to it first."""
 
     shape: tuple[int, ...]
     zero_point: int
@@ -125,14 +125,14 @@ class Add:
 class Multiply:
     left: Operand
     right: Operand
-    """Their factors are not used."""
+    """The right side. Neither side's factor is used."""
     shape: tuple[int, ...]
     rescale: Rescale
 
 
 @dataclass(frozen=True)
 class AveragePool:
-    """Over the part of the window that lies in the image, rounded half away from zero."""
+    """The average over the part of the window inside the image, rounded half away from zero."""
 
     source: Image
     result: Image
@@ -152,7 +152,8 @@ class MaxPool:
 
 @dataclass(frozen=True)
 class Mean:
-    """Over height and width, into another quantisation; the factor divides by their product too."""
+    """The mean over height and width, in another quantisation; the factor includes their
+    product."""
 
     source: Image
     zero_point: int
@@ -161,29 +162,29 @@ class Mean:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Over the last axis; input scaled by beta * scale, output 1/256 from -128."""
+    """Softmax over the last axis; input scaled by beta * scale, output 1/256 from -128."""
 
     rows: int
     columns: int
     factor: FixedPoint
     least_difference: int
-    """From the largest: what lies below gives zero."""
+    """The distance from the largest value below which the result is zero."""
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """One stored byte for another: sigmoid, tanh, hard-swish, leaky ReLU, requantisation."""
+    """A table from byte to byte: sigmoid, tanh, hard-swish, leaky ReLU, requantisation."""
 
     elements: int
     function: str
-    """What it stands for, to name it by."""
+    """The function in the table, for its name."""
     table: tuple[int, ...]
-    """Of the 256 results, that of -128 first."""
+    """The 256 results, that of -128 first."""
 
 
 @dataclass(frozen=True)
 class Quantize:
-    """From float32, half away from zero."""
+    """Quantisation of float32, half away from zero."""
 
     elements: int
     scale: float
@@ -210,7 +211,7 @@ class Pad:
 
 @dataclass(frozen=True)
 class Concatenate:
-    """All parts in the output's quantisation already."""
+    """Concatenation of parts that are all in the output's quantisation."""
 
     shapes: tuple[tuple[int, ...], ...]
     axis: int
@@ -228,20 +229,20 @@ class ResizeNearest:
 
 @dataclass(frozen=True)
 class CheckIndices:
-    """Indices held inside of what they address; tells whether one was outside."""
+    """Clamp indices to the tensor that they address; report whether one was outside."""
 
     elements: int
     source: str
-    """The type that they come in; they leave as `result`."""
+    """The type of the incoming indices; they leave as `result`."""
     result: str
     extents: tuple[int, ...]
-    """One for all, or one for each entry of the last axis."""
+    """One extent for all indices, or one for each entry of the last axis."""
     counts_from_end: bool
 
 
 @dataclass(frozen=True, eq=False)
 class LoopNest:
-    """A fused function of TVM's: whatever has no operator of its own above, floats first of all."""
+    """A fused function of TVM: any operator that is not above, mostly in floats."""
 
     function: Any
     """A PrimFunc: its parameters are the step's inputs, then `constants`, then its outputs."""

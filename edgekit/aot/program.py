@@ -1,4 +1,4 @@
-"""A model as a straight list of steps on buffers: what is left when Relax has done its part."""
+"""A model as a straight list of steps on buffers, made from the lowered Relax module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgekit.base.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class Buffer:
-    """What one step writes and others read, or what comes in."""
+    """A tensor that one step writes and others read, or an input."""
 
     name: str
     """A C identifier, unique in its program."""
@@ -27,26 +27,26 @@ class Buffer:
 @dataclass(frozen=True)
 class Step:
     name: str
-    """A C identifier, unique in its program: what a person steps through."""
+    """A C identifier, unique in its program: the function to step through in a debugger."""
     operator: Operator
     inputs: tuple[int, ...]
-    """Of the program's buffers."""
+    """The program's buffers that it reads."""
     outputs: tuple[int, ...]
     layers: tuple[str, ...]
-    """The model's own names for what it computes."""
+    """The model's own names for the layers that it computes."""
     reason: str = ""
-    """Why it is not computed in integers, where a quantised model's step is not."""
+    """The reason why a quantised model's step is not computed in integers."""
 
 
 @dataclass(frozen=True)
 class Program:
     name: str
-    """A C identifier: what all of its names begin with."""
+    """The C identifier with which all of its names begin."""
     model_sha256: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     buffers: tuple[Buffer, ...]
-    """The inputs first. A reshape makes no buffer: its reader reads what the reshape read."""
+    """The buffers, inputs first. A reshape makes no buffer: its reader reads its input."""
     steps: tuple[Step, ...]
     results: tuple[int, ...]
     """The buffer of each output."""

@@ -1,4 +1,4 @@
-"""From the lowered module to a Program: steps on buffers, each with a name from the model."""
+"""Convert the lowered module to a Program: steps on buffers, each with a name from the model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HINT = "docs/bare-metal.md says what a model for a microcontroller may use"
 
 
 def read_program(name: str, model: Model, lowered: Lowered) -> Program:
-    """`name` is a C identifier, what all names of the program begin with."""
+    """Return the program; `name` is the C identifier with which all of its names begin."""
     reader = _Reader(lowered, name, len(model.inputs) + len(model.outputs))
     main = lowered.module["main"]
     for spec, variable in zip(model.inputs, main.params, strict=True):
@@ -48,7 +48,7 @@ def read_program(name: str, model: Model, lowered: Lowered) -> Program:
 
 
 def _taken(name: str, ports: int) -> set[str]:
-    """What the functions around the steps are called, and their variables."""
+    """Return the names of the functions around the steps, and of their variables."""
     interface = {f"{name}_{word}" for word in ("run", "run_step", "step_name", "check")}
     types = {f"{name}_inputs", f"{name}_outputs"}
     variables = {f"{word}{k}" for word in ("in", "out") for k in range(ports)}
@@ -64,7 +64,7 @@ class _Reader:
     def __init__(self, lowered: Lowered, name: str, ports: int) -> None:
         self._lowered = lowered
         self._values: dict[Any, Any] = {}
-        """Of a variable: the index of a buffer, a constant, or a tuple of these."""
+        """For each variable the index of a buffer, a constant, or a tuple of these."""
         self._buffer_names = Unique()
         self._step_names = Unique(_taken(name, ports))
         self._inputs = 0
@@ -83,7 +83,7 @@ class _Reader:
             self._values[binding.var] = self._value(value)
 
     def results(self, body: Any, names: Sequence[str]) -> tuple[int, ...]:
-        """The buffer of each output: written by a step, and no other output's."""
+        """Return the buffer of each output: written by a step, and no other output's."""
         value = self._value(body)
         values = value if isinstance(value, tuple) else (value,)
         found: list[int] = []
@@ -140,7 +140,7 @@ class _Reader:
         return outputs if is_tuple else outputs[0]
 
     def _reason(self, layers: tuple[str, ...]) -> str:
-        """Why integer kernels did not take what a quantised model has here."""
+        """Return why integer kernels did not take these layers of a quantised model."""
         for declined in self._lowered.declined:
             if set(declined.layers) & set(layers):
                 return declined.reason
@@ -152,7 +152,7 @@ class _Reader:
         return value
 
     def _copy(self, result: Any, name: str) -> int:
-        """An output that is an input, a constant or another output gets memory of its own."""
+        """Copy an output that is an input, a constant or another output to memory of its own."""
         if isinstance(result, _Constant):
             shape, dtype = result.array.shape, str(result.array.dtype)
         else:
@@ -232,7 +232,7 @@ def _shape(kind: Any) -> tuple[int, ...]:
 
 
 def _nest(function: Any, arguments: Sequence[Any], outputs: int) -> LoopNest:
-    """With the parameters in the order inputs, constants, outputs."""
+    """Return the loop nest with its parameters in the order inputs, constants, outputs."""
     parameters = list(function.params)
     if len(parameters) != len(arguments) + outputs:
         raise UnsupportedModelError(

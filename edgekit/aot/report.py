@@ -1,4 +1,4 @@
-"""What a manifest says of a model in C: who made each step, why, and what it takes."""
+"""The report on a model in C in its manifest: who made each step, why, and what it takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgekit.bundle.manifest_bare_metal import BareMetal, BufferEntry, LibraryEn
 
 
 def report_of(plan: TreePlan, choices: Sequence[Choice]) -> BareMetal:
-    """Without flash, stack and firmware, which the board's compiler decides."""
+    """Return the report without flash, stack and firmware, which the board's compiler decides."""
     steps = tuple(
         StepEntry(
             name=step.name,
@@ -48,7 +48,7 @@ def report_of(plan: TreePlan, choices: Sequence[Choice]) -> BareMetal:
 
 
 def _buffers(plan: TreePlan) -> Iterator[BufferEntry]:
-    """Where everything lies, in the order in which it is first needed."""
+    """Yield the buffers in the order of their first use."""
     program, arena = plan.program, plan.arena
     last_step = max(len(program.steps) - 1, 0)
     entries = [

@@ -1,5 +1,5 @@
-"""Sums that lie half way between two stored values, where a single rounding sends them away from
-zero and the short instructions up."""
+"""Detect sums half way between two stored values, which a single rounding sends away from zero and
+the short instructions up."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from edgekit.base.arrays import Array
 
 
 def rounds_ties_wrong(rescale: Rescale, largest: int) -> bool:
-    """Values that an activation cuts off anyway do not count."""
+    """Return whether a tie rounds wrong; values that an activation cuts off do not count."""
     if not rescale.rounds_once or rescale.low >= rescale.zero_point:
         return False
     return any(has_ties(factor, largest) for factor in rescale.factors)
 
 
 def largest_sum(weights: Array, bias: Array) -> int:
-    """Of any output channel; `weights` have the output channels first."""
+    """Return the largest sum of any output channel; `weights` have the output channels first."""
     import numpy as np
 
     of_each = np.abs(np.asarray(weights, np.int64)).reshape(len(weights), -1).sum(axis=1)

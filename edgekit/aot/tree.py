@@ -1,4 +1,4 @@
-"""What becomes a C tree: a program, its kernels, and where everything lies."""
+"""The contents of a C tree: a program, its kernels, and the places of its buffers."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from edgekit.base.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a tree came from, for its comments and its README."""
+    """The origin of a tree, for its comments and its README."""
 
     model: str
-    """As a person calls it."""
+    """The model's display name."""
     file: str
     edgekit: str
     board: str
     cpu: str
     flags: tuple[str, ...] = ()
-    """What the board's compiler has to be told about its CPU."""
+    """The options of the board's compiler for its CPU."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """A third party's files that kernels need, as they go under lib/NAME."""
+    """A third party's files that kernels need, as written under lib/NAME."""
 
     name: str
     version: str
     files: Mapping[str, str]
     """Text by path: sources and headers."""
     includes: tuple[str, ...]
-    """Folders inside it that headers are looked for in."""
+    """Include folders inside the library."""
     license_name: str
     license_text: str
 
@@ -47,8 +47,8 @@ class TreePlan:
     arena: ArenaPlan
     libraries: tuple[Library, ...] = ()
     host: TreePlan | None = None
-    """The same program in C that any machine runs, where `kernels` are for one kind of CPU: what
-    the tree's own test compiles."""
+    """The same program in C that any machine runs, where `kernels` are for one kind of CPU: the
+    tree's own test compiles it."""
 
     @property
     def name(self) -> str:
@@ -56,20 +56,20 @@ class TreePlan:
 
     @property
     def macros(self) -> str:
-        """What the macros begin with."""
+        """Return the prefix of the macros."""
         return self.program.name.upper()
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input or an output, as the interface has it."""
+    """An input or an output of the interface."""
 
     spec: TensorSpec
     field: str
-    """Of the struct."""
+    """The field of the struct."""
     buffer: int
     macro: str
-    """What its macros begin with."""
+    """The prefix of its macros."""
 
 
 def ports(plan: TreePlan) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

@@ -1,5 +1,5 @@
-"""How a step's C can be made otherwise: what is worth measuring on a microcontroller, and what
-was found to be best."""
+"""Other ways of making a step's C: those that are worth measuring on a microcontroller, and those
+that measured best."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from edgekit.aot.operators import FixedPoint, LoopNest, Operator, Rescale
 from edgekit.aot.program import Step
 
 OWN = ""
-"""The way that a generator takes by itself."""
+"""The way that a generator chooses by itself."""
 
 VERSION = 1
-"""To be raised when a generator makes other C of the same way: what was measured is over then."""
+"""The version of the ways: raise it when one makes other C, which invalidates measurements."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Way:
     maker: str
     """The generator's name."""
     name: str = OWN
-    """Of what it does otherwise than it would by itself."""
+    """What the generator does differently from its own choice."""
 
     @property
     def words(self) -> str:
@@ -41,7 +41,7 @@ class StepWays:
 
 
 def step_key(step: Step) -> str:
-    """What is computed, on which shapes: the same for other weights and other scales."""
+    """Return the key of a step: its operator and shapes, the same for other weights and scales."""
     operator: Operator = step.operator
     if isinstance(operator, LoopNest):
         from edgekit.compiler.schedules.kernels import key_of
@@ -57,7 +57,7 @@ def way_as_json(way: Way) -> dict[str, object]:
 
 
 def way_from_json(document: Mapping[str, object]) -> Way | None:
-    """None for anything that is no way of a kernel in C."""
+    """Return the way; None for a document that is no way of a kernel in C."""
     maker, name = document.get("maker"), document.get("way")
     if document.get("family") != "c" or not isinstance(maker, str) or not isinstance(name, str):
         return None
@@ -83,4 +83,4 @@ def _shape_of(value: object) -> str:
 
 
 _DATA = frozenset(("zero_point", "low", "high", "scale", "table", "least_difference", "value"))
-"""Numbers that differ from model to model where the code does not."""
+"""Fields that differ between models but not in the code."""

@@ -1,4 +1,4 @@
-"""A C tree as files: everything but the reference vectors, which come from somebody else."""
+"""Write a C tree's files: all but the reference vectors, which a reference runtime computes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def tree_files(plan: TreePlan) -> dict[str, str]:
-    """Text by path."""
+    """Return the text of each file by path."""
     name = plan.name
     files = {
         **_code(plan),
@@ -49,7 +49,7 @@ def _code(plan: TreePlan) -> dict[str, str]:
 
 
 def write_tree(plan: TreePlan, folder: Path) -> tuple[str, ...]:
-    """The paths that were written, in their order."""
+    """Write the files; return their paths in order."""
     files = tree_files(plan)
     _write(folder, files)
     return tuple(sorted(files))
@@ -63,7 +63,7 @@ def write_vectors(
     outputs: Mapping[str, Array],
     leeways: Mapping[str, Leeway] | None = None,
 ) -> None:
-    """The reference vectors of the tree's own test; `ends` are the model's inputs and outputs."""
+    """Write the reference vectors of the tree's own test; `ends` are inputs and outputs."""
     text = vectors_text(origin, ends, inputs, outputs, leeways or {})
     _write(folder, {"test/vectors.h": text})
 

@@ -1,4 +1,4 @@
-"""What stands around the C: how it is built, and a README for this very model."""
+"""The files around the C: a build script, and a README for this model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgekit.aot.tree import Library, Port, TreePlan, ports
 from edgekit.base.quoting import c_comment, markdown_code, markdown_text
 
 HOST_FOLDER = "test/portable"
-"""The model in C for any machine, where the C beside it is for one kind of CPU."""
+"""The model in C for any machine, where the main C is for one kind of CPU."""
 
 
 def library_sources(plan: TreePlan) -> list[str]:

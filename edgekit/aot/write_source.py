@@ -1,4 +1,4 @@
-"""NAME.c and NAME_weights.h: every step a function, and the list of them that is the model."""
+"""NAME.c and NAME_weights.h: a function for each step, and the model as the list of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STEP = """\
 #endif
 """
 _FEATURES = {"<arm_acle.h>": "__ARM_FEATURE_DSP", "<arm_mve.h>": "__ARM_FEATURE_MVE"}
-"""What a compiler defines that can do what these headers declare."""
+"""The macro that a compiler defines if it supports what these headers declare."""
 _RESTRICT = """\
 #ifdef __cplusplus
 #define restrict __restrict
@@ -116,7 +116,7 @@ def source_text(plan: TreePlan) -> str:
 
 
 def needed_helpers(kernels: Sequence[Kernel]) -> list[str]:
-    """In their order, without those whose functions and macros nobody calls: clang minds."""
+    """Return the helpers in order, without those that have no caller: clang warns of them."""
     helpers = list(dict.fromkeys(helper for kernel in kernels for helper in kernel.helpers))
     while True:
         text = "\n".join((*helpers, *(kernel.source for kernel in kernels)))
@@ -133,7 +133,7 @@ def needed_helpers(kernels: Sequence[Kernel]) -> list[str]:
 
 
 _CALLED = re.compile(r"^(?:static inline [^;{(]*?\b|#define )(\w+)\(", re.MULTILINE)
-"""Functions, and macros that take something."""
+"""Functions, and macros with arguments."""
 
 
 def _bracketed(header: str) -> str:
@@ -145,7 +145,7 @@ def _quoted(headers: set[str]) -> set[str]:
 
 
 def _demanded(plan: TreePlan, headers: set[str]) -> Iterator[str]:
-    """One sentence for whoever compiles it for another CPU, before all that follows from it."""
+    """Yield an error for compilation for another CPU, before the compiler's own."""
     demanded = [feature for header, feature in _FEATURES.items() if header in headers]
     if demanded:
         message = f"this is for {plan.origin.cpu}: compile it with the flags in README.md"

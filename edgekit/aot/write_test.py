@@ -1,5 +1,5 @@
-"""A test that runs where there is a C compiler: the reference inputs through the C, compared with
-what a runtime that is not edgekit gives."""
+"""A test that runs where there is a C compiler: it runs the reference inputs through the C, and
+compares with the results of a runtime other than edgekit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def vectors_text(
     outputs: Mapping[str, Array],
     leeways: Mapping[str, Leeway],
 ) -> str:
-    """`ends` are the model's inputs and outputs."""
+    """Return the test's C; `ends` are the model's inputs and outputs."""
     lines = [*banner(origin, "reference inputs, and what must come out"), "#include <math.h>"]
     lines += ["#include <stdint.h>", ""]
     for specs, arrays, word in ((ends[0], inputs, "input"), (ends[1], outputs, "expected")):
@@ -88,7 +88,7 @@ def test_text(plan: TreePlan) -> str:
         "",
     ]
     for kind in kinds:
-        # A function for each type that comes out.
+        # A function for each type of an output.
         text = _COMPARE.replace("{type}", kind).replace("int compare(", f"int compare_{kind}(")
         lines.append(text)
     lines += ["int main(void)", "{", "    int wrong = 0;", *_outputs(plan, outputs)]
@@ -102,7 +102,7 @@ def test_text(plan: TreePlan) -> str:
         '        printf("check %d failed\\n", check);',
         "        return 2;",
         "    }",
-        # Twice: nothing may be left over from the first time.
+        # Run twice: no state may be left from the first time.
         "    for (int round = 0; round < 2; ++round) {",
         f"        if ({name}_run(&inputs, &outputs, arena) != 0) return 2;",
         "    }",
@@ -127,8 +127,8 @@ def _comparisons(outputs: Sequence[Port]) -> Iterator[str]:
 
 
 def allowed_difference(spec: TensorSpec, output: int) -> str:
-    """Return three numbers in C: of the value itself, of the largest value, and whatever the
-    values, with the leeway that the vectors tell."""
+    """Return three numbers in C: the tolerance relative to the value, to the largest value, and
+    absolute, with the leeway of the vectors."""
     tolerance = tolerance_for(spec)
     numbers = (0.0, 0.0, 0.0)
     if tolerance.steps is not None:

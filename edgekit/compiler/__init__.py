@@ -1,1 +1,1 @@
-"""From a Relax module to machine code."""
+"""Compile a Relax module to machine code."""

@@ -1,10 +1,10 @@
-"""The memory that a model's activations need at least: the most bytes alive at the same time.
+"""The least memory that a model's activations need: the most bytes alive at the same time.
 
-Looked at after fusion, where each binding is a kernel that reads its arguments and writes its
-result into memory of its own; a reshape shares its argument's. Inputs count until their last
-use, outputs to the end. A kernel that works element by element may write its result over what it
-reads for the last time. Weights and a kernel's own scratch memory don't count, and no plan that
-keeps this order of kernels can do with less.
+Computed after fusion, where each binding is a kernel that reads its arguments and writes its result
+into memory of its own. A reshape shares its argument's memory. Inputs count until their last use,
+outputs to the end. A kernel that works element by element may write its result over an argument
+that it reads for the last time. Weights and a kernel's own scratch memory don't count. No plan that
+keeps this order of kernels needs less.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from edgekit.compiler.passes.in_place import pointwise
 
 
 def peak_activation_bytes(module: Any) -> int:
-    """Of a Relax module after fusion: one `main`, a straight line, every shape known."""
+    """Return the peak of a Relax module after fusion: a straight-line `main` with known shapes."""
     main = module["main"]
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
-    # Whose memory a variable's value lies in.
+    # The variable whose memory holds each variable's value.
     owners = {variable: frozenset([variable]) for variable in main.params}
     born = dict.fromkeys(main.params, 0)
     last_read: dict[Any, int] = {}
@@ -58,7 +58,7 @@ def peak_activation_bytes(module: Any) -> int:
 def _overwritten(
     value: Any, module: Any, owners: Mapping[Any, frozenset[Any]], dying: Set[Any]
 ) -> Any | None:
-    """What a kernel may write its result over: something that nobody reads again."""
+    """Return the argument that a kernel may overwrite: one without later readers."""
     if not _is_kernel(value):
         return None
     arguments = value.args[1].fields

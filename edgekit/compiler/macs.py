@@ -1,6 +1,6 @@
-"""How many multiply-accumulates a model takes: those of its convolutions and matrix products.
+"""Count a model's multiply-accumulates: those of its convolutions and matrix products.
 
-Counted on Relax after simplification, so that what folds away costs nothing.
+Counted on Relax after simplification, so that folded operators cost nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tvm import relax
 
 
 class ShapeDependsOnDataError(ValueError):
-    """A tensor has a shape that only running the model tells."""
+    """A tensor has a shape that is known only at run time."""
 
 
 _CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
@@ -22,7 +22,7 @@ _MATMUL = "relax.matmul"
 
 
 def count_macs(module: Any) -> int:
-    """Of every function of a Relax module whose shapes are known."""
+    """Count all functions of a Relax module whose shapes are known."""
     calls: list[Any] = []
 
     def collect(expression: Any) -> None:
@@ -56,7 +56,7 @@ def _channels(expression: Any, layout: object) -> int:
 
 
 def _window(call: Any) -> int:
-    """The kernel's extent in space."""
+    """Return the number of elements of the kernel's spatial axes."""
     extents = zip(str(call.attrs.kernel_layout), shape_of(call.args[1]), strict=True)
     return math.prod(extent for letter, extent in extents if letter not in "OI")
 
@@ -66,7 +66,7 @@ def shape_of(expression: Any) -> tuple[int, ...]:
 
 
 def shape_of_type(kind: Any) -> tuple[int, ...]:
-    """ShapeDependsOnDataError where it is known only at run time."""
+    """Return the shape; raise ShapeDependsOnDataError where it is known only at run time."""
     extents = getattr(kind, "shape", None)
     if extents is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
         raise ShapeDependsOnDataError

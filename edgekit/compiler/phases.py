@@ -1,7 +1,7 @@
-"""The named phases that compilers are put together from, and how one is run.
+"""The named phases that compilers consist of, and how one is run.
 
-`compiler/pipeline.py` is the list for CPUs, `compiler/cuda/phases.py` the one for GPUs and
-`aot/lower.py` the one for C.
+`compiler/pipeline.py` lists those for CPUs, `compiler/cuda/phases.py` those for GPUs and
+`aot/lower.py` those for C.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 
 @dataclass(frozen=True)
 class Phase:
-    """Passes that together reach a form worth looking at. `--dump-ir` writes it down."""
+    """Passes that together reach a form worth looking at, which `--dump-ir` writes."""
 
     name: str
     reaches: str
     passes: Callable[..., list[Any]]
-    """From the TVM target to the passes."""
+    """A function from the TVM target to the passes."""
 
 
 def _tidy(target: Any) -> list[Any]:
@@ -171,7 +171,7 @@ def _plan(target: Any) -> list[Any]:
 
 
 _KEPT_FOR_BACKENDS = frozenset({"relax.dequantize"})
-"""What a backend that computes in integers looks for."""
+"""Operators that a backend that computes in integers looks for."""
 
 TIDY = Phase("tidy", "what depends on constants alone is one", _tidy)
 
@@ -208,7 +208,7 @@ def apply_phase(phase: Phase, module: Any, target: Any) -> Any:
 
 
 def guarded(what: str, work: Callable[[], Any]) -> Any:
-    """Do work of TVM's; BuildError where it fails."""
+    """Run a function of TVM; raise BuildError where it fails."""
     try:
         return work()
     except EdgekitError:
@@ -223,7 +223,7 @@ def guarded(what: str, work: Callable[[], Any]) -> Any:
 
 
 Dump = Callable[[str, Any], None]
-"""Writes a module down under the name of what it has reached."""
+"""A function that writes a module to a file named after the phase it has reached."""
 
 
 def _no_dump(name: str, module: Any) -> None:
@@ -234,7 +234,7 @@ NO_DUMP: Dump = _no_dump
 
 
 def dumper(folder: Path | None) -> Dump:
-    """Return what writes modules into a folder, numbered; nothing is written without one."""
+    """Return a function that writes numbered modules into a folder, or nothing without one."""
     if folder is None:
         return NO_DUMP
     target_folder = folder

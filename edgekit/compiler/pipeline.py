@@ -1,7 +1,7 @@
-"""The compiler, told as one list of passes in named phases: read it top to bottom.
+"""The compiler as one list of passes in named phases: read it from top to bottom.
 
-TVM's own default pipeline for a CPU target is not used: called without a pipeline, `tvm.compile`
-fuses nothing at all on a CPU.
+TVM's default pipeline for a CPU target is not used: called without a pipeline, `tvm.compile` fuses
+nothing on a CPU.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ PHASES: tuple[Phase, ...] = (
     LOWER,
     PLAN,
 )
-"""For CPUs. Where a GPU runs what no library does, it is those of compiler/cuda/phases.py."""
+"""The phases for CPUs; compiler/cuda/phases.py has those for a GPU that runs without a library."""
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes of activations. Inputs and outputs are the caller's: no part of `planned`."""
+    """Bytes of activations. Inputs and outputs are the caller's and no part of `planned`."""
 
     planned: int
     least: int | None
-    """Alive at once, inputs and outputs included; None where only running the model tells."""
+    """The most bytes alive at once, inputs and outputs included; None if only known at run time."""
 
     @property
     def words(self) -> str:
@@ -63,21 +63,21 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What TVM hands back, before the board's own linker has seen it."""
+    """TVM's result, before the board's own linker has seen it."""
 
     executable: Any
     kernels: tuple[str, ...]
     """The fused functions, in the order they were made."""
     rules: tuple[tuple[str, str], ...]
-    """Of each kernel that has a schedule: its name and the rule that gave it."""
+    """The name of each scheduled kernel, and the rule that scheduled it."""
     choices: tuple[tuple[str, str], ...]
-    """Of each kernel for which something better than the rule's own choice was measured: its name
-    and that, in words."""
+    """The name of each kernel with a measured choice better than the rule's own, and that choice in
+    words."""
     memory: MemoryPlan
     weights: tuple[Weight, ...]
-    """What the executable lacks: the library that it becomes must have them."""
+    """The weights that the executable lacks and its library must have."""
     checks_indices: bool
-    """Whether the library must have the function of cross/library_code.py."""
+    """Whether the library needs the function of cross/library_code.py."""
 
 
 def compile_module(
@@ -93,7 +93,7 @@ def compile_module(
     """Run every phase for `target`, then TVM's code generator.
 
     With `weights_apart` the executable runs only once it is linked with its weights. `external` are
-    the functions that the module calls and that are linked to it: those of libraries.
+    the library functions that the module calls and that are linked to it.
     """
     tvm = load_tvm()
     from edgekit.compiler.passes.called_functions import check_functions
@@ -143,7 +143,7 @@ def compile_module(
 def _way_for(
     target: Target, choices: Choices
 ) -> tuple[tuple[Phase, ...], AbstractContextManager[None]]:
-    """The passes, and what has to be there while code is generated."""
+    """Return the phases, and the context that code generation needs."""
     if target.gpu is None:
         return phases_with(choices), nullcontext()
     from edgekit.compiler.cuda.kernels import compiling_kernels
@@ -177,7 +177,7 @@ def _least_memory(module: Any) -> int | None:
 
 
 def phases_with(choices: Choices) -> tuple[Phase, ...]:
-    """With what was measured in place of the rules' own choices."""
+    """Return the phases with measured choices in place of the rules' own."""
     return tuple(
         replace(phase, passes=partial(phase.passes, choices=choices))
         if phase in (LAYOUT, SCHEDULE)
@@ -187,7 +187,7 @@ def phases_with(choices: Choices) -> tuple[Phase, ...]:
 
 
 def fused(module: Any, target: Any = None) -> Any:
-    """A module after the phases that make its kernels: for no CPU in particular, or for one."""
+    """Run the phases that make kernels, for one CPU or for none in particular."""
     target = target or load_tvm().target.Target("llvm")
     with target:
         for phase in PHASES[: PHASES.index(FUSE) + 1]:
@@ -196,7 +196,7 @@ def fused(module: Any, target: Any = None) -> Any:
 
 
 def generated(module: Any, target: Any) -> Any:
-    """The executable of scheduled kernels and the calls of them."""
+    """Build the executable from scheduled kernels and the calls of them."""
     from edgekit.compiler.passes.finish import executable_of
 
     with target:

@@ -1,4 +1,4 @@
-"""Which operators CMSIS-NN computes to the last step, and what calling it costs."""
+"""The operators that CMSIS-NN computes exactly, and the cost of calling it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ABSENT = {
 
 @dataclass(frozen=True)
 class CmsisNnGenerator:
-    """Calls into the library, with tables that it reads as they are."""
+    """Calls into the library, with tables that it reads unchanged."""
 
     library: CmsisNn
 
@@ -101,7 +101,7 @@ class CmsisNnGenerator:
         return self._call(step, operator, function, "conv", setup, scratch, cost)
 
     def _columns(self, depth: int, cpu: Cpu) -> int:
-        """Scratch for the windows that the library copies before it multiplies."""
+        """Return the scratch for the windows that the library copies before it multiplies."""
         if "mve-integer" in cpu.features:
             lanes = 16 if self.library.major >= 5 else 8
             return 4 * -(-depth // lanes) * lanes
@@ -253,7 +253,7 @@ static void {step.name}(const int8_t *restrict from, int8_t *restrict to{last})
 
 
 def _cost(cpu: Cpu, pixels: int, depth: int, outputs: int, copied: bool) -> int:
-    """Instructions of a convolution, as benchmarks/mcu.py counted them."""
+    """Estimate the instructions of a convolution, as benchmarks/mcu.py counted them."""
     macs = pixels * depth * outputs
     if "mve-integer" in cpu.features:
         return round(0.17 * macs + 14 * pixels * outputs + (2.2 * pixels * depth if copied else 0))
@@ -264,7 +264,7 @@ def _cost(cpu: Cpu, pixels: int, depth: int, outputs: int, copied: bool) -> int:
 
 @dataclass(frozen=True)
 class NoCmsisNn:
-    """What stands for the library where it was asked for and is not there."""
+    """The stand-in for the library where it was requested but not found."""
 
     reason: str
 

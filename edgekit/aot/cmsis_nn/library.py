@@ -10,7 +10,7 @@ from edgekit.cross.cmsis_nn import CmsisNn
 
 
 def library_of(kernels: Sequence[Kernel], found: CmsisNn) -> tuple[Library, ...]:
-    """Nothing where no kernel calls it."""
+    """Return the library's files; nothing where no kernel calls it."""
     sources = {path for kernel in kernels if kernel.library for path in kernel.library.sources}
     if not sources:
         return ()

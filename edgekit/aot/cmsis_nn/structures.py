@@ -1,5 +1,4 @@
-"""C that fills the library's structures, field by field: their order differs from release to
-release."""
+"""C that fills the library's structures field by field: their order differs between releases."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def limits(low: int, high: int) -> list[str]:
 
 
 def factors(rescale: Rescale, channels: int) -> tuple[Array, Array]:
-    """Multipliers and shifts, one for each channel."""
+    """Return multipliers and shifts, one for each channel."""
     import numpy as np
 
     each = rescale.factors * (channels // len(rescale.factors))

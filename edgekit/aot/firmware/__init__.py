@@ -1,1 +1,1 @@
-"""edgekit's own firmware: models in C, made a program that a microcontroller runs by itself."""
+"""edgekit's own firmware: models in C, built into a program for a microcontroller."""

@@ -1,4 +1,4 @@
-"""From models in C to a firmware for a board, through the board's own compiler."""
+"""Build models in C into a firmware for a board, with the board's own compiler."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Firmware:
     elf: Path
     build_id: str
     flash: int
-    """Bytes of code and data that are written to the board."""
+    """Bytes of code and data in the board's flash."""
     ram: int
-    """Bytes of memory it takes: arena, stack and variables."""
+    """Bytes of RAM: arena, stack and variables."""
     arena: int
     stack: int
 
@@ -54,8 +54,8 @@ def build_firmware(
     *,
     optimisation: Sequence[str] = ("-O3",),
 ) -> Firmware:
-    """Compile and link into `folder`, which keeps what was compiled; BuildError, in one sentence,
-    where the models don't fit."""
+    """Compile and link into `folder`, which keeps the compiled files; raise BuildError where the
+    models don't fit."""
     hardware = board.firmware
     if hardware is None:
         raise UsageError(
@@ -98,7 +98,7 @@ class _Job:
 
     @property
     def renamed(self) -> tuple[str, ...]:
-        """Where it was built is nobody's business, and no part of what was built."""
+        """Return options that hide build paths, which are no part of the result."""
         folders = [(self.work, "firmware"), (_SOURCE, "edgekit")]
         folders += [(tree.folder, tree.name) for tree in self.trees]
         return tuple(f"-ffile-prefix-map={folder}={name}" for folder, name in folders)
@@ -120,10 +120,10 @@ def _units(job: _Job, hardware: Hardware) -> tuple[_Unit, ...]:
     units.append(_unit(job, job.work, job.work / "models.c", "edgekit", (*own_flags, *every)))
     for tree in job.trees:
         includes = tuple(f"-I{path}" for path in tree.includes)
-        # Not ISO's mode, in which GCC leaves a * b + c two instructions.
+        # Not ISO mode, in which GCC leaves a * b + c two instructions.
         flags = ("-std=gnu99", *job.optimisation, *_STRICT, *includes)
         units += [_unit(job, tree.folder, path, tree.name, flags) for path in tree.sources]
-        # Somebody else's warnings are somebody else's.
+        # Warnings in third-party sources are their authors' concern.
         library = ("-std=gnu99", *job.optimisation, "-w", *includes)
         units += [
             _unit(job, tree.folder, path, tree.name, library) for path in tree.library_sources

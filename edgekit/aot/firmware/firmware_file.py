@@ -1,4 +1,4 @@
-"""A microcontroller's firmware as a file: what is written where, and whose an address is. The file
+"""Read a microcontroller's firmware file: its segments and the functions at its addresses. The file
 is not trusted."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUILD_ID_BYTES = 20
 
 @dataclass(frozen=True)
 class Segment:
-    """What is written to one place."""
+    """Bytes that are written to one place."""
 
     address: int
     file_size: int
@@ -41,12 +41,12 @@ class Function:
 class FirmwareFile:
     path: Path
     build_id: str
-    """In hexadecimal: the linker's own hash of what it linked."""
+    """The linker's hash of its output, in hexadecimal."""
     segments: tuple[Segment, ...]
     ram: int
-    """Bytes of memory that the firmware takes when it runs."""
+    """Bytes of RAM that the running firmware takes."""
     functions: tuple[Function, ...]
-    """By their addresses."""
+    """Functions, ordered by address."""
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -60,20 +60,20 @@ class FirmwareFile:
         return function if (address & ~1) < function.start + function.size else None
 
     def contents(self) -> Iterator[tuple[int, bytes]]:
-        """Address and bytes of each segment."""
+        """Yield the address and bytes of each segment."""
         with _opened(self.path) as elf:
             for segment in _loads(elf):
                 yield int(segment["p_paddr"]), bytes(segment.data())
 
 
 def read_firmware(path: Path) -> FirmwareFile:
-    """BundleError where the file is no firmware of ours."""
+    """Read the file; raise BundleError where it is no edgekit firmware."""
     with _opened(path) as elf:
         if elf["e_machine"] != "EM_ARM":
             raise ValueError("it is for another processor")
         segments = tuple(Segment(int(s["p_paddr"]), int(s["p_filesz"])) for s in _loads(elf))
         sections = [s for s in elf.iter_sections() if int(s["sh_flags"]) & _ALLOCATED]
-        # Only what can be written lies in RAM: bit 0.
+        # Only writable segments are in RAM: bit 0.
         ram = sum(int(s["sh_size"]) for s in sections if int(s["sh_flags"]) & 1)
         return FirmwareFile(path, _build_id(elf), segments, ram, _functions(elf))
 
@@ -118,7 +118,7 @@ def _opened(path: Path) -> Iterator[ELFFile]:
             yield ELFFile(stream)
         except (EdgekitError, OSError):
             raise
-        except Exception as error:  # what pyelftools' parts raise on damaged data is not listed
+        except Exception as error:  # pyelftools does not document what damaged data raises
             raise BundleError(
                 f"{path} is no firmware of edgekit's: {error}", hint="build the bundle again"
             ) from error

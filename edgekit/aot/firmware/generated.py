@@ -22,7 +22,7 @@ def config_header(board: Board, firmware: Firmware, arena: int) -> str:
 
 
 def models_source(trees: Sequence[CTree]) -> str:
-    """A table of all models, out of the macros of their headers."""
+    """Return C with a table of all models, made of the macros of their headers."""
     parts = ["/* From the models' headers. */", '#include "models.h"', '#include "config.h"', ""]
     parts += [f'#include "{tree.name}.h"' for tree in trees]
     parts.append("")

@@ -1,4 +1,4 @@
-"""Which part of a firmware goes to which memory of a board, as a linker script."""
+"""Assign the parts of a firmware to the memories of a board, as a linker script."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Literal
 from edgekit.base.errors import ProfileError
 from edgekit.profiles.board import Board, MemoryRegion
 
-BUILD_ID_BYTES = 20
 _BUILD_ID_HEADER = 16
-"""Of the ELF note that holds it."""
+"""Bytes of the ELF note before the build id."""
 
 
 @dataclass(frozen=True)
 class Layout:
     boot: MemoryRegion
-    """Vectors and code: the first region for code, where the core looks after a reset."""
+    """Vectors and code: the first region for code, where the core starts after a reset."""
     weights: MemoryRegion
     stack: MemoryRegion
     """Stack and variables: the first region for data."""
@@ -24,7 +23,7 @@ class Layout:
 
 
 def layout_of(board: Board) -> Layout:
-    """Weights and arena go where the profile's budgets say that there is room for them."""
+    """Place weights and arena where the profile's budgets say that there is room for them."""
     return Layout(
         boot=_first(board, "code"),
         weights=_smallest(board, "code", board.memory.flash or 0),
@@ -85,7 +84,8 @@ def _first(board: Board, use: Literal["code", "data"]) -> MemoryRegion:
 
 
 def _smallest(board: Board, use: Literal["code", "data"], budget: int) -> MemoryRegion:
-    """The smallest that holds the budget; a budget over several pieces means the largest."""
+    """Return the smallest region that holds the budget; the largest for one over several
+    regions."""
     fitting = [r for r in board.memory.regions if r.use == use and r.size >= budget]
     if fitting:
         return min(fitting, key=lambda region: region.size)

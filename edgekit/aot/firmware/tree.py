@@ -1,4 +1,4 @@
-"""A model's C tree, as its header tells: what the firmware has to know of it."""
+"""A model's C tree as the firmware needs it, read from its header."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LARGEST_HEADER = 4 << 20
 class CTree:
     folder: Path
     name: str
-    """What its functions begin with; its header is called so too."""
+    """The prefix of its functions, and the name of its header."""
     macros: str
-    """What its macros begin with."""
+    """The prefix of its macros."""
     arena: int
     inputs: int
     outputs: int
@@ -38,7 +38,8 @@ class CTree:
 
     @property
     def includes(self) -> tuple[Path, ...]:
-        """Where headers are: beside the model, and in each library's folder and those in it."""
+        """Return the include folders: the model's, and each library's folder with its
+        subfolders."""
         libraries = sorted(path for path in (self.folder / "lib").glob("*") if path.is_dir())
         inside = [path for library in libraries for path in library.iterdir() if path.is_dir()]
         holding = [path for path in inside if any(path.rglob("*.h"))]
@@ -46,7 +47,7 @@ class CTree:
 
 
 def read_tree(folder: Path) -> CTree:
-    """BuildError where the folder is no C tree of ours."""
+    """Read the tree; raise BuildError where the folder is no C tree of edgekit."""
     with storage_errors("read the model's header", folder):
         headers = [
             file for file in sorted(folder.glob("*.h")) if file.stat().st_size < _LARGEST_HEADER

@@ -56,7 +56,7 @@ def offer(step: Step, operator: Add) -> Kernel | Declined:
 
 
 def _scaled(operand: Operand, name: str, n: int, left_shift: int) -> list[str]:
-    """C for one side's part of a sum."""
+    """Return C for one side's part of a sum."""
     shift, zero = left_shift, operand.zero_point
     value = f"{name}_{n}"
     exact = operand.factor.multiplier == _HALF and -operand.factor.shift < left_shift

@@ -1,8 +1,8 @@
-"""Convolutions: strips of a few pixels are widened to int16, then met by all output channels.
+"""Convolutions: strips of a few pixels, widened to int16, multiplied with all output channels.
 
-A strip's columns lie one after another, each from top to bottom, so that a window is one run of
-memory and its neighbour the same run a little further on. The weights lie in the order they are
-read: one word holds two values for each of two output channels.
+A strip's columns are stored one after another, each from top to bottom, so that a window is one run
+of memory and its neighbour the same run a little further on. The weights are in the order of their
+use: one word holds two values for each of two output channels.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from edgekit.aot.ties import largest_sum
 from edgekit.base.arrays import Array
 
 _TILE_COST = {1: 6 / 4, 2: 9 / 8, 3: 12 / 12, 4: 15 / 16}
-"""Instructions a multiplication, for so many pixels at once."""
+"""Instructions per multiplication, for so many pixels at once."""
 _LEAST_UNROLLED, _MOST_UNROLLED = 5, 10
 _STRIP_BYTES = 1024
-"""A strip is made of several tiles where they fit: neighbours share columns."""
+"""The size up to which a strip has several tiles: neighbours share columns."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """How one convolution is walked over."""
+    """The loops of one convolution."""
 
     rows: int
-    """Of strips; a pointwise one is a single row of all pixels."""
+    """Rows of strips; a pointwise convolution is a single row of all pixels."""
     columns: int
     tile: int
     tiles: int
-    """In a strip."""
+    """Tiles in a strip."""
     column: int
     """Values in a strip's column, padded to an even number."""
     depth: int
-    """Values in a window, likewise."""
+    """Values in a window, padded likewise."""
     step: int
     """Columns from one pixel's window to the next one's."""
     width: int
     """Columns in a strip."""
     in_fours: bool
-    """Values are widened four at a time, which changes their order."""
+    """Whether values are widened four at a time, which changes their order."""
 
     @property
     def strip(self) -> int:
@@ -61,7 +61,7 @@ def offer(step: Step, operator: Conv2D, way: str = "") -> Kernel | Declined:
     reason = _why_not(operator)
     if reason:
         return Declined(reason)
-    plan = _plan(operator, *_said(way))
+    plan = _plan(operator, *_parse_way(way))
     weights, bias = _arranged(operator, plan)
     name, body = _function(operator, plan)
     source = f"""\
@@ -86,18 +86,18 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output, v
 
 
 def ways(operator: Conv2D) -> tuple[str, ...]:
-    """Other tiles and strips: what a count of instructions is least sure of."""
+    """Return other tiles and strips: the instruction count is least reliable for these."""
     own, found, names = _plan(operator), [_plan(operator)], []
     for way in (*(f"tile {n}" for n in _TILE_COST), "strip 256", "strip 2048", "strip 4096"):
-        plan = _plan(operator, *_said(way))
+        plan = _plan(operator, *_parse_way(way))
         if plan not in found and plan.tile <= own.columns:
             found.append(plan)
             names.append(way)
     return tuple(names)
 
 
-def _said(way: str) -> tuple[int | None, int]:
-    """The tile, if it was said, and the bytes of a strip."""
+def _parse_way(way: str) -> tuple[int | None, int]:
+    """Return the tile of a way, if it names one, and the bytes of a strip."""
     what, _, number = way.partition(" ")
     return int(number) if what == "tile" else None, int(number) if what == "strip" else _STRIP_BYTES
 
@@ -153,7 +153,8 @@ def _is_pointwise(operator: Conv2D) -> bool:
 
 
 def _pairs(operator: Conv2D) -> list[tuple[int, int]]:
-    """Output channels two by two; the last pair overlaps the one before if their number is odd."""
+    """Return output channels in pairs; the last pair overlaps the one before if their number is
+    odd."""
     last = operator.result.channels - 2
     return [(first, first + 1) for first in (min(n, last) for n in range(0, last + 2, 2))]
 
@@ -167,7 +168,7 @@ def _paired(operator: Conv2D) -> Rescale:
 
 
 def _arranged(operator: Conv2D, plan: _Plan) -> tuple[Array, Array]:
-    """Weights in the order they are read, and what each sum starts from."""
+    """Return weights in the order of their use, and the initial value of each sum."""
     import numpy as np
 
     weights = np.asarray(operator.weights, np.int8)
@@ -277,7 +278,7 @@ def _function(operator: Conv2D, plan: _Plan) -> tuple[str, str]:
 
 
 def _unrolled(steps: int) -> tuple[int, int, int]:
-    """Rounds of the loop, steps after it, and steps a round."""
+    """Return the rounds of the loop, the steps after it, and the steps per round."""
     if steps <= 2 * _MOST_UNROLLED:
         return 1, 0, steps
     best = min(range(_LEAST_UNROLLED, _MOST_UNROLLED + 1), key=lambda n: (steps % n, -n))
@@ -371,7 +372,7 @@ def _strip(operator: Conv2D, plan: _Plan, tiles: list[str]) -> list[str]:
 def _column(
     operator: Conv2D, plan: _Plan, low: str, high: str, clipped: bool, row: int
 ) -> list[str]:
-    """One column of the strip, from the rows `low` to `high` of the window."""
+    """Return C for one column of the strip, from the rows `low` to `high` of the window."""
     channels, zero = operator.source.channels, operator.zero_point
     height = operator.window.kernel[0]
     lines = [f"const int8_t *from = input + (top + {low}) * {row} + (left + x) * {channels};"]

@@ -1,4 +1,4 @@
-"""Fully connected layers: a few pairs of output channels meet each value of the input at once.
+"""Fully connected layers: a few pairs of output channels share each value of the input.
 
 Several rows are several pixels: those are convolutions of one pixel's window.
 """
@@ -15,7 +15,7 @@ from edgekit.aot.ties import largest_sum
 from edgekit.base.arrays import Array
 
 _STEPS = 2
-"""Four values each, in a round of the loop."""
+"""Steps of four values each in a round of the loop."""
 _MOST_PAIRS = (4, 3, 2, 1)
 
 
@@ -69,7 +69,7 @@ def offer(step: Step, operator: FullyConnected, way: str = "") -> Kernel | Decli
 
 
 def ways(operator: FullyConnected) -> tuple[str, ...]:
-    """Other numbers of channels at a time."""
+    """Return other numbers of channels at a time."""
     outputs = operator.weights.shape[0]
     if operator.rows > 1:
         return convolution.ways(_as_convolution(operator))
@@ -93,7 +93,7 @@ def _as_convolution(operator: FullyConnected) -> Conv2D:
 
 
 def _pairs(outputs: int) -> int:
-    """Of output channels at a time: the last group overlaps the one before where it must."""
+    """Return the pairs of output channels at a time; the last group may overlap the one before."""
     return min(
         (n for n in _MOST_PAIRS if 2 * n <= outputs),
         key=lambda n: -(-outputs // (2 * n)) * (3 + 10 * n),
@@ -112,7 +112,7 @@ def _chosen(rescale: Rescale, order: list[int]) -> Rescale:
 
 
 def _weights(operator: FullyConnected, order: list[int], pairs: int, depth: int) -> Array:
-    """Group, four inputs, pair: two words, of inputs 0 and 2 and of 1 and 3 of both channels."""
+    """Pack weights by group, four inputs, pair: a word of inputs 0 and 2, and one of 1 and 3."""
     import numpy as np
 
     outputs, inputs = operator.weights.shape

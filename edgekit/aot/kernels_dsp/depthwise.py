@@ -1,8 +1,8 @@
-"""Depthwise convolutions: a few channels at a time are parted into planes of int16.
+"""Depthwise convolutions: a few channels at a time are split into planes of int16.
 
-In a plane the values of a row are neighbours, so that one instruction multiplies two of them by
-two weights, and two results share what they load. A band of rows is parted at a time, as many as
-a small scratch holds.
+In a plane the values of a row are neighbours, so that one instruction multiplies two of them by two
+weights, and two results share their loads. A band of rows is split at a time, as many as a small
+scratch holds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SCRATCH = 3072
 @dataclass(frozen=True)
 class _Plan:
     group: int
-    """Channels parted at a time."""
+    """Channels split at a time."""
     band: int
-    """Rows of the result made of one parting."""
+    """Rows of the result made from one split."""
     bands: int
     rows: int
     """Rows of the planes."""
@@ -41,12 +41,12 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Taps:
-    """How two neighbouring results use one row of the window."""
+    """The use of one row of the window by two neighbouring results."""
 
     pairs: tuple[tuple[int | None, int | None], ...]
-    """Which taps lie together in a register; None is zero."""
+    """The taps that share a register; None is zero."""
     uses: tuple[tuple[int, int, str, int], ...]
-    """Word of the row, result, instruction, pair: in order of the words."""
+    """(word of the row, result, instruction, pair), ordered by word."""
     words: int
 
 
@@ -55,7 +55,7 @@ def offer(step: Step, operator: DepthwiseConv2D, way: str = "") -> Kernel | Decl
     if reason:
         return Declined(reason)
     plan, taps = _plan(operator, _scratch_of(way)), _taps(operator)
-    # All rows of the channels at hand are parted before any of their results is written.
+    # All rows of the current channels are split before any of their results is written.
     in_place = plan.bands == 1 and operator.multiplier == 1
     restrict = "" if in_place else "restrict "
     name, body = _function(operator, plan, taps, restrict)
@@ -88,7 +88,7 @@ static void {step.name}(const int8_t *{restrict}input, int8_t *{restrict}output,
 
 
 def ways(operator: DepthwiseConv2D) -> tuple[str, ...]:
-    """Other heights of a band: more rows are parted twice, or more scratch is taken."""
+    """Return other heights of a band: low ones split rows twice, high ones need more scratch."""
     found, names = [_plan(operator)], []
     for way in ("scratch 1024", "scratch 2048", "scratch 6144", "scratch 12288"):
         plan = _plan(operator, _scratch_of(way))
@@ -158,7 +158,7 @@ def _taps(operator: DepthwiseConv2D) -> _Taps:
 
 
 def _weights(operator: DepthwiseConv2D, taps: _Taps) -> Array:
-    """For each channel and row two pairs in a word: bytes 0 and 2, and bytes 1 and 3."""
+    """Pack two pairs into a word for each channel and row: bytes 0 and 2, and bytes 1 and 3."""
     import numpy as np
 
     weights = np.asarray(operator.weights, np.int8).transpose(2, 0, 1)
@@ -212,7 +212,7 @@ def _channel_bytes(operator: DepthwiseConv2D, taps: _Taps) -> int:
 
 
 def _parting(operator: DepthwiseConv2D, plan: _Plan) -> list[str]:
-    """C that fills the planes with the rows of one band, padding included."""
+    """Return C that fills the planes with the rows of one band, padding included."""
     source, zero = operator.source, operator.zero_point
     down = operator.window.strides[0]
     top, left, _, _ = operator.window.padding
@@ -289,7 +289,7 @@ def _part_two(plan: _Plan, pixel: int) -> list[str]:
 def _band(
     operator: DepthwiseConv2D, plan: _Plan, taps: _Taps, wide: int, outputs: int
 ) -> list[str]:
-    """C that makes the band's results of the planes, channel by channel."""
+    """Return C that makes the band's results from the planes, channel by channel."""
     height = operator.window.kernel[0]
     down, right = operator.window.strides
     times = operator.multiplier
@@ -351,7 +351,7 @@ def _band(
 
 
 def _only_first(sums: list[str]) -> list[str]:
-    """The sums of the first result alone, and the loads that it needs."""
+    """Return the sums of the first result alone, and the loads that it needs."""
     kept = [line for line in sums if not line.startswith("b = ")]
     return [
         line

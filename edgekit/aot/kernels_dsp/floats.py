@@ -1,4 +1,4 @@
-"""Quantisation of float inputs, in nine instructions a value."""
+"""Quantise float inputs in nine instructions per value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who offers kernels with DSP instructions, and for what."""
+"""The generator of kernels with DSP instructions, and the operators it supports."""
 
 from __future__ import annotations
 

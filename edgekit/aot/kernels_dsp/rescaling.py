@@ -1,4 +1,4 @@
-"""From sums to stored values in two or three instructions, exactly as LiteRT rounds."""
+"""Convert sums to stored values in two or three instructions, exactly as LiteRT rounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgekit.base.arrays import Array
 
 
 def why_not(rescale: Rescale, largest: int = 0) -> str | None:
-    """The reason why the short way is not exact for these factors and sums."""
+    """Return why the short way is not exact for these factors and sums."""
     if any(factor.multiplier < 1 << 30 for factor in rescale.factors):
         return "a factor is zero"
     least = 2 if rescale.rounds_once else 1
@@ -23,7 +23,7 @@ def why_not(rescale: Rescale, largest: int = 0) -> str | None:
 
 
 def table(rescale: Rescale, bias: Array) -> Array:
-    """Three int32 a channel: what the sum starts from, what it is multiplied by, and the shift."""
+    """Return three int32 per channel: the initial value of the sum, its factor, and the shift."""
     import numpy as np
 
     factors = rescale.factors * (len(bias) // len(rescale.factors))
@@ -39,7 +39,7 @@ def _factor(multiplier: int, right: int, rounds_once: bool) -> tuple[int, int]:
 
 
 def factor(rescale: Rescale, channel: int) -> tuple[int, int]:
-    """The factor as the instruction takes it, and the shift."""
+    """Return the factor in the instruction's form, and the shift."""
     found = rescale.factors[channel]
     return _factor(found.multiplier, -found.shift, rescale.rounds_once)
 
@@ -54,19 +54,19 @@ def helpers(rescale: Rescale) -> tuple[str, ...]:
 
 
 def rounding(rescale: Rescale) -> str:
-    """C for what is added before the shift: one half, and the output's zero point."""
+    """Return C for the addend before the shift: one half, and the output's zero point."""
     return f"(int32_t)((uint32_t){2 * rescale.zero_point + 1} << (shift - 1))"
 
 
 def stored(rescale: Rescale, total: str) -> str:
-    """C for the stored value of a sum: of `factor`, `shift` and `half`."""
+    """Return C for the stored value of a sum, in terms of `factor`, `shift` and `half`."""
     if rescale.rounds_once:
         return clamp(rescale, f"ek_add_high({total}, factor, half) >> shift")
     return clamp(rescale, f"{_signed(rescale, f'ek_round_high({total}, factor)')} >> shift")
 
 
 def needs_sign(rescale: Rescale) -> bool:
-    """Ties of negative numbers go away from zero; where those are cut off anyway, no matter."""
+    """Return whether ties of negative numbers, which go away from zero, can affect the result."""
     return not rescale.rounds_once and rescale.low < rescale.zero_point
 
 

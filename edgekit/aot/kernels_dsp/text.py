@@ -1,4 +1,4 @@
-"""What kernels with DSP instructions share: C that is the same for every layer."""
+"""C that kernels with DSP instructions share, the same for every layer."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ static inline void ek_fill_16(int16_t *to, int16_t value, uint32_t count)
 
 
 def tile(pixels: int) -> str:
-    """The innermost step: two values of the window, two output channels, `pixels` pixels."""
+    """Return the innermost step: two values of the window, two output channels, `pixels` pixels."""
     lines = [
         "uint32_t both_ = ek_load_word(weights);",
         "const int16x2_t wa_ = ek_even_bytes(both_), wb_ = ek_odd_bytes(both_);",
@@ -191,7 +191,7 @@ APART = """\
 
 
 def shared(kind: str, template: str, values: Mapping[str, object]) -> tuple[str, str]:
-    """A function of a template, under a name that says its text: layers alike share one.
+    """Return a function made from a template, named after its text: equal layers share one.
 
     @NAME@ in the template becomes that name, and @key@ the value of `key`.
     """

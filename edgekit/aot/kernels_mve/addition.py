@@ -76,7 +76,7 @@ def offer(step: Step, operator: Add) -> Kernel | Declined:
 
 
 def _scaled(operand: Operand, value: str, left_shift: int) -> str:
-    """C for one side's part of a sum."""
+    """Return C for one side's part of a sum."""
     shift, right = left_shift, -operand.factor.shift
     exact = operand.factor.multiplier == _HALF and right < left_shift
     if exact:

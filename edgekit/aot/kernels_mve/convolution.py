@@ -1,8 +1,8 @@
-"""Convolutions: sixteen values of a window at a time against four output channels.
+"""Convolutions: sixteen values of a window at a time for four output channels.
 
-Pointwise ones read the image itself. Others copy the columns that a row of results needs, each from
-top to bottom and one after another, so that a window is one run of memory. The weights lie in the
-order they are read, and are zero where a vector reaches past its window.
+Pointwise convolutions read the image itself. Others copy the columns that a row of results needs,
+each from top to bottom and one after another, so that a window is one run of memory. The weights
+are in the order of their use, and are zero where a vector reaches past its window.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from edgekit.aot.ties import largest_sum
 from edgekit.base.arrays import Array
 
 _UNROLLED = 9
-"""Vectors of a window that need no loop."""
+"""The most vectors of a window that are unrolled completely."""
 _MOST_UNROLLED = 40
 _ROUND = 4
 _ROUNDS = (2, 6, 8)
-"""Others that are worth measuring."""
+"""Other counts that are worth measuring."""
 _ALL = "unrolled"
 
 
@@ -29,7 +29,7 @@ _ALL = "unrolled"
 class _Plan:
     pointwise: bool
     pixels: int
-    """In a row of results; all of them if pointwise."""
+    """Pixels in a row of results; all of them if pointwise."""
     column: int
     """Bytes of a column of the window."""
     depth: int
@@ -42,7 +42,7 @@ class _Plan:
 
     @property
     def partial(self) -> int:
-        """Bytes of the last vector that may be read, where those behind it are not ours."""
+        """Return the readable bytes of the last vector; 0 where all of them are."""
         return self.depth % 16 if self.pointwise else 0
 
 
@@ -85,7 +85,7 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output{sc
 
 
 def ways(kernel: tuple[int, int], channels: int) -> tuple[str, ...]:
-    """How many vectors a round of the loop takes, where there is one."""
+    """Return other counts of vectors in a round of the loop, where there is one."""
     vectors = -(-kernel[0] * kernel[1] * channels // 16) - 1
     if vectors <= _UNROLLED:
         return ("round 4",) if vectors >= 2 * _ROUND else ()
@@ -94,14 +94,14 @@ def ways(kernel: tuple[int, int], channels: int) -> tuple[str, ...]:
 
 
 def _round_of(way: str, vectors: int) -> int:
-    """So many vectors in a round of the loop; all of them where there is none."""
+    """Return the vectors in a round of the loop; all of them where there is no loop."""
     if way.startswith("round"):
         return int(way.split()[1])
     return vectors if way == _ALL or vectors <= _UNROLLED else _ROUND
 
 
 def offer_dense(step: Step, operator: FullyConnected, way: str = "") -> Kernel | Declined:
-    """A fully connected layer is a convolution whose pixels are its rows."""
+    """Offer a fully connected layer as a convolution whose pixels are its rows."""
     outputs, inputs = operator.weights.shape
     return offer(
         step,
@@ -134,7 +134,7 @@ def _plan(operator: Conv2D) -> _Plan:
 
 
 def _fours(outputs: int) -> list[list[int]]:
-    """Output channels by four; the last overlap those before if their number is uneven."""
+    """Return output channels in fours; the last four may overlap those before."""
     if outputs % 8 == 0:
         return [
             [8 * n + odd + 2 * i for i in range(4)] for n in range(outputs // 8) for odd in (0, 1)
@@ -144,7 +144,7 @@ def _fours(outputs: int) -> list[list[int]]:
 
 
 def _weights(operator: Conv2D, plan: _Plan, fours: list[list[int]]) -> Array:
-    """Four channels, sixteen values of the window: channel after channel."""
+    """Pack four channels, sixteen values of the window: channel after channel."""
     import numpy as np
 
     weights = np.asarray(operator.weights, np.int8)
@@ -211,7 +211,7 @@ def _function(operator: Conv2D, plan: _Plan, fours: list[list[int]], way: str) -
 
 
 def _sums(plan: _Plan, way: str) -> list[str]:
-    """C that makes `sum`, of four channels, from a window."""
+    """Return C that makes `sum`, of four channels, from a window."""
     vectors = ["EK_LOAD_ALL"] * plan.vectors
     if plan.partial:
         vectors[-1] = "EK_LOAD_REST"

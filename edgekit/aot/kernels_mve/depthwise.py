@@ -1,7 +1,7 @@
-"""Depthwise convolutions: eight channels a vector, two pixels at once.
+"""Depthwise convolutions: eight channels per vector, two pixels at once.
 
-The rows under the window are kept with their padding in a ring, so that each is copied once and
-no pixel is a special case.
+The rows under the window are kept with their padding in a ring, so that each is copied once and no
+pixel is a special case.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ static inline int16x8_t ek_eight(const int8_t *from)
     } while (0)
 """
 _MOST_TAPS = 49
-"""More would be a long function: they are written one by one."""
+"""The most taps of a window: they are written one by one, and more would be a long function."""
 
 
 def offer(step: Step, operator: DepthwiseConv2D) -> Kernel | Declined:
@@ -57,7 +57,7 @@ def offer(step: Step, operator: DepthwiseConv2D) -> Kernel | Declined:
     fours = [
         [8 * n + odd + 2 * i for i in range(4)] for n in range(channels // 8) for odd in (0, 1)
     ]
-    # Rows are in the ring before results of as many rows are written over them.
+    # Rows are in the ring before results overwrite as many rows.
     in_place = (
         operator.result.width <= operator.source.width
         and operator.window.padding[0] < operator.window.kernel[0]
@@ -90,7 +90,7 @@ static void {step.name}(const int8_t *{restrict}input, int8_t *{restrict}output,
 
 
 def _row(operator: DepthwiseConv2D) -> int:
-    """Bytes of a row with its padding."""
+    """Return the bytes of a row with its padding."""
     right = operator.window.strides[1]
     columns = (operator.result.width - 1) * right + operator.window.kernel[1]
     return operator.source.channels * max(
@@ -99,7 +99,7 @@ def _row(operator: DepthwiseConv2D) -> int:
 
 
 def _weights(operator: DepthwiseConv2D) -> Array:
-    """Eight channels, row, column."""
+    """Pack weights by eight channels, row, column."""
     import numpy as np
 
     weights = np.asarray(operator.weights, np.int8)
@@ -174,7 +174,7 @@ def _function(operator: DepthwiseConv2D, row: int, restrict: str) -> tuple[str, 
 
 
 def _pixels(operator: DepthwiseConv2D, pixels: int) -> list[str]:
-    """C for neighbouring pixels of eight channels: they share weights and what they overlap."""
+    """Return C for neighbouring pixels of eight channels: they share weights and loads."""
     channels, rescale = operator.source.channels, operator.rescale
     height, width = operator.window.kernel
     right = operator.window.strides[1]

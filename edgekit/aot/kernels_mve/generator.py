@@ -1,4 +1,4 @@
-"""Who offers kernels with vector instructions, and for what."""
+"""The generator of kernels with vector instructions, and the operators it supports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgekit.profiles.cpu import Cpu
 
 
 class MveGenerator:
-    """Kernels for exactly one layer, sixteen multiplications an instruction."""
+    """Kernels for exactly one layer, with sixteen multiplications per instruction."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""From four sums to four stored values, exactly as LiteRT rounds."""
+"""Convert four sums to four stored values, exactly as LiteRT rounds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ static inline void ek_store_eight(int8_t *to, int32x4_t even, int32x4_t odd, int
 
 
 def why_not(rescale: Rescale, largest: int = 0) -> str | None:
-    """The reason why these instructions are not exact for such factors and sums."""
+    """Return why these instructions are not exact for such factors and sums."""
     if any(factor.multiplier < 0 for factor in rescale.factors):
         return "a factor is negative"
     least = 2 if rescale.rounds_once else 1
@@ -88,14 +88,8 @@ def helper(rescale: Rescale) -> str:
     return texts[name(rescale)]
 
 
-def eights(channels: int) -> list[list[int]]:
-    """Even and odd channels of eight, so that they narrow side by side."""
-    starts = [first + odd for first in range(0, channels, 8) for odd in (0, 1)]
-    return [[start + 2 * n for n in range(4)] for start in starts]
-
-
 def table(rescale: Rescale, bias: Array, order: list[list[int]]) -> Array:
-    """Of four channels each: where sums start, factors, shifts, as vectors of int32."""
+    """Return for each four channels the initial sums, factors and shifts, as vectors of int32."""
     import numpy as np
 
     factors = rescale.factors * (len(bias) // len(rescale.factors))

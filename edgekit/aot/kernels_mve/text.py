@@ -1,4 +1,4 @@
-"""What kernels with vector instructions share: C that is the same for every layer."""
+"""C that kernels with vector instructions share, the same for every layer."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ APART = """\
 
 
 def shared(kind: str, signature: str, lines: list[str]) -> tuple[str, str]:
-    """A function, under a name that says its text: layers alike share one."""
+    """Return a function named after its text: equal layers share one."""
     text = signature + "{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
     name = f"ek_{kind}_{hashlib.sha256(text.encode()).hexdigest()[:6]}"
     return name, text.replace("@NAME@", name)

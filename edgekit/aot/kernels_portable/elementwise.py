@@ -1,4 +1,4 @@
-"""Sums, products, tables, and the way between floats and stored values."""
+"""Sums, products, tables, and conversions between floats and stored values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = ("left", "right")
 
 @dataclass(frozen=True)
 class _Axis:
-    """Of a broadcast: how far each side moves with every index."""
+    """An axis of a broadcast: how far each side moves with every index."""
 
     extent: int
     left: int
@@ -81,7 +81,7 @@ def _sum(operator: Add, left: str, right: str) -> Expression:
 
 
 def _raised(operator: Add, side: Operand, value: str) -> Expression:
-    """A side on the common scale, with bits below the point."""
+    """Return a side on the common scale, with bits below the point."""
     shifted = f"({value}{plus(-side.zero_point)})"
     factor, shift = side.factor, operator.left_shift
     right = 1 - factor.shift
@@ -99,7 +99,7 @@ def _product(operator: Multiply, left: str, right: str) -> Expression:
 
 
 def _axes(shape: tuple[int, ...], *sides: tuple[int, ...]) -> list[_Axis]:
-    """The loops of a broadcast, those joined that run through both sides without a gap."""
+    """Return the loops of a broadcast, joining those that run through both sides without a gap."""
     strides = []
     for side in sides:
         wide = (1,) * (len(shape) - len(side)) + side

@@ -1,4 +1,4 @@
-"""Who offers portable kernels: for every integer operator, on every CPU."""
+"""The generator of portable kernels, for every integer operator on every CPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from edgekit.profiles.cpu import Cpu
 
 
 class PortableGenerator:
-    """Plain C99, exact to the last step; what any other generator is measured against."""
+    """Plain C99 with LiteRT's exact results; the reference for all other generators."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class PortableGenerator:
             return NO_SUCH_WAY
         made = kernel(step)
         if isinstance(made, Kernel) and "mve-integer" in cpu.features:
-            return replace(made, instructions=None)  # The estimates are no match for vectors'.
+            return replace(made, instructions=None)  # not comparable with those for vectors
         return made
 
     def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:

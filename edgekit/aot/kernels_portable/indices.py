@@ -1,4 +1,4 @@
-"""Indices held inside of what they address: no step reads or writes elsewhere."""
+"""Clamp indices to the tensor that they address: no step reads or writes elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgekit.aot.operators import CheckIndices
 from edgekit.aot.program import Step
 
 OUTSIDE = 2
-"""What the step gives where an index was outside; 1 is for a step that there is none of."""
+"""The status of a step whose index was outside; 1 is for a step number that does not exist."""
 
 
 def check(step: Step, operator: CheckIndices) -> Kernel:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
 
 _HELD_WEIGHTS = 25
-"""As many as are read into variables before a channel's pixels: those of a window of 5 by 5."""
+"""The most weights that are read into variables before a channel's pixels: a 5 by 5 window."""
 
 FILL_ROW = """\
 /* One row of a window: `count` pixels from column `x` on; what lies outside is `zero`. */
@@ -51,7 +51,7 @@ static inline void ek_fill_row(
 
 
 def _largest(weights_by_channel: Array, bias: Array, zero_point: int) -> int:
-    """The largest sum that any input can give."""
+    """Return the largest sum for any input."""
     spread = max(127 - zero_point, zero_point + 128)
     sums = np.abs(weights_by_channel.astype("int64")).sum(axis=1) * spread
     folded = np.abs(weights_by_channel.astype("int64").sum(axis=1) * zero_point)
@@ -59,7 +59,7 @@ def _largest(weights_by_channel: Array, bias: Array, zero_point: int) -> int:
 
 
 def convolution(step: Step, operator: Conv2D) -> Kernel:
-    """The window of one pixel lies together, then every output channel is one dot product."""
+    """Gather the window of one pixel, then compute every output channel as one dot product."""
     source, result, window = operator.source, operator.result, operator.window
     channels = result.channels
     depth = window.kernel[0] * window.kernel[1] * source.channels
@@ -101,7 +101,7 @@ def _pixel(operator: Conv2D) -> str:
 
 
 def _filled(operator: Conv2D) -> list[str]:
-    """Copies the window of the pixel at y, x into the scratch memory."""
+    """Return C that copies the window of the pixel at y, x into the scratch memory."""
     source, window = operator.source, operator.window
     rows, columns = window.kernel
     top, left = window.padding[:2]
@@ -140,14 +140,14 @@ def _filled(operator: Conv2D) -> list[str]:
 
 
 def _leaves_image(window: Window, extent: int, results: int) -> bool:
-    """Whether some window has rows above or below the image."""
+    """Return whether some window has rows above or below the image."""
     top = window.padding[0]
     last = (results - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilations[0] - top
     return top > 0 or last >= extent
 
 
 def _products(step: Step, channels: int, depth: int, rescale: rescaling.PerChannel) -> list[str]:
-    """Every output channel of one pixel, two at a time: each value is read half as often."""
+    """Return C for every output channel of a pixel, two at a time, which halves the loads."""
     width = rescale.width
     body = [
         f"const int8_t *weights = {step.name}_weights;",
@@ -207,7 +207,7 @@ def fully_connected(step: Step, operator: FullyConnected) -> Kernel:
 
 
 def depthwise(step: Step, operator: DepthwiseConv2D) -> Kernel:
-    """Channel by channel, copied with its padding: the output may take the input's place."""
+    """Compute channel by channel from a padded copy: the output may overwrite the input."""
     source, result, window = operator.source, operator.result, operator.window
     rows, columns = window.kernel
     taps = operator.weights.reshape(rows * columns, result.channels)

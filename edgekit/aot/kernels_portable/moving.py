@@ -13,14 +13,14 @@ from edgekit.aot.program import Step
 
 
 def pad(step: Step, operator: Pad) -> Kernel:
-    """Fill everything, then copy what is inside, in runs as long as they get."""
+    """Fill the output, then copy the input in the longest possible runs."""
     shape = operator.shape
     result = [
         extent + before + after
         for extent, before, after in zip(shape, operator.before, operator.after, strict=True)
     ]
     rank = len(shape)
-    inner = rank  # From this axis on nothing is padded.
+    inner = rank  # From this axis on, no axis is padded.
     while inner > 0 and not (operator.before[inner - 1] or operator.after[inner - 1]):
         inner -= 1
     split = max(inner - 1, 0)

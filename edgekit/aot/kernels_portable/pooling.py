@@ -89,7 +89,7 @@ def mean(step: Step, operator: Mean) -> Kernel:
 
 
 def _cost(operator: AveragePool | MaxPool, whole: bool) -> int:
-    """On a Cortex-M4, about: windows that are always whole are written out."""
+    """Estimate the cost on a Cortex-M4: windows that are always whole are unrolled."""
     places = operator.window.kernel[0] * operator.window.kernel[1]
     each = 2 + 4 * places if whole else 12 + 7 * places
     return operator.result.elements * each
@@ -100,7 +100,7 @@ def _size(window: Window) -> str:
 
 
 def _crosses(source: Image, result: Image, window: Window) -> bool:
-    """Whether some window lies partly outside of the image."""
+    """Return whether some window is partly outside the image."""
     reach = [
         (extent - 1) * stride + (size - 1) * dilation
         for extent, stride, size, dilation in zip(
@@ -116,7 +116,7 @@ def _crosses(source: Image, result: Image, window: Window) -> bool:
 
 
 def _pixels(operator: AveragePool | MaxPool, whole: bool, each: list[str]) -> list[str]:
-    """Every window, with the part of it that lies in the image: rows y0 to y1, columns x0 to x1."""
+    """Return C for every window's part inside the image: rows y0 to y1, columns x0 to x1."""
     source, result, window = operator.source, operator.result, operator.window
     bounds: list[str] = []
     for axis, name, extent in ((0, "y", source.height), (1, "x", source.width)):
@@ -138,7 +138,7 @@ def _channels(operator: AveragePool | MaxPool, each: list[str]) -> list[str]:
 
 
 def _window(source: Image, window: Window, whole: bool, statement: str) -> list[str]:
-    """`statement` for every place of the window that lies in the image."""
+    """Return `statement` for every place of the window inside the image."""
     at = f"(v * {source.width} + u) * {source.channels} + c"
     inner = statement.format(at=at).split("\n")
     if whole:

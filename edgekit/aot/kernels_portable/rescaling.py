@@ -1,9 +1,9 @@
-"""From int32 sums to stored values, as LiteRT rounds, in as few instructions as plain C allows.
+"""Convert int32 sums to stored values, as LiteRT rounds, in as few instructions as plain C allows.
 
-The first rounding halves a product of 64 bits. Where a sum is known to stay below 2**30, twice
-the sum times the factor gives the same number in the upper word, which compilers have one
-instruction for. The second rounding takes ties away from zero; what is below the zero point and
-cut off anyway need not be exact about that.
+The first rounding halves a product of 64 bits. Where a sum is known to stay below 2**30, twice the
+sum times the factor gives the same number in the upper word, for which compilers have one
+instruction. The second rounding takes ties away from zero; values below the zero point that are cut
+off anyway need not be exact about that.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ _SMALL = 1 << 30
 
 @dataclass(frozen=True)
 class Expression:
-    """C that computes something, and the helpers that it needs."""
+    """A C expression, and the helpers that it needs."""
 
     text: str
     helpers: tuple[str, ...]
 
 
 def scaled(value: str, factor: FixedPoint, largest: int) -> Expression:
-    """A value of at most `largest` times a factor, rounded twice."""
+    """Multiply a value of at most `largest` by a factor, rounded twice."""
     left = max(factor.shift, 0)
     if left:
         value, largest = f"({value} * {1 << left})", largest << left
@@ -118,7 +118,7 @@ def scaled(value: str, factor: FixedPoint, largest: int) -> Expression:
 
 
 def _shifted(text: str, right: int | str, largest: int, helpers: tuple[str, ...]) -> Expression:
-    """`right` is a number, or the name of a variable that is not negative."""
+    """Shift right, rounded. `right` is a number, or the name of a variable that is not negative."""
     if isinstance(right, int) and right <= 0:
         return Expression(text, helpers)
     if largest < _SMALL:
@@ -127,7 +127,7 @@ def _shifted(text: str, right: int | str, largest: int, helpers: tuple[str, ...]
 
 
 def stored(value: str, rescale: Rescale, largest: int) -> Expression:
-    """The stored value of a sum, where one factor is for all."""
+    """Return the stored value of a sum, where all channels have one factor."""
     (factor,) = rescale.factors
     if rescale.rounds_once:
         inner = _once(value, factor, rounds_ties_wrong(rescale, largest))
@@ -151,13 +151,13 @@ def _once(value: str, factor: FixedPoint, needs_ties: bool) -> Expression:
 
 @dataclass(frozen=True)
 class PerChannel:
-    """How sums become stored values where every channel has a row of numbers."""
+    """The conversion of sums to stored values where every channel has a row of numbers."""
 
     rows: Array
-    """int32, for each channel: what its sum starts from; where channels differ, the multiplier
-    and the shift as well."""
+    """int32 for each channel: the initial value of its sum; where channels differ, also the
+    multiplier and the shift."""
     stored: Expression
-    """Of `sum` and `row`."""
+    """The stored value, in terms of `sum` and `row`."""
 
     @property
     def width(self) -> int:
@@ -167,7 +167,7 @@ class PerChannel:
 def per_channel(
     rescale: Rescale, start: Array, largest: int, names: tuple[str, str] = ("row[1]", "row[2]")
 ) -> PerChannel:
-    """`names` are what C calls the multiplier and the shift of a channel."""
+    """Return the conversion; `names` are the C names of a channel's multiplier and shift."""
     import numpy as np
 
     if len(rescale.factors) == 1:
@@ -201,7 +201,7 @@ def _of_row(rescale: Rescale, largest: int, factor: str, shift: str) -> Expressi
     high = _high("sum", factor, largest)
     short = all(1 <= -each.shift <= 22 and _fits(rescale, each, largest) for each in factors)
     if short and _cuts_negatives(rescale):
-        # Twice the zero point and a half, brought up to where the shift leaves it.
+        # Twice the zero point plus one half, scaled up by the later shift.
         text = f"({high.text} + ({2 * zero + 1}) * ((int32_t)1 << ({shift} - 1))) >> {shift}"
         return Expression(text, high.helpers)
     shifted = _shifted(high.text, shift, largest, high.helpers)
@@ -234,7 +234,7 @@ def clamped(value: Expression, rescale: Rescale) -> Expression:
 
 
 def _cuts_negatives(rescale: Rescale) -> bool:
-    """Values below the zero point are cut off, so that nobody sees how their ties are rounded."""
+    """Return whether values below the zero point are cut off, which hides how their ties round."""
     return rescale.low >= rescale.zero_point
 
 
@@ -243,5 +243,5 @@ def _rounding(rescale: Rescale, right: int) -> int:
 
 
 def _fits(rescale: Rescale, factor: FixedPoint, largest: int) -> bool:
-    """Whether the zero point can be added before the shift without an overflow."""
+    """Return whether the zero point can be added before the shift without an overflow."""
     return largest + abs(_rounding(rescale, -factor.shift)) < 1 << 31

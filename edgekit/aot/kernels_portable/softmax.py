@@ -1,4 +1,4 @@
-"""Softmax in fixed point. Exponentials of the few differences there are come from a table."""
+"""Softmax in fixed point. The exponentials of the few possible differences come from a table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ static inline int32_t ek_reciprocal(int32_t x)
 
 def softmax(step: Step, operator: Softmax) -> Kernel:
     table = _exponentials(operator)
-    known = f"largest - input[i] < {len(table)}"
+    in_table = f"largest - input[i] < {len(table)}"
     every = len(table) >= 256
     exponent = f"{step.name}_exponentials[largest - input[i]]"
     added = [f"sum += ek_shift_large({exponent}, 12);"]
@@ -37,8 +37,8 @@ def softmax(step: Step, operator: Softmax) -> Kernel:
         "output[i] = ek_clamp(part - 128, -128, 127);",
     ]
     if not every:
-        added = block(f"if ({known})", added)
-        written = [*block(f"if ({known})", written), *block("else", ["output[i] = -128;"])]
+        added = block(f"if ({in_table})", added)
+        written = [*block(f"if ({in_table})", written), *block("else", ["output[i] = -128;"])]
         written[len(written) - 4 : len(written) - 2] = ["} else {"]
     columns = operator.columns
     row = [
@@ -70,7 +70,7 @@ def softmax(step: Step, operator: Softmax) -> Kernel:
 
 
 def _exponentials(operator: Softmax) -> np.ndarray:
-    """Of 0, -1, -2, ... steps below the largest."""
+    """Return the exponentials of 0, -1, -2, ... steps below the largest value."""
     factor = operator.factor
     count = min(-operator.least_difference, 255) + 1
     differences = (-place << max(factor.shift, 0) for place in range(count))

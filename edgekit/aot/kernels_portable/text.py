@@ -1,4 +1,4 @@
-"""How the portable kernels are put into words: C, indented, with names of constants."""
+"""C text of the portable kernels: indented, with names of constants."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def indented(lines: Lines, depth: int = 1) -> list[str]:
 
 
 def block(head: str, lines: Lines) -> list[str]:
-    """A head, and lines in braces."""
+    """Return a head, and lines in braces."""
     return [f"{head} {{", *indented(lines), "}"]
 
 
 def loop(index: str, count: int, lines: Lines) -> list[str]:
-    """Over a known count; a single round needs no loop."""
+    """Return a loop over a known count; a single round needs no loop."""
     inner = list(lines)
     if count != 1:
         return block(f"for (int32_t {index} = 0; {index} < {count}; {index}++)", inner)
@@ -43,8 +43,8 @@ def function(
     scratch: bool = False,
     tells: bool = False,
 ) -> str:
-    """The step's function; `shared` where its output may be its first input's memory, `tells`
-    where it gives a status."""
+    """Return the step's function; `shared` where its output may use its first input's memory,
+    `tells` where it returns a status."""
     mark = "" if shared else "restrict "
     parameters = [f"const {kind} *{mark}{name}" for kind, name in inputs]
     parameters.append(f"{output[0]} *{mark}{output[1]}")
@@ -66,13 +66,13 @@ def _wrapped(head: str) -> list[str]:
 
 
 def extents(source: Image, result: Image) -> str:
-    """Of what comes in and goes out, for a comment."""
+    """Describe the sizes of input and output, for a comment."""
     sizes = (f"{image.height}x{image.width}x{image.channels}" for image in (source, result))
     return " to ".join(sizes)
 
 
 def plus(term: int) -> str:
-    """`+ 3`, `- 3`, or nothing."""
+    """Return `+ 3`, `- 3`, or nothing."""
     if term == 0:
         return ""
     return f" + {term}" if term > 0 else f" - {-term}"

@@ -1,1 +1,1 @@
-"""C out of TVM's own loop nests: floats, and whatever has no operator of its own."""
+"""C made from TVM's own loop nests: for floats, and for operators without an integer kernel."""

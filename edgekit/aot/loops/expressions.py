@@ -1,4 +1,4 @@
-"""Expressions of TVM's as C: the same value for every input, as few brackets as C needs."""
+"""Convert TVM expressions to C: the same value for every input, with as few brackets as C needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.compiler.passes.propagate_nan import is_of_two_computed
 
 
 class NotInCError(Exception):
-    """What has no C here, in words for a report."""
+    """An expression or statement that cannot be written in C, with the reason for a report."""
 
 
 _ATOM, _UNARY, _PRODUCT, _SUM, _SHIFT, _ORDER, _EQUAL, _BITS, _AND, _OR, _CHOICE = range(11)
@@ -30,8 +30,8 @@ _OPERANDS = {
     _AND: (_AND, _EQUAL),
     _OR: (_EQUAL, _EQUAL),
 }
-"""How loosely the operands of each may bind: no order of additions changes, and where C's own rules
-are easily forgotten there are brackets."""
+"""The loosest binding allowed for the operands of each operator: no order of additions changes, and
+brackets stand where C's precedence is easily forgotten."""
 
 _BINARY: Mapping[type, tuple[str, int]] = {
     tirx.Add: ("+", _SUM),
@@ -68,34 +68,34 @@ FUNCTIONS = frozenset(
         "trunc",
     )
 )
-"""Of <math.h>."""
+"""Functions of <math.h>."""
 _WRAPPING = {"+": "add", "-": "sub", "*": "mul"}
 _ROUNDED_HALF_TO_EVEN = {"round": "nearbyint"}
 _SHORT = frozenset(("int8", "int16", "uint8", "uint16"))
-"""What C computes as int, whatever it is kept in."""
+"""Types that C computes as int, whatever they are stored in."""
 
 
 class Expressions:
-    """Prints expressions; the statements around them say what variables and buffers are called."""
+    """Prints expressions; the surrounding statements set the names of variables and buffers."""
 
     def __init__(self, load: Callable[[Any], str]) -> None:
         self._load = load
         self.names: dict[Any, str] = {}
-        """Of loop variables and such."""
+        """The names of loop variables and other variables."""
         self.replaced: dict[str, str] = {}
-        """Loads that were made a variable, by their text."""
+        """Loads that were replaced by a variable, by their text."""
         self.helpers: set[str] = set()
         self.uses_math = False
         self.is_index = False
-        """Whether what is printed is an index, that cannot overflow."""
+        """Whether the printed expression is an index, which cannot overflow."""
 
     def text(self, expression: Any, limit: int = _CHOICE) -> str:
-        """In brackets where the expression binds less tightly than its place allows."""
+        """Return the expression, in brackets where it binds less tightly than its place allows."""
         text, strength = self._print(expression)
         return f"({text})" if strength > limit else text
 
     def condition(self, expression: Any) -> str:
-        """One of several that are joined by &&."""
+        """Return one of several conditions that are joined by &&."""
         return self.text(expression, _EQUAL)
 
     def load(self, expression: Any) -> str:
@@ -173,16 +173,16 @@ class Expressions:
         return self.helped(f"ek_{name}_{_known(_dtype(e))}", e.a, e.b), _ATOM
 
     def accumulated(self, e: Any) -> str:
-        """A maximum or minimum of what was there and one more value: the least work."""
+        """Return a maximum or minimum of the old value and a new one, in the cheapest form."""
         return self._extreme(e, accumulates=True)[0]
 
     def helped(self, name: str, *operands: Any) -> str:
-        """A call of one of helpers.py."""
+        """Return a call of a function of helpers.py."""
         self.helpers.add(name)
         return f"{name}({', '.join(self.text(operand) for operand in operands)})"
 
     def _helper_for(self, sign: str, a: Any, b: Any, dtype: str) -> str | None:
-        """The function for an operator that C leaves undefined for some of these operands."""
+        """Return the function for an operator that C leaves undefined for some operands."""
         if self.is_index or dtype not in INTEGERS:
             return None
         if sign in "/%" and not (isinstance(b, tirx.IntImm) and int(b.value) not in (0, -1)):
@@ -234,7 +234,7 @@ class Expressions:
 
 
 def may_overflow(sign: str, a: Any, b: Any, dtype: str) -> bool:
-    """Whether a sum, difference or product of loaded numbers may leave their type."""
+    """Return whether a sum, difference or product of loaded numbers may leave their type."""
     if not (_loads(a) or _loads(b)):
         return False
     first, second = _range(a), _range(b)
@@ -255,7 +255,7 @@ def _loads(e: Any) -> bool:
 
 
 def _range(e: Any) -> tuple[int, int]:
-    """Between which whole numbers an expression lies, as far as it tells."""
+    """Return the bounds of a whole-number expression, as far as it tells."""
     if isinstance(e, tirx.IntImm):
         return int(e.value), int(e.value)
     if isinstance(e, tirx.Cast) and _dtype(e.value) in INTEGERS:

@@ -1,4 +1,4 @@
-"""A PrimFunc in its plain form as one C function that a person can step through."""
+"""Convert a PrimFunc in its plain form to one C function that a person can step through."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from edgekit.aot.loops.unread import with_unread_named
 from edgekit.compiler.passes.propagate_nan import accumulates
 
 _STACK_BYTES = 256
-"""A larger array lies in the arena."""
+"""The size above which an array is placed in the arena."""
 _ALIGNMENT = 16
 
 _WORDS = {
@@ -58,7 +58,7 @@ class _Buffer:
     name: str
     dtype: str
     scalars: int = 0
-    """How many elements are a variable each; 0 where it is an array."""
+    """The number of elements that are a variable each; 0 where it is an array."""
     undeclared: set[int] = field(default_factory=set)
 
 
@@ -67,14 +67,14 @@ class _Access:
     buffer: str
     index: str
     stored_to: str
-    """The element of a buffer that a load goes into; empty for a store itself."""
+    """The element of a buffer that stores a load; empty for a store itself."""
 
 
 def c_function(
     function: Any, name: str, names: Sequence[str], inputs: int, outputs: int
 ) -> CFunction:
-    """`names` are those of all parameters: inputs, constants (complete names of global arrays),
-    outputs. NotInCError where something has no C."""
+    """Return the function. `names` are those of all parameters: inputs, constants (complete names
+    of global arrays), outputs. Raise NotInCError where something has no C."""
     writer = _Writer(function, name, names)
     body = writer.statements(function.body)
     results = range(len(names) - outputs, len(names))
@@ -86,11 +86,11 @@ def c_function(
     )
     parameters = []
     for index in (*range(inputs), *results):
-        kept = "const " if index < inputs else ""
+        qualifier = "const " if index < inputs else ""
         shared = any(index in (i, results[j]) for i, j in in_place)
         only = "" if shared else "restrict "
         dtype = writer.parameters[index].dtype
-        parameters.append(f"{kept}{C_TYPES[dtype]} *{only}{names[index]}")
+        parameters.append(f"{qualifier}{C_TYPES[dtype]} *{only}{names[index]}")
     if writer.scratch:
         parameters.append("void *restrict scratch")
     read = with_unread_named([names[index] for index in range(inputs)], written(body))
@@ -110,7 +110,7 @@ class _Writer:
         self.scratch = 0
         self._buffers: dict[Any, _Buffer] = {}
         self._taken: set[str] = {*names, "scratch"}
-        # A constant's whole name begins with that of its step.
+        # A constant's full name begins with that of its step.
         self._short = {name: name.removeprefix(f"{step}_") for name in names}
         self._accesses: list[_Access] = []
         self._constant_indices = _constant_indices(function)
@@ -123,8 +123,8 @@ class _Writer:
             self._buffers[parameter] = self.parameters[-1]
 
     def may_be_one(self, source: str, result: str) -> bool:
-        """Every element of the source is read for that element of the result alone, which is
-        written once and never read."""
+        """Return whether every element of the source is read only for the same element of the
+        result, which is written once and never read."""
         if self._dtype_of(source) != self._dtype_of(result):
             return False
         if any(access.buffer == result and access.stored_to for access in self._accesses):
@@ -207,19 +207,19 @@ class _Writer:
         return [Line(f"{C_TYPES[dtype]} *{made.name} = ({C_TYPES[dtype]} *){place};")]
 
     def _declarations(self) -> list[Statement]:
-        """Of variables that are used in a block further in before they got a value."""
+        """Declare the variables that are used in an inner block before they got a value."""
         lines: list[Statement] = []
         for buffer in self._buffers.values():
             if buffer.undeclared:
-                # With a value: compilers can't see that the first round of a loop gives one.
+                # With a value: compilers can't see that the first round of a loop sets one.
                 names = [_scalar(buffer, k) for k in sorted(buffer.undeclared)]
                 lines += [Line(f"{C_TYPES[buffer.dtype]} {name} = 0;") for name in names]
                 buffer.undeclared = set()
         return lines
 
     def _run(self, stores: list[Any]) -> list[Statement]:
-        """Stores one after another: what they all depend on is asked once, and what several read
-        is read once."""
+        """Write stores one after another: test their common conditions once, and load once what
+        several of them read."""
         done: list[Statement] = []
         groups: list[tuple[tuple[Condition, ...], list[Any]]] = []
         for store in stores:
@@ -251,7 +251,7 @@ class _Writer:
         return Condition(self.expressions.condition(condition), frozenset(variables))
 
     def _is_shared(self, group: list[Any]) -> bool:
-        """Whether reading once for all is the same: nothing is written where they read."""
+        """Return whether loading once for all is equivalent: no store writes what they read."""
         return all(not self._buffers[store.buffer].undeclared for store in group)
 
     def _lines(self, group: list[Any]) -> list[Statement]:
@@ -350,7 +350,7 @@ def _declares_values(lines: Sequence[Statement]) -> bool:
 
 
 def _runs(parts: Sequence[Any]) -> Iterator[tuple[type, list[Any]]]:
-    """Stores that follow each other together, everything else alone."""
+    """Yield subsequent stores together, everything else alone."""
     run: list[Any] = []
     for part in parts:
         if isinstance(part, tirx.BufferStore):
@@ -376,7 +376,7 @@ def _loads(value: Any) -> list[Any]:
 
 
 def _constant_indices(function: Any) -> dict[Any, bool]:
-    """Of each buffer, whether every access to it names one element."""
+    """Return for each buffer whether every access to it names one constant element."""
     known: dict[Any, bool] = {}
 
     def see(buffer: Any, indices: Any) -> None:
@@ -402,8 +402,8 @@ def _parts(condition: Any) -> list[Any]:
 
 
 def _without_padding(store: Any) -> tuple[Any, Any]:
-    """A sum or a maximum that reads padding: what stands there changes nothing, so the step is
-    left out there. Gives the condition and the step without it."""
+    """Return the condition and the step without padding, for a sum or maximum that reads padding:
+    padding changes nothing, so the step is skipped for it."""
     value = store.value
     if not isinstance(value, (tirx.Add, tirx.Max)) or not _is_load_of(value.a, store):
         return None, store
@@ -432,7 +432,7 @@ def _is_load_of(value: Any, store: Any) -> bool:
 
 
 def _is_padded(value: Any, padding: float | None) -> bool:
-    """if_then_else(inside, element, padding); None is the lowest number of its kind."""
+    """Match if_then_else(inside, element, padding); None is the lowest number of its kind."""
     if not isinstance(value, ir.Call) or not str(value.op.name).endswith(".if_then_else"):
         return False
     outside = value.args[2]

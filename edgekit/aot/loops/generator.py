@@ -1,6 +1,6 @@
 """The generator of last resort: TVM's own loop nests, scheduled for one core, as C.
 
-It has something for every step, and is the only one for floats.
+It supports every step, and is the only generator for floats.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _FLOAT_REGISTERS = 32
 _CORE_REGISTERS = 11
-"""What is left of sixteen for numbers that are computed with."""
+"""The registers, of sixteen, that are left for numbers."""
 
 _REGISTERS = (6, 8, 14, 20, 24)
-"""Other numbers of sums side by side that are worth measuring."""
+"""Other numbers of simultaneous sums that are worth measuring."""
 _IN_ORDER = "as TVM left it"
 
 _ONE_BY_ONE = """\
@@ -50,7 +50,7 @@ class LoopGenerator:
         nest = step.operator
         if not isinstance(nest, LoopNest):
             return Declined("it computes what TVM left as loops, and this is an operator")
-        # TVM is imported where it works, in the process that compiles.
+        # TVM is imported only in the process that compiles.
         from edgekit.aot.loops.expressions import NotInCError
         from edgekit.aot.loops.schedule import Scheduled, schedule_loops
 
@@ -63,18 +63,19 @@ class LoopGenerator:
             if way == _IN_ORDER
             else schedule_loops(nest.function, registers or _registers(step, nest, cpu), places)
         )
-        said = ""
-        # Any order of loops is right: one that TVM can't bring down to C gives way to the first.
+        failure = ""
+        # Any order of loops is right: where TVM can't convert the schedule to C, use the first
+        # order.
         for attempt in (scheduled, Scheduled(nest.function, {})):
             try:
                 kernel = self._kernel(step, nest, attempt, cpu)
             except NotInCError as error:
                 return Declined(str(error))
-            except RuntimeError as error:  # what TVM raises, whatever went wrong
-                said = (str(error).strip().splitlines() or [""])[-1]
+            except RuntimeError as error:  # what TVM raises for any failure
+                failure = (str(error).strip().splitlines() or [""])[-1]
                 continue
-            return replace(kernel, note=f"in TVM's own order: {said}") if said else kernel
-        return Declined(f"TVM failed: {said}")
+            return replace(kernel, note=f"in TVM's own order: {failure}") if failure else kernel
+        return Declined(f"TVM failed: {failure}")
 
     def _kernel(self, step: Step, nest: LoopNest, scheduled: Scheduled, cpu: Cpu) -> Kernel:
         from edgekit.aot.loops.function import c_function
@@ -105,7 +106,7 @@ class LoopGenerator:
 
 
 def in_panels(array: Array, width: int) -> Array:
-    """The last axis cut into panels, which become the first axis."""
+    """Split the last axis into panels, which become the first axis."""
     import numpy as np
 
     cut = array.reshape(*array.shape[:-1], -1, width)
@@ -142,7 +143,7 @@ def _numbered(word: str, count: int) -> list[str]:
 
 
 def _constant_names(nest: LoopNest) -> list[str]:
-    """The largest are weights, vectors are biases: as people call them."""
+    """Name the constants as people do: the largest are weights, vectors are biases."""
     sizes: list[Any] = [array.size for array in nest.constants]
     names: list[str] = []
     for array in nest.constants:

@@ -1,4 +1,4 @@
-"""Small C functions for what C leaves undefined, or has no operator for.
+"""Small C functions for operations that C leaves undefined or has no operator for.
 
 Their results are those of the passes defined_arithmetic.py and propagate_nan.py.
 """
@@ -86,7 +86,7 @@ def _wrapping(dtype: str) -> Iterator[tuple[str, str]]:
 
 
 def _conversion(dtype: str, source: str) -> tuple[str, str]:
-    """The nearest integer, 0 for NaN; of narrow types the low bits of that of 32 bits."""
+    """Convert to the nearest integer, 0 for NaN; narrow types take the low bits of 32."""
     wide = {"int64": "int64", "uint32": "int64", "uint64": "int64"}.get(dtype, "int32")
     limits = np.iinfo(wide)
     top = -float(limits.min)
@@ -116,4 +116,4 @@ def _conversion(dtype: str, source: str) -> tuple[str, str]:
 
 
 HELPERS = dict(_all())
-"""By name: the whole function."""
+"""Whole functions by name."""

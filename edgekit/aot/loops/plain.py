@@ -1,4 +1,4 @@
-"""A scheduled PrimFunc, brought down to what C has: loops, conditions, stores, flat indices."""
+"""Convert a scheduled PrimFunc to the forms that C has: loops, conditions, stores, flat indices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tvm import s_tir, tirx
 
 
 def plain_loops(function: Any) -> Any:
-    """Blocks gone, buffers flat, indices of 32 bits where they fit, short loops written out."""
+    """Remove blocks, flatten buffers, narrow indices to 32 bits where possible, unroll short
+    loops."""
     target = tvm.target.Target("c")
     passes = [
         s_tir.transform.LowerInitBlock(),

@@ -1,8 +1,8 @@
-"""The order of a kernel's loops on a core that does one thing at a time.
+"""Order a kernel's loops for a single in-order core.
 
-Sums are made in registers, several side by side, so that what is read once is used for all of
-them; what comes before and after a sum becomes part of it; weights lie in the order in which they
-are read. A step that TVM can't prove right is left out: any order of loops gives the same numbers.
+Several sums are made at a time in registers, so that each loaded number is used for all of them.
+Steps before and after a sum become part of it, and weights are stored in the order of their use. A
+step that TVM can't prove right is left out: any order of loops gives the same numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm import ir, s_tir, tirx
 from edgekit.compiler.schedules.blocks import Block, after, blocks_of, called_in, inline_into_last
 
 _MOST_WORDS = 4
-"""How many times an expression may be written down where it is read, rather than kept."""
+"""The most repetitions of an expression that is computed where it is read, rather than stored."""
 _DEAR = frozenset(("exp", "tanh", "erf", "log", "pow", "sigmoid", "sqrt"))
 
 
@@ -27,32 +27,33 @@ _DEAR = frozenset(("exp", "tanh", "erf", "log", "pow", "sigmoid", "sqrt"))
 class Scheduled:
     function: Any
     panels: dict[int, int]
-    """By parameter: how many of its last axis lie together, before all other axes."""
+    """By parameter: how many elements of its last axis form a panel, stored before other axes."""
     has_points: bool = False
-    """Whether sums of several pixels are made side by side."""
+    """Whether sums of several pixels are made at the same time."""
 
 
 def schedule_loops(function: Any, registers: int, constants: range) -> Scheduled:
-    """`registers` hold sums and what goes into them; `constants` are the parameters that may be
-    laid out anew."""
+    """Schedule the loops. `registers` hold sums and their operands; `constants` are the parameters
+    that may be rearranged."""
     schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
     try:
         schedule.get_sblock("root")
     except s_tir.ScheduleError:
-        return Scheduled(function, {})  # written down loop by loop, as a scatter is
+        return Scheduled(function, {})  # unrolled, as a scatter is
     schedule = _attempt(schedule, _inline_all)
     panels: dict[int, int] = {}
     has_points = False
     blocks = blocks_of(schedule) or []
-    # The last one first: what follows it becomes part of it, and earlier ones see no difference.
+    # Start with the last block: its successors become part of it, and earlier blocks are
+    # unaffected.
     for block in reversed([block for block in blocks if block.reduced]):
         found: dict[int, int] = {}
         points = _tile(schedule, block, registers).points
 
         def work(
-            trial: s_tir.Schedule, block: Block = block, found: dict[int, int] = found
+            attempt: s_tir.Schedule, block: Block = block, found: dict[int, int] = found
         ) -> None:
-            _sum_in_registers(trial, blocks, block, registers, constants, found)
+            _sum_in_registers(attempt, blocks, block, registers, constants, found)
 
         changed = _attempt(schedule, work)
         if changed is not schedule:
@@ -63,16 +64,16 @@ def schedule_loops(function: Any, registers: int, constants: range) -> Scheduled
 
 
 def _attempt(schedule: s_tir.Schedule, work: Callable[[s_tir.Schedule], None]) -> s_tir.Schedule:
-    trial = schedule.copy()
+    attempt = schedule.copy()
     try:
-        work(trial)
+        work(attempt)
     except s_tir.ScheduleError:
         return schedule
-    return trial
+    return attempt
 
 
 def _inline_all(schedule: s_tir.Schedule) -> None:
-    """Paddings, moves and cheap steps become part of what reads them."""
+    """Inline paddings, moves and cheap steps into their readers."""
     blocks = blocks_of(schedule) or []
     for block in blocks[:-1]:
         if block.reduced or not _is_worth_repeating(schedule, block, blocks):
@@ -80,7 +81,7 @@ def _inline_all(schedule: s_tir.Schedule) -> None:
         try:
             schedule.compute_inline(block.handle)
         except s_tir.ScheduleError:
-            continue  # not a plain function of its indices (a scatter, say): it stays
+            continue  # a block that is no plain function of its indices (a scatter, say) stays
 
 
 def _is_worth_repeating(schedule: s_tir.Schedule, block: Block, blocks: list[Block]) -> bool:
@@ -142,12 +143,12 @@ def _sum_in_registers(
 
 
 def _writer(schedule: s_tir.Schedule, blocks: list[Block], block: Block) -> Any:
-    """The block that takes sums out of registers: all that follows, or a copy."""
+    """Return the block that takes sums out of registers: all subsequent steps, or a copy."""
     following = after(schedule, blocks, block)
     if following and not any(other.reduced for other in following):
-        trial = schedule.copy()
+        attempt = schedule.copy()
         try:
-            rest = inline_into_last(trial, blocks, block)
+            rest = inline_into_last(attempt, blocks, block)
         except s_tir.ScheduleError:
             rest = None
         if rest is not None and following[-1].work * math.prod(block.reduced) == block.work:
@@ -160,15 +161,15 @@ def _writer(schedule: s_tir.Schedule, blocks: list[Block], block: Block) -> Any:
 @dataclass(frozen=True)
 class _Tile:
     points: int
-    """Of the axis before the last."""
+    """Elements of the axis before the last."""
     lines: int
-    """Of the last axis."""
+    """Elements of the last axis."""
     joined: int
-    """How many axes before the last are one."""
+    """The number of axes before the last that are joined into one."""
 
 
 def _tile(schedule: s_tir.Schedule, block: Block, registers: int) -> _Tile:
-    """Sums side by side: the most use of what is read, in as many registers as there are."""
+    """Choose the tile of sums: the most use of each load, in the available registers."""
     if not block.spatial:
         return _Tile(1, 1, 1)  # one sum alone
     joined = _axes_that_join(schedule, block)
@@ -185,7 +186,7 @@ def _tile(schedule: s_tir.Schedule, block: Block, registers: int) -> _Tile:
 
 
 def _reads(points: int, lines: int) -> float:
-    """For one multiplication; the rest of a round of the loop is shared by all of them."""
+    """Return the loads per multiplication; the rest of a round of the loop is shared."""
     return (points + lines + 3) / (points * lines)
 
 
@@ -198,8 +199,8 @@ def _is_guarded(schedule: s_tir.Schedule, block: Block) -> bool:
 
 
 def _axes_that_join(schedule: s_tir.Schedule, block: Block) -> int:
-    """Rows and columns are one axis where a pixel's result depends on that pixel alone, and all
-    else that is read is the same for every pixel."""
+    """Return the axes that can be joined: rows and columns are one axis where a pixel's result
+    depends on that pixel alone, and all other operands are the same for every pixel."""
     if len(block.spatial) != 4 or any(extent > 1 for extent in block.reduced[:-1]):
         return 1
     variables = [v.var for v in schedule.get(block.handle).iter_vars][:3]
@@ -218,7 +219,7 @@ def _axes_that_join(schedule: s_tir.Schedule, block: Block) -> int:
 
 
 def _is(expression: Any, variable: Any) -> bool:
-    """An axis of length one may be called 0."""
+    """Return whether they are equal; an axis of length one may be written as 0."""
     return bool(expression.same_as(variable)) or (
         isinstance(expression, tirx.IntImm) and int(expression.value) == 0
     )
@@ -241,7 +242,7 @@ def _lay_out(
     constants: range,
     panels: dict[int, int],
 ) -> None:
-    """Constants whose last axis is that of the results, in the order in which tiles read them."""
+    """Store constants whose last axis is that of the results in the order of their use in tiles."""
     if lines == block.spatial[-1]:
         return
     function = schedule.mod["main"]

@@ -1,4 +1,4 @@
-"""Statements of C, between TVM's loops and the text: what can still be moved around."""
+"""Statements of C between TVM's loops and the text, in a form that can still be moved."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Line:
 class Condition:
     text: str
     variables: frozenset[str]
-    """The loops that it depends on."""
+    """The loop variables that it depends on."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What is done where all conditions hold."""
+    """Statements that run where all conditions hold."""
 
     conditions: tuple[Condition, ...]
     body: tuple[Statement, ...]
@@ -44,7 +44,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Scope:
-    """Variables that are gone afterwards."""
+    """A block that ends the life of its variables."""
 
     body: tuple[Statement, ...]
 
@@ -53,7 +53,7 @@ Statement = Line | Guard | Choice | Loop | Scope
 
 
 def loop(made: Loop) -> Statement:
-    """A loop; conditions that are the same in every round are asked once, before it."""
+    """Return a loop; conditions that are the same in every round are tested once, before it."""
     body = made.body
     if len(body) == 1 and isinstance(body[0], Scope):
         made = replace(made, body=body[0].body)

@@ -1,5 +1,5 @@
-"""Parameters and variables of a C function that it never reads: named once, so that compilers do
-not warn of them."""
+"""Parameters and variables that a C function never reads: named once, so that compilers do not warn
+of them."""
 
 from __future__ import annotations
 

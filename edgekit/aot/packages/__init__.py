@@ -1,1 +1,1 @@
-"""A model in C in the forms that other people's tools take."""
+"""Package a model in C for other build systems."""

@@ -42,8 +42,8 @@ static bool compare_{type}(const char *name, const {type} *expected, const {type
 
 
 def write_arduino_library(compiled: CompiledTree, folder: Path, scratch: Path) -> tuple[str, ...]:
-    """Arduino compiles everything below src/ and looks for headers in src/ itself, so what a
-    third party's sources find in folders of their own lies there."""
+    """Write the library. Arduino compiles everything below src/ and looks for headers in src/
+    itself, so headers that third-party sources include from other folders are placed there."""
     inside, name = scratch / "arduino", compiled.name
     root = inside / name
     for path in compiled.files(_is_source):
@@ -66,7 +66,7 @@ def _is_source(path: str) -> bool:
 
 
 def _place(path: str, includes: Sequence[str]) -> str:
-    """A header out of the folder that it is looked for in; all else stays where it is."""
+    """Move a header out of its include folder; leave all other files in place."""
     for include in includes:
         if path.endswith(".h") and path.startswith(f"{include}/"):
             return path.removeprefix(f"{include}/")

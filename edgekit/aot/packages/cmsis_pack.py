@@ -25,7 +25,7 @@ _LONGEST_MODEL = 60
 
 
 def pack_name(name: str) -> str:
-    """What the standard wants the file to be called; tools look at it."""
+    """Return the file name that the standard requires; tools check it."""
     return f"{VENDOR}.{name}.{PACKAGE_VERSION}.pack"
 
 
@@ -42,7 +42,7 @@ def write_cmsis_pack(compiled: CompiledTree, folder: Path, scratch: Path) -> tup
 
 
 def _contents(compiled: CompiledTree) -> tuple[str, ...]:
-    """What compiles, and what says how and on which terms."""
+    """Return the files to package: sources, and the documents on their use and terms."""
     return compiled.files(
         lambda path: not path.startswith("test/") and path not in ("Makefile", "CMakeLists.txt")
     )
@@ -66,7 +66,7 @@ def _description(compiled: CompiledTree) -> bytes:
         "description",
         f"The model {model} as C for {cpu}, made by edgekit",
     )
-    # Where newer versions would come from: nowhere.
+    # The standard requires the URL of newer versions: this one has none.
     _add(package, "url", "")
     if compiled.licenses:
         sets = _add(package, "licenseSets")
@@ -121,7 +121,7 @@ def _component_files(compiled: CompiledTree) -> Iterator[tuple[str, str]]:
 
 
 def _core(llvm_cpu: str) -> str:
-    """cortex-m55 in the words of the standard."""
+    """Return the standard's name of a core, such as cortex-m55."""
     word = llvm_cpu.removeprefix("cortex-").upper().replace("PLUS", "+")
     return f"Cortex-{word}"
 

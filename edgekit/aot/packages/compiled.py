@@ -1,4 +1,4 @@
-"""A C tree that the board's compiler has seen: what every package is made of."""
+"""A C tree after the board's compiler: the input of every package."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CompiledTree:
     toolchain: Toolchain
     compiler: Compiler
     flags: tuple[str, ...]
-    """What the sources were compiled with, for this CPU."""
+    """The compiler options of the sources for this CPU."""
     objects: tuple[Path, ...]
     """One for each of the tree's sources."""
 
@@ -34,7 +34,7 @@ class CompiledTree:
         return self.report.name
 
     def files(self, wanted: Callable[[str], bool]) -> tuple[str, ...]:
-        """The paths inside the tree that are wanted, in one order on every machine."""
+        """Return the paths inside the tree that are wanted, in the same order on every machine."""
         paths = (path for path in self.tree.folder.rglob("*") if path.is_file())
         relative = sorted(path.relative_to(self.tree.folder).as_posix() for path in paths)
         return tuple(path for path in relative if wanted(path))
@@ -45,7 +45,7 @@ class CompiledTree:
 
 
 def copy_into(source: Path, target: Path) -> None:
-    """Its content, and nothing else of it."""
+    """Copy the content without any metadata."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(source.read_bytes())
 

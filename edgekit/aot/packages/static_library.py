@@ -1,4 +1,4 @@
-"""libNAME.a and NAME.h: a model that is linked and not compiled."""
+"""libNAME.a and NAME.h: a model to link without compiling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATIC_LIBRARY_FOLDER = "static-lib"
 
 
 def find_archiver(toolchain: Toolchain) -> tuple[str, ...]:
-    """The command of its `ar`."""
+    """Return the command of the toolchain's `ar`."""
     tool = toolchain.tools.ar
     if tool is None:
         raise MissingToolError(
@@ -31,7 +31,7 @@ def find_archiver(toolchain: Toolchain) -> tuple[str, ...]:
 
 
 def write_static_library(compiled: CompiledTree, folder: Path, scratch: Path) -> tuple[str, ...]:
-    """Into the bundle's folder; members are called after their sources."""
+    """Write into the bundle's folder; members are named after their sources."""
     target = folder / STATIC_LIBRARY_FOLDER
     name, library = compiled.name, f"lib{compiled.name}.a"
     members = scratch / "members"

@@ -1,4 +1,4 @@
-"""The package that was asked for, in the bundle's folder."""
+"""Write the requested package into the bundle's folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WRITERS: Mapping[CodeFormat, Callable[[CompiledTree, Path, Path], tuple[str, ..
 def write_package(
     code_format: CodeFormat, compiled: CompiledTree, folder: Path, scratch: Path
 ) -> tuple[str, ...]:
-    """The paths of what it adds; nothing for plain C, which is there already."""
+    """Write the package and return the paths of its files; none for plain C."""
     writer = _WRITERS.get(code_format)
     if writer is None:
         return ()

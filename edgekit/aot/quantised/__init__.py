@@ -1,1 +1,1 @@
-"""From dequantize, float operators, quantize to operators that compute in integers."""
+"""Convert groups of dequantize, float operators and quantize to integer operators."""

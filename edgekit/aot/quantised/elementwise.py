@@ -34,7 +34,7 @@ _UNUSED = FixedPoint(0, 0)
 
 
 def match_pair(context: Context, value: Any, target: Target) -> Group | None:
-    """A sum, difference or product of two quantised tensors."""
+    """Match a sum, difference or product of two quantised tensors."""
     value, target = activation(context, value, target)
     if not is_call(value, "relax.add", "relax.subtract", "relax.multiply"):
         return None
@@ -73,7 +73,7 @@ def match_pair(context: Context, value: Any, target: Target) -> Group | None:
 
 
 def _operand(source: Source, factor: FixedPoint, rank: int) -> Operand:
-    """A side, with the channels of its `rank` dimensions brought last where that is not 0."""
+    """Return a side, with the channels of its `rank` dimensions moved last where that is not 0."""
     if not source.is_constant:
         shape = ordered_last(source.shape) if rank else source.shape
         return Operand(shape, source.zero_point, factor)
@@ -89,7 +89,7 @@ def _rescale(factor: FixedPoint, target: Target) -> Rescale:
 
 
 def match_function(context: Context, value: Any, target: Target) -> Group | None:
-    """Whatever maps every element by itself: one table, or none where it changes nothing."""
+    """Match a function of each element: one table, or none where it changes nothing."""
     leaf = _only_source(context.graph, value)
     if leaf is None or leaf.is_constant:
         return None
@@ -115,7 +115,7 @@ def match_function(context: Context, value: Any, target: Target) -> Group | None
 def _litert_table(
     context: Context, value: Any, leaf: Source, target: Target, elements: int
 ) -> Any | None:
-    """Functions that LiteRT computes in integers."""
+    """Match functions that LiteRT computes in integers."""
     graph = context.graph
     if graph.source(value) is not None:
         return tables.rescaled(leaf, target, elements, litert=True)
@@ -133,7 +133,7 @@ def _litert_table(
 
 
 def _is_hard_swish(context: Context, value: Any) -> bool:
-    """x * clip(x + 3, 0, 6) / 6."""
+    """Match x * clip(x + 3, 0, 6) / 6."""
     graph = context.graph
     if not is_call(value, "relax.divide") or graph.number(value.args[1]) != 6.0:
         return False
@@ -148,7 +148,7 @@ def _is_hard_swish(context: Context, value: Any) -> bool:
 
 
 def _only_source(graph: Graph, value: Any) -> Source | None:
-    """The one quantised tensor that an expression of single elements is made of."""
+    """Return the only quantised tensor that an element-wise expression reads."""
     found: list[Source] = []
 
     def follow(expression: Any) -> bool:
@@ -180,7 +180,7 @@ def _tensors(call: Any) -> list[Any]:
 
 
 class _Function:
-    """An expression of single elements, computed for real values of the one it is made of."""
+    """An element-wise expression, computed for real values of its only source."""
 
     def __init__(self, graph: Graph, leaf: Source) -> None:
         self._graph = graph

@@ -1,4 +1,4 @@
-"""A Relax function with quantised tensors, read: what is stored, how, and what is constant."""
+"""A view of a Relax function with quantised tensors: what is stored, how, and what is constant."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ RESHAPES = frozenset(
     f"relax.{name}" for name in ("reshape", "flatten", "squeeze", "expand_dims", "collapse_sum_to")
 )
 MOVES = RESHAPES | {"relax.permute_dims"}
-"""Operators that leave every value as it is."""
+"""Operators that leave every value unchanged."""
 _UNSIGNED_SHIFT = 128
 
 
 class UnfitError(Exception):
-    """A group that looks like an integer operator and cannot be one, because."""
+    """The reason why a group that looks like an integer operator cannot be one."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a quantize call makes: real = scale * (stored - zero_point), kept in [low, high]."""
+    """The result of a quantize call: real = scale * (stored - zero_point), kept in [low, high]."""
 
     scale: float
     zero_point: int
@@ -44,7 +44,7 @@ class Target:
         return self.zero_point + round_half_away(float(np.float32(real) / np.float32(self.scale)))
 
     def between(self, low: float | None, high: float | None) -> Target:
-        """Narrowed to real values in a range."""
+        """Return the target narrowed to real values in a range."""
         least = self.low if low is None else max(self.low, self.stored(low))
         most = self.high if high is None else min(self.high, self.stored(high))
         return Target(self.scale, self.zero_point, min(least, self.high), max(most, self.low))
@@ -58,13 +58,13 @@ class Source:
     """A variable of the function, of int8 or uint8, or a constant."""
     moves: tuple[Any, ...]
     shape: tuple[int, ...]
-    """After the moves."""
+    """The shape after the moves."""
     scale: float
     zero_point: int
-    """As if stored as int8."""
+    """The zero point for storage as int8."""
 
     def means_the_same(self, target: Target) -> bool:
-        """Whether stored values stand for the same numbers on both sides."""
+        """Return whether stored values stand for the same numbers on both sides."""
         close = math.isclose(self.scale, target.scale, rel_tol=1e-6)
         return close and self.zero_point == target.zero_point
 
@@ -73,7 +73,7 @@ class Source:
         return constant_array(self.tensor) is not None
 
     def values(self) -> Array:
-        """A constant's stored values as int8, moved."""
+        """Return a constant's stored values as int8, moved."""
         array = constant_array(self.tensor)
         assert array is not None
         array = signed(array)
@@ -100,19 +100,19 @@ class Graph:
         self._bound = bindings
 
     def value(self, expression: Any) -> Any:
-        """The call behind a variable."""
+        """Return the call that a variable is bound to."""
         while expression in self._bound:
             expression = self._bound[expression]
         return expression
 
     def tensor(self, expression: Any) -> Any:
-        """The first variable that holds it, behind copies."""
+        """Return the first variable that holds the tensor, before copies."""
         while expression in self._bound and self._bound[expression] in self._bound:
             expression = self._bound[expression]
         return expression
 
     def target(self, call: Any) -> Target | None:
-        """What a quantize call makes, if that is one int8 or uint8 for all of the tensor."""
+        """Return the result of a quantize call to int8 or uint8 with one scale."""
         parameters = _parameters(call)
         dtype = str(call.attrs.out_dtype)
         if parameters is None or dtype not in ("int8", "uint8"):
@@ -121,7 +121,7 @@ class Graph:
         return Target(scale, zero_point - (_UNSIGNED_SHIFT if dtype == "uint8" else 0))
 
     def source(self, expression: Any) -> Source | None:
-        """A quantised tensor of one scale behind a float, however it was moved since."""
+        """Return the quantised tensor of one scale behind a float, through any moves."""
         moves: list[Any] = []
         value = self.value(expression)
         shape = _shape(expression)
@@ -168,7 +168,7 @@ class Graph:
         return constant
 
     def _constant(self, expression: Any) -> Array | None:
-        """A constant, or what the importer leaves to be folded: two scales multiplied."""
+        """Return a constant, or one that the importer leaves unfolded: two scales multiplied."""
         value = self.value(expression)
         if is_call(value, "relax.multiply"):
             left, right = (self._constant(argument) for argument in value.args)
@@ -176,7 +176,7 @@ class Graph:
         return constant_array(value)
 
     def real_constant(self, expression: Any) -> Array | None:
-        """A constant as floats: stored so, or dequantised."""
+        """Return a constant as floats: stored so, or dequantised."""
         array = constant_array(self.value(expression))
         if array is not None:
             return array
@@ -195,25 +195,25 @@ class Graph:
         return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
     def layers(self, expression: Any) -> tuple[str, ...]:
-        """The model's nodes between a group's end and what it reads, the last first."""
+        """Return the model's nodes between a group's end and its sources, the last first."""
         found: list[str] = []
         ends: list[str] = []
         pending, seen = [expression], set()
         while pending:
-            here = pending.pop(0)
-            if isinstance(here, tvm.relax.Tuple):
-                pending.extend(here.fields)
+            current = pending.pop(0)
+            if isinstance(current, tvm.relax.Tuple):
+                pending.extend(current.fields)
                 continue
-            value = self._bound.get(here)
-            if value is None or here in seen:
+            value = self._bound.get(current)
+            if value is None or current in seen:
                 continue
-            seen.add(here)
-            name = named_after(str(here.name))
+            seen.add(current)
+            name = named_after(str(current.name))
             if is_call(value, DEQUANTIZE):
                 continue
             if name:
                 (ends if is_call(value, QUANTIZE) else found).append(name)
-            if is_call(value, QUANTIZE) and here is not expression:
+            if is_call(value, QUANTIZE) and current is not expression:
                 continue
             pending.extend(value.args if isinstance(value, tvm.relax.Call) else [value])
         return tuple(dict.fromkeys(found or ends))
@@ -225,7 +225,7 @@ def is_call(expression: Any, *names: str) -> bool:
 
 
 def operator_name(call: Any) -> str:
-    """As the reader of a report knows it."""
+    """Return the name of an operator for a report."""
     return str(getattr(getattr(call, "op", None), "name", "")).rpartition(".")[2]
 
 
@@ -237,7 +237,7 @@ def moved(array: Array, move: Any) -> Array:
 
 
 def signed(array: Array) -> Array:
-    """Bytes as int8, whatever they were."""
+    """Return bytes of either type as int8."""
     if array.dtype == np.uint8:
         return (array.astype("int16") - _UNSIGNED_SHIFT).astype("int8")
     return array

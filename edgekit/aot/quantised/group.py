@@ -1,4 +1,4 @@
-"""What a matcher makes of a group of calls between dequantize and quantize, and what it may ask."""
+"""A matched group of calls between dequantize and quantize, and the context that matchers query."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from edgekit.aot.quantised.graph import Graph, Source, Target, UnfitError, integ
 
 
 def to_last(rank: int) -> tuple[int, ...]:
-    """The order that brings the channels of an image, or of a sequence, behind everything else."""
+    """Return the axes that move the channels of an image or a sequence last."""
     return (0, *range(2, rank), 1)
 
 
 def to_first(rank: int) -> tuple[int, ...]:
-    """And back."""
+    """Return the axes that move the channels back."""
     return (0, rank - 1, *range(1, rank - 1))
 
 
@@ -28,31 +28,31 @@ def ordered_last(shape: tuple[int, ...]) -> tuple[int, ...]:
 class Group:
     operator: Operator
     inputs: tuple[Source, ...]
-    """Constants are not among them: the operator holds those."""
+    """The sources that are not constant: the operator holds constants."""
     shape: tuple[int, ...]
-    """Of the result, as the model has it."""
+    """The result's shape in the model."""
     channels_last: bool = False
-    """The model has channels first, the operator reads and writes them last."""
+    """Whether the operator reads and writes channels last where the model has them first."""
     then: Lookup | None = None
-    """Into the quantisation that the model wants, where the operator makes another."""
+    """The conversion to the model's quantisation, where the operator makes another."""
     before: tuple[Lookup | None, ...] = ()
-    """For each input, what brings it into the quantisation that the operator wants."""
+    """For each input, the conversion to the operator's quantisation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Context:
     graph: Graph
     litert: bool
-    """The model's numbers mean what LiteRT computes; else floats between two quantisations."""
+    """Whether the model's numbers mean what LiteRT computes; else floats between quantisations."""
     is_last: Callable[[Source], bool]
-    """Whether a source is computed channels last although the model has channels first."""
+    """A function that tells whether a source is channels last where the model is channels first."""
 
 
 Matcher = Callable[[Context, Any, Target], Group | None]
 
 
 def activation(context: Context, value: Any, target: Target) -> tuple[Any, Target]:
-    """A fused activation is a narrower range of stored values."""
+    """Narrow the range of stored values by a fused activation."""
     while True:
         bounds = activation_bounds(context, value)
         if bounds is None:
@@ -64,7 +64,7 @@ def activation(context: Context, value: Any, target: Target) -> tuple[Any, Targe
 def activation_bounds(
     context: Context, value: Any
 ) -> tuple[Any, float | None, float | None] | None:
-    """What an activation that cuts off is applied to, and where it cuts."""
+    """Return the operand of an activation that cuts off, and its limits."""
     graph = context.graph
     if is_call(value, "relax.nn.relu"):
         return value.args[0], 0.0, None
@@ -81,7 +81,7 @@ def activation_bounds(
 
 
 def image_of(shape: tuple[int, ...], channels_first: bool) -> Image:
-    """One image's extents, or those of a sequence, which is an image of one row."""
+    """Return the extents of one image, or of a sequence, which is an image of one row."""
     if len(shape) not in (3, 4):
         raise UnfitError(f"it works on {len(shape)} dimensions, integer kernels on images")
     if shape[0] != 1:
@@ -92,7 +92,7 @@ def image_of(shape: tuple[int, ...], channels_first: bool) -> Image:
 
 
 def window_of(kernel: tuple[int, ...], attrs: Any) -> Window:
-    """The window of a convolution or of pooling, over an image or a sequence."""
+    """Return the window of a convolution or of pooling, over an image or a sequence."""
     padding = integers(attrs.padding)
     if len(kernel) == 1:
         left, right = padding if len(padding) == 2 else (padding[0], padding[0])

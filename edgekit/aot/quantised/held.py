@@ -1,4 +1,4 @@
-"""Stored values of a model as the rewritten function has them, and how they are moved about."""
+"""Stored values of a model in the rewritten function, and the operations that move them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Held:
     tensor: Any
     """int8."""
     last: bool
-    """With channels last where the model has them first."""
+    """Whether channels are last where the model has them first."""
     unsigned: bool
-    """The model has them as uint8, 128 more."""
+    """Whether the model has the values as uint8, 128 more."""
 
 
 class Mover:
-    """Emits what moves stored values, and nothing where that moves nothing in memory."""
+    """Emits moves of stored values, and nothing where a move changes nothing in memory."""
 
     def __init__(self, builder: Any) -> None:
         self._builder = builder
 
     def moved(self, held: Held, move: Any) -> Held:
-        """After a reshape or permutation that the model has."""
+        """Return the values after a reshape or permutation of the model."""
         tensor, shape = held.tensor, shape_of(move)
         if is_call(move, "relax.permute_dims"):
             rank = len(shape)
@@ -45,7 +45,7 @@ class Mover:
         return Held(self._builder.emit(relax.op.reshape(tensor, shape)), False, held.unsigned)
 
     def first(self, held: Held) -> Any:
-        """In the order that the model has."""
+        """Return the values in the model's order."""
         if not held.last:
             return held.tensor
         return self.permuted(held.tensor, to_first(len(shape_of(held.tensor))))
@@ -59,13 +59,13 @@ class Mover:
         return self._builder.emit(relax.op.permute_dims(tensor, list(axes)))
 
     def shifted(self, tensor: Any, offset: int, dtype: str) -> Any:
-        """From uint8 to int8, or back."""
+        """Convert uint8 to int8, or back."""
         wide = self._builder.emit(relax.op.astype(tensor, "int16"))
         moved = self._builder.emit(relax.op.add(wide, relax.const(offset, "int16")))
         return self._builder.emit(relax.op.astype(moved, dtype))
 
 
 def _is_same_order(shape: Sequence[int], axes: Sequence[int]) -> bool:
-    """Whether a permutation moves nothing in memory: axes of one element move for free."""
+    """Return whether a permutation moves nothing in memory: axes of one element move for free."""
     moving = [axis for axis in axes if shape[axis] != 1]
     return moving == sorted(moving)

@@ -77,7 +77,7 @@ def average_pool(context: Context, call: Any, source: Source, target: Target) ->
 
 
 def match_mean(context: Context, value: Any, target: Target) -> Group | None:
-    """Over height and width, or over the one axis of a sequence."""
+    """Match a mean over height and width, or over the one axis of a sequence."""
     value, target = activation(context, value, target)
     if is_call(value, *_ADAPTIVE_POOLS):
         if any(extent != 1 for extent in integers(value.attrs.output_size)):
@@ -167,7 +167,7 @@ def match_resize(context: Context, value: Any, target: Target) -> Group | None:
 
 
 def _places(given: int, wanted: int, mode: str, rounding: str) -> tuple[int, ...]:
-    """The source row of each result row."""
+    """Return the source row of each result row."""
     one = np.float32(1)
     index = np.arange(wanted).astype("float32")
     if mode == "align_corners":

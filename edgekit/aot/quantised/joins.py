@@ -1,4 +1,4 @@
-"""Operators that put stored values side by side: concatenation and padding."""
+"""Operators that join stored values: concatenation and padding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def match_join(context: Context, value: Any, target: Target) -> Group | None:
 
 
 def concatenate(context: Context, call: Any, parts: list[Source], target: Target) -> Group:
-    """All parts in the result's quantisation, each by a table where it is not."""
+    """Return all parts in the result's quantisation, converted by a table where necessary."""
     shape = shape_of(call)
     last = any(context.is_last(part) for part in parts)
     axis = int(call.attrs.axis) % len(shape)

@@ -44,7 +44,7 @@ _AROUND = ("relax.add", "relax.clip", "relax.nn.relu", "relax.maximum", "relax.m
 
 
 def match_layer(context: Context, value: Any, target: Target) -> Group | None:
-    """A convolution or a matrix product, with or without a bias and an activation."""
+    """Match a convolution or a matrix product, with or without a bias and an activation."""
     value, target = activation(context, value, target)
     layer, bias = _apart(context.graph, value)
     if layer is None:
@@ -60,7 +60,7 @@ def match_layer(context: Context, value: Any, target: Target) -> Group | None:
 
 
 def _apart(graph: Graph, value: Any) -> tuple[Any, Any]:
-    """The layer's own call, and the bias that is added to it."""
+    """Return the layer's own call, and the bias that is added to it."""
     if is_call(value, *_CONVOLUTIONS, _PRODUCT):
         return value, None
     if not is_call(value, "relax.add"):
@@ -73,7 +73,7 @@ def _apart(graph: Graph, value: Any) -> tuple[Any, Any]:
 
 
 def main_call(graph: Graph, value: Any) -> Any:
-    """The convolution or product that a bias and activations are applied to; else the value."""
+    """Return the convolution or product below bias and activations; else the value."""
     call = value
     while is_call(call, *_AROUND):
         layer, _ = _apart(graph, call)
@@ -128,7 +128,7 @@ def _convolution(
 def _without_pad(
     context: Context, source: Source, window: Window, first: bool
 ) -> tuple[Source, Window, Any]:
-    """Padding with zeros beforehand is padding of the convolution's own."""
+    """Merge padding with zeros into the convolution's own padding."""
     pad = context.graph.value(source.tensor)
     image = image_of(source.shape, first)
     if source.moves or len(source.shape) != 4 or not is_call(pad, "relax.nn.pad"):
@@ -185,7 +185,7 @@ def _product(
 
 
 def _one_each(scales: Array) -> Array:
-    """Of rows that hold one number each, that number."""
+    """Return the one number of each row."""
     if scales.size and (scales != scales[:, :1]).any():
         raise UnfitError("its weights have several scales for one output channel")
     result: Array = scales[:, 0]
@@ -193,7 +193,7 @@ def _one_each(scales: Array) -> Array:
 
 
 def _bias(graph: Graph, bias: Any, channels: int, steps: Array) -> Array:
-    """In steps of the input's scale times the weights', one for each channel."""
+    """Return the bias in steps of the input's scale times the weights', one for each channel."""
     if bias is None:
         return np.zeros(channels, "int32")
     value = graph.value(bias)

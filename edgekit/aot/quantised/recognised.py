@@ -1,4 +1,4 @@
-"""What recognising integer operators leaves: the rewritten module and a table of its steps."""
+"""The result of recognising integer operators: the rewritten module and a table of its steps."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class Recognised:
     module: tvm.IRModule
     operators: Mapping[int, Operator]
     layers: Mapping[int, tuple[str, ...]]
-    """The model's names for each of them, the one that it is best known by first."""
+    """The model's names for each step, the most common one first."""
     declined: tuple[NotInteger, ...]

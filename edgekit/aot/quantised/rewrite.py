@@ -1,8 +1,8 @@
-"""Puts calls of integer operators in the place of groups, in one walk through a function.
+"""Replace groups by calls of integer operators, in one walk through a function.
 
-`recognise` is what others call. It rewrites a module's main function so that whatever integer
-kernels can compute is a call of `edgekit.step.N`, on int8 tensors with channels last; the table
-says what each N is. What they cannot compute stays as it was, with a reason.
+`recognise` is the entry point. It rewrites a module's main function so that every group that
+integer kernels can compute is a call of `edgekit.step.N`, on int8 tensors with channels last; the
+table says what each N is. Other groups stay unchanged, with a reason.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ _ORDERED = frozenset(
         *("broadcast_to", "gather_elements", "gather_nd"),
     )
 )
-"""Operators that choose among values: in one quantisation they choose among stored ones."""
+"""Operators that select values: in one quantisation they can select stored values."""
 
 
 def recognise(module: Any) -> Recognised:
-    """Rewrite a module as it was imported, before constants are folded."""
+    """Rewrite a module as imported, before constants are folded."""
     module = relax.transform.CanonicalizeBindings()(module)
     function = module["main"]
     blocks = function.body.blocks if isinstance(function.body, relax.SeqExpr) else []
     if not all(isinstance(block, relax.DataflowBlock) for block in blocks):
-        return Recognised(module, {}, {}, ())  # What branches is no straight list of steps.
+        return Recognised(module, {}, {}, ())  # Branches are no straight list of steps.
     rewriter = _Rewriter(function, (module.attrs or {}).get(ARITHMETIC) == LITERT)
     rewritten = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     rewritten.update_func(module.get_global_var("main"), rewriter.run())
@@ -88,7 +88,7 @@ def recognise(module: Any) -> Recognised:
 
 
 def step_number(call: Any) -> int | None:
-    """Which entry of the table a call is; None where it is something else."""
+    """Return a call's entry in the table; None for any other call."""
     if not is_call(call, "relax.call_dps_packed"):
         return None
     name = str(call.args[0].global_symbol)
@@ -126,7 +126,7 @@ class _Rewriter:
                 for binding in self._bindings:
                     self._bind(binding.var, binding.value)
                 body = self._function.body.body
-                # An output keeps the name that says which layer it is of.
+                # An output keeps the name of its layer.
                 name = str(body.name) if isinstance(body, relax.Var) else ""
                 result = self._builder.emit_output(self._renamed(body), name)
             self._builder.emit_func_output(result)
@@ -143,7 +143,7 @@ class _Rewriter:
             self._as_model[variable] = self._builder.emit(self._renamed(value), name)
 
     def _integers(self, variable: Any, value: Any) -> bool:
-        """Whether the binding could be made without floats."""
+        """Return whether the binding could be made without floats."""
         if is_call(value, QUANTIZE):
             return self._quantised(variable, value)
         if is_call(value, DEQUANTIZE):
@@ -161,7 +161,7 @@ class _Rewriter:
         return True
 
     def _stored_group(self, call: Any, target: Target) -> Group | None:
-        """An operator on stored values; what cuts them off afterwards is part of it."""
+        """Match an operator on stored values, with the clipping after it."""
         if is_call(call, "relax.clip"):
             narrowed = clipped(call, target)
             inner = self._graph.value(call.args[0])
@@ -199,7 +199,7 @@ class _Rewriter:
     def _quantised_value(
         self, variable: Any, expression: Any, target: Target, unsigned: bool
     ) -> bool:
-        """Moves after an operator happen to stored values as well as to floats."""
+        """Apply the moves after an operator to stored values as well as to floats."""
         source = self._graph.source(expression)
         if source is not None and not source.is_constant and source.means_the_same(target):
             self._held[variable] = self._moved_source(source)
@@ -224,7 +224,7 @@ class _Rewriter:
         return True
 
     def _chosen(self, value: Any, target: Target) -> Any | None:
-        """An operator that only chooses among values, applied to the stored ones."""
+        """Apply an operator that only selects values to the stored ones."""
         if not is_call(value, *_ORDERED):
             return None
         arguments = []
@@ -257,10 +257,10 @@ class _Rewriter:
         operator = operator_name(main_call(self._graph, value))
         self.declined.setdefault((layers, operator), NotInteger(layers, operator, reason))
 
-    # Ends of the model.
+    # The model's inputs and outputs.
 
     def _from_input(self, variable: Any, call: Any, target: Target, unsigned: bool) -> bool:
-        """What comes in as floats is quantised before it is moved: a quarter of the bytes."""
+        """Quantise a float input before it is moved: a quarter of the bytes."""
         moves = []
         expression = call.args[0]
         while is_call(self._graph.value(expression), *MOVES):
@@ -282,16 +282,16 @@ class _Rewriter:
         return True
 
     def _dequantised_outputs(self, bound: Any) -> frozenset[Any]:
-        """Variables that leave the function as they are, or moved."""
+        """Return the variables that leave the function unchanged or moved."""
         ends: set[Any] = set()
         pending = [self._function.body.body]
         while pending:
-            here = pending.pop()
-            if isinstance(here, relax.Tuple):
-                pending.extend(here.fields)
-            elif here in bound and here not in ends:
-                ends.add(here)
-                value = bound[here]
+            current = pending.pop()
+            if isinstance(current, relax.Tuple):
+                pending.extend(current.fields)
+            elif current in bound and current not in ends:
+                ends.add(current)
+                value = bound[current]
                 pending.append(value.args[0] if is_call(value, *MOVES) else value)
         return frozenset(ends)
 
@@ -309,7 +309,7 @@ class _Rewriter:
         )
         return True
 
-    # Making calls.
+    # Calls.
 
     def _emit_group(self, variable: Any, group: Group, unsigned: bool) -> None:
         layers = self._graph.layers(variable)
@@ -364,7 +364,7 @@ class _Rewriter:
             )
         return self._lasts[source.tensor]
 
-    # Stored values, wherever they are.
+    # Stored values.
 
     def _is_last(self, source: Source) -> bool:
         held = self._held.get(source.tensor)
@@ -386,10 +386,10 @@ class _Rewriter:
             held = self._mover.moved(held, move)
         return held
 
-    # Everything else, as it was.
+    # All other expressions, unchanged.
 
     def _renamed(self, expression: Any) -> Any:
-        """An expression of the old function in the words of the new one."""
+        """Return an expression of the old function with the variables of the new one."""
         if isinstance(expression, relax.Var):
             if expression not in self._as_model and expression in self._held:
                 held = self._held[expression]

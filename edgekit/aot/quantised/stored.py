@@ -1,4 +1,4 @@
-"""Operators that the model itself applies to stored values, without a dequantize before them."""
+"""Operators that the model applies directly to stored values, without a dequantize before them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.compiler.macs import shape_of
 
 
 def match_stored(context: Context, call: Any, target: Target) -> Group | None:
-    """`target` says between which stored values the result lies; its scale means nothing."""
+    """Match an operator on stored values; `target` gives the range of the result, not its scale."""
     graph, offset = context.graph, offset_of(call)
     if is_call(call, *images.MAX_POOLS):
         return images.max_pool(call, _source(graph, call.args[0]), target, context.litert)
@@ -47,7 +47,7 @@ def match_stored(context: Context, call: Any, target: Target) -> Group | None:
 
 
 def clipped(call: Any, target: Target) -> Target:
-    """What `relax.clip` on stored values leaves of a range of them."""
+    """Return the part of a range of stored values that `relax.clip` leaves."""
     offset = offset_of(call)
     low, high = (int(argument.value) - offset for argument in call.args[1:3])
     least, most = max(target.low, low), min(target.high, high)
@@ -55,7 +55,7 @@ def clipped(call: Any, target: Target) -> Target:
 
 
 def offset_of(call: Any) -> int:
-    """What stored values are less, as int8, than the model has them."""
+    """Return the difference between the model's stored values and their int8 form."""
     return 128 if str(call.ty.dtype) == "uint8" else 0
 
 
@@ -67,7 +67,7 @@ def _source(graph: Graph, expression: Any) -> Source:
 
 
 def _rounded_average(graph: Graph, call: Any) -> Any | None:
-    """The average of stored values behind round-half-away as the TFLite importer writes it."""
+    """Match the average of stored values with round-half-away as the TFLite importer writes it."""
     total = graph.value(call.args[0])
     if not is_call(total, "relax.add"):
         return None

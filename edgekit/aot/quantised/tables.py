@@ -1,7 +1,7 @@
-"""Functions of one stored byte, as tables of 256 results: LiteRT's to the last step.
+"""Functions of one stored byte, as tables of 256 results exactly like LiteRT's.
 
-Where LiteRT has integer arithmetic for a function, the table is made by that; where it makes a
-table of floats itself, or the model means floats, by floats.
+Where LiteRT has integer arithmetic for a function, the table is computed with it. Where LiteRT
+makes a table from floats, or the model means floats, it is computed in floats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STORED = tuple(range(-128, 128))
 
 
 def rescaled(source: Source, target: Target, elements: int, litert: bool) -> Lookup:
-    """From one quantisation to another."""
+    """Convert one quantisation to another."""
     if not litert:
         return by_floats(source, target, elements, "requantise", lambda value: value)
     factor = fixed_point(source.scale / target.scale)
@@ -38,7 +38,7 @@ def rescaled(source: Source, target: Target, elements: int, litert: bool) -> Loo
 
 
 def cut_off(source: Source, target: Target, elements: int, name: str) -> Lookup:
-    """ReLU and its kin, whose factor LiteRT computes in single precision."""
+    """Apply ReLU and its kin, whose factor LiteRT computes in single precision."""
     factor = fixed_point(float(np.float32(source.scale) / np.float32(target.scale)))
     return Lookup(elements, name, _by_integers(source, target, lambda _: factor))
 
@@ -66,7 +66,7 @@ def _by_integers(
     factor_of: Callable[[int], FixedPoint],
     seen: Callable[[int], int] = lambda value: value,
 ) -> tuple[int, ...]:
-    """`seen` is what a value counts as, before it is multiplied."""
+    """Return the table; `seen` maps a value before it is multiplied."""
     shifted = [seen(stored - source.zero_point) for stored in STORED]
     return tuple(
         saturated(multiply(value, factor_of(value)) + target.zero_point, target.low, target.high)
@@ -83,7 +83,7 @@ def by_floats(
     *,
     even: bool = True,
 ) -> Lookup:
-    """As onnxruntime and LiteRT's own tables compute it, which break ties differently."""
+    """Compute a table as onnxruntime and LiteRT do; they break ties differently."""
     stored = np.array(STORED, "int32")
     with np.errstate(all="ignore"):
         real = function((stored - source.zero_point).astype("float32") * np.float32(source.scale))
@@ -101,7 +101,7 @@ def by_floats(
 
 
 def hard_swish(source: Source, target: Target, elements: int) -> Lookup:
-    """x * relu6(x + 3) / 6 in LiteRT's 16-bit fixed point."""
+    """Compute x * relu6(x + 3) / 6 in LiteRT's 16-bit fixed point."""
     fine = np.float32(np.float32(1 / 128) * np.float32(source.scale))
     output, output_shift = _half_factor(float(fine / np.float32(target.scale)))
     gate_scale = np.float32(np.float32(3) / np.float32(32768))
@@ -128,7 +128,7 @@ def hard_swish(source: Source, target: Target, elements: int) -> Lookup:
 
 
 def _half_factor(factor: float) -> tuple[int, int]:
-    """A fixed-point factor with a multiplier of 16 bits."""
+    """Return a fixed-point factor with a multiplier of 16 bits."""
     whole = fixed_point(factor)
     return min((whole.multiplier + (1 << 15)) >> 16, 32767), whole.shift
 
@@ -138,7 +138,7 @@ def _saturated16(value: int) -> int:
 
 
 def _exact(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """Elementwise in double precision, then rounded to single."""
+    """Compute elementwise in double precision, then round to single."""
 
     def apply(values: Array) -> Array:
         flat = [function(float(value)) for value in values.reshape(-1)]

@@ -1,1 +1,1 @@
-"""Kernels for a GPU of NVIDIA's, compiled on a machine that needs none."""
+"""Compile kernels for NVIDIA GPUs on a host without one."""

@@ -1,4 +1,4 @@
-"""From CUDA's C++ to machine code of one GPU, by NVIDIA's own compiler as a library."""
+"""Compile CUDA C++ to machine code for one GPU with NVIDIA's compiler library."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _CALLBACK = "tvm_callback_cuda_compile"
 _PRECISE = ("--ftz=false", "--prec-div=true", "--prec-sqrt=true")
-"""TVM asks for fast mathematics; this much of it is taken back."""
+"""Options that undo most of the fast mathematics that TVM requests."""
 
 
 @contextmanager
 def compiling_kernels(arch: str) -> Iterator[None]:
-    """While this is open, whatever TVM generates for CUDA becomes machine code for `arch`."""
+    """Compile the CUDA code that TVM generates inside this context to machine code for `arch`."""
     import tvm_ffi
     from tvm.support.nvcc import compile_cuda
 
@@ -34,17 +34,17 @@ def compiling_kernels(arch: str) -> Iterator[None]:
             )
         return bytes(cubin)
 
-    theirs = tvm_ffi.get_global_func(_CALLBACK)
+    previous = tvm_ffi.get_global_func(_CALLBACK)
     tvm_ffi.register_global_func(_CALLBACK, compiled, override=True)
     try:
         yield
     finally:
-        tvm_ffi.register_global_func(_CALLBACK, theirs, override=True)
+        tvm_ffi.register_global_func(_CALLBACK, previous, override=True)
 
 
 @contextmanager
 def _cuda_path(root: Path) -> Iterator[None]:
-    """TVM looks nowhere else."""
+    """Set the only variable in which TVM looks for CUDA."""
     before = os.environ.get("CUDA_PATH")
     os.environ["CUDA_PATH"] = str(root)
     try:

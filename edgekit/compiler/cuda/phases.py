@@ -1,7 +1,7 @@
-"""The passes where a GPU runs what no library does: read it beside pipeline.py.
+"""The passes for models that run on a GPU without a library; compare pipeline.py.
 
-No layout and no packing of weights: those are for CPUs. Constants stay in the virtual machine's
-bytecode, which copies each to the GPU at the start, once.
+Layouts and weights are not changed: those passes are for CPUs. Constants stay in the virtual
+machine's bytecode, which copies each to the GPU once at the start.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _schedule(target: Any) -> list[Any]:
             dlight.gpu.GeneralReduction(),
             dlight.gpu.Fallback(),
         ),
-        # Whatever no rule has bound to threads: on the GPU nothing else can run.
+        # Bind all remaining loops to threads: nothing else can run on the GPU.
         s_tir.transform.DefaultGPUSchedule(),
     ]
 

@@ -1,9 +1,9 @@
-"""What compiling for CUDA takes from this machine: NVIDIA's compiler and headers out of packages
-of theirs, and a driver, or something that bears its name.
+"""The host's parts for compiling CUDA: NVIDIA's compiler and headers from packages, and a driver or
+a stub.
 
-TVM embeds machine code of the GPU's only where its CUDA runtime is loaded, and that wants the
-driver's library. Where there is no driver, a library that has its functions, all of which fail,
-is enough: nothing is run here.
+TVM embeds GPU machine code only where its CUDA runtime is loaded, and that needs the driver's
+library. On a host without a driver, a stub library whose functions all fail is enough: nothing runs
+on the host's GPU.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from edgekit.cross.tools import run_tool
 from edgekit.profiles.toolchain import load_toolchain
 
 PACKAGES = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
-"""Their versions decide the bytes of kernels: they are in each build's key (building/key.py)."""
+"""Packages whose versions decide the kernels' bytes: part of each build's key (building/key.py)."""
 CUDART = "libcudart.so.13"
-"""What that needs, and so the CUDA that a board must have."""
+"""The runtime library that TVM's CUDA runtime needs: the CUDA version that a board must have."""
 _DRIVER = "libcuda.so.1"
 _FUNCTIONS = (
     *("cuDeviceGetName", "cuFuncSetAttribute", "cuGetErrorName", "cuGetErrorString"),
@@ -40,7 +40,7 @@ _STUB_LIBRARY = 34
 @dataclass(frozen=True)
 class Toolkit:
     root: Path
-    """With `include` and `lib`."""
+    """The folder that holds `include` and `lib`."""
 
     @property
     def include(self) -> Path:
@@ -52,13 +52,14 @@ class Toolkit:
 
     @property
     def compiler(self) -> tuple[Path, ...]:
-        """What it loads by name first: it looks where the system does, and not beside itself."""
+        """Return the libraries to load before the compiler, which does not search its own
+        folder."""
         folder = self.root / "lib"
         return (*sorted(folder.glob("libnvrtc-builtins.so.13.*")), folder / "libnvrtc.so.13")
 
 
 def find_toolkit(folders: Sequence[Path] | None = None) -> Toolkit:
-    """In the folders of NVIDIA's packages; MissingToolError with what to install."""
+    """Find NVIDIA's packages; raise MissingToolError with what to install."""
     for folder in _folders_of("nvidia") if folders is None else folders:
         toolkit = Toolkit(folder / "cu13")
         wanted = (
@@ -77,7 +78,7 @@ def find_toolkit(folders: Sequence[Path] | None = None) -> Toolkit:
 
 @lru_cache(maxsize=1)
 def load_cuda_runtime() -> None:
-    """TVM's, into this process; with a driver that does nothing where there is none."""
+    """Load TVM's CUDA runtime into this process, with a stub driver where there is none."""
     load_tvm()
     toolkit = find_toolkit()
     try:
@@ -96,7 +97,7 @@ def load_cuda_runtime() -> None:
 
 
 def make_driver_stub(folder: Path) -> Path:
-    """A library with the driver's name in `folder`, by this machine's own compiler."""
+    """Build a stub library with the driver's name in `folder`, with the host's compiler."""
     compiler = find_compiler(load_toolchain("host"))
     (folder / "stub.c").write_text(stub_source(), encoding="ascii")
     run_tool(
@@ -108,7 +109,7 @@ def make_driver_stub(folder: Path) -> Path:
 
 
 def stub_source() -> str:
-    """A link stub: it has the names, and does nothing."""
+    """Return C that defines the driver's functions and does nothing."""
     lines = [f"int {name}(void) {{ return {_STUB_LIBRARY}; }}" for name in _FUNCTIONS]
     return "\n".join(lines) + "\n"
 

@@ -1,1 +1,1 @@
-"""Relax passes of edgekit's own, one a file. `compiler/pipeline.py` says their order."""
+"""edgekit's Relax passes, one per file. `compiler/pipeline.py` lists their order."""

@@ -1,8 +1,8 @@
-"""Convolutions over lines and over volumes, told as convolutions over images, which have a rule.
+"""Rewrite 1-D and 3-D convolutions as 2-D convolutions, which have a schedule.
 
-A line is an image of one row. A volume is a row of images: its convolution is one of each image for
-each step of the kernel in depth, and their sum. What stands between two such convolutions stays in
-two dimensions where it can.
+A line is an image of one row. A volume is a row of images: its convolution is the sum of one image
+convolution per kernel step in depth. Operators between two such convolutions stay in two dimensions
+where possible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edgekit.compiler.macs import ShapeDependsOnDataError, shape_of
 from edgekit.compiler.passes.channels_last import BINARY, UNARY
 
 _ROW = 2
-"""The axis that an image has and a line has not."""
+"""The axis that an image has and a line lacks."""
 
 
 @relax.expr_functor.mutator
@@ -36,14 +36,14 @@ class _AsImages(relax.PyExprMutator):  # type: ignore[misc]
         return call if result is None else result
 
     def image(self, line: Any) -> Any:
-        known = self.known_image(line)
-        if known is not None:
-            return known
+        existing = self.known_image(line)
+        if existing is not None:
+            return existing
         batch, channels, width = shape_of(line)
         return relax.op.reshape(line, (batch, channels, 1, width))
 
     def known_image(self, line: Any) -> Any | None:
-        """What a line was made of here."""
+        """Return the image that a line was made from, if this pass made one."""
         value = self.lookup_binding(line) if isinstance(line, relax.Var) else None
         if not isinstance(value, relax.Call) or str(value.op.name) != "relax.squeeze":
             return None

@@ -1,4 +1,4 @@
-"""The functions that compiled code finds by name when it runs, and who has them."""
+"""The functions that compiled code looks up by name at run time, and the libraries with them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CALLS = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
 
 
 def check_functions(module: Any, executable: Any, regions: Iterable[str]) -> None:
-    """Refuse a model that calls what neither the device's runtime nor its own library has.
+    """Refuse a model that calls a function that neither the device nor its own library has.
 
-    `module` is what `executable` was made of; `regions` are functions of backends, which are linked
-    into the library beside it.
+    `executable` was compiled from `module`. `regions` are functions of backends, which are linked
+    into the same library.
     """
     kernels = {
         str((function.attrs or {}).get("global_symbol", variable.name_hint)): function

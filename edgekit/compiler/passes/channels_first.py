@@ -1,9 +1,9 @@
-"""Channels first, (N, C, H, W), for the libraries of backends: TFLite models arrive channels last.
+"""Channels first, (N, C, H, W), for backend libraries: TFLite models arrive channels last.
 
-The pass keeps every value's meaning: what an operator computes channels first is followed by a
+The pass keeps every value's meaning: a result computed channels first is followed by a
 `permute_dims` back, and the next operator that can use the channels-first value looks through it.
-Those that nobody reads disappear with the dead code, so that layouts change at a network's edges
-only: its inputs, its results, and reshapes before dense layers.
+Unread permutations are removed as dead code, so that layouts change only at a network's edges: its
+inputs, its results, and reshapes before dense layers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ANCHORS = {
     "relax.nn.adaptive_avg_pool2d": "layout",
     "relax.image.resize2d": "layout",
 }
-"""What libraries want channels first, and the attribute that says how it has them."""
+"""Operators that libraries require channels first, and the attribute that holds their layout."""
 _WINDOW = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "count_include_pad")
 
 
@@ -56,10 +56,10 @@ class ChannelsFirst:
 
 
 def _gains(function: Any) -> bool:
-    """Whether it is one block of floats with something to turn.
+    """Return whether the function is one block of floats with something to convert.
 
-    In a quantised model floats only stand for the integers around them, and passes that come
-    later know those by their form.
+    In a quantised model floats only stand for the integers around them, and later passes recognise
+    those by their form.
     """
     blocks = function.body.blocks
     if len(blocks) != 1 or not isinstance(blocks[0], relax.DataflowBlock):
@@ -110,10 +110,10 @@ class _ChannelsFirst(relax.PyExprMutator):  # type: ignore[misc]
         return item if result is None else result
 
     def first(self, expression: Any) -> Any:
-        """The value channels first, made now if it is not there yet."""
-        known = self.known_first(expression)
-        if known is not None:
-            return known
+        """Return the value channels first; convert it now if necessary."""
+        existing = self.known_first(expression)
+        if existing is not None:
+            return existing
         if expression not in self._turned:
             array = constant_array(expression)
             self._turned[expression] = (
@@ -124,7 +124,7 @@ class _ChannelsFirst(relax.PyExprMutator):  # type: ignore[misc]
         return self._turned[expression]
 
     def known_first(self, expression: Any) -> Any | None:
-        """The value channels first, if it was computed so."""
+        """Return the value channels first if it was computed so."""
         value = self.value(expression)
         if _is_call(value, "relax.permute_dims") and _axes(value) == TO_LAST:
             return value.args[0]
@@ -134,18 +134,18 @@ class _ChannelsFirst(relax.PyExprMutator):  # type: ignore[misc]
         return self.lookup_binding(expression) if isinstance(expression, relax.Var) else None
 
     def last(self, value: Any) -> Any:
-        """A value that was computed channels first, in the order that the model knows."""
+        """Return a value that was computed channels first in the model's order."""
         return relax.op.permute_dims(self.emit(value), list(TO_LAST))
 
     def emit(self, value: Any) -> Any:
-        """Under the name of the node that is being converted."""
+        """Emit the value under the name of the node that is being converted."""
         if not self._node:
             return self.builder_.emit(value)
         self._count += 1
         return self.builder_.emit(value, numbered(self._node, self._count))
 
     def split(self, variable: Any, call: Any, data: Any) -> Any:
-        """A split's pieces channels first, made once for all of them."""
+        """Return a split's pieces channels first, made once for all of them."""
         if variable not in self._turned:
             axis = TO_LAST[int(call.attrs.axis) % 4]
             pieces = relax.op.split(data, call.attrs.indices_or_sections, axis)
@@ -229,7 +229,7 @@ def _binary(self: _ChannelsFirst, call: Any) -> Any | None:
 
 
 def _operand(self: _ChannelsFirst, argument: Any) -> Any | None:
-    """An operand of a broadcast, whose rank may be less than four."""
+    """Return an operand of a broadcast, whose rank may be less than four."""
     shape = shape_of(argument)
     if len(shape) == 4:
         return self.first(argument)
@@ -325,7 +325,7 @@ def _reshape(self: _ChannelsFirst, call: Any) -> Any | None:
 
 
 def _flat_prelu(self: _ChannelsFirst, call: Any) -> Any | None:
-    """TVM's TFLite importer writes PReLU over all elements in a row, a slope for each."""
+    """Convert PReLU as TVM's TFLite importer writes it: flattened, with a slope per element."""
     prelu = self.value(call.args[0])
     if not _is_call(prelu, "relax.nn.prelu"):
         return None
@@ -340,7 +340,7 @@ def _flat_prelu(self: _ChannelsFirst, call: Any) -> Any | None:
 
 
 def _slopes(self: _ChannelsFirst, expression: Any, shape: tuple[int, ...]) -> Any | None:
-    """One a channel, where all pixels have the same."""
+    """Return one slope per channel where all pixels have the same slopes."""
     values = constant_array(expression)
     if values is None:
         row = self.value(expression)
@@ -361,7 +361,7 @@ def _named(names: Sequence[str], rule: Rule) -> dict[str, Rule]:
 
 
 Rule = Callable[[_ChannelsFirst, Any], Any]
-"""The call after its change; None to leave it as it is."""
+"""A function that returns the changed call, or None to leave it unchanged."""
 
 _RULES: dict[str, Rule] = {
     **_named(("nn.conv2d",), _convolution),

@@ -1,10 +1,10 @@
-"""Channels last: (N, H, W, C) inside the network, (N, C, H, W) only where something needs it.
+"""Channels last: (N, H, W, C) inside the network, (N, C, H, W) only where an operator needs it.
 
-With the channels next to each other in memory, a convolution is a matrix product whose columns
-are channels, and pooling and element-wise operators run over whole vectors. The pass keeps every
-value's meaning: what an operator computes channels last is followed by a `permute_dims` back, and
-the next operator that can use the channels-last value looks through it. Those that nobody reads
-disappear with the dead code, so that layouts change at a network's edges only.
+With the channels adjacent in memory, a convolution is a matrix product whose columns are channels,
+and pooling and element-wise operators work on whole vectors. The pass keeps every value's meaning:
+a result computed channels last is followed by a `permute_dims` back, and the next operator that can
+use the channels-last value looks through it. Unread permutations are removed as dead code, so that
+layouts change only at a network's edges.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class _ChannelsLast(relax.PyExprMutator):  # type: ignore[misc]
         return call if result is None else result
 
     def last(self, expression: Any) -> Any:
-        """The value channels last, made now if it is not there yet."""
-        known = self.known_last(expression)
-        if known is not None:
-            return known
+        """Return the value channels last; convert it now if necessary."""
+        existing = self.known_last(expression)
+        if existing is not None:
+            return existing
         if expression not in self._last:
             array = constant_array(expression)
             self._last[expression] = (
@@ -88,20 +88,20 @@ class _ChannelsLast(relax.PyExprMutator):  # type: ignore[misc]
         return self._last[expression]
 
     def known_last(self, expression: Any) -> Any | None:
-        """The value channels last, if it was computed so."""
+        """Return the value channels last if it was computed so."""
         if not isinstance(expression, relax.Var):
             return None
         value = self.lookup_binding(expression)
         if not _is_call(value, "relax.permute_dims") or _axes(value) != TO_FIRST:
             return None
         (last,) = value.args
-        # What leaves a block of the function takes nothing along that lives inside it only.
+        # A value that leaves its block cannot refer to one that exists only inside the block.
         leaves = not isinstance(expression, relax.DataflowVar)
         return None if leaves and isinstance(last, relax.DataflowVar) else last
 
     def first(self, value: Any) -> Any:
-        """A value that was computed channels last, in the order that the model knows; it keeps the
-        name that says which layer it is."""
+        """Return a value that was computed channels last in the model's order, under the name of
+        its layer."""
         return relax.op.permute_dims(self.builder_.emit(value, self._name), list(TO_FIRST))
 
 
@@ -155,7 +155,7 @@ def _transposed(self: _ChannelsLast, call: Any) -> Any | None:
 
 
 def _dilated(weight: np.ndarray, steps: Sequence[int]) -> np.ndarray:
-    """A kernel (I, O, H, W) with the zeros between its taps."""
+    """Return a kernel (I, O, H, W) with the zeros between its taps."""
     inputs, outputs, rows, columns = weight.shape
     down, right = steps
     wide = np.zeros(
@@ -166,9 +166,9 @@ def _dilated(weight: np.ndarray, steps: Sequence[int]) -> np.ndarray:
 
 
 def _by_phases(self: _ChannelsLast, call: Any, weight: np.ndarray) -> Any:
-    """A transposed convolution as a plain one, channels last: as many results for each pixel as a
-    step has pixels, which are then put side by side. No zero is multiplied but in the last taps of
-    a kernel that steps don't divide."""
+    """Rewrite a transposed convolution as a plain one, channels last. It computes one result per
+    pixel of a stride for each input pixel, and these are interleaved. Zeros are multiplied only in
+    the last taps of a kernel that the strides don't divide."""
     attrs = call.attrs
     batch, channels, height, width = shape_of(call)
     down, right = _integers(attrs.strides)
@@ -178,7 +178,7 @@ def _by_phases(self: _ChannelsLast, call: Any, weight: np.ndarray) -> Any:
     filled = np.pad(
         weight, ((0, 0), (0, 0), (0, taps_y * down - rows), (0, taps_x * right - columns))
     )
-    # (I, O, tap, phase, tap, phase), the taps in the order in which a convolution walks.
+    # (I, O, tap, phase, tap, phase), with the taps in a convolution's order.
     phases = filled.reshape(inputs, channels, taps_y, down, taps_x, right)[:, :, ::-1, :, ::-1]
     kernel = phases.transpose(2, 4, 0, 3, 5, 1).reshape(taps_y, taps_x, inputs, -1)
     lines, pixels = -(-(top + height) // down), -(-(left + width) // right)
@@ -212,7 +212,7 @@ def _unary(self: _ChannelsLast, call: Any) -> Any | None:
 
 
 def _quantization(self: _ChannelsLast, call: Any) -> Any | None:
-    """With one scale for all channels."""
+    """Convert a quantisation that has one scale for all channels."""
     parameters = [constant_array(argument) for argument in call.args[1:]]
     if any(array is None or array.size != 1 for array in parameters):
         return None
@@ -231,7 +231,7 @@ def _binary(self: _ChannelsLast, call: Any) -> Any | None:
 
 
 def _operand(self: _ChannelsLast, argument: Any) -> Any | None:
-    """An operand of a broadcast, whose rank may be less than four."""
+    """Return an operand of a broadcast, whose rank may be less than four."""
     shape = shape_of(argument)
     if len(shape) == 4:
         return self.last(argument)
@@ -344,7 +344,7 @@ def _permutation(self: _ChannelsLast, call: Any) -> Any | None:
 
 
 def _reshape(self: _ChannelsLast, call: Any) -> Any | None:
-    """With one pixel, or one channel, both orders are the same in memory."""
+    """Convert a reshape of one pixel or one channel, where both orders are the same in memory."""
     data = self.known_last(call.args[0])
     if data is None:
         return None
@@ -398,8 +398,8 @@ def _axes(call: Any) -> tuple[int, ...]:
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.ChannelsLast")
 class ChannelsLast:
-    """Apply to any module. With `only_plain` every transposed convolution becomes a plain one, for
-    compilers without a loop nest for the former."""
+    """Convert any module. `only_plain` makes every transposed convolution a plain one, for
+    compilers without a loop nest for transposed ones."""
 
     def __init__(self, only_plain: bool = False) -> None:
         self._only_plain = only_plain

@@ -1,7 +1,7 @@
-"""Comparisons that TVM's code generator for LLVM gets wrong, as ones that it gets right.
+"""Rewrite comparisons that TVM's code generator for LLVM gets wrong.
 
-It knows no comparison of booleans: it takes them for floats, and fails. TVM's own simplifier writes
-such comparisons, for a division that rounds down and for a search. And to it NaN differs from
+It treats compared booleans as floats, and fails. TVM's own simplifier writes such comparisons, for
+a division that rounds down and for a search. The code generator also computes that NaN differs from
 nothing, where IEEE 754 says that it differs from everything.
 """
 
@@ -19,7 +19,7 @@ _BOOL, _NUMBER = "bool", "uint8"
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.CompareBooleans")
 class CompareBooleans:
-    """Last before code generation: TVM's simplifier would undo it, or write more of them."""
+    """Runs last before code generation: TVM's simplifier would undo it, or write more of them."""
 
     def transform_module(self, module: Any, context: Any) -> Any:
         del context

@@ -1,10 +1,10 @@
-"""Whole-number arithmetic with one result for every operand, on every processor.
+"""Integer arithmetic with one result for every operand, on every processor.
 
 A division by zero ends a program on x86 and gives 0 on ARM; so does INT_MIN / -1. A float outside
-of an integer's range becomes INT_MIN on x86, and the nearest integer on ARM. To LLVM all of these
-are undefined, so that it may compute anything. Here they are what docs/verify.md says: a
-division by zero and its remainder are 0, INT_MIN / -1 is INT_MIN, a float becomes the nearest
-integer and NaN 0. Types of 8 and 16 bits, and uint32, keep the low bits of such an integer.
+an integer's range becomes INT_MIN on x86 and the nearest integer on ARM. In LLVM all of these are
+undefined. This pass gives them the results in docs/verify.md: a division by zero and its remainder
+are 0, INT_MIN / -1 is INT_MIN, a float becomes the nearest integer and NaN becomes 0. Types of 8
+and 16 bits, and uint32, keep the low bits of such an integer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INTEGER = re.compile(r"u?int(8|16|32|64)(x\d+)?")
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.DefinedArithmetic")
 class DefinedArithmetic:
-    """Last before code generation: TVM's simplifier takes a value for equal to itself, NaN too."""
+    """Runs last before code generation: TVM's simplifier takes NaN as equal to itself."""
 
     def transform_module(self, module: Any, context: Any) -> Any:
         del context
@@ -79,7 +79,7 @@ def _converted(node: Any) -> Any:
 
 
 def _nearest(value: Any, dtype: str) -> Any:
-    """The integer, the first or last one of its type for what lies outside, 0 for NaN."""
+    """Return the nearest integer, clamped to the type's range; 0 for NaN."""
     limits, source = np.iinfo(_scalar(dtype)), str(value.ty)
     low, high = _bounds(value)
     given = tirx.Var("given", source)
@@ -95,7 +95,7 @@ def _nearest(value: Any, dtype: str) -> Any:
 
 
 def _nearest_above(value: Any, dtype: str) -> Any:
-    """uint64: what a signed type holds as that, so that -1 keeps its bits."""
+    """Return a float as uint64: a signed type converts smaller ones, so that -1 keeps its bits."""
     source = str(value.ty)
     given = tirx.Var("given", source)
     middle, top = (_constant(2.0**power, source) for power in (63, 64))
@@ -109,7 +109,7 @@ def _nearest_above(value: Any, dtype: str) -> Any:
 
 
 def _bounds(value: Any) -> tuple[float, float]:
-    """Between which numbers a float lies, as far as its expression tells."""
+    """Return the bounds of a float, as far as its expression tells."""
     if isinstance(value, tirx.FloatImm):
         return float(value.value), float(value.value)
     if isinstance(value, tirx.Broadcast):
@@ -130,7 +130,7 @@ def _bounds(value: Any) -> tuple[float, float]:
 
 
 def _constant(number: float, dtype: str) -> Any:
-    """A constant of a type, in every lane where the type is a vector."""
+    """Return a constant of a type, in every lane where the type is a vector."""
     kind = _scalar(dtype)
     lanes = dtype[len(kind) + 1 :]
     if kind.startswith("float") and abs(number) > float(np.finfo(kind).max):

@@ -1,4 +1,4 @@
-"""TVM's own lowering of loop nests, with what it lacks at its end."""
+"""TVM's lowering of loop nests, followed by the passes that it lacks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NAME = "edgekit"
 
 
 def executable_of(module: Any, target: Any) -> Any:
-    """Of scheduled kernels and the calls of them."""
+    """Build the executable from scheduled kernels and the calls of them."""
     return relax.build(module, target, relax_pipeline=None, tir_pipeline=lowering())
 
 
 def lowering() -> str:
-    """The name under which TVM finds it: it takes no pipeline, only the name of one."""
+    """Register the lowering and return its name: TVM takes a pipeline only by name."""
     compilation_pipeline.register_tir_pipeline(_NAME, _pipeline)
     return _NAME
 

@@ -1,8 +1,8 @@
-"""Argmax and argmin of values that are all the lowest, or the highest, of their type.
+"""Argmax and argmin of values that all are the lowest, or the highest, of their type.
 
-TVM begins with that value at place -1, and of two equal values keeps the lower place: a row of
-zeros in uint8, or of minus infinity, has its largest value at -1. All are equal then, and the first
-place is the right one.
+TVM begins with that value at place -1, and of two equal values keeps the lower place: in a row of
+zeros in uint8, or of minus infinity, the largest value is at -1. All values are equal then, and the
+first place is correct.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tvm import te, tirx, topi
 
 
 def first_places() -> Mapping[str, Callable[[Any, Any], Any]]:
-    """For LegalizeOps: operators and what makes loop nests of their calls."""
+    """Return operators for LegalizeOps, each with the function that makes its loop nest."""
     return {
         "relax.argmax": lambda block, call: _place(block, call, topi.argmax),
         "relax.argmin": lambda block, call: _place(block, call, topi.argmin),

@@ -16,7 +16,7 @@ from typing import Any
 from tvm import te, tirx
 
 ADD_LEFT_SHIFT = 20
-"""Additions are done with this many bits below the point."""
+"""The number of bits below the point in additions."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class FixedPoint:
 
     @property
     def parts(self) -> tuple[int, int, int, int]:
-        """What `multiply` takes: a factor, a shift to the right, half a step of that shift, and
-        -1 where half a step below zero must round down, 0 where nothing is shifted out."""
+        """Return the arguments of `multiply`: a factor, a right shift, half a step of that shift,
+        and -1 where half a step below zero must round down, or 0 where nothing is shifted out."""
         shift = max(-self.exponent, 0)
         return self.mantissa << max(self.exponent, 0), shift, (1 << shift) >> 1, -min(shift, 1)
 
 
 def fixed_point(factor: float) -> FixedPoint:
-    """The nearest fixed-point number to a factor that is not negative."""
+    """Return the fixed-point number nearest to a factor that is not negative."""
     if factor == 0.0:
         return FixedPoint(0, 0)
     fraction, exponent = math.frexp(factor)
@@ -46,16 +46,16 @@ def fixed_point(factor: float) -> FixedPoint:
 
 
 def divided(number: FixedPoint, count: int) -> FixedPoint:
-    """A factor divided by how many values were summed, as LiteRT divides it for a mean."""
+    """Divide a factor by the number of summed values, as LiteRT does for a mean."""
     shift = min(count.bit_length() - 1, 32, 31 + number.exponent)
     return FixedPoint((number.mantissa << shift) // count, number.exponent - shift)
 
 
 def multiply(value: Any, factor: Any, shift: Any, half: Any, lean: Any) -> Any:
-    """An int32 times a fixed-point number given as its `parts`, rounded as LiteRT rounds.
+    """Multiply an int32 by a fixed-point number given as its `parts`, rounded as LiteRT rounds.
 
-    LiteRT writes both roundings with a case for negative numbers. These forms give the same
-    numbers and use `value` once, which matters: an expression is a tree, and copies multiply.
+    LiteRT writes both roundings with a case for negative numbers. These forms give the same numbers
+    and use `value` once, which matters: an expression is a tree, and copies multiply.
     """
     product = value.astype("int64") * factor.astype("int64") + tirx.const(1 << 30, "int64")
     high = tirx.shift_right(product, tirx.const(31, "int64")).astype("int32")
@@ -64,7 +64,7 @@ def multiply(value: Any, factor: Any, shift: Any, half: Any, lean: Any) -> Any:
 
 
 def multiply_rounding_once(value: Any, factor: Any, shift: Any) -> Any:
-    """An int32 times a fixed-point number, ties away from zero."""
+    """Multiply an int32 by a fixed-point number, ties away from zero."""
     one = tirx.const(1, "int64")
     total = shift + tirx.const(31, "int64")
     half = tirx.shift_left(one, total - one)
@@ -74,7 +74,7 @@ def multiply_rounding_once(value: Any, factor: Any, shift: Any) -> Any:
 
 
 Multiply = Callable[[Any, Any, Any, Any, Any], Any]
-"""`multiply`, or another that gives the same numbers for factors of 31 bits."""
+"""`multiply`, or a function that gives the same numbers for factors of 31 bits."""
 
 
 def multiply_by(value: Any, number: FixedPoint, by: Multiply = multiply) -> Any:
@@ -88,18 +88,18 @@ def multiply_by(value: Any, number: FixedPoint, by: Multiply = multiply) -> Any:
 
 
 def is_small(factor: int) -> bool:
-    """Whether it has 31 bits: only a factor of one and above has more."""
+    """Return whether a factor has 31 bits: only a factor of one and above has more."""
     return factor < 1 << 31
 
 
 def saturate(value: Any, low: int, high: int, dtype: str, kind: str = "int32") -> Any:
-    """A value of type `kind` as the nearest one in [low, high], stored as `dtype`."""
+    """Clamp a value of type `kind` to [low, high] and store it as `dtype`."""
     bounded = tirx.max(tirx.min(value, tirx.const(high, kind)), tirx.const(low, kind))
     return bounded.astype(dtype)
 
 
 def round_half_away(value: Any) -> Any:
-    """A float to the nearest whole number, ties away from zero, exactly."""
+    """Round a float to the nearest whole number, ties away from zero, exactly."""
     whole = tirx.trunc(value)
     rest = value - whole
     one, zero = tirx.const(1.0, "float32"), tirx.const(0.0, "float32")
@@ -109,7 +109,7 @@ def round_half_away(value: Any) -> Any:
 
 
 def elementwise(tensor: te.Tensor, compute: Any) -> te.Tensor:
-    """One output element for each element of `tensor`, at the same index."""
+    """Compute one output element from each element of `tensor`, at the same index."""
 
     def at(*index: Any) -> Any:
         return compute(tensor(*index), index)

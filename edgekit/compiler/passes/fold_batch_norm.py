@@ -24,7 +24,7 @@ BATCH_NORM = "relax.nn.batch_norm"
 
 @dataclass(frozen=True)
 class _Affine:
-    """a * x + b, one pair a channel."""
+    """a * x + b, with one pair per channel."""
 
     scale: np.ndarray
     shift: np.ndarray
@@ -57,8 +57,8 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
         return relax.op.add(self.builder_.emit(scaled), _along(affine.shift, axis, rank, dtype))
 
     def _convolution_with(self, affine: _Affine, data: Any, axis: int, rank: int) -> Any | None:
-        """The convolution that yields `data`, with the normalisation inside; None if there is none
-        to fold into."""
+        """Return the convolution that yields `data` with the normalisation folded in; None if there
+        is no convolution to fold into."""
         bias = np.zeros_like(affine.shift)
         value = self._value(data)
         if not self._has_one_reader(data):
@@ -90,10 +90,10 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
 
     def _affine(self, norm: Any) -> _Affine | None:
         values = [constant_array(self._value(argument)) for argument in norm.args[1:]]
-        known = [np.asarray(value, dtype="float64") for value in values if value is not None]
-        if len(known) != len(values):
+        constants = [np.asarray(value, dtype="float64") for value in values if value is not None]
+        if len(constants) != len(values):
             return None
-        gamma, beta, mean, variance = known
+        gamma, beta, mean, variance = constants
         if not norm.attrs.scale:
             gamma = np.ones_like(gamma)
         if not norm.attrs.center:
@@ -111,7 +111,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _readers(function: Any) -> dict[Any, int]:
-    """How many bindings read each variable that lives and dies inside one dataflow block."""
+    """Count the bindings that read each variable that is local to one dataflow block."""
     counts: dict[Any, int] = {}
     for block in function.body.blocks:
         if isinstance(block, relax.DataflowBlock):

@@ -1,8 +1,8 @@
-"""Evaluate in numpy what depends on constants alone.
+"""Evaluate operators on constants alone with numpy.
 
-TVM's own FoldConstant compiles every such operator with LLVM before it runs it once: minutes for
-a network whose weights are reshaped, transposed or dequantised on the way in. What the table
-below lacks is left for the device, which is slower, never wrong.
+TVM's own FoldConstant compiles every such operator with LLVM before it runs it once: minutes for a
+network whose weights are reshaped, transposed or dequantised. Operators that the table below lacks
+are left for the device, which is slower, never wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Evaluate = Callable[[Arguments, Any, tuple[int, ...]], np.ndarray]
 
 MAX_GROWTH_BYTES = 1 << 20
-"""A constant that would grow by more than this (a broadcast of a scalar, say) stays computed."""
+"""The most bytes by which folding may enlarge a constant, such as a broadcast scalar."""
 
 
 def _dequantize(arguments: Arguments, attrs: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -60,7 +60,7 @@ EVALUATORS: dict[str, Evaluate] = {
 }
 
 _FLOAT_ONLY = {"relax.add", "relax.subtract", "relax.multiply", "relax.negative", "relax.sqrt"}
-"""Integer arithmetic that overflows warns in numpy and is undefined in TVM: leave it alone."""
+"""Operators that are folded for floats only: integer overflow is undefined in TVM."""
 
 
 @relax.expr_functor.mutator
@@ -77,15 +77,15 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
         if call.op.name in self._keep:
             return call
         arguments = [self._constant(a) for a in call.args if not isinstance(a, relax.ShapeExpr)]
-        known = [argument for argument in arguments if argument is not None]
+        constants = [argument for argument in arguments if argument is not None]
         shape = _static_shape(call.ty)
-        if not known or len(known) != len(arguments) or shape is None:
+        if not constants or len(constants) != len(arguments) or shape is None:
             return call
-        if call.op.name in _FLOAT_ONLY and known[0].dtype.kind != "f":
+        if call.op.name in _FLOAT_ONLY and constants[0].dtype.kind != "f":
             return call
         with np.errstate(all="ignore"):
-            value = np.asarray(evaluate(known, call.attrs, shape))
-        grown = value.nbytes - sum(argument.nbytes for argument in known)
+            value = np.asarray(evaluate(constants, call.attrs, shape))
+        grown = value.nbytes - sum(argument.nbytes for argument in constants)
         if value.dtype.name != str(call.ty.dtype) or value.shape != shape:
             return call
         if call.op.name != "relax.dequantize" and grown > MAX_GROWTH_BYTES:
@@ -111,8 +111,8 @@ def _static_shape(tensor_type: Any) -> tuple[int, ...] | None:
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.FoldConstants")
 class FoldConstants:
-    """`keep` are operators that stay though their arguments are constants: a backend that computes
-    in integers looks for the dequantisation of its weights."""
+    """Fold constants. `keep` are operators that stay though their arguments are constants: a
+    backend that computes in integers looks for the dequantisation of its weights."""
 
     def __init__(self, keep: AbstractSet[str] = frozenset()) -> None:
         self._keep = keep

@@ -1,8 +1,8 @@
-"""Put a check before every operator that reads or writes where another tensor's values say.
+"""Put a check before every operator that reads or writes at indices from another tensor.
 
 Every importer ends with it. Where the format lets indices count from the end, the importer has put
-the check itself. Constants are checked at once and cost nothing when the model runs, and so do
-indices that sorting or searching made.
+the check itself. Constants, and indices that sorting or searching made, are checked at compile time
+and cost nothing at run time.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MOVES = frozenset(
         *("squeeze", "strided_slice"),
     )
 )
-"""What leaves each index as it is."""
+"""Operators that leave each index unchanged."""
 _WITHIN = frozenset(f"relax.{name}" for name in ("argmax", "argmin", "argsort", "topk"))
 
 
 def guard_indices(module: Any, names: Sequence[str]) -> Any:
-    """The module with every index checked; `names` are those of the inputs, for errors."""
+    """Return the module with every index checked; `names` are those of the inputs, for errors."""
     guard = _Guard(module)
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
@@ -51,7 +51,7 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self.failure: EdgekitError | None = None
-        """Kept: an exception would leave TVM's builder half way, of which it complains."""
+        """The first error, raised after the walk: raised inside it, TVM's builder complains."""
         self._values: dict[Any, Any] = {}
         self._names: dict[Any, str] = {}
 
@@ -93,20 +93,20 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
                 fields[part] = self._checked(old, fields[part], extents)
                 arguments[place] = relax.Tuple(fields)
         if operator == "relax.take":
-            # TVM's faster mode warns on the terminal, whatever the indices are.
+            # TVM's faster mode prints a warning on the terminal for any indices.
             return relax.op.take(*arguments, axis=call.attrs.axis, mode="clip")
         if all(new.same_as(old) for new, old in zip(arguments, call.args, strict=True)):
             return call
         return relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
 
     def _bounded(self, call: Any, place: int, limit: float) -> Any:
-        """Coordinates become whole numbers in the kernel: none may be NaN or beyond those."""
+        """Clamp coordinates that the kernel makes whole numbers: none may be NaN or beyond them."""
         kind = str(call.args[place].ty.dtype)
         given = call.args[place]
         is_number = relax.op.logical_not(relax.op.isnan(given))
-        known = self.builder_.emit(relax.op.where(is_number, given, relax.const(-limit, kind)))
+        numbers = self.builder_.emit(relax.op.where(is_number, given, relax.const(-limit, kind)))
         arguments = list(call.args)
-        arguments[place] = self.builder_.emit(relax.op.clip(known, -limit, limit))
+        arguments[place] = self.builder_.emit(relax.op.clip(numbers, -limit, limit))
         return relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
 
     def _fields(self, expression: Any) -> Sequence[Any]:
@@ -118,7 +118,7 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
         return [relax.TupleGetItem(expression, k) for k in range(len(expression.ty.fields))]
 
     def _checked(self, before: Any, now: Any, extents: _Extents) -> Any:
-        """`before` is the operand in the old function, `now` what it is in the new one."""
+        """Return a checked operand: `before` in the old function, `now` in the new one."""
         moves: list[Any] = []
         root = before
         while True:
@@ -135,7 +135,7 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
             counted_from_start(given, rule)
             return now
         if not str(root.ty.dtype).startswith(("int", "uint")):
-            return now  # A mask, or what an operator takes floats for.
+            return now  # A mask, or an operand that must be float.
         safe = self.builder_.emit(checked(self.visit_expr(root), rule))
         for move in reversed(moves):
             arguments = [safe, *(self.visit_expr(argument) for argument in move.args[1:])]
@@ -166,7 +166,7 @@ def _is_call(value: Any, name: str) -> bool:
 
 
 def _is_move(value: Any, *, alone: bool) -> bool:
-    """`alone`: each index stands for itself, so it does not matter where it lies."""
+    """Return whether an operator only moves values; with `alone`, the place of an index is free."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return False
     if value.op.name == "relax.astype":
@@ -175,7 +175,7 @@ def _is_move(value: Any, *, alone: bool) -> bool:
 
 
 def _is_within(value: Any, extents: _Extents) -> bool:
-    """Whether the values are inside because of what made them."""
+    """Return whether the operator that made the values keeps them inside the extents."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return False
     rule = rule_of(value)
@@ -196,7 +196,7 @@ def _shape(expression: Any) -> tuple[int, ...]:
 
 
 _Place = tuple[int, int | None, _Extents]
-"""The argument, the field of it where it is a tuple, and the extents that it addresses."""
+"""The argument, its field where it is a tuple, and the extents that it addresses."""
 
 
 def _take(call: Any) -> list[_Place]:
@@ -224,7 +224,7 @@ def _each_axis(call: Any) -> list[_Place]:
 
 
 def _reversed(call: Any) -> list[_Place]:
-    """Lengths: the whole axis is one."""
+    """Return the place of the lengths, each of which may be the whole axis."""
     return [(1, None, (_shape(call.args[0])[int(call.attrs.seq_axis)] + 1,))]
 
 
@@ -238,10 +238,10 @@ ADDRESSED: Mapping[str, Callable[[Any], list[_Place]]] = {
     "relax.scatter_nd": _scatter_nd,
     "relax.take": _take,
 }
-"""Every operator of Relax that reads or writes where a tensor's values say."""
+"""Operators of Relax that read or write at a tensor's values."""
 
 COORDINATES: Mapping[str, tuple[int, float]] = {
     "relax.image.grid_sample": (1, 1e4),
     "relax.vision.roi_align": (1, 1e6),
 }
-"""Operators that read where floats say: the argument, and a bound far outside of any image."""
+"""Operators that read at float coordinates: the argument, and a bound far outside any image."""

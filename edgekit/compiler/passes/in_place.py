@@ -1,8 +1,7 @@
 """Kernels that may write over what they read: element by element, each at its own place.
 
-Two arguments that share memory would break what a kernel promises LLVM, that none of its pointers
-reach what another does. So such a kernel gets one argument less: it reads from the memory that it
-writes to.
+Two arguments that share memory would break the promise to LLVM that no two of a kernel's pointers
+overlap. So such a kernel gets one argument less: it reads from the memory that it writes to.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _KINDS = frozenset(
 
 @dataclass(frozen=True)
 class _Step:
-    """A block that stores one element, at the place that its variables say."""
+    """A block that stores one element, at the place that its variables give."""
 
     realize: Any
     loops: tuple[Any, ...]
@@ -38,10 +37,10 @@ class _Step:
 
 
 def overwritable(kernel: Any) -> frozenset[int]:
-    """The places of the arguments over which a kernel may write its result, its last argument.
+    """Return the places of the arguments that a kernel may overwrite with its result.
 
-    Looked at when its loops have their order: only one block reads the argument, that which
-    stores the result, and each element at the same place. It runs once for each of them.
+    Computed once the loops have their order. Such an argument is read only by the block that stores
+    the result, each element at the same place and once.
     """
     result = kernel.params[-1]
     steps = [step for step in _steps_of(kernel) if step.store.buffer.same_as(result)]
@@ -52,7 +51,7 @@ def overwritable(kernel: Any) -> frozenset[int]:
     alone = _mentions(kernel.body, result) == _mentions(block, result)
     if not alone or _mentions(step.store, result) != 1 or _points(step.store):
         return frozenset()
-    known = _analyzer(step)
+    analyzer = _analyzer(step)
     return frozenset(
         place
         for place, argument in enumerate(kernel.params[:-1])
@@ -60,22 +59,22 @@ def overwritable(kernel: Any) -> frozenset[int]:
         and _mentions(kernel.body, argument) == _mentions(block, argument)
         and _mentions(step.store, argument)
         == sum(
-            load.source.same_as(argument) and _same(known, load.indices, step.variables)
+            load.source.same_as(argument) and _same(analyzer, load.indices, step.variables)
             for load in _loads(step.store)
         )
     )
 
 
 def pointwise(kernel: Any) -> frozenset[int]:
-    """The arguments of which each element decides nothing but that of the result at its place.
+    """Return the arguments whose elements each affect only the result's element at the same place.
 
-    Looked at before a kernel's loops have an order, and never less than `overwritable` then.
+    Computed before the loops have an order; never fewer than `overwritable` finds later.
     """
     made = {step.store.buffer: step for step in _steps_of(kernel)}
     result = kernel.params[-1]
     if result not in made:
         return frozenset()
-    known = _analyzer(made[result])
+    analyzer = _analyzer(made[result])
     read: dict[tuple[Any, str], Sequence[Any]] = {}
     blocks: dict[Any, Any] = {}
 
@@ -83,7 +82,7 @@ def pointwise(kernel: Any) -> frozenset[int]:
         blocks[step.store.buffer] = step.realize.block
         for load in _loads(step.store):
             indices = [
-                known.simplify(_put(index, step.variables, places)) for index in load.indices
+                analyzer.simplify(_put(index, step.variables, places)) for index in load.indices
             ]
             key = (load.source, str(indices))
             if key in read:
@@ -101,7 +100,7 @@ def pointwise(kernel: Any) -> frozenset[int]:
         and _mentions(kernel.body, argument)
         == sum(_mentions(block, argument) for block in blocks.values())
         and all(
-            _same(known, indices, variables)
+            _same(analyzer, indices, variables)
             for (source, _), indices in read.items()
             if source.same_as(argument)
         )
@@ -109,7 +108,7 @@ def pointwise(kernel: Any) -> frozenset[int]:
 
 
 def in_place(kernel: Any, place: int) -> Any:
-    """The kernel without that argument, whose elements are in the memory of the result."""
+    """Return the kernel without that argument, whose elements are in the result's memory."""
     argument, result = kernel.params[place], kernel.params[-1]
     return tirx.PrimFunc(
         [parameter for parameter in kernel.params if not parameter.same_as(argument)],
@@ -120,7 +119,7 @@ def in_place(kernel: Any, place: int) -> Any:
 
 
 def _steps_of(kernel: Any) -> list[_Step]:
-    """None at all where there is anything but loops and blocks."""
+    """Return the kernel's stores; none where it has anything but loops and blocks."""
     root = kernel.body
     if not isinstance(root, s_tir.SBlockRealize) or root.block.match_buffers:
         return []
@@ -156,7 +155,7 @@ def _step(realize: Any, loops: tuple[Any, ...]) -> _Step | None:
 
 
 def _runs_once(step: _Step) -> bool:
-    """For each element: no two turns of the loops are of the same one."""
+    """Return whether no two iterations of the loops store the same element."""
     domains = {
         loop.loop_var: ir.Range.from_min_extent(loop.min, loop.extent) for loop in step.loops
     }
@@ -167,21 +166,21 @@ def _runs_once(step: _Step) -> bool:
 
 
 def _analyzer(step: _Step) -> Any:
-    known = sym.Analyzer()
+    analyzer = sym.Analyzer()
     for variable in step.realize.block.iter_vars:
-        known.bind(variable.var, variable.dom)
-    return known
+        analyzer.bind(variable.var, variable.dom)
+    return analyzer
 
 
-def _same(known: Any, indices: Sequence[Any], variables: Sequence[Any]) -> bool:
+def _same(analyzer: Any, indices: Sequence[Any], variables: Sequence[Any]) -> bool:
     return all(
-        known.can_prove_equal(index, variable)
+        analyzer.can_prove_equal(index, variable)
         for index, variable in zip(indices, variables, strict=True)
     )
 
 
 def _points(node: Any) -> bool:
-    """Whether an address is taken, by which other elements could be reached."""
+    """Return whether an address is taken, through which other elements could be reached."""
     found: list[Any] = []
     tvm_ffi.structural_walk(node, (ir.Call, lambda call: found.append(call.ty)))
     return any(not isinstance(kind, ir.PrimType) or "handle" in str(kind.dtype) for kind in found)

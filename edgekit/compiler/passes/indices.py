@@ -1,8 +1,8 @@
-"""Indices that are checked: how an importer or a pass says so, and what it means for constants.
+"""Checked indices: how an importer or a pass requests a check, and how constants are checked.
 
-A check is a call between an index tensor and the operator that reads or writes at it. It gives the
-same indices, counted from the start and inside the tensor. Where one lies outside, a library ends
-with an error (lower_index_checks.py), and a program in C clamps it and returns a status (aot/).
+A check is a call between an index tensor and the operator that reads or writes at it. It returns
+the same indices, counted from the start and inside the tensor. Where one is outside, a library
+raises an error (lower_index_checks.py), and a program in C clamps it and returns a status (aot/).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _PREFIX = "edgekit.index:"
 
 @dataclass(frozen=True)
 class IndexRule:
-    """Which values an index tensor may have."""
+    """The values that an index tensor may have."""
 
     tensor: str
     """The index tensor's name in the model, for the error; empty where only the graph tells."""
     extents: tuple[int, ...]
-    """One for all of the indices, or one for each entry of their last axis."""
+    """One extent for all indices, or one for each entry of their last axis."""
     counts_from_end: bool = False
     """Whether -1 is the last element."""
 
@@ -45,7 +45,7 @@ class IndexRule:
         return -extent if self.counts_from_end else 0
 
     def outside(self, value: int, extent: int) -> str:
-        """The sentence for a value that is not allowed, as in the C of cross/library_code.py."""
+        """Return the error for a value outside, as in the C of cross/library_code.py."""
         return (
             f"'{self.tensor}' holds the index {value}, "
             f"{OUTSIDE} {self.lowest(extent)} to {extent - 1}"
@@ -53,7 +53,7 @@ class IndexRule:
 
 
 def checked(indices: Any, rule: IndexRule) -> Any:
-    """The indices as the rule wants them: an expression, to be emitted."""
+    """Return an expression for the indices checked by the rule, for the caller to emit."""
     kind = indices.ty
     is_narrow = str(kind.dtype) == "int32" and max(rule.extents) < 1 << 31
     dtype = "int32" if is_narrow else "int64"
@@ -63,7 +63,7 @@ def checked(indices: Any, rule: IndexRule) -> Any:
 
 
 def rule_of(call: Any) -> IndexRule | None:
-    """The rule of a check; None where the expression is none."""
+    """Return the rule of a check; None for any other expression."""
     operator = getattr(call, "op", None)
     if not isinstance(operator, tvm.ir.Op) or operator.name != "relax.call_dps_packed":
         return None
@@ -71,7 +71,7 @@ def rule_of(call: Any) -> IndexRule | None:
 
 
 def read_rule(symbol: str) -> IndexRule | None:
-    """The rule that a symbol says; None where it is another's."""
+    """Return the rule that a symbol encodes; None for any other symbol."""
     if not symbol.startswith(_PREFIX):
         return None
     tensor, extents, counts_from_end = json.loads(symbol.removeprefix(_PREFIX))
@@ -79,7 +79,8 @@ def read_rule(symbol: str) -> IndexRule | None:
 
 
 def counted_from_start(values: Array, rule: IndexRule) -> Array:
-    """Constant indices as the rule wants them, or a ModelError that names the first one outside."""
+    """Count constant indices from the start; raise a ModelError that names the first one
+    outside."""
     whole = values.astype(np.int64)
     extents = np.broadcast_to(np.array(rule.extents, np.int64), whole.shape or (1,))
     extents = extents.reshape(whole.shape)
@@ -96,10 +97,10 @@ def counted_from_start(values: Array, rule: IndexRule) -> Array:
 
 
 def index_ranges(module: Any, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The least and the largest value of each input of `main` that is checked as it comes in, or
-    that whole numbers are divided by.
+    """Return the range of each input of `main` that is an index or divides whole numbers.
 
-    `names` are those of the inputs. What several operators check is what all of them allow.
+    `names` are those of the inputs. Where several operators check an input, the range is what all
+    of them allow.
     """
     main = module["main"]
     inputs = dict(zip(main.params, names, strict=True))
@@ -129,7 +130,7 @@ def is_operator(expression: Any, name: str) -> bool:
 
 
 def _source(variable: Any, values: Mapping[Any, Any]) -> Any:
-    """The variable that one is a copy of, be it in another type."""
+    """Return the variable that `variable` is a copy of, in any type."""
     value: Any = values.get(variable)
     while isinstance(value, relax.Var) or is_operator(value, "relax.astype"):
         variable = value if isinstance(value, relax.Var) else value.args[0]
@@ -138,7 +139,7 @@ def _source(variable: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def _divisor(expression: Any, module: Any) -> Any:
-    """What a call divides whole numbers by; None of anything else."""
+    """Return the operand that a call divides whole numbers by; None for any other call."""
     if not is_operator(expression, "relax.call_tir"):
         return None
     attributes = module[expression.args[0]].attrs or {}

@@ -1,9 +1,9 @@
-"""Convolutions and matrix products of dequantised numbers are computed in integers.
+"""Compute convolutions and matrix products of dequantised numbers in integers.
 
-A quantised ONNX model says dequantise, multiply, quantise, and means real numbers. What is
-multiplied are small integers, though: the sum of their products is exact in int32, and its scale
-comes after it. That is closer to what the model says than sums of floats are, and dot products of
-integers are several times as fast.
+A quantised ONNX model says dequantise, multiply, quantise, and means real numbers. The factors are
+small integers, though: the sum of their products is exact in int32, and its scale is applied
+afterwards. That is closer to the model's meaning than sums of floats, and dot products of integers
+are several times as fast.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Weights:
     values: Array
     """(…, outputs), int8."""
     scales: Array
-    """One, or one for each output."""
+    """One scale, or one per output."""
 
 
 @relax.expr_functor.mutator
@@ -97,7 +97,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self._scaled(sums, source, weights)
 
     def _scaled(self, sums: Any, source: _Stored, weights: _Weights) -> Any:
-        """The exact sums without the zero point's share, times what they stand for."""
+        """Return the exact sums without the zero point's share, times their scale."""
         others = tuple(range(weights.values.ndim - 1))
         offset = -source.zero_point * weights.values.sum(axis=others, dtype="int32")
         exact = self._emit(relax.op.add(self._emit(sums), as_constant(offset.astype("int32"))))
@@ -134,7 +134,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return _Stored(self._emit(relax.op.astype(lower, "int8")), scale_is, zero_is - 128)
 
     def _weights(self, expression: Any, order: tuple[int, ...], outputs: int) -> _Weights | None:
-        """Constant weights with their axes in another order; `outputs` is one of their own."""
+        """Return constant weights with their axes in another order; `outputs` is one of the
+        axes."""
         value = self._value(expression)
         turned = _is_call(value, "relax.permute_dims") and len(shape_of(value)) == 2
         if turned:

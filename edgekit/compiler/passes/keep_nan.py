@@ -1,8 +1,8 @@
-"""ReLU and clipping that let NaN through, as onnxruntime, LiteRT and PyTorch do.
+"""ReLU and clipping that pass NaN on, as onnxruntime, LiteRT and PyTorch do.
 
 A maximum is "the first if it is larger, else the second", and a comparison with NaN is false: so
-the value has to stand second, where TVM's own loop nests have it first and make zeros of NaN. That
-is the same instruction with its operands swapped, and costs nothing.
+the value must be the second operand. TVM's own loop nests put it first and turn NaN into zero. The
+same instruction with its operands swapped costs nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def nan_keeping() -> Mapping[str, Callable[[Any, Any], Any]]:
-    """For LegalizeOps: operators and what makes loop nests of their calls."""
+    """Return operators for LegalizeOps, each with the function that makes its loop nest."""
     return {
         "relax.nn.relu": _relu,
         "relax.clip": _clip,
@@ -47,7 +47,7 @@ def _clip(block: Any, call: Any) -> Any:
 def _with_bound(
     block: Any, call: Any, choose: Callable[[Any, Any], Any], general: Callable[[Any, Any], Any]
 ) -> Any:
-    """A maximum or minimum with one number; any other one stays TVM's."""
+    """Make a maximum or minimum with one number; leave any other to TVM."""
     first, second = call.args
     for bound, value in ((first, second), (second, first)):
         number = constant_array(bound)

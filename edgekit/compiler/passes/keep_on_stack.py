@@ -1,9 +1,9 @@
-"""What a kernel keeps in registers is no memory to ask the runtime for.
+"""Keep register tiles on the stack rather than in the runtime's workspace.
 
-TVM gives every buffer that a schedule made a block of the runtime's workspace, those of register
-tiles too. Then each of their numbers is written back in the end, for nobody, and what was loaded as
-a vector and is read by its lanes goes through memory. On the stack, LLVM sees that nobody else
-reads them, and they are registers.
+TVM takes a block of the runtime's workspace for every buffer that a schedule made, register tiles
+included. Then each of their numbers is written back for no reader, and a vector that is read by its
+lanes goes through memory. On the stack, LLVM sees that they have no other readers, and keeps them
+in registers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import tvm_ffi
 from tvm import tirx
 
 _MOST_BYTES = 16 << 10
-"""Of one buffer: threads have little stack."""
+"""The most bytes of one buffer: threads have little stack."""
 _STAYS_AS_IT_IS = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
-"""TVM's word for an allocation that its code generator makes, on the stack."""
+"""TVM's mark for an allocation that its code generator makes on the stack."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.KeepOnStack")
@@ -44,7 +44,7 @@ def _is_small_and_local(buffer: Any) -> bool:
     if buffer.scope() != "local":
         return False
     extents = [getattr(extent, "value", None) for extent in buffer.shape]
-    known = [int(extent) for extent in extents if extent is not None]
+    constant = [int(extent) for extent in extents if extent is not None]
     dtype = tvm_ffi.dtype(str(buffer.dtype))
-    size = math.prod(known) * int(dtype.bits) * int(dtype.lanes) // 8
-    return len(known) == len(extents) and size <= _MOST_BYTES
+    size = math.prod(constant) * int(dtype.bits) * int(dtype.lanes) // 8
+    return len(constant) == len(extents) and size <= _MOST_BYTES

@@ -1,8 +1,8 @@
-"""Arithmetic of floats as the standard has it, where TVM's simplifier has that of real numbers.
+"""IEEE float arithmetic where TVM's simplifier assumes real numbers.
 
 TVM's simplifier makes 0 of a product with 0 and of a quotient of 0, whatever the other operand is
-(NaN, infinity, zero), fails on a division by 0, and makes "false" of `x != x`. It does so where it
-sees the number. A zero that lies in memory is none for it.
+(NaN, infinity, zero), fails on a division by 0, and makes "false" of `x != x`. It does so only for
+numbers that it sees. A zero in memory is hidden from it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _MOVED = (
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.KeepZeros")
 class KeepZeros:
-    """Put zeros that floats are multiplied with or divided by into memory. Last before operators
-    become loop nests."""
+    """Put zeros that floats are multiplied with or divided by into memory. Runs last before
+    operators become loop nests."""
 
     def transform_module(self, module: Any, context: Any) -> Any:
         del context
@@ -88,7 +88,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(relax.op.broadcast_to(constant, shape))
 
     def _zero(self, argument: Any) -> float | None:
-        """The zero, with its sign, that TVM would see as a number in all places."""
+        """Return the zero, with its sign, that TVM would see as a number everywhere."""
         for _ in range(64):
             array = constant_array(argument)
             if array is not None:

@@ -14,8 +14,8 @@ from edgekit.compiler.passes.sorting import SortInLoops
 
 
 def legalizing(target: Any, kept: Sequence[str] = ()) -> list[Any]:
-    """The passes, in order. Operators in `kept` stay operators. TVM has a sort of its own for GPUs:
-    one thread a row would be slow there."""
+    """Return the passes, in order. Operators in `kept` stay operators. GPUs use TVM's own sort: a
+    thread per row would be slow."""
     return [
         KeepZeros(),
         *([] if target.kind.name == "cuda" else [SortInLoops()]),

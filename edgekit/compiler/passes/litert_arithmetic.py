@@ -1,10 +1,10 @@
-"""Compute what is left of a quantised TFLite model in integers, exactly as LiteRT does.
+"""Compute the rest of a quantised TFLite model in integers, exactly as LiteRT does.
 
 A TFLite model arrives as dequantize, float operator, quantize, the form in which backends look for
-what they can take. What none of them took would be computed in float: four times the memory, and
-values that drift away from what the model's authors saw. This pass turns it into integer
-operators and LiteRT's own rounding. Models of other formats have float semantics and are left
-alone: the TFLite frontend marks its modules.
+operators that they support. The rest would be computed in float: four times the memory, and values
+that drift away from those of the model's authors. This pass turns it into integer operators and
+LiteRT's own rounding. Models of other formats have float semantics and are left alone: the TFLite
+frontend marks its modules.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LITERT = "litert"
 
 @dataclass(frozen=True)
 class _Step:
-    """What a quantize call makes: real = scale * (stored - zero_point), kept in [low, high]."""
+    """The result of a quantize call: real = scale * (stored - zero_point), kept in [low, high]."""
 
     scale: float
     zero_point: int
@@ -72,9 +72,9 @@ class _Weights:
 
 @tvm.transform.module_pass(opt_level=0, name="LiteRtArithmetic")
 class LiteRtArithmetic:
-    """Apply to a module that the TFLite frontend marked; leaves any other as it is.
+    """Rewrite a module that the TFLite frontend marked; leave any other unchanged.
 
-    `by` is how a kernel multiplies an int32 with a fixed-point number.
+    `by` is how a kernel multiplies an int32 by a fixed-point number.
     """
 
     def __init__(self, by: Multiply = multiply) -> None:
@@ -111,7 +111,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self.visit_expr_post_order(call) if compared is None else compared
 
     def _quantized(self, value: Any, step: _Step, call: Any) -> Any:
-        """The stored form of `value`: in integers where LiteRT does it so, else rounded its way."""
+        """Return the stored form of `value`, in integers where LiteRT uses them."""
         inner, bounded = self._activation(value, step)
         for attempt in (
             *(self._layer, self._sum, self._product),
@@ -126,7 +126,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self._rounded(self.visit_expr(call.args[0]), step)
 
     def _activation(self, value: Any, step: _Step) -> tuple[Any, _Step]:
-        """A fused activation is a narrower range of stored values."""
+        """Narrow the range of stored values by a fused activation."""
         if _is_call(value, "relax.nn.relu"):
             low, high = 0.0, None
         elif _is_call(value, "relax.clip"):
@@ -139,7 +139,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self._value(value.args[0]), narrowed
 
     def _layer(self, value: Any, step: _Step) -> Any | None:
-        """Convolution or matrix product, with or without a bias."""
+        """Return a convolution or matrix product, with or without a bias."""
         bias: Array | None = None
         if _is_call(value, "relax.add"):
             bias = self._bias(value.args[1])
@@ -173,7 +173,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _convolution(self, call: Any, data: Any, kernel: Array, zero_point: int) -> Any:
         attributes = call.attrs
         layout = str(attributes.kernel_layout)
-        if int(attributes.groups) == 1 and layout == "HWIO":  # Neighbours in memory are summed.
+        if int(attributes.groups) == 1 and layout == "HWIO":  # Adjacent values are summed.
             kernel, layout = np.ascontiguousarray(kernel.transpose(3, 0, 1, 2)), "OHWI"
         top, left, bottom, right = (int(extent) for extent in attributes.padding)
         if zero_point and (top or left or bottom or right):
@@ -195,7 +195,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _requantized(
         self, sums: Any, offset: Array, factors: Array, step: _Step, *, once: bool
     ) -> Any:
-        """int32 sums plus an offset, times a factor a channel, as stored values."""
+        """Store int32 sums plus an offset, times a factor per channel."""
         parts = np.array([fixed_point(float(factor)).parts for factor in factors])
         small = is_small(int(parts[:, 0].max()))
         scale: Callable[..., Any] = self._by if small else multiply
@@ -222,7 +222,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _sum(self, value: Any, step: _Step) -> Any | None:
-        """Addition and subtraction of two quantised tensors, broadcast or not."""
+        """Add or subtract two quantised tensors, broadcast or not."""
         negate = _is_call(value, "relax.subtract")
         if not negate and not _is_call(value, "relax.add"):
             return None
@@ -314,7 +314,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _mean(self, value: Any, step: _Step) -> Any | None:
-        """A sum over any axes, times a factor that divides by their extents too."""
+        """Sum over any axes, times a factor that also divides by their extents."""
         if not _is_call(value, "relax.mean"):
             return None
         source = self._stored(value.args[0])
@@ -337,7 +337,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _function(self, value: Any, step: _Step) -> Any | None:
-        """A function of each element by itself."""
+        """Apply a function to each element."""
         function = function_of(value) if isinstance(value, relax.Call) else None
         source = None if function is None else self._stored(value.args[0])
         if function is None or source is None or not _is_int8(source.tensor):
@@ -356,7 +356,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _resized(self, value: Any, step: _Step) -> Any | None:
-        """Between pixels, where both sides are quantised alike."""
+        """Interpolate between pixels, where both sides have the same quantisation."""
         if not _is_call(value, "relax.image.resize2d") or str(value.attrs.method) != "linear":
             return None
         source = self._stored(value.args[0])
@@ -376,7 +376,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _rescaled(self, value: Any, step: _Step, *, single: bool) -> Any | None:
-        """Convert one quantisation to another; behind ReLU and its kin with a factor of `single`
+        """Convert one quantisation to another; after ReLU and its kin with a factor of `single`
         precision."""
         source = self._stored(value)
         if source is None or not _is_int8(source.tensor):
@@ -396,7 +396,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _rounded(self, data: Any, step: _Step) -> Any:
-        """From float: LiteRT rounds ties away from zero, relax.quantize to even on x86."""
+        """Quantise a float: LiteRT rounds ties away from zero, relax.quantize to even on x86."""
 
         def quantize(tensor: te.Tensor) -> te.Tensor:
             def element(real: Any, index: Any) -> Any:
@@ -489,7 +489,7 @@ def _sums_per_output(weights: Array, axis: int, channels: int) -> Array:
 
 
 def _broadcast(one: te.Tensor, other: te.Tensor, call: Any, element: Any) -> te.Tensor:
-    """An elementwise computation over the call's shape, each operand broadcast to it."""
+    """Compute element-wise over the call's shape, each operand broadcast to it."""
     shape = [int(extent) for extent in call.ty.shape]
 
     def operand(tensor: te.Tensor, index: Any) -> Any:

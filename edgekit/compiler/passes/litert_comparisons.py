@@ -1,6 +1,6 @@
-"""Quantised tensors compared as LiteRT compares them: in whole 256ths of a real number.
+"""Compare quantised tensors as LiteRT does: in whole 256ths of a real number.
 
-So two stored values that mean different numbers may be equal.
+Two stored values that mean different numbers may therefore be equal.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def is_comparison(call: Any) -> bool:
 def comparing(
     call: Any, steps: Sequence[tuple[float, int]], by: Multiply
 ) -> Callable[[Any, Any], Any]:
-    """Return what compares two stored values as `call` does; `steps` are their scales and zero
-    points."""
+    """Return a function that compares two stored values as `call` does; `steps` are their scales
+    and zero points."""
 
     def element(*values: Any) -> Any:
         return _COMPARISONS[_name(call)](

@@ -11,14 +11,14 @@ from tvm import tirx
 from edgekit.compiler.passes.fixed_point import FixedPoint, Multiply, fixed_point, multiply_by
 
 SQUARE_LEFT_SHIFT = 7
-"""Squared differences are computed with this many bits below the point."""
+"""The number of bits below the point in squared differences."""
 
 Function = Callable[[Any, float, float, Multiply], Any]
-"""Scale the input's distance from its zero point to the output's distance."""
+"""A function that scales the input's distance from its zero point to the output's distance."""
 
 
 def single_ratio(source: float, target: float) -> FixedPoint:
-    """A factor that LiteRT divides in single precision."""
+    """Return a ratio that LiteRT computes in single precision."""
     return fixed_point(float(np.float32(source) / np.float32(target)))
 
 
@@ -38,7 +38,7 @@ def absolute(value: Any, source: float, target: float, by: Multiply) -> Any:
 
 
 def function_of(call: Any) -> Function | None:
-    """What LiteRT computes for a call of one tensor; None where it does not do so in integers."""
+    """Return LiteRT's function for a call of one tensor; None where it is not in integers."""
     name = str(getattr(call.op, "name", ""))
     if name == "relax.nn.leakyrelu":
         return leaky_relu(float(call.attrs.alpha))

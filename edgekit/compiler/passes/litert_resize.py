@@ -14,7 +14,7 @@ _ONE = 1 << _BITS
 
 
 def taps(extent: int, result: int, mode: str) -> Array:
-    """Give the two old places of each new one, and the weight of the second in 1024ths."""
+    """Return the two old places of each new one, and the weight of the second in 1024ths."""
     scale = (_ONE * extent + result // 2) // result
     if mode == "align_corners" and result > 1:
         scale = (_ONE * (extent - 1) + (result - 1) // 2) // (result - 1)
@@ -28,7 +28,7 @@ def taps(extent: int, result: int, mode: str) -> Array:
 
 
 def resized(image: te.Tensor, rows: te.Tensor, columns: te.Tensor) -> te.Tensor:
-    """An image with its channels last, at the taps of both axes."""
+    """Resize an image with its channels last, at the taps of both axes."""
     shape = [image.shape[0], rows.shape[1], columns.shape[1], image.shape[3]]
 
     def at(n: Any, y: Any, x: Any, c: Any) -> Any:

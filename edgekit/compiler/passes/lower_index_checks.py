@@ -1,4 +1,4 @@
-"""Checks of indices as kernels: in a library they raise, on a GPU they clamp."""
+"""Lower index checks to kernels: in a library they raise, on a GPU they clamp."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from edgekit.compiler.passes.indices import IndexRule, read_rule, rule_of
 from edgekit.cross.library_code import INDEX_ERROR
 
 _RULE = "edgekit.index_rule"
-"""The attribute of a kernel that raises: its rule."""
+"""The attribute that holds the rule of a kernel that raises."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="LowerIndexChecks")
 class LowerIndexChecks:
-    """Every check becomes a loop nest for a CPU. Its kernel clamps too, so that nothing outside of
-    memory is touched whatever happens to the error."""
+    """Turn every check into a loop nest for a CPU. Its kernel clamps too, so that no memory outside
+    is touched whatever happens to the error."""
 
     def transform_module(self, module: Any, context: Any) -> Any:
         tvm_ffi.register_global_func(INDEX_ERROR, _raise, override=True)
@@ -29,15 +29,15 @@ class LowerIndexChecks:
 
 @tvm.transform.module_pass(opt_level=0, name="ClampIndices")
 class ClampIndices:
-    """Every check becomes what is computed on a GPU, where no kernel can raise."""
+    """Clamp every index, for a GPU, where no kernel can raise."""
 
     def transform_module(self, module: Any, context: Any) -> Any:
         return _Lowering(module, None).run()
 
 
 def link_index_errors(module: Any) -> tuple[Any, bool]:
-    """Have kernels call the function of their own library (cross/library_code.py), not one of this
-    process; and whether any does."""
+    """Make kernels call the error function of their own library (cross/library_code.py), not that
+    of this process; return also whether any kernel does."""
     functions = dict(module.functions_items())
     found = {
         variable: function
@@ -85,7 +85,7 @@ class _Lowering(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def clamped(tensor: te.Tensor, rule: IndexRule, dtype: str) -> te.Tensor:
-    """Counted from the start, and held inside of the extents."""
+    """Return the indices counted from the start and clamped to the extents."""
 
     def at(*index: Any) -> Any:
         each = zip(rule.extents, range(len(rule.extents)), strict=True)
@@ -106,7 +106,7 @@ def _safe(value: Any, rule: IndexRule, extent: int, dtype: str) -> Any:
 
 
 def _raising(kind: Any, rule: IndexRule, dtype: str, linked: bool = False) -> Any:
-    """All indices as they should be and whether one lies outside; then the first of those."""
+    """Return the clamped indices and whether one is outside, then raise for the first of those."""
     shape = [int(extent) for extent in kind.shape]
     with IRBuilder() as builder, script.prim_func():
         script.func_name("check_indices")
@@ -122,7 +122,7 @@ def _raising(kind: Any, rule: IndexRule, dtype: str, linked: bool = False) -> An
 
 
 def _walk(shape: list[int], rule: IndexRule, body: Any) -> None:
-    """`body` for every place, with the extent that counts at it."""
+    """Call `body` for every place, with the extent that applies to it."""
     if len(rule.extents) == 1:
         _grid(shape, lambda at: body(at, rule.extents[0]))
     else:
@@ -160,5 +160,5 @@ def _tell(given: Any, at: Any, rule: IndexRule, extent: int, linked: bool) -> No
     value = given[tuple(at)].astype("int64")
     limits = (tirx.const(limit, "int64") for limit in (rule.lowest(extent), extent - 1))
     with script.If(_outside(value, rule, extent)), script.Then():
-        told = (INDEX_ERROR, rule.tensor, value, *limits)
-        script.evaluate(tirx.call_cpacked(*told) if linked else tirx.call_packed(*told))
+        arguments = (INDEX_ERROR, rule.tensor, value, *limits)
+        script.evaluate(tirx.call_cpacked(*arguments) if linked else tirx.call_packed(*arguments))

@@ -1,10 +1,10 @@
 """Take large constants out of the module, so that they can stay in the library's file.
 
-TVM's virtual machine carries constants inside its bytecode: the build serialises them, and a
-start copies every one of them into memory of its own. A weight that is taken out is asked for by
-its number instead, with a call of `WEIGHT_FUNCTION`, which answers with a view of the library's
-read-only data (cross/weights.py). The view is no object of TVM's that could be passed on or
-written to: only constants that kernels read, and do nothing else with, are taken out.
+TVM's virtual machine carries constants inside its bytecode: the build serialises them, and a start
+copies every one of them into memory of its own. A weight that is taken out is fetched by its number
+with a call of `WEIGHT_FUNCTION`, which returns a view of the library's read-only data
+(cross/weights.py). The view is no TVM object that could be passed on or written to: only constants
+that kernels read, and nothing else uses, are taken out.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from edgekit.cross.weights import LEAST_BYTES, WEIGHT_FUNCTION, Weight
 
 
 def map_weights(module: Any) -> tuple[Any, tuple[Weight, ...]]:
-    """The module without its large constants, and those in the order of their numbers, none twice.
+    """Return the module without its large constants, and each of those once, by number.
 
-    For a module whose memory is planned: the last thing before code generation.
+    Call it on a module whose memory is planned, last before code generation.
     """
     readers = {
         variable: _only_read(function)
@@ -69,9 +69,9 @@ class _Mapper(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _only_read(kernel: Any) -> frozenset[int]:
-    """The places of the parameters that the kernel loads from and does nothing else with."""
+    """Return the places of the parameters that the kernel only loads from."""
     if not isinstance(kernel.body, s_tir.SBlockRealize):
-        return frozenset()  # a kernel in another form than that of loop nests: anything may be
+        return frozenset()  # not a plain loop nest: assume any use
     buffers = {place: var for place, var in enumerate(kernel.params) if hasattr(var.ty, "shape")}
     _, written, opaque = s_tir.analysis.get_sblock_access_region(
         kernel.body.block, {buffer: buffer for buffer in buffers.values()}

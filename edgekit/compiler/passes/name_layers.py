@@ -1,6 +1,6 @@
-"""Each loop nest says which layer of the model it computes, in a form that fusion keeps apart.
+"""Annotate each loop nest with the layer that it computes, in a form that survives fusion.
 
-TVM makes one function of loop nests that are alike, and forgets the names of what it fuses.
+TVM makes one function of equal loop nests, and forgets the names of what it fuses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NameLayers:
 
 
 def layers_of_groups(module: Any) -> dict[str, tuple[str, ...]]:
-    """After FuseOps: by function, the layers that it computes, in their order."""
+    """Return the layers that each function computes, in their order, after FuseOps."""
     found: dict[str, tuple[str, ...]] = {}
     for variable, function in module.functions_items():
         name = str(variable.name_hint)

@@ -1,7 +1,7 @@
-"""Whether NaN that goes into a model comes out of it, as it does of every oracle.
+"""Decide whether NaN in a model's input reaches its output, as it does in every oracle.
 
-An operator is on the list where tests have shown that it passes NaN on, here and in the oracles.
-Where an operator picks the larger of many, or makes an integer of a float, runtimes disagree about
+The list has the operators that tests have shown to pass NaN on, in edgekit and in the oracles.
+Where an operator picks the largest of many, or makes an integer of a float, runtimes disagree about
 NaN (docs/verify.md): such a model gets no reference vector with NaN.
 """
 
@@ -33,12 +33,12 @@ _PASS_NAN_ON = frozenset(
     }
 )
 _WITH_A_NUMBER = ("maximum", "minimum")
-"""They pass NaN on where one side is a number (keep_nan.py)."""
+"""Operators that pass NaN on where one side is a number (keep_nan.py)."""
 _FLOATS = ("float", "bfloat")
 
 
 def nan_obstacle(module: Any) -> str:
-    """Say which operator may lose NaN; empty where none does."""
+    """Return a sentence on the operator that may lose NaN; empty where none does."""
     found: list[str] = []
 
     def visit(expression: Any) -> None:
@@ -69,7 +69,7 @@ def _passes_on(name: str, call: Any) -> bool:
         return all(_is_float(kind) for kind in (call.ty, call.args[0].ty))
     if name == "call_tir":
         return False
-    # Whatever reads no floats, such as the indices of a selection, has no NaN to lose.
+    # An operator that reads no floats, such as indices of a selection, has no NaN to lose.
     return not any(_is_float(argument.ty) for argument in call.args if hasattr(argument, "ty"))
 
 

@@ -1,4 +1,4 @@
-"""int8 convolutions and matrix products with constant weights read them from panels, packed now.
+"""Pack the constant weights of int8 convolutions and matrix products into panels at compile time.
 
 Each becomes a kernel of `schedules/packed_int8.py` or, where every channel has its own kernel, one
 in float32: sums of so few products of bytes are exact in it, and need no multiplication of int32.
@@ -30,7 +30,7 @@ from edgekit.compiler.schedules.packed_int8 import (
 from edgekit.compiler.schedules.tiles import Tile, choose_pairs, choose_tile
 
 _FUSES_WHAT_FOLLOWS = {"op_pattern": 4}
-"""TVM's kOutEWiseFusable: element-wise operators after the kernel become part of it."""
+"""TVM's kOutEWiseFusable: subsequent element-wise operators become part of the kernel."""
 
 
 @relax.expr_functor.mutator
@@ -117,7 +117,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _for(self, pixels: int) -> DotProduct:
-        """The instruction for lines of so many pixels that lie side by side."""
+        """Return the instruction for lines of so many adjacent pixels."""
         matrix = self._machine.matrix
         return matrix if matrix is not None and pixels >= matrix.pixels else self._dot
 
@@ -131,7 +131,8 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         return tile_of
 
     def _padded(self, data: Any, padding: Any) -> tuple[Any, list[int], int]:
-        """What is padded, by how much, and with what: the kernel copies it anyway."""
+        """Return the unpadded data, the padding and its value: the kernel copies the image
+        anyway."""
         edges = [int(edge) for edge in padding]
         value = self.lookup_binding(data) if isinstance(data, relax.Var) else None
         if any(edges) or not isinstance(value, relax.Call):

@@ -1,6 +1,6 @@
-"""Products of two computed matrices become kernels of `compiler/schedules/pair.py`.
+"""Turn products of two computed matrices into kernels of `compiler/schedules/pair.py`.
 
-A transposition of either is read through, rather than done.
+A transposition of either matrix is read through instead of computed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Pairs(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _as_it_lies(self, matrix: Any) -> tuple[Any, Sequence[int]]:
-        """What a transposition reads, and in which order; itself, where it is none."""
+        """Return the operand of a transposition and its order of axes, or the matrix itself."""
         rank = len(shape_of(matrix))
         value = self.lookup_binding(matrix) if isinstance(matrix, relax.Var) else None
         if isinstance(value, relax.Call) and str(getattr(value.op, "name", "")) == (

@@ -1,7 +1,7 @@
-"""Convolutions and matrix products with constant weights read them from panels, packed now.
+"""Pack the constant weights of convolutions and matrix products into panels at compile time.
 
 Each becomes a kernel of `schedules/packed.py`, with weights in the order in which its schedule
-reads them; what has no constant weights stays as it is.
+reads them. Operators without constant weights are unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from edgekit.compiler.schedules.tiles import Tile, choose_tile
 from edgekit.compiler.schedules.winograd import panel_width, pays
 
 _FUSES_WHAT_FOLLOWS = {"op_pattern": 4}
-"""TVM's kOutEWiseFusable: element-wise operators after the kernel become part of it."""
+"""TVM's kOutEWiseFusable: subsequent element-wise operators become part of the kernel."""
 
 
 @relax.expr_functor.mutator
@@ -89,7 +89,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         return self._product(data, weight, window, groups, shape_of(call))
 
     def _transposed(self, call: Any) -> Any:
-        """A convolution over the input with zeros between its pixels, kernel turned round."""
+        """Return a convolution over the input with zeros between its pixels, kernel reversed."""
         attrs = call.attrs
         weight = constant_array(call.args[1])
         if weight is None or str(attrs.data_layout) != "NHWC":
@@ -129,8 +129,8 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _as_it_lies(self, data: Any) -> tuple[Any, bool]:
-        """What a `permute_dims` to channels last reads, where that is the network's own input: the
-        kernel copies it anyway."""
+        """Return the operand of a `permute_dims` to channels last where that is the network's
+        input: the kernel copies it anyway."""
         value = self.lookup_binding(data) if isinstance(data, relax.Var) else None
         if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.permute_dims":
             axes = value.attrs.axes

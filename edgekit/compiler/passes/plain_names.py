@@ -1,5 +1,5 @@
-"""Tensors get names that C takes: models call theirs `/fpn/Resize_1`, and the code that TVM prints
-for a GPU calls buffers after them."""
+"""Give tensors names that C accepts: models use names such as `/fpn/Resize_1`, and the code that
+TVM prints for a GPU names buffers after them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Which tensors share memory: those that are never alive together.
+"""Decide which tensors share memory: those that are never alive together.
 
-TVM's own plan takes tensors in the order in which they come, and needs up to twice as much as is
-alive at any time. Here the largest come first, so that every later one fits into a block that is
-there already; where another plan is better, it is taken. Tensors begin where their block begins:
-kernels take no others.
+TVM's own plan takes tensors in the order in which they appear, and needs up to twice the bytes that
+are alive at any time. This plan takes the largest first, so that every later one fits into an
+existing block. Where another plan is better, it is used. Tensors begin where their block begins, as
+kernels require.
 
-A kernel that works element by element may write over what it reads for the last time. Where that
-takes less memory it does, in a form of its own (in_place.py).
+A kernel that works element by element may overwrite an argument that it reads for the last time.
+Where that saves memory it does so, in a form of its own (in_place.py).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from edgekit.compiler.passes.in_place import in_place, overwritable
 _ALLOCATION = "relax.builtin.alloc_tensor"
 _ALIGNMENT = 64
 _STORAGE = frozenset({"relax.memory.alloc_storage", "relax.vm.alloc_storage"})
-"""Before and after the VM's own form."""
+"""Calls that allocate storage, before and after the conversion to the VM's own form."""
 
 
 @dataclass(frozen=True)
 class _Life:
     variables: tuple[Any, ...]
-    """More than one where each is written over the one before."""
+    """The tensors of one life: several where each is written over the one before."""
     size: int
     born: int
     dies: int
@@ -43,7 +43,7 @@ class _Life:
 
 @dataclass(frozen=True)
 class _Overwriting:
-    """A kernel's call, whose result may lie where one of its arguments lies."""
+    """A kernel's call whose result may lie where one of its arguments lies."""
 
     call: Any
     place: int
@@ -63,18 +63,18 @@ class _Line:
 
     bindings: tuple[Any, ...]
     owners: dict[Any, frozenset[Any]] = field(default_factory=dict)
-    """Of each variable: whose memory may be read through it."""
+    """The variables whose memory may be read through each variable."""
     sizes: dict[Any, int] = field(default_factory=dict)
     born: dict[Any, int] = field(default_factory=dict)
     dies: dict[Any, int] = field(default_factory=dict)
     touched_by: dict[Any, list[int]] = field(default_factory=dict)
-    """Everything but another name for it."""
+    """The steps that touch each tensor; a binding that only renames it does not count."""
     leaving: frozenset[Any] = frozenset()
 
 
 def planned_bytes(module: Any) -> int:
-    """Of all blocks that a planned module allocates. Outputs are the caller's: they don't count,
-    and neither does what is as large as the data makes it, or has no element."""
+    """Return the size of all blocks that a planned module allocates. The caller's outputs, tensors
+    whose size depends on data, and empty tensors don't count."""
     sizes: list[int] = []
 
     for function in module.functions.values():
@@ -99,7 +99,7 @@ def _bytes_of(blocks: Sequence[_Block]) -> int:
 
 
 def _blocks_of(lives: Sequence[_Life]) -> list[_Block]:
-    """The better of two plans: which is depends on the network."""
+    """Return the better of two plans: which it is depends on the network."""
     plans = (
         _placed(sorted(lives, key=lambda life: (-life.size, life.born))),
         _placed(sorted(lives, key=lambda life: life.born)),
@@ -108,7 +108,7 @@ def _blocks_of(lives: Sequence[_Life]) -> list[_Block]:
 
 
 def _placed(lives: Sequence[_Life]) -> list[_Block]:
-    """Each in the block that is nearest to its size, and grows where it is smaller."""
+    """Place each tensor in the block nearest to its size, which grows if it is smaller."""
     blocks: list[_Block] = []
     for life in lives:
         fitting = [block for block in blocks if not any(life.meets(o) for o in block.lives)]
@@ -147,7 +147,7 @@ def _line_of(function: Any) -> _Line | None:
 
 
 def _lives_of(line: _Line, overwritings: Sequence[_Overwriting] = ()) -> list[_Life]:
-    """Of the tensors that stay inside."""
+    """Return the lives of the tensors that stay inside the function."""
     first: dict[Any, Any] = {}
     together = {v: [v] for v in line.sizes if v not in line.leaving}
     for overwriting in overwritings:
@@ -167,7 +167,7 @@ def _lives_of(line: _Line, overwritings: Sequence[_Overwriting] = ()) -> list[_L
 
 
 def _overwritings_of(line: _Line, module: Any) -> list[_Overwriting]:
-    """Of kernels and what only kernels touch: nobody knows what else a library keeps."""
+    """Return kernels' overwritings of tensors that no library sees: it may keep a pointer."""
     kernels = {
         index: module[binding.value.op]
         for index, binding in enumerate(line.bindings)
@@ -194,7 +194,7 @@ def _overwritings_of(line: _Line, module: Any) -> list[_Overwriting]:
 
 
 def _owners_alone(arguments: Sequence[Any], line: _Line) -> list[Any]:
-    """Of each argument the tensor that it is, where no other argument reaches into that."""
+    """Return the tensor of each argument, where no other argument reaches into it."""
     reads = [_owners(argument, line.owners) for argument in arguments]
     return [
         next(iter(read))
@@ -215,7 +215,7 @@ def _can_share(line: _Line, owner: Any, kernels: Mapping[int, Any]) -> bool:
 
 
 def _owners(expression: Any, owners: Mapping[Any, frozenset[Any]]) -> frozenset[Any]:
-    """Whose memory may be read through it."""
+    """Return the variables whose memory may be read through the expression."""
     reads = relax.analysis.free_vars(expression)
     return frozenset(chain.from_iterable(owners.get(variable, ()) for variable in reads))
 
@@ -229,7 +229,7 @@ def _is_kernel(value: Any) -> bool:
 
 
 def _size_of(value: Any) -> int | None:
-    """Of an allocation whose shape is known."""
+    """Return the bytes of an allocation whose shape is known."""
     if not isinstance(value, relax.Call) or _name(value) != _ALLOCATION:
         return None
     shape = value.args[0]
@@ -299,12 +299,12 @@ class _Planner(relax.PyExprMutator):  # type: ignore[misc]
 class PlanMemory:
     def transform_module(self, module: Any, context: Any) -> Any:
         del context
-        theirs = relax.transform.StaticPlanBlockMemory()(module)
+        tvm_plan = relax.transform.StaticPlanBlockMemory()(module)
         for variable, function in list(module.functions_items()):
             if isinstance(function, relax.Function):
                 module = _planned(module, variable, function)
-        ours = relax.transform.StaticPlanBlockMemory()(module)
-        return min(ours, theirs, key=planned_bytes)
+        own_plan = relax.transform.StaticPlanBlockMemory()(module)
+        return min(own_plan, tvm_plan, key=planned_bytes)
 
 
 def _planned(module: Any, variable: Any, function: Any) -> Any:
@@ -323,7 +323,7 @@ def _planned(module: Any, variable: Any, function: Any) -> Any:
 
 
 def _without_the_unused(module: Any, replaced: Sequence[Any]) -> Any:
-    """Without those kernels of which only the form in place is called."""
+    """Remove kernels that are called only in their in-place form."""
     called: set[Any] = set()
 
     def look(expression: Any) -> None:

@@ -1,7 +1,7 @@
-"""A maximum or minimum of two computed floats is NaN where either is.
+"""Make a maximum or minimum of two computed floats NaN where either is.
 
-That is what onnxruntime, PyTorch and ONNX say. TVM's is a comparison and a choice, which gives the
-second operand where the first is NaN. The running maximum of a reduction stays as it is: it is
+onnxruntime, PyTorch and ONNX define it so. TVM uses a comparison and a selection, which gives the
+second operand where the first is NaN. The running maximum of a reduction is unchanged: it is
 pooling's inner loop. Where one operand is a constant, keep_nan.py has put it first.
 """
 
@@ -19,7 +19,7 @@ _FLOAT = re.compile(r"float(16|32|64)(x\d+)?")
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.PropagateNan")
 class PropagateNan:
-    """Last before code generation: TVM's simplifier takes a value for equal to itself, NaN too."""
+    """Runs last before code generation: TVM's simplifier takes NaN as equal to itself."""
 
     def transform_module(self, module: Any, context: Any) -> Any:
         del context
@@ -30,7 +30,7 @@ class PropagateNan:
 
 
 def accumulates(store: Any) -> bool:
-    """Whether a store keeps the larger or smaller of what was there and one more value."""
+    """Return whether a store keeps the larger or smaller of the old value and a new one."""
     value = store.value
     return isinstance(value, (tirx.Max, tirx.Min)) and any(
         isinstance(operand, ir.TensorLoad)

@@ -1,8 +1,8 @@
 """Sorting as loop nests, for every operator that sorts.
 
-TVM sorts by calling functions that only its full library has: a device that runs the small
-runtime lacks them. These loops are part of the model's own code. They merge sorted runs, which
-keeps equal elements in their order, and put NaN above all numbers, as numpy and PyTorch do.
+TVM sorts with functions that only its full library has; the small runtime on devices lacks them.
+These loops are part of the model's own code. They merge sorted runs, which keeps equal elements in
+their order, and put NaN above all numbers, as numpy and PyTorch do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
 _PARALLEL_FROM = 1 << 14
-"""Elements from which the rows are shared among threads."""
+"""The number of elements from which the rows are shared among threads."""
 _VALUES, _ORDER = 0, 1
 _WIDER = {"float16": "float32", "bfloat16": "float32", "bool": "uint8"}
 """Types that are compared in another."""
@@ -73,8 +73,8 @@ def _extent(value: Any, axis: int) -> int:
 def _sorted(
     block: Any, call: Any, count: int, descending: bool, dtype: str
 ) -> Callable[[int], Any]:
-    """Sort along the axis of `call`. The result gives the first `count` elements in order, or the
-    places where they were."""
+    """Return a function that sorts along the axis of `call`. It gives the first `count` elements in
+    order, or their original places."""
     value = call.args[0]
     shape = [int(extent) for extent in value.ty.shape.values]
     last = len(shape) - 1
@@ -161,7 +161,8 @@ def _merge_sort(rows: Any, values: Any, order: Any, count: int, descending: bool
                 left[0] = start
                 right[0] = middle
                 with script.serial(0, end - start) as step:
-                    # Both are read where they are within the row, even when their run is used up.
+                    # Both places are inside the row even when a run is exhausted, so both may be
+                    # read.
                     from_left = places[source, tirx.min(left[0], middle - 1)]
                     from_right = places[source, tirx.min(right[0], end - 1)]
                     takes_right = tirx.all(
@@ -184,7 +185,7 @@ def _merge_sort(rows: Any, values: Any, order: Any, count: int, descending: bool
 
 
 def _less(first: Any, second: Any, dtype: Any) -> Any:
-    """Whether one element comes before another in ascending order. NaN is the greatest."""
+    """Return whether one element comes before another in ascending order. NaN is the greatest."""
     wide = _WIDER.get(str(dtype), str(dtype))
     first, second = (tirx.Cast(wide, one) if wide != str(dtype) else one for one in (first, second))
     if not wide.startswith("float"):

@@ -1,5 +1,5 @@
-"""ARM takes a maximum in one instruction, and NaN where there is one. As a comparison and a choice,
-which is how TVM has it, it is two or three."""
+"""Use ARM's maximum instruction, which passes NaN on. TVM's comparison and selection takes two or
+three instructions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgekit.profiles.cpu import architecture
 
 @tvm.transform.module_pass(opt_level=0, name="edgekit.TakeMaximum")
 class TakeMaximum:
-    """After loops have become vectors: TVM makes none of what it doesn't know."""
+    """Runs after loops have become vectors: TVM does not vectorise calls that it doesn't know."""
 
     def transform_module(self, module: Any, context: Any) -> Any:
         del context

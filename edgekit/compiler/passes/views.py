@@ -1,6 +1,6 @@
-"""What moves no element is a reshape: other shapes, axes of length one, permutations of those.
+"""Turn operators that move no element into reshapes, such as permutations of axes of length one.
 
-On a machine without a runtime a reshape is nothing at all, so that none may hide in a loop.
+On a machine without a runtime a reshape costs nothing, so none may hide in a loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which rule schedules which kernel: the first that takes it."""
+"""Schedule each kernel by the first rule that accepts it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from edgekit.compiler.schedules.trace import schedule_by_trace
 from edgekit.compiler.schedules.winograd import schedule_winograd
 
 Rule = Callable[..., bool]
-"""From a schedule and a machine to whether it took the kernel. The rules in `choices.FAMILIES` also
-take a choice."""
+"""A function from a schedule and a machine to whether it scheduled the kernel. The rules in
+`choices.FAMILIES` also take a choice."""
 
 RULES: tuple[tuple[str, Rule], ...] = (
     ("scalar", schedule_scalar),
@@ -37,7 +37,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
 
 RULE_ATTRIBUTE = "edgekit.schedule"
 CHOICE_ATTRIBUTE = "edgekit.choice"
-"""What was measured to be better than the rule's own choice, in words."""
+"""The attribute that describes a measured choice better than the rule's own, in words."""
 
 NO_RULE = "none"
 
@@ -45,10 +45,10 @@ TRACE_RULE = "trace"
 
 
 def schedule_function(function: Any, machine: Machine, choice: Choice | None = None) -> Any:
-    """The function with its loops in another order, and the name of the rule as an attribute.
+    """Return the function with its loops in another order and the rule's name as an attribute.
 
-    A rule that can't do what it meant to leaves the function to the next one: any order of loops
-    is right, and one that TVM can't prove right is not taken.
+    A rule that fails leaves the function to the next one: any order of loops is right, and one that
+    TVM can't prove right is not used.
     """
     if isinstance(choice, TraceChoice) and choice.trace:
         traced = _scheduled(function, TRACE_RULE, partial(_by_trace, choice=choice), machine)

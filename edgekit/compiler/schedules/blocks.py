@@ -1,4 +1,4 @@
-"""What the rules ask of a kernel's blocks, and do to them in the same way."""
+"""Queries on a kernel's blocks, and transformations of them, that several rules share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Block:
     spatial: tuple[int, ...]
     """Extents of the loops over results, in their order."""
     reduced: tuple[int, ...]
-    """Extents of the loops that are summed up, or otherwise made one."""
+    """Extents of the loops that are summed up or otherwise reduced."""
 
     @property
     def work(self) -> int:
@@ -28,9 +28,8 @@ class Block:
 
 
 def blocks_of(schedule: s_tir.Schedule) -> list[Block] | None:
-    """A kernel's blocks in the order in which they run; None where a loop's extent is not known
-    or none at all, or where a loop is neither over results nor over a sum, or in another order
-    than that."""
+    """Return a kernel's blocks in execution order. Return None where a loop's extent is not known,
+    where there is no loop, or where loops are not results first, then sums."""
     found = []
     for handle in schedule.get_child_blocks(schedule.get_sblock("root")):
         block = schedule.get(handle)
@@ -54,7 +53,7 @@ def blocks_of(schedule: s_tir.Schedule) -> list[Block] | None:
 
 
 def called_in(schedule: s_tir.Schedule, block: Block) -> set[str]:
-    """The functions that a block calls: `tirx.exp`."""
+    """Return the functions that a block calls, such as `tirx.exp`."""
     called: set[str] = set()
     tvm_ffi.structural_walk(
         schedule.get(block.handle).body,
@@ -64,7 +63,7 @@ def called_in(schedule: s_tir.Schedule, block: Block) -> set[str]:
 
 
 def after(schedule: s_tir.Schedule, blocks: Sequence[Block], first: Block) -> list[Block]:
-    """The blocks that read what `first` computes, and what these compute, and so on."""
+    """Return the blocks that read the result of `first`, directly or through others."""
     names = {first.name}
     found = []
     for block in blocks:
@@ -78,9 +77,9 @@ def after(schedule: s_tir.Schedule, blocks: Sequence[Block], first: Block) -> li
 def inline_into_last(
     schedule: s_tir.Schedule, blocks: Sequence[Block], product: Block
 ) -> list[Block] | None:
-    """Make one step of what follows a product; None where it is more than element-wise steps.
+    """Merge what follows a product into one step; return None where it is not element-wise.
 
-    Gives the blocks that prepare something else which that step reads: they stay as they are.
+    The result is the blocks that prepare other operands of that step, which are unchanged.
     """
     following = after(schedule, blocks, product)
     if any(block.reduced for block in following) or blocks[-1] not in (product, *following):
@@ -93,7 +92,7 @@ def inline_into_last(
 def run_parallel(
     schedule: s_tir.Schedule, loops: Sequence[LoopRV], work: int, machine: Machine
 ) -> LoopRV:
-    """One loop out of several; over all cores, where the work is worth it."""
+    """Fuse several loops into one, over all cores where the work is worth it."""
     loop = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
     if machine.cores > 1 and work >= machine.parallel_work:
         schedule.parallel(loop)
@@ -101,7 +100,7 @@ def run_parallel(
 
 
 def vectorize_innermost(schedule: s_tir.Schedule, loop: LoopRV, machine: Machine) -> None:
-    """Over the elements of a line, which lie next to each other."""
+    """Vectorise over the adjacent elements of a line."""
     extent = extent_of(schedule, loop)
     if extent == 1:
         return
@@ -118,8 +117,8 @@ def vectorize_innermost(schedule: s_tir.Schedule, loop: LoopRV, machine: Machine
 
 
 def vectorize_panel(schedule: s_tir.Schedule, loop: LoopRV, machine: Machine) -> None:
-    """A run of a few vectors, one after another: LLVM takes a vector of more lanes than the
-    machine's apart, and not well where their number is no power of two."""
+    """Vectorise a run of a few vectors one after another: LLVM splits a vector of more lanes than
+    the machine's, and badly where their number is no power of two."""
     extent = extent_of(schedule, loop)
     if extent > machine.lanes:
         vectors, loop = schedule.split(loop, [None, largest_divisor(extent, machine.lanes)])

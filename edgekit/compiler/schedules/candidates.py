@@ -1,4 +1,4 @@
-"""What is worth measuring for a kernel: a few choices beside the rule's own, likely ones first."""
+"""Alternatives to a rule's own choice that are worth measuring for a kernel, likely ones first."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from edgekit.compiler.schedules.tiles import Tile, rank_tiles
 
 _TILES = 5
 _LARGEST_OTHER_TILES = 32 << 20
-"""Bytes of weights: a device is sent them once for each width of panels."""
+"""The most bytes of weights for tiles of other widths: each width sends them once."""
 _PARALLEL = (20_000, 5_000_000)
-"""Work for which it is not clear whether other cores are worth waking."""
+"""The range of work in which waking other cores may or may not pay."""
 
 
 def product_candidates(problem: Problem, lines: int, pixels: int, machine: Machine) -> list[Choice]:
-    """`lines` and `pixels` of the results, as the rule sees them. The rule's own choice comes
-    first."""
+    """Return choices for a product of `lines` by `pixels` results as the rule sees them, its own
+    choice first."""
     *inner, columns = problem.weight
     bytes_of_weights = math.prod(problem.weight) * 4
     tiles = rank_tiles(
@@ -64,7 +64,7 @@ def generic_candidates(work: int, machine: Machine) -> list[Choice]:
 
 
 def _different(own: Tile, others: Sequence[Tile]) -> list[Tile]:
-    """The likeliest, not all of one width: a count of instructions is least sure of that."""
+    """Return the likeliest tiles, not all of one width, for which the count is least reliable."""
     found: list[Tile] = []
     for tile in others:
         of_this_width = sum(tile.channels == other.channels for other in found)

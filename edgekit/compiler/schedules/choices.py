@@ -1,7 +1,7 @@
-"""What a rule can decide one way or another: its own choice unless something better was measured.
+"""The decisions of a rule that measurement can replace.
 
-A choice says how a kernel is computed, never what: whichever is made, the numbers are right.
-None in a field leaves it to the rule.
+A choice says how a kernel is computed, never what: the numbers are right in any case. None in a
+field leaves it to the rule.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ if TYPE_CHECKING:
     from edgekit.compiler.schedules.machine import Machine
 
 VERSION = 2
-"""To be raised when a rule makes other code of the same choice: what was measured is over then."""
+"""The version of the rules: raise it when one makes other code, which invalidates measurements."""
 
 EXACTLY = "/"
-"""Between the key of a product and what else a whole kernel with it is known by: a trace is of one
-such kernel, other choices are of the product in any."""
+"""The separator between a product's key and the rest of a whole kernel's key: a trace belongs to
+one such kernel, other choices to the product in any kernel."""
 
 _MOST = 1 << 16
 
 
 @dataclass(frozen=True)
 class ProductChoice:
-    """Of a product over packed weights."""
+    """A choice for a product over packed weights."""
 
     tile: Tile | None = None
     unrolled: int = 4
-    """Steps of the sum that are written down one after another."""
+    """Steps of the sum that are unrolled."""
     lines_at_once: int = 8
-    """Lines that one core does before it goes on. Of what they read, padding included, the
-    kernel's height less one is copied twice."""
+    """Lines that one core computes at a time. Of their input lines, padding included, the kernel's
+    height less one are copied twice."""
     panels_outside: bool | None = None
-    """Each panel of weights is read once and the image again, rather than the other way."""
+    """Whether each panel of weights is read once and the image repeatedly, or the reverse."""
     parallel: bool | None = None
 
     @property
     def words(self) -> str:
         own = ProductChoice()
-        said = []
+        parts = []
         if self.tile is not None:
             lines = f"{self.tile.lines}x" if self.tile.lines > 1 else ""
-            said.append(f"tile {lines}{self.tile.pixels}x{self.tile.channels}")
+            parts.append(f"tile {lines}{self.tile.pixels}x{self.tile.channels}")
         if self.unrolled != own.unrolled:
-            said.append(f"unrolled {self.unrolled}")
+            parts.append(f"unrolled {self.unrolled}")
         if self.lines_at_once != own.lines_at_once:
-            said.append(f"{self.lines_at_once} lines at once")
+            parts.append(f"{self.lines_at_once} lines at once")
         if self.panels_outside is not None:
-            said.append("panels outside" if self.panels_outside else "panels inside")
-        return ", ".join([*said, *_cores(self.parallel)])
+            parts.append("panels outside" if self.panels_outside else "panels inside")
+        return ", ".join([*parts, *_cores(self.parallel)])
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class DepthwiseChoice:
 
     @property
     def words(self) -> str:
-        said = []
+        parts = []
         if self.width is not None or self.pixels is not None:
-            said.append(f"tile {self.pixels or 'own'}x{self.width or 'own'}")
+            parts.append(f"tile {self.pixels or 'own'}x{self.width or 'own'}")
         if self.lines_at_once != DepthwiseChoice().lines_at_once:
-            said.append(f"{self.lines_at_once} lines at once")
-        return ", ".join([*said, *_cores(self.parallel)])
+            parts.append(f"{self.lines_at_once} lines at once")
+        return ", ".join([*parts, *_cores(self.parallel)])
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,14 @@ class GenericChoice:
     lanes: int | None = None
     """Elements of a line at a time."""
     steps_apart: bool = False
-    """Steps that change single elements stay apart, in place of becoming part of what reads
-    them."""
+    """Whether element-wise steps stay separate, instead of becoming part of their reader."""
     parallel: bool | None = None
 
     @property
     def words(self) -> str:
-        said = [f"{self.lanes} lanes"] if self.lanes is not None else []
-        said += ["steps apart"] if self.steps_apart else []
-        return ", ".join([*said, *_cores(self.parallel)])
+        parts = [f"{self.lanes} lanes"] if self.lanes is not None else []
+        parts += ["steps apart"] if self.steps_apart else []
+        return ", ".join([*parts, *_cores(self.parallel)])
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class TraceChoice:
     """A schedule that a search found, in place of any rule's."""
 
     trace: str = ""
-    """MetaSchedule's JSON; empty where the rule's own choice is meant."""
+    """MetaSchedule's JSON; empty for the rule's own choice."""
 
     @property
     def words(self) -> str:
@@ -112,18 +111,18 @@ FAMILIES: dict[
     "generic": GenericChoice,
     "trace": TraceChoice,
 }
-"""By the rule that takes such a choice; a trace is for any kernel."""
+"""The choice type of each rule; a trace is for any kernel."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What was measured to be better than the rules' own choices, by the key of the kernel."""
+    """The measured choices that are better than the rules' own, by the key of the kernel."""
 
     of_kernel: Mapping[str, Choice] = field(default_factory=dict)
 
     @property
     def traces(self) -> bool:
-        """Whether any of them is one: then kernels are known by more than what they compute."""
+        """Return whether any choice is a trace: keys then cover more than what kernels compute."""
         return any(isinstance(choice, TraceChoice) for choice in self.of_kernel.values())
 
     def tile_of(self, kernel: str) -> Tile | None:
@@ -139,7 +138,7 @@ def family_of(choice: Choice) -> str:
 
 
 def on_its_cores(machine: Machine, parallel: bool | None) -> Machine:
-    """The machine as a kernel sees it that was told to use all cores, or one."""
+    """Return the machine as seen by a kernel that was set to use all cores, or one."""
     if parallel is None:
         return machine
     return replace(machine, parallel_work=0) if parallel else replace(machine, cores=1)
@@ -150,7 +149,7 @@ def choice_as_json(choice: Choice) -> dict[str, object]:
 
 
 def choice_from_json(document: Mapping[str, object]) -> Choice:
-    """ValueError for anything but what `choice_as_json` gives."""
+    """Return the choice; raise ValueError for a document that `choice_as_json` cannot produce."""
     family = FAMILIES.get(str(document.get("family")))
     if family is None:
         raise ValueError("a choice of no known family")

@@ -1,8 +1,8 @@
 """Depthwise convolutions: every channel has its own kernel, so that nothing is broadcast.
 
-A vector of channels of some neighbouring pixels is summed up in registers; along a line the
-kernel's columns are unrolled, so that what one pixel loaded its neighbour finds in a register.
-Padding is copied a few lines at a time.
+A vector of channels of some neighbouring pixels is summed up in registers. Along a line the
+kernel's columns are unrolled, so that pixels share the values that a neighbour loaded. Padding is
+copied a few lines at a time.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def schedule_depthwise(
 
 
 def _width(channels: int, machine: Machine) -> int:
-    """The fewest vectors for all channels; of equal ones the narrowest, which leaves registers."""
+    """Return the fewest vectors for all channels, of equal ones the narrowest."""
     widths = [w for w in range(1, 2 * machine.lanes + 1) if channels % w == 0]
     return min(widths, key=lambda width: (channels // width * -(-width // machine.lanes), width))
 
 
 def _pixels(pixels: int) -> int:
-    """As many as divide the line; where few do, the last ones are asked for."""
+    """Return the most pixels that divide the line; 4, with a remainder, where only a few do."""
     divisor = largest_divisor(pixels, _MOST_PIXELS)
     return divisor if divisor > 2 or pixels < 4 else 4

@@ -1,5 +1,5 @@
-"""The instructions of dot_products.py, told to TVM: in loops, by which it finds where they fit, and
-as what LLVM calls them."""
+"""The instructions of dot_products.py for TVM: as loops, by which it finds where they fit, and as
+the LLVM intrinsics that replace them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.compiler.schedules.dot_products import DotProduct
 
 @cache
 def tensor_intrinsics(dot: DotProduct) -> tuple[str, str]:
-    """Names under which TVM finds the instruction, and that which begins with zeros."""
+    """Return TVM's names of the instruction and of its variant that begins with zeros."""
     name = f"edgekit_{dot.kind}_{dot.lanes}"
     TensorIntrin.register(name, _step(dot, None), _step(dot, _INSTRUCTIONS[dot.kind]))
     zeros = f"edgekit_zeros_{dot.pixels}_{dot.lanes}"
@@ -26,7 +26,7 @@ def tensor_intrinsics(dot: DotProduct) -> tuple[str, str]:
 
 
 def _step(dot: DotProduct, instruction: Any) -> Any:
-    """One group for every lane: told in loops, or with the instruction."""
+    """Return one group for every lane: as loops, or with the instruction."""
     with IRBuilder() as builder, script.prim_func(s_tir=True):
         script.func_name("main")
         image = script.arg("a", _image(dot))
@@ -53,7 +53,7 @@ def _image_shape(dot: DotProduct) -> tuple[int, ...]:
 
 
 def _image(dot: DotProduct) -> Any:
-    """Of several pixels, each lies anywhere."""
+    """Return the image's buffer, in which each of several pixels may be anywhere."""
     apart = [tirx.Var("apart", "int32"), 1] if dot.pixels > 1 else None
     return script.buffer(_image_shape(dot), dot.image, strides=apart, offset_factor=1)
 
@@ -122,7 +122,7 @@ def _zeros(dot: DotProduct, *, wide: bool) -> Any:
 
 
 def _repeated(dot: DotProduct, image: Any, first: int, count: int, dtype: str) -> Any:
-    """Some neighbours of the image in each lane, as a vector of `dtype`."""
+    """Return some neighbours of the image in each lane, as a vector of `dtype`."""
     bits = count * int(tvm_ffi.dtype(dot.image).bits)
     group = tirx.reinterpret(f"int{bits}", image.vload([first], f"{dot.image}x{count}"))
     return tirx.reinterpret(dtype, script.broadcast(group, dot.lanes))

@@ -2,10 +2,10 @@
 
 Each takes a group of neighbouring numbers of the image, repeats it for every lane, multiplies it
 with that lane's own group of weights, and adds the products to the lane's int32. None of them
-saturates on the way, so that all give the same sums:
+saturates in between, so that all give the same sums:
 
-- `vnni` (AVX512-VNNI, AVX-VNNI): four at a time, unsigned by signed. The image is kept 128 higher,
-  and 128 times the sum of a lane's weights is taken off in the end.
+- `vnni` (AVX512-VNNI, AVX-VNNI): four at a time, unsigned by signed. The image is stored 128
+  higher, and 128 times the sum of a lane's weights is subtracted at the end.
 - `madd` (SSE2, AVX2, AVX-512): two at a time, of 16 bits. Weights are widened when they are loaded.
 - `smmla` (ARM's i8mm): eight at a time, of two pixels by two lanes.
 - `sdot` (ARM's dot products): four at a time.
@@ -27,13 +27,13 @@ class DotProduct:
     group: int
     """Neighbours that are multiplied and added for each lane."""
     runs: int
-    """Into which a group falls: every lane's first run comes before any lane's second."""
+    """The number of runs in a group: every lane's first run precedes any lane's second."""
     image: str
-    """What the image is kept as."""
+    """The type that the image is stored in."""
     raised: int = 0
-    """So much higher than it is."""
+    """The offset that is added to the stored image."""
     pixels: int = 1
-    """Neighbours in a line that it does at once; their sums of all its lanes are one vector."""
+    """Neighbours in a line that one instruction computes; their sums share a vector."""
 
     @property
     def run(self) -> int:
@@ -41,20 +41,20 @@ class DotProduct:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Extents of the loops over a group."""
+        """Return the extents of the loops over a group."""
         return (self.run,) if self.runs == 1 else (self.runs, self.run)
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """The shape of one vector of weights."""
+        """Return the shape of one vector of weights."""
         return (self.lanes, self.run) if self.runs == 1 else (self.runs, self.lanes, self.run)
 
     def place(self, *loops: Any) -> Any:
-        """In a group, from the loops over it."""
+        """Return the place in a group, from the loops over it."""
         return loops[0] if self.runs == 1 else loops[0] * self.run + loops[1]
 
     def weight(self, lane: Any, *loops: Any) -> tuple[Any, ...]:
-        """Indices into a vector of weights."""
+        """Return the indices into a vector of weights."""
         *before, last = loops
         return (*before, lane, last)
 
@@ -74,18 +74,18 @@ _I8MM = DotProduct("smmla", 2, 8, 1, "int8", pixels=2)
 
 
 def matrix_product_of(target: Any, machine: str) -> DotProduct | None:
-    """What multiplies two pixels at once, where a CPU has that."""
+    """Return the instruction that multiplies two pixels at once, where a CPU has one."""
     from tvm.target.codegen import target_has_features
 
     return _I8MM if machine == "aarch64" and target_has_features("i8mm", target) else None
 
 
 def dot_product_of(target: Any, machine: str) -> DotProduct | None:
-    """The best that a CPU of this architecture has; None where we know none."""
+    """Return the best instruction of a CPU of this architecture; None where none is known."""
     from tvm.target.codegen import target_has_features
 
-    known = {"x86_64": _X86, "aarch64": _ARM}.get(machine, ())
-    for features, found in known:
+    instructions = {"x86_64": _X86, "aarch64": _ARM}.get(machine, ())
+    for features, found in instructions:
         if all(target_has_features(feature, target) for feature in features):
             return found
     return None

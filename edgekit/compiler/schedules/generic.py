@@ -1,9 +1,9 @@
-"""Everything else: element-wise steps, pooling, softmax, reductions, moves.
+"""All other kernels: element-wise steps, pooling, softmax, reductions, moves.
 
-What moves or changes single elements becomes part of what reads it, unless it would be computed
-many times and takes long. Of what is left each block gets its loops in the order results, sums,
-the last axis of the results: that axis lies together in memory and is done a vector at a time. A
-sum along the last axis itself is done in as many partial sums as a vector has lanes, and these are
+Steps that move or change single elements become part of their reader, unless they would be computed
+many times and are expensive. Each remaining block gets its loops in the order results, sums, the
+last axis of the results: that axis is contiguous in memory and is computed a vector at a time. A
+sum along the last axis itself is computed as one partial sum per lane of a vector, and these are
 added up.
 """
 
@@ -28,7 +28,7 @@ from edgekit.compiler.schedules.choices import GenericChoice, on_its_cores
 from edgekit.compiler.schedules.machine import Machine
 
 _SMALL = 60
-"""Nodes of an expression that is written down once for each reader."""
+"""The most nodes of an expression that is repeated for each reader."""
 _DEAR = frozenset(
     f"tirx.{name}" for name in ("exp", "tanh", "erf", "log", "pow", "sigmoid", "sqrt", "rsqrt")
 )
@@ -55,17 +55,17 @@ def _inline(schedule: s_tir.Schedule, block: Block) -> None:
     try:
         schedule.compute_inline(block.handle)
     except ScheduleError:
-        # Not every block is a plain function of its indices (a scatter, say): it stays.
+        # A block that is no plain function of its indices, such as a scatter, stays.
         return
 
 
 def _is_worth_repeating(schedule: s_tir.Schedule, block: Block, blocks: list[Block]) -> bool:
-    """Whether computing an element where it is read costs no more than keeping it."""
+    """Return whether computing an element where it is read costs no more than storing it."""
     names = [schedule.get(reader).name_hint for reader in schedule.get_consumers(block.handle)]
     readers = [other for other in blocks if other.name in names]
     dear = _is_dear(schedule, block)
     if dear and any(_is_dear(schedule, reader) for reader in readers):
-        # One such function of another takes TVM long to simplify, and gains nothing.
+        # TVM takes long to simplify one such function of another, and nothing is gained.
         return False
     if len(readers) == 1 and readers[0].work <= block.work:
         return True
@@ -73,8 +73,8 @@ def _is_worth_repeating(schedule: s_tir.Schedule, block: Block, blocks: list[Blo
 
 
 def _size(schedule: s_tir.Schedule, block: Block) -> int:
-    """Of a block's expression, with all that became part of it: what is read twice and reads twice
-    doubles from step to step."""
+    """Return the size of a block's expression with all that became part of it: one that is read
+    twice and reads twice doubles from step to step."""
     count = 0
 
     def more(node: object) -> None:
@@ -90,7 +90,7 @@ def _is_dear(schedule: s_tir.Schedule, block: Block) -> bool:
 
 
 def order_loops(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None:
-    """Results, sums, the last axis of the results; cores share the first, vectors do the last."""
+    """Order loops as results, sums, the results' last axis; share the first, vectorise the last."""
     loops = list(schedule.get_loops(block.handle))
     results, sums = loops[: len(block.spatial)], loops[len(block.spatial) :]
     if not results:
@@ -107,7 +107,7 @@ def order_loops(schedule: s_tir.Schedule, block: Block, machine: Machine) -> Non
 
 
 def _sum_side_by_side(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None:
-    """Many sums at once, one in each lane."""
+    """Compute many sums at once, one in each lane."""
     loops = list(schedule.get_loops(block.handle))
     *outer, last = loops[: len(block.spatial)]
     sums = loops[len(block.spatial) :]
@@ -122,7 +122,7 @@ def _sum_side_by_side(schedule: s_tir.Schedule, block: Block, machine: Machine) 
 
 
 def _sum_along(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None:
-    """One sum at a time, in as many parts as there are lanes."""
+    """Compute one sum at a time, as one partial sum per lane."""
     loops = list(schedule.get_loops(block.handle))
     results, sums = loops[: len(block.spatial)], loops[len(block.spatial) :]
     width = largest_divisor(block.reduced[-1], machine.lanes)
@@ -137,5 +137,5 @@ def _sum_along(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None
     schedule.vectorize(lane)
     for made in (parts, block.handle):
         run_parallel(schedule, list(schedule.get_loops(made))[: len(results)], block.work, machine)
-    # Its results are one loop now.
+    # The results are one loop now.
     schedule.decompose_reduction(parts, schedule.get_loops(parts)[1])

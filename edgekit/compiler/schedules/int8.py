@@ -1,9 +1,9 @@
 """Convolutions and matrix products of int8 over packed weights.
 
-As in product.py, a tile of pixels and channels is summed up in registers, and what follows (the
-rounding back to int8, above all) is done to it before it is written. One step of the sum is one
-instruction of dot_products.py, for every vector of the tile. The image is copied a few lines at a
-time into what that instruction reads: padded, and raised or widened where it has to be.
+As in product.py, a tile of pixels and channels is summed up in registers, and subsequent steps
+(above all the rounding back to int8) are applied to it before it is written. One step of the sum is
+one instruction of dot_products.py for every vector of the tile. The image is copied a few lines at
+a time into the instruction's format: padded, and raised or widened where necessary.
 """
 
 from __future__ import annotations
@@ -100,21 +100,21 @@ def schedule_int8(schedule: s_tir.Schedule, machine: Machine) -> bool:
 
 
 def _instruction_for(weight: list[int], machine: Machine) -> DotProduct | None:
-    """For weights that were packed for it."""
-    known = [dot for dot in (machine.dot, machine.matrix) if dot is not None]
-    fitting = (dot for dot in known if weight[-len(dot.weights) :] == list(dot.weights))
+    """Return the instruction that the weights were packed for."""
+    instructions = [dot for dot in (machine.dot, machine.matrix) if dot is not None]
+    fitting = (dot for dot in instructions if weight[-len(dot.weights) :] == list(dot.weights))
     return next(fitting, None)
 
 
 def narrowed(machine: Machine) -> Machine:
-    """With as many lanes as its dot products have: AVX without AVX2 has fewer for integers."""
+    """Return the machine with the lanes of its dot products: AVX without AVX2 has fewer."""
     if machine.dot is None:
         return machine
     return replace(machine, lanes=machine.dot.lanes, multiplies_by_lane=False)
 
 
 def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
-    """The loops of a result, with at least lines, pixels and channels."""
+    """Return the loops of a result, with at least lines, pixels and channels."""
     loops = list(schedule.get_loops(last))
     while len(loops) < 3:
         loops.insert(0, schedule.add_unit_loop(loops[0]))
@@ -124,9 +124,9 @@ def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
 def _stage(
     schedule: s_tir.Schedule, product: Block, last: SBlockRV, inner: LoopRV, machine: Machine
 ) -> None:
-    """A tile that has too much goes from the registers to memory, and what is wanted of it from
-    there: asking for each number in a register whether it is wanted would take them apart. So does
-    one whose registers have several pixels."""
+    """Write a tile with excess elements to memory, and read the wanted ones from memory: a test per
+    number would take the registers apart. Do the same for a tile whose registers have several
+    pixels."""
     made = schedule.get(product.handle).writes[0].source
     reads = [region.source for region in schedule.get(last).reads]
     (place,) = (i for i, source in enumerate(reads) if source.same_as(made))
@@ -153,7 +153,7 @@ def _copy_image(
     vectorize_innermost(schedule, channels, machine)
     if (
         len(image.spatial) == 4 and dot.pixels == 1
-    ):  # A line as one: groups run from pixel to pixel.
+    ):  # One line for all: groups run from pixel to pixel.
         each = image.spatial[-1]
         schedule.transform_layout(
             image.handle, ("write", 0), lambda n, y, x, c: (n, y, x * each + c)
@@ -161,7 +161,7 @@ def _copy_image(
 
 
 def _sum_up(schedule: s_tir.Schedule, product: Block, dot: DotProduct) -> None:
-    """The sum of one tile, in registers."""
+    """Compute the sum of one tile in registers."""
     loops = schedule.get_loops(product.handle)[-len(product.spatial) - len(product.reduced) :]
     *tile, columns = loops[: len(product.spatial)]
     sums = loops[len(product.spatial) :]
@@ -185,7 +185,7 @@ def _sum_up(schedule: s_tir.Schedule, product: Block, dot: DotProduct) -> None:
 
 
 def _pair_sums(schedule: s_tir.Schedule, product: Block, dot: DotProduct) -> None:
-    """Sums lie as the instruction has them: all lanes of one pixel, then those of the next."""
+    """Store sums in the instruction's order: all lanes of one pixel, then those of the next."""
 
     def place(*index: Any) -> list[Any]:
         *outer, pixel, column = index

@@ -1,4 +1,4 @@
-"""By what a kernel is known again: in another build, in another model, in another process."""
+"""Keys that identify a kernel across builds, models and processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgekit.compiler.schedules.problem import NOTE, Problem, read_problem
 
 
 def problem_of(function: Any) -> Problem | None:
-    """What a product over packed weights computes; None of any other kernel."""
+    """Return the problem of a product over packed weights; None for any other kernel."""
     found: list[str] = []
 
     def look(block: Any) -> None:
@@ -25,13 +25,13 @@ def problem_of(function: Any) -> Problem | None:
 
 
 def key_of(function: Any) -> str:
-    """Of a kernel that has no schedule yet."""
+    """Return the key of a kernel that has no schedule yet."""
     problem = problem_of(function)
     return _key_by_structure(function) if problem is None else problem.key
 
 
 def exact_key_of(function: Any) -> str:
-    """The same, of products also by what follows them and by how their weights lie."""
+    """Return the key; for products it also covers the next steps and the weights' layout."""
     problem = problem_of(function)
     if problem is None:
         return _key_by_structure(function)
@@ -49,6 +49,6 @@ def _structure(function: Any) -> int:
 
 
 def _side(parameter: Any) -> str:
-    """Hashes are short: the shapes stand beside them."""
+    """Describe a parameter by its shape: hashes alone are short."""
     shape = getattr(parameter.ty, "shape", ())
     return "x".join(str(getattr(extent, "value", "?")) for extent in shape)

@@ -1,4 +1,4 @@
-"""What a schedule has to know of a CPU."""
+"""The properties of a CPU that schedules depend on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from edgekit.base.errors import BuildError
 from edgekit.compiler.schedules.dot_products import DotProduct, dot_product_of, matrix_product_of
 from edgekit.profiles.cpu import architecture
 
-# By the feature: the widest vectors of float32, and how many registers hold them. AVX-512
-# doubled both.
+# By feature: the widest vectors of float32, and how many registers hold them. AVX-512 doubled both.
 _X86 = (("avx512f", 16, 32), ("avx", 8, 16))
 _X86_LANES, _X86_REGISTERS = 4, 16
 _ARM_LANES, _ARM_REGISTERS = 4, 32
@@ -19,26 +18,26 @@ _ARM_LANES, _ARM_REGISTERS = 4, 32
 @dataclass(frozen=True)
 class Machine:
     lanes: int
-    """float32 in a vector."""
+    """float32 lanes of a vector."""
     registers: int
-    """Vectors that fit in registers."""
+    """The number of vector registers."""
     cores: int
     near_bytes: int = 1 << 19
-    """What is read again from the cache next to the core, rather than from one that is shared."""
+    """Bytes of the core's own cache for repeated reads, as opposed to the shared cache."""
     dot: DotProduct | None = None
-    """How small integers are multiplied and added."""
+    """The instruction that multiplies small integers and adds them."""
     matrix: DotProduct | None = None
     """The same for two pixels at once, where there is such an instruction."""
     multiplies_by_lane: bool = False
-    """A vector times one lane of another is one instruction: numbers that are to be in all lanes
-    need no loads of their own."""
+    """Whether a vector times one lane of another is one instruction: broadcast numbers then need no
+    loads of their own."""
     parallel_work: int = 200_000
-    """Elements touched, or multiplied and added: with less, waking the other cores takes longer
-    than doing it."""
+    """The least number of elements touched, or multiplied and added, for which waking the other
+    cores pays."""
 
 
 def machine_of(target: Any) -> Machine:
-    """Of TVM's target: LLVM knows what each CPU has."""
+    """Return the machine of a TVM target: LLVM knows the features of each CPU."""
     from tvm.target.codegen import llvm_get_targets, target_has_features
 
     if target.kind.name == "cuda":
@@ -49,7 +48,7 @@ def machine_of(target: Any) -> Machine:
     cores = int(target.attrs.get("num-cores", 1))
     triple = str(target.attrs.get("mtriple", "x86_64"))
     if architecture(triple) not in llvm_get_targets():
-        # Asked how wide its vectors are, TVM would crash.
+        # Asked for its vector width, TVM would crash.
         raise BuildError(
             f"LLVM makes no code for {triple}", hint="correct the triple in the board's profile"
         )

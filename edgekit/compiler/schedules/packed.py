@@ -1,7 +1,7 @@
-"""Convolutions and matrix products over packed weights, as TIR with names that the rules know.
+"""Convolutions and matrix products over packed weights, as TIR with block names for the rules.
 
-Weights come as panels: (columns / tile, …, sum, tile), so that the innermost loop reads one run
-of numbers from beginning to end. They are packed when the model is compiled.
+Weights come as panels: (columns / tile, …, sum, tile), so that the innermost loop reads one
+contiguous run of numbers. They are packed when the model is compiled.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ PAD, CONVOLUTION, DEPTHWISE, DENSE, CROP = (
 """Names of blocks."""
 
 TileOf = Callable[[int, int], Tile]
-"""From lines and pixels to the register tile that they are computed in."""
+"""A function from lines and pixels to the register tile that computes them."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """How a convolution walks over its input."""
+    """A convolution's window and its steps over the input."""
 
     strides: tuple[int, int]
     padding: tuple[int, int, int, int]
     """Top, left, bottom, right."""
     dilation: tuple[int, int]
     spread: tuple[int, int] = (1, 1)
-    """So far apart stand the lines and pixels of the input, with zeros between them: a transposed
-    convolution's strides."""
+    """The distances of the input's lines and pixels, with zeros between them: the strides of a
+    transposed convolution."""
     channels_first: bool = False
-    """The input is (N, C, H, W): the first of a network."""
+    """Whether the input is (N, C, H, W), as the first of a network."""
 
 
 def pack_columns(weight: np.ndarray, width: int) -> np.ndarray:
-    """(…, columns) to (columns / width, …, width); zeros fill the last panel."""
+    """Pack (…, columns) as (columns / width, …, width); zeros fill the last panel."""
     columns = weight.shape[-1]
     missing = -columns % width
     filled = np.pad(weight, [(0, 0)] * (weight.ndim - 1) + [(0, missing)])
@@ -53,12 +53,12 @@ def pack_columns(weight: np.ndarray, width: int) -> np.ndarray:
 def convolution(
     data: Any, weight: Any, window: Window, groups: int, channels: int, tile_of: TileOf
 ) -> Any:
-    """`data` (N, H, W, C), `weight` (O / tile, KH, KW, C / groups, tile)."""
+    """Convolve `data` (N, H, W, C) with `weight` (O / tile, KH, KW, C / groups, tile)."""
     batch, height, width, _ = size = _size(data, window)
     panels, rows, columns, inputs, tile = (int(extent) for extent in weight.shape)
     (down, right), (skip_y, skip_x) = window.strides, window.dilation
     out_height, out_width = output_size((height, width), (rows, columns), window)
-    # Where lines are a single pixel, the image lies on its side.
+    # Where lines are a single pixel, the image is transposed.
     lying = out_width == 1 < out_height
     pixels = tile_of(*((1, out_height) if lying else (out_height, out_width))).pixels
     more_y = -out_height % pixels if lying else 0
@@ -86,7 +86,7 @@ def convolution(
 
 
 def depthwise(data: Any, weight: Any, window: Window) -> Any:
-    """`data` (N, H, W, C), `weight` (KH, KW, C): every channel with its own kernel."""
+    """Convolve `data` (N, H, W, C) with `weight` (KH, KW, C), a kernel per channel."""
     batch, height, width, channels = size = _size(data, window)
     rows, columns, _ = (int(extent) for extent in weight.shape)
     padded = copied(data, size, window)
@@ -103,7 +103,7 @@ def depthwise(data: Any, weight: Any, window: Window) -> Any:
 
 
 def dense(data: Any, weight: Any, columns: int, tile_of: TileOf) -> Any:
-    """`data` (…, K), `weight` (columns / tile, K, tile)."""
+    """Multiply `data` (…, K) by `weight` (columns / tile, K, tile)."""
     *lines, pixels, depth = (int(extent) for extent in data.shape)
     panels, _, tile = (int(extent) for extent in weight.shape)
     given = data
@@ -130,14 +130,14 @@ def dense(data: Any, weight: Any, columns: int, tile_of: TileOf) -> Any:
 
 
 def _size(data: Any, window: Window) -> tuple[int, int, int, int]:
-    """(N, H, W, C), however it lies."""
+    """Return (N, H, W, C) for either layout."""
     n, second, third, fourth = (int(extent) for extent in data.shape)
     return (n, third, fourth, second) if window.channels_first else (n, second, third, fourth)
 
 
 def copied(data: Any, size: tuple[int, int, int, int], window: Window) -> Any:
-    """The input channels last, with its padding, and zeros between its pixels; itself, where it
-    is so already."""
+    """Return the input channels last, with its padding and zeros between its pixels; return it
+    unchanged if it is in that form."""
     (down, right), (top, left, bottom, end) = window.spread, window.padding
     if not any(window.padding) and window.spread == (1, 1) and not window.channels_first:
         return data
@@ -148,30 +148,30 @@ def copied(data: Any, size: tuple[int, int, int, int], window: Window) -> Any:
         y, x = y - top, x - left
         line, pixel = tirx.floordiv(y, down), tirx.floordiv(x, right)
         value = data[(n, c, line, pixel) if window.channels_first else (n, line, pixel, c)]
-        there = []
+        inside = []
         if top or bottom:
-            there += [y >= 0, y < lines]
+            inside += [y >= 0, y < lines]
         if left or end:
-            there += [x >= 0, x < pixels]
-        there += [tirx.floormod(y, down) == 0] if down > 1 else []
-        there += [tirx.floormod(x, right) == 0] if right > 1 else []
-        if not there:
+            inside += [x >= 0, x < pixels]
+        inside += [tirx.floormod(y, down) == 0] if down > 1 else []
+        inside += [tirx.floormod(x, right) == 0] if right > 1 else []
+        if not inside:
             return value
-        return tirx.if_then_else(tirx.all(*there), value, tirx.const(0, data.dtype))
+        return tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, data.dtype))
 
     shape = (batch, top + lines + bottom, left + pixels + end, channels)
     return te.compute(shape, element, name=PAD)
 
 
 def _crop(computed: Any, shape: tuple[int, ...]) -> Any:
-    """Without what the last panel, and the last tile of a line, have too much."""
+    """Drop the excess of the last panel and of the last tile of a line."""
     if tuple(int(extent) for extent in computed.shape) == shape:
         return computed
     return te.compute(shape, lambda *i: computed[i], name=CROP)
 
 
 def output_size(size: tuple[int, int], kernel: tuple[int, int], window: Window) -> tuple[int, int]:
-    """Lines and pixels of what a convolution gives for so many."""
+    """Return the lines and pixels of a convolution's result."""
     top, left, bottom, right = window.padding
     lines, pixels = (
         ((extent - 1) * spread + 1 + around - (taps - 1) * dilation - 1) // stride + 1

@@ -1,9 +1,9 @@
-"""Convolutions and matrix products of int8, as TIR with names that the rules know.
+"""Convolutions and matrix products of int8, as TIR with block names that the rules recognise.
 
-What is multiplied lies as the instruction wants it (`dot_products.py`): the image in groups of
-neighbours, the weights in vectors with a group for each lane. A group of the image runs over
-channels, and where they are few, from one pixel on into the next: with three channels and a
-kernel three wide it is nine numbers that are summed up in three steps.
+Operands are in the instruction's layout (`dot_products.py`): the image in groups of neighbours, the
+weights in vectors with a group for each lane. A group of the image runs over channels and, where
+they are few, from one pixel into the next: three channels and a kernel three wide are nine numbers,
+summed up in three steps.
 """
 
 from __future__ import annotations
@@ -30,24 +30,23 @@ class Weights:
 
     packed: np.ndarray
     corrections: np.ndarray | None
-    """What takes off what the image's being raised has added to each column."""
+    """The numbers that undo what the raised image has added to each column."""
 
 
 def flows(inputs: int, dot: DotProduct) -> bool:
-    """Whether groups run from one pixel into the next."""
+    """Return whether groups run from one pixel into the next."""
     return inputs % dot.group != 0
 
 
 def words_of(taps: int, inputs: int, dilation: int, dot: DotProduct) -> tuple[int, int, int]:
-    """How a line of the kernel is walked over: in so many pieces, each of so many numbers in
-    so many groups."""
+    """Return the pieces of a kernel's line: their count, and the numbers and groups of each."""
     pieces = 1 if flows(inputs, dot) and dilation == 1 else taps
     numbers = inputs * taps // pieces
     return pieces, numbers, -(-numbers // dot.group)
 
 
 def pack(weight: np.ndarray, width: int, dilation: int, dot: DotProduct) -> Weights:
-    """(KH, KW, C, O), with panels of `width` columns."""
+    """Pack (KH, KW, C, O) into panels of `width` columns."""
     rows, taps, inputs, outputs = weight.shape
     pieces, numbers, words = words_of(taps, inputs, dilation, dot)
     lines = weight.reshape(rows, pieces, numbers, outputs)
@@ -78,7 +77,7 @@ def convolution(
     tile_of: TileOf,
     dot: DotProduct,
 ) -> Any:
-    """`data` (N, H, W, C), a kernel with `taps` in a line; padding is the zero point."""
+    """Convolve `data` (N, H, W, C) with a kernel of `taps` per line; padding is the zero point."""
     batch, height, width, inputs = (int(extent) for extent in data.shape)
     panels, rows, pieces, words, vectors = (int(extent) for extent in weight.shape[:5])
     (down, right), (skip_y, skip_x) = window.strides, window.dilation
@@ -120,12 +119,12 @@ def convolution(
 
 
 MOST_EXACT_TAPS = (1 << 24) // (128 * 128)
-"""So many products of bytes have a sum that float32 holds exactly."""
+"""The most products of bytes whose sum float32 holds exactly."""
 
 
 def depthwise(data: Any, weight: Any, window: Window, zero_point: int) -> Any:
-    """`data` (N, H, W, C), `weight` (KH, KW, C * multiplier) in float32: sums of whole numbers,
-    exact as long as they are small, and the kernel is the same as for floats."""
+    """Convolve `data` (N, H, W, C) with `weight` (KH, KW, C * multiplier) in float32: small sums of
+    whole numbers are exact, and the kernel is the same as for floats."""
     batch, height, width, channels = (int(extent) for extent in data.shape)
     outputs = int(weight.shape[-1])
     top, left, bottom, right = window.padding
@@ -151,7 +150,7 @@ def dense(
     tile_of: TileOf,
     dot: DotProduct,
 ) -> Any:
-    """`data` (…, K), `weight` (panels, words, vectors, …)."""
+    """Multiply `data` (…, K) by `weight` (panels, words, vectors, …)."""
     *lines, pixels, depth = (int(extent) for extent in data.shape)
     panels, words, vectors = (int(extent) for extent in weight.shape[:3])
     more = -pixels % tile_of(math.prod(lines), pixels).pixels
@@ -184,7 +183,7 @@ def dense(
 
 
 def _image(data: Any, padding: tuple[int, int, int, int], zero_point: int, dot: DotProduct) -> Any:
-    """As the instruction wants it; itself, where it is so already."""
+    """Return the image in the instruction's format; unchanged if it is in that format."""
     if not any(padding) and dot.image == "int8":
         return data
     top, left, bottom, end = padding
@@ -201,7 +200,7 @@ def _image(data: Any, padding: tuple[int, int, int, int], zero_point: int, dot: 
 
 
 def _stored(value: Any, dot: DotProduct) -> Any:
-    """An int8 as the image is kept; raised by 128, its highest bit turns."""
+    """Return an int8 in the image's format; raising by 128 flips its highest bit."""
     if dot.raised:
         return value.astype("uint8") ^ tirx.const(dot.raised, "uint8")
     return value if dot.image == "int8" else value.astype(dot.image)
@@ -216,8 +215,8 @@ def _where(conditions: list[Any], value: Any, otherwise: Any) -> Any:
 
 
 def _correct(product: Any, corrections: Any | None, shape: tuple[int, ...]) -> Any:
-    """Without what the image's being raised has added, and without what the last panel, and the
-    last tile of a line, have too much."""
+    """Remove what the raised image has added, and the excess of the last panel and of the last tile
+    of a line."""
     if corrections is not None:
         return te.compute(shape, lambda *i: product[i] + corrections[i[-1]], name=CORRECT)
     if tuple(int(extent) for extent in product.shape) == shape:

@@ -1,11 +1,11 @@
 """3x3 convolutions with a quarter of the multiplications, after Winograd: F(4x4, 3x3).
 
-Six by six pixels and the kernel are turned into 36 numbers each, of which the products are summed
-up over the channels, 36 matrix products; four by four results come out of these 36 sums. Weights
-are turned when the model is compiled.
+Six by six pixels and the kernel are transformed into 36 numbers each. Their products are summed up
+over the channels, in 36 matrix products; these 36 sums give four by four results. Weights are
+transformed when the model is compiled.
 
-The points at which the polynomials behind it meet are 0, ±3/4, ±3/2 and infinity: with these the
-rounding errors are a third of those of the usual 0, ±1, ±2, and all numbers are exact in binary.
+The interpolation points are 0, ±3/4, ±3/2 and infinity: with these the rounding errors are a third
+of those of the usual 0, ±1, ±2, and all numbers are exact in binary.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROWS, COLUMNS, PRODUCT, ROWS_BACK, COLUMNS_BACK = (
 TILE = 4
 """Lines and pixels of results that are computed together."""
 PATCH = TILE + 2
-"""Lines and pixels of the image that they need."""
+"""Lines and pixels of the image that one tile needs."""
 
 _IMAGE = np.array(
     [
@@ -61,22 +61,22 @@ _RESULT = np.array(
     ]
 )
 _OPPOSITES = ((1, 2), (3, 4))
-"""Which of them, the rows of `_IMAGE`, are those of a point and of its opposite."""
+"""Pairs of rows of `_IMAGE` that belong to a point and its opposite."""
 
 
 def pack_kernel(weight: np.ndarray, width: int) -> np.ndarray:
-    """(3, 3, C, O) to (O / width, 6, 6, C, width)."""
+    """Pack (3, 3, C, O) as (O / width, 6, 6, C, width)."""
     turned = np.einsum("ia,abco,jb->ijco", _KERNEL, weight.astype("float64"), _KERNEL)
     return pack_columns(turned.astype("float32"), width)
 
 
 def tiles_of(size: tuple[int, int]) -> tuple[int, int]:
-    """Lines and pixels of tiles that results of a size take."""
+    """Return the lines and pixels of tiles that cover results of a size."""
     return -(-size[0] // TILE), -(-size[1] // TILE)
 
 
 def winograd(data: Any, weight: Any, window: Window) -> Any:
-    """`data` (N, H, W, C), `weight` as `pack_kernel` makes it; its panels have nothing too much."""
+    """Convolve `data` (N, H, W, C) with a `weight` of `pack_kernel`, whose panels are full."""
     batch, height, width, inputs = (int(extent) for extent in data.shape)
     panels, _, _, _, lanes = (int(extent) for extent in weight.shape)
     lines, pixels = output_size((height, width), (3, 3), window)
@@ -131,8 +131,8 @@ def winograd(data: Any, weight: Any, window: Window) -> Any:
 
 
 def _turned(row: Any, number: Callable[[int], Any]) -> Any:
-    """What a row of `_IMAGE` makes of six numbers. Of a point and its opposite these are the sum
-    and the difference of the same two."""
+    """Apply a row of `_IMAGE` to six numbers. A point and its opposite give the sum and the
+    difference of the same two terms."""
     sums = [_sum(_IMAGE[0], number)]
     for point, opposite in _OPPOSITES:
         scale = _IMAGE[point][3]
@@ -143,8 +143,8 @@ def _turned(row: Any, number: Callable[[int], Any]) -> Any:
 
 
 def _turned_back(row: Any, number: Callable[[int], Any]) -> Any:
-    """What a row of `_RESULT` makes of six numbers: of a point's and its opposite's only the sum
-    or the difference is needed."""
+    """Apply a row of `_RESULT` to six numbers: of a point and its opposite only the sum or the
+    difference is needed."""
     sums = []
     for factors in _RESULT:
         terms = [(factors[0], number(0)), (factors[-1], number(PATCH - 1))]
@@ -157,13 +157,13 @@ def _turned_back(row: Any, number: Callable[[int], Any]) -> Any:
 
 
 def _sum(factors: np.ndarray, number: Callable[[int], Any]) -> Any:
-    """Those that nothing is multiplied with come first: what follows is multiplied and added."""
+    """Return the sum, with the terms that have no factor first: the rest are multiply-adds."""
     terms = [(factor, number(place)) for place, factor in enumerate(factors)]
     return _added(*sorted(terms, key=lambda term: term[0] != 1))
 
 
 def _added(*terms: Any) -> Any:
-    """A sum of numbers and of pairs of a factor and a number."""
+    """Return a sum of numbers and of pairs of a factor and a number."""
     pairs = [term if isinstance(term, tuple) else (1, term) for term in terms]
     products = [
         value if factor == 1 else tirx.const(float(factor), "float32") * value
@@ -174,7 +174,7 @@ def _added(*terms: Any) -> Any:
 
 
 def _chosen(row: Any, sums: list[Any]) -> Any:
-    """In the end the row is known, and one of these is left."""
+    """Select a sum by row; the row is constant at code generation, and one sum remains."""
     value = sums[-1]
     for place, other in reversed(list(enumerate(sums[:-1]))):
         value = tirx.Select(row == place, other, value)

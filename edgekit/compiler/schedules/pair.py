@@ -1,7 +1,7 @@
-"""Products of two computed matrices: attention, mostly.
+"""Products of two computed matrices: mostly attention.
 
-The second matrix is copied into panels first, as constant weights lie from the start, whichever way
-round it comes: that copy is small beside the product, and what follows is the same register tile.
+The second matrix, transposed or not, is copied into panels first, the layout of constant weights.
+That copy is small compared with the product, and the rest is the same register tile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAIR, PANELS = "edgekit_pair", "edgekit_panels"
 
 
 def pair(first: Any, second: Any, orders: tuple[Sequence[int], Sequence[int]], tile: Tile) -> Any:
-    """(…, M, K) by (…, K, N); axis i of a matrix is axis `orders[…][i]` of what is given."""
+    """Multiply (…, M, K) by (…, K, N); axis i of a matrix is axis `orders[…][i]` of its tensor."""
     ordered_first, ordered_second = orders
     *batch, rows, depth = (int(first.shape[axis]) for axis in ordered_first)
     columns = int(second.shape[ordered_second[-1]])
@@ -68,7 +68,7 @@ def pair(first: Any, second: Any, orders: tuple[Sequence[int], Sequence[int]], t
 
 
 def _rows(data: Any, order: Sequence[int], more: int) -> Any:
-    """As matrices, with rows of zeros for a last tile."""
+    """Return the tensor as matrices, with rows of zeros for a last tile."""
     *batch, rows, depth = (int(data.shape[axis]) for axis in order)
 
     def element(*index: Any) -> Any:
@@ -79,7 +79,7 @@ def _rows(data: Any, order: Sequence[int], more: int) -> Any:
 
 
 def _places(index: Sequence[Any], order: Sequence[int]) -> tuple[Any, ...]:
-    """The index of what is given, from that of the matrices."""
+    """Return the tensor's index from the matrix's index."""
     places: list[Any] = [None] * len(index)
     for axis, value in zip(order, index, strict=True):
         places[axis] = value
@@ -130,12 +130,12 @@ _UNROLLED = 4
 
 
 def _pixels(rows: int, width: int, machine: Machine) -> int:
-    """As many rows as the registers hold, that divide them."""
+    """Return the most rows that the registers hold and that divide the rows."""
     vectors = -(-width // machine.lanes)
     room = max((machine.registers - vectors - 2) // vectors, 1)
     return max(count for count in range(1, min(rows, room) + 1) if rows % count == 0)
 
 
 def worth_packing(shape: Sequence[int], depth: int) -> bool:
-    """Whether each panel is read often enough to be worth its copy."""
+    """Return whether each panel is read often enough to be worth its copy."""
     return shape[-2] >= 4 and shape[-1] >= 4 and depth >= 4 and math.prod(shape) * depth >= 4096

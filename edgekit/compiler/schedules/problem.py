@@ -1,7 +1,7 @@
-"""What a product over packed weights computes, whichever way its weights are packed.
+"""The problem that a product over packed weights computes, independent of their packing.
 
-Its text is the key under which a measured choice is found: it is known before the weights are
-packed, and stays with the kernel as a note on its block.
+Its text is the key of a measured choice: it is known before the weights are packed, and stays with
+the kernel as an annotation of its block.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Protocol
 from edgekit.base.files import sha256_bytes
 
 NOTE = "edgekit.problem"
-"""The annotation of a block."""
+"""The annotation of a block that holds its problem."""
 
 
 class Window(Protocol):
-    """How a convolution walks over its input: `packed.Window`."""
+    """A convolution's steps over its input: `packed.Window`."""
 
     @property
     def strides(self) -> tuple[int, int]: ...
@@ -38,7 +38,7 @@ class Problem:
     """(KH, KW, C / groups, O), or (K, columns)."""
     groups: int = 1
     strides: tuple[int, int] | None = None
-    """None for a matrix product, here and below."""
+    """None for a matrix product, as in the fields below."""
     padding: tuple[int, int, int, int] | None = None
     dilation: tuple[int, int] | None = None
     spread: tuple[int, int] | None = None
@@ -61,7 +61,7 @@ class Problem:
 def convolution_problem(
     data: Any, kernel: tuple[int, ...], window: Window, groups: int, channels: int
 ) -> Problem:
-    """`kernel` is (KH, KW, C / groups)."""
+    """Return the problem; `kernel` is (KH, KW, C / groups)."""
     return Problem(
         tuple(int(extent) for extent in data),
         (*(int(extent) for extent in kernel), channels),

@@ -1,10 +1,10 @@
 """Convolutions and matrix products over packed weights.
 
-A tile of pixels and channels is summed up in registers (tiles.py says how large), and what follows
-the product (a bias, a ReLU, a residual) is done to it before it is written. Where the weights fit
-into the near cache they are read again for each tile, so that the image is read once; where they
-don't, each panel is read once and the image again. Padding is copied a few lines at a time, into
-the cache.
+A tile of pixels and channels is summed up in registers (tiles.py chooses its size), and the steps
+after the product (a bias, a ReLU, a residual) are applied to it before it is written. Where the
+weights fit into the near cache they are read again for each tile, so that the image is read once.
+Where they don't, each panel is read once and the image repeatedly. Padding is copied a few lines at
+a time, into the cache.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _fits(tile: Tile, lines: int, pixels: int, width: int) -> bool:
 
 
 def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
-    """The loops of a result, with at least lines, pixels and channels."""
+    """Return the loops of a result, with at least lines, pixels and channels."""
     loops = list(schedule.get_loops(last))
     while len(loops) < 3:
         loops.insert(0, schedule.add_unit_loop(loops[0]))
@@ -106,8 +106,8 @@ def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
 def stage_tile(
     schedule: s_tir.Schedule, product: Block, last: SBlockRV, inner: LoopRV, machine: Machine
 ) -> None:
-    """A tile that has too much goes from the registers to memory, and what is wanted of it from
-    there: asking for each number in a register whether it is wanted would take them apart."""
+    """Write a tile with excess elements to memory, and read the wanted ones from memory: a test per
+    number would take the registers apart."""
     made = schedule.get(product.handle).writes[0].source
     reads = [region.source for region in schedule.get(last).reads]
     (place,) = (i for i, source in enumerate(reads) if source.same_as(made))
@@ -133,7 +133,7 @@ def copy_padding(
 def sum_up(
     schedule: s_tir.Schedule, product: Block, inner: LoopRV, unrolled: int, machine: Machine
 ) -> None:
-    """The sum of one tile, in registers, below the loop `inner`."""
+    """Compute the sum of one tile in registers, below the loop `inner`."""
     schedule.compute_at(product.handle, inner, preserve_unit_loops=True)
     schedule.set_scope(product.handle, 0, "local")
     loops = schedule.get_loops(product.handle)[-len(product.spatial) - len(product.reduced) :]
@@ -154,9 +154,9 @@ def sum_up(
 def split_depth(
     schedule: s_tir.Schedule, depth: LoopRV, unrolled: int, tile: Tile, machine: Machine
 ) -> tuple[LoopRV, list[LoopRV]]:
-    """The loop that stays one, and those over the steps that are written down: two where each
-    step of the inner one takes a lane of a vector of the image. Twice as many then, where the
-    registers hold two such vectors of each pixel."""
+    """Return the loop that remains and those over unrolled steps. There are two of those where each
+    step of the inner one takes a lane of a vector of the image. Twice as many steps are unrolled
+    where the registers hold two such vectors of each pixel."""
     extent = extent_of(schedule, depth)
     if machine.multiplies_by_lane and (extent % machine.lanes == 0 or 1 < extent < machine.lanes):
         lanes = min(extent, machine.lanes)
@@ -171,7 +171,7 @@ def split_depth(
 def read_vectors(
     schedule: s_tir.Schedule, product: Block, around: LoopRV, machine: Machine
 ) -> None:
-    """The image comes into registers a vector of channels at a time, of which each step of the sum
+    """Load the image into registers a vector of channels at a time, of which each step of the sum
     takes one lane: a quarter of the loads."""
     image = schedule.cache_read(product.handle, 0, "local")
     schedule.compute_at(image, around, preserve_unit_loops=True)

@@ -1,8 +1,8 @@
-"""LiteRT's fixed-point multiplication as one operator, out of what a CPU does to whole vectors.
+"""LiteRT's fixed-point multiplication as one operator, in a CPU's vector instructions.
 
-Written with 64-bit products, LLVM would multiply numbers of 64 bits, which costs three times as
-much on x86 and is done one by one on ARM. Here x86 multiplies every other lane at a time, and ARM
-has an instruction.
+From a formula with 64-bit products, LLVM would multiply 64-bit numbers, which costs three times as
+much on x86 and is done one by one on ARM. On x86 this module multiplies every other lane at a time.
+ARM has an instruction.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NAME = "tirx.edgekit_rescale"
 _PURE = 1
 _LEVEL = 10
 _NUDGE = 1 << 30
-"""Half a step of what is shifted out of a product."""
+"""Half a step of the bits that are shifted out of a product."""
 
 
 def rescaled(value: Any, factor: Any, shift: Any, half: Any, lean: Any) -> Any:
-    """An int32 times `factor / 2**31`, rounded, and shifted to the right, rounded again: all int32.
+    """Multiply an int32 by `factor / 2**31`, rounded, and shift it right, rounded again: all int32.
 
     `half` is half a step of the shift, and `lean` -1 where anything is shifted out, else 0.
     """
@@ -65,7 +65,7 @@ def _one_by_one(value: Any, factor: Any) -> Any:
 
 
 def _by_pairs(value: Any, factor: Any, lanes: int) -> Any:
-    """The products of even lanes, then of odd ones, each in 64 bits, and the halves that matter."""
+    """Multiply even lanes, then odd ones, each in 64 bits, and return the upper halves."""
     wide = f"int64x{lanes // 2}"
     word, low, high = (_like(number, wide) for number in (32, (1 << 32) - 1, -(1 << 32)))
     nudge, shift, one = (_like(number, wide) for number in (_NUDGE, 31, 1))
@@ -88,7 +88,7 @@ def _low(pairs: Any, word: Any) -> Any:
 
 
 def _rounded_on_arm(high: Any, shift: Any) -> Any:
-    """ARM rounds a tie up; taking one off what is negative first sends it away from zero."""
+    """Round the shift away from zero: ARM rounds up, so subtract one from negative values."""
     left = _like(0, str(high.ty)) - shift
     one_less = tirx.shift_right(tirx.bitwise_and(high, left), _like(31, str(high.ty)))
     return _llvm("srshl", high + one_less, left)
@@ -107,6 +107,6 @@ def _like(number: int, dtype: str) -> Any:
 
 
 def _bound(value: Any, formula: Callable[[Any], Any]) -> Any:
-    """The formula of a value that is computed once."""
+    """Return the formula of a value that is computed once."""
     variable = tirx.Var("v", str(value.ty))
     return tirx.Let(variable, value, formula(variable))

@@ -1,4 +1,4 @@
-"""Kernels that call what LLVM has for single numbers only: cores share the work, vectors don't."""
+"""Kernels that call LLVM functions for single numbers: they use several cores, but no vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONE_BY_ONE = frozenset(
         *("hypot", "ldexp", "log1p", "nextafter", "popcount", "sinh"),
     )
 )
-"""In some precision or other."""
+"""Functions that LLVM has for single numbers only, in at least one precision."""
 
 
 def schedule_scalar(schedule: s_tir.Schedule, machine: Machine) -> bool:

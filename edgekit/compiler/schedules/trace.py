@@ -1,8 +1,7 @@
-"""A kernel whose loops are put in order by a trace that a search found.
+"""Schedule a kernel by a trace that a search found.
 
-A trace says what to do up to the point where MetaSchedule would still do the same to every
-schedule: which loops run on all cores, which are vectors, which are written out, and where sums
-begin. That is done here as well.
+A trace ends where MetaSchedule would do the same to every schedule: decide which loops run on all
+cores, which are vectors, which are unrolled, and where sums begin. This module does that as well.
 """
 
 from __future__ import annotations
@@ -17,32 +16,32 @@ from edgekit.compiler.schedules.trace_text import check_trace
 
 
 def schedule_by_trace(schedule: s_tir.Schedule, text: str) -> None:
-    """ScheduleError where the trace is not of this kernel."""
+    """Apply the trace; raise ScheduleError where it is not one for this kernel."""
     from tvm.s_tir.schedule import Trace
 
     try:
         check_trace(text)
         Trace.apply_json_to_schedule(json.loads(text), schedule)
-        schedule.enter_postproc()  # what follows is not the trace's own
+        schedule.enter_postproc()  # subsequent steps are not the trace's own
         done = [step.apply(schedule) for step in _steps_that_follow()]
     except s_tir.ScheduleError:
         raise
     except (RuntimeError, ValueError, TypeError, LookupError) as error:
-        # What doesn't fit fails in many ways; none of them is anything but a trace that is not its.
+        # A mismatch fails in many ways; each means that the trace belongs to another kernel.
         raise s_tir.ScheduleError(f"the trace is not of this kernel: {error}") from error
     if not all(done):
         raise s_tir.ScheduleError("the trace is not of this kernel")
 
 
 def trace_text(schedule: s_tir.Schedule) -> str:
-    """What `schedule_by_trace` makes the same schedule of."""
+    """Return the text from which `schedule_by_trace` makes the same schedule."""
     trace = schedule.trace.simplified(remove_postproc=True)
     return json.dumps(_plain(trace.as_json()), separators=(",", ":"))
 
 
 @lru_cache(maxsize=1)
 def _steps_that_follow() -> tuple[Any, ...]:
-    """Without the one that lays out inputs anew: they lie as they are packed."""
+    """Return the postprocessors, without the one that rearranges inputs: they stay as packed."""
     from tvm.s_tir.meta_schedule import postproc
 
     return (

@@ -1,8 +1,8 @@
-"""A schedule as MetaSchedule writes it down, one instruction after another, as text.
+"""MetaSchedule's text form of a schedule: one instruction after another.
 
-Such text may come from another tool's file or from a team's database, and instructions could do
-harm there: a pragma makes TVM compile whatever stands in it. So only those pass that rearrange
-loops, and only the annotations of MetaSchedule's own. Knows no TVM.
+Such text may come from another tool's file or from a team's database, and some instructions are
+dangerous: a pragma makes TVM compile the code in it. So only instructions that rearrange loops are
+accepted, and only MetaSchedule's own annotations. This module does not use TVM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ANNOTATIONS = "meta_schedule."
 
 
 def check_trace(text: str) -> None:
-    """ValueError for what is no trace, or has an instruction that is none of a CPU schedule."""
+    """Raise ValueError for text that is no trace or has instructions beyond CPU schedules."""
     if len(text) > LONGEST_TRACE:
         raise ValueError("a trace that is longer than any that was written")
     try:

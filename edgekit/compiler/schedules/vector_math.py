@@ -1,7 +1,7 @@
-"""exp, tanh, sigmoid and erf in single precision, out of what a CPU does to whole vectors.
+"""exp, tanh, sigmoid and erf in single precision, in vector instructions.
 
-LLVM calls the C library for these, one element after another. Here each is a polynomial or two,
-right to a few parts in ten million, with the same infinities, zeros and NaN.
+LLVM calls the C library for these, one element after another. In this module each is a polynomial
+or two, right to a few parts in ten million, with the same infinities, zeros and NaN.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import tvm_ffi
 from tvm import ir, tirx
 
 _LEVEL = 20
-"""TVM's own rules have 10."""
+"""The priority of these rules; TVM's own have 10."""
 _LOG2_E = 1.44269504088896341
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _EXP_LOW, _EXP_HIGH = -104.0, 88.8
-"""Below and above, single precision has only zero and infinity."""
+"""The arguments beyond which single precision has only zero and infinity."""
 _EXP = (
     *(1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3),
     *(4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
@@ -41,9 +41,9 @@ _ERF_BELOW = (
 
 @lru_cache(maxsize=1)
 def use_vector_math() -> None:
-    """From now on, in this process: LLVM is given these instead of calls of the C library.
+    """Make LLVM use these functions in this process instead of calls of the C library.
 
-    Once only: TVM refuses a second rule of the same level.
+    Call it once only: TVM refuses a second rule of the same level.
     """
     for name in _FORMULAS:
         tirx.register_intrin_lowering(name, "llvm", f=partial(_lowered, name), level=_LEVEL)
@@ -63,8 +63,8 @@ def _lowered(name: str, call: Any) -> Any:
 
 
 def _is_of_another(value: Any) -> bool:
-    """Whether one of these functions is called inside: TVM simplifies what is bound several times
-    for each binding around it, and several of them never end."""
+    """Return whether the value contains one of these functions: TVM simplifies nested bindings
+    several times each, and several nested functions never finish."""
     called: set[str] = set()
     tvm_ffi.structural_walk(
         value, (ir.Call, lambda call: called.add(str(getattr(call.op, "name", ""))))
@@ -73,8 +73,8 @@ def _is_of_another(value: Any) -> bool:
 
 
 def exponential(x: Any) -> Any:
-    """2^n * e^r, where r is at most half of ln 2. 2^n is made of the bits of n, in two factors,
-    since one would end before the denormals begin."""
+    """Compute 2^n * e^r, where r is at most half of ln 2. 2^n is made of the bits of n, in two
+    factors, since one would end before the denormals begin."""
     clipped = _clipped(x, _EXP_LOW, _EXP_HIGH)
     n = tirx.floor(clipped * _LOG2_E + 0.5)
     return _bound(
@@ -88,7 +88,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def hyperbolic_tangent(x: Any) -> Any:
-    """Where e^2x - 1 would lose digits, a polynomial of its own."""
+    """Compute tanh, with a polynomial where e^2x - 1 would lose digits."""
     size = tirx.Select(x < 0.0, -x, x)
     small = _polynomial(_TANH, x * x) * (x * x) * x + x
     return _bound(
@@ -115,7 +115,7 @@ def _plain_exponential(x: Any) -> Any:
 
 
 def _plain_tangent(x: Any) -> Any:
-    """Whichever power of e is below one."""
+    """Compute tanh from the power of e that is below one."""
     falling, rising = _plain_exponential(-2.0 * x), _plain_exponential(2.0 * x)
     return tirx.Select(x >= 0.0, (1.0 - falling) / (1.0 + falling), (rising - 1.0) / (rising + 1.0))
 
@@ -130,7 +130,7 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
         else _bound(x, error_function)
     ),
 }
-"""As TVM does it: slower, and one inside the other is no trouble."""
+"""TVM's own forms: slower, but they can be nested."""
 
 
 def _scaled(value: Any, exponent: Any) -> Any:
@@ -144,7 +144,7 @@ def _power_of_two(exponent: Any) -> Any:
 
 
 def _clipped(x: Any, low: float, high: float) -> Any:
-    """NaN stays: no comparison with it is true."""
+    """Clamp x. NaN stays: no comparison with it is true."""
     return tirx.Select(
         x < low,
         tirx.const(low, str(x.ty)),
@@ -161,6 +161,6 @@ def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def _bound(value: Any, formula: Callable[[Any], Any]) -> Any:
-    """The formula of a value that is computed once."""
+    """Return the formula of a value that is computed once."""
     variable = tirx.Var("v", str(value.ty))
     return tirx.Let(variable, value, formula(variable))

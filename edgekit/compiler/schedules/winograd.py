@@ -1,16 +1,16 @@
 """3x3 convolutions after Winograd (packed_winograd.py): when they pay, and in which order.
 
-An image is done in bands, of as many rows of tiles as leave their turned pixels in the near cache.
-For each panel of channels of a band come its 36 matrix products, each with a register tile as in
-product.py, and then the way back, in registers, with all that follows the convolution.
+An image is computed in bands, each of as many rows of tiles as keep their transformed pixels in the
+near cache. Each panel of channels of a band takes 36 matrix products, each with a register tile as
+in product.py, and then the transformation back, in registers, with all steps after the convolution.
 
 It pays where the products are most of the work and the weights, four times as many, still fit into
-a cache: from 32 channels on each side up to 4 MiB of turned weights, and further where vectors are
-short, since products take longer there. With fewer channels turning
-takes longer than is won; with more, and with images so small that a weight is used a few times
-only, reading the weights does. What images that are no multiple of the tile have too much counts
-too. Errors are two to four times those of the convolution itself, a few parts in a million of the
-largest result; an infinity becomes NaN in the rest of its tile.
+a cache: from 32 channels on each side up to 4 MiB of transformed weights, and further where vectors
+are short, since products take longer with them. With fewer channels the transformation takes longer
+than it saves. With more, and with images so small that a weight is used a few times only, reading
+the weights does. The excess of images that are no multiple of the tile counts too. Errors are two
+to four times those of the convolution itself, a few parts in a million of the largest result; an
+infinity becomes NaN in the rest of its tile.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _FEWEST_TILES = 12
 class _Limits:
     fewest_channels: int
     most_bytes: int
-    """Of turned weights."""
+    """The most bytes of transformed weights."""
     most_products: float
-    """Of those that the convolution itself takes."""
+    """The most products, as a share of the convolution's own."""
 
 
 _USUAL = _Limits(32, 4 << 20, 0.45)
 _BY_LANE = _Limits(16, 10 << 20, 0.6)
-"""Where vectors are short, products take longer, and all else does not."""
+"""The limits for short vectors, with which products take longer and all else does not."""
 _UNROLLED_SUMS = 4
 _MOST_VECTORS = 4
 
@@ -68,7 +68,7 @@ _MOST_VECTORS = 4
 def pays(
     size: tuple[int, int], inputs: int, outputs: int, window: Window, machine: Machine
 ) -> bool:
-    """For a 3x3 convolution with results of so many lines and pixels."""
+    """Return whether it pays for a 3x3 convolution with results of so many lines and pixels."""
     if window.strides != (1, 1) or window.dilation != (1, 1) or window.channels_first:
         return False
     if inputs % machine.lanes or outputs % machine.lanes:
@@ -85,8 +85,8 @@ def pays(
 
 
 def panel_width(size: tuple[int, int], inputs: int, outputs: int, machine: Machine) -> int:
-    """Channels that are summed up together: with as many tiles as divide a band's they fill the
-    registers."""
+    """Return the channels that are summed up together: with a tile count that divides a band's they
+    fill the registers."""
     down, across = tiles_of(size)
     widths = [
         vectors * machine.lanes
@@ -102,7 +102,7 @@ def panel_width(size: tuple[int, int], inputs: int, outputs: int, machine: Machi
 
 
 def _share(tiles: int, width: int, machine: Machine) -> float:
-    """Products an instruction, or a load, of a register tile."""
+    """Return a register tile's products per instruction or load."""
     vectors = width // machine.lanes
     count = _tiles_at_once(tiles, width, machine)
     if machine.multiplies_by_lane:
@@ -153,8 +153,8 @@ def schedule_winograd(schedule: s_tir.Schedule, machine: Machine) -> bool:
 
 
 def _rows_at_once(down: int, across: int, inputs: int, width: int, machine: Machine) -> int:
-    """Rows of tiles in a band: as many as the cache holds, and every core has a band. Where vectors
-    are short, as many as fill the registers best."""
+    """Return the rows of tiles in a band: as many as the cache holds, with a band for every core.
+    With short vectors, as many as fill the registers best."""
     held = machine.near_bytes // (PATCH * PATCH * inputs * 4 * across)
     most = max(1, min(held, down // machine.cores))
     if not machine.multiplies_by_lane:
@@ -166,7 +166,7 @@ def _rows_at_once(down: int, across: int, inputs: int, width: int, machine: Mach
 def _turn_the_image(
     schedule: s_tir.Schedule, rows: SBlockRV, columns: SBlockRV, machine: Machine
 ) -> None:
-    """A vector of channels of one tile at a time, from one transformation into the other."""
+    """Transform a vector of channels of one tile at a time."""
     y, x, tile, channels = schedule.get_loops(columns)[-4:]
     vector, lane = schedule.split(channels, [None, machine.lanes])
     schedule.reorder(tile, vector, y, x, lane)
@@ -190,7 +190,7 @@ def _unroll(schedule: s_tir.Schedule, loops: list[LoopRV], lane: LoopRV) -> None
 
 
 def _sum_up(schedule: s_tir.Schedule, product: Block, tiles: int, machine: Machine) -> None:
-    """The matrix products of one panel of a band, tile by tile in registers."""
+    """Compute the matrix products of one panel of a band, tile by tile in registers."""
     y, x, tile, channels, depth = schedule.get_loops(product.handle)[-5:]
     width = extent_of(schedule, channels)
     at_once = _tiles_at_once(tiles, width, machine)
