@@ -25,8 +25,8 @@ from typing import TypeVar
 from edgekit.agent.build import build_agent
 from edgekit.bundle.folder import Bundle, open_bundle
 from edgekit.devices.emulated import emulated_device
-from edgekit.devices.linux.attendant import attending
 from edgekit.devices.linux.connection import connect
+from edgekit.devices.linux.lease_client import lease_client
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
@@ -76,10 +76,10 @@ def one_by_one(bundle: Bundle, device: SshDevice, phases: Phases) -> None:
     log_in = partial(connect, device.entry, known_hosts=device.known_hosts)
     with (
         phases.timed("log in", log_in) as connection,
-        attending(connection, None, agent.digest) as attendant,
+        lease_client(connection, None, agent.digest) as client,
     ):
-        assert phases.timed(AGENT, attendant.is_here)
-        phases.timed("take the device", lambda: attendant.take(60, "a benchmark", []))
+        assert phases.timed(AGENT, client.is_running)
+        phases.timed("take the device", lambda: client.take(60, "a benchmark", []))
     with device.opened(bundle) as session:
         phases.timed(RUN, lambda: session.run(inputs))
         phases.timed(BENCH, lambda: session.bench(inputs, SHORT_BENCH))

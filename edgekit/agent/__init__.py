@@ -1,1 +1,1 @@
-"""The C++ program that runs on Linux boards: its source, and how it is built for one."""
+"""The C++ program that runs on Linux boards: its source and its build."""

@@ -1,6 +1,7 @@
-"""The agent for a board: our source compiled by the board's own compiler, and TVM's runtime.
+"""Builds the agent for a board: our source compiled by the board's own compiler, with TVM's
+runtime.
 
-Built once for each compiler, architecture and version, and kept in the cache.
+The build runs once for each compiler, architecture and version, and stays in the cache.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 AGENT = "edgekit-agent"
 _SUMS = "sums.json"
 _SOURCE = Path(__file__).parent / "src"
-# Nothing of TVM's headers is exported: its libraries would take types of theirs from the program,
-# which may be of another C++ library than their own.
+# No symbol of TVM's headers is exported: TVM's libraries would take them from the program, which
+# may use another C++ library.
 _COMPILE = (
     *("-fvisibility=hidden", "-DTVM_FFI_DLL=", "-DTVM_FFI_DLL_EXPORT="),
     *("-std=c++17", "-O2", "-fPIE", "-pie", "-ffunction-sections", "-fdata-sections"),
@@ -55,11 +56,11 @@ class AgentFile:
 
 @dataclass(frozen=True)
 class Agent:
-    """What goes onto a board, all into one folder."""
+    """The files that a board needs, in one folder."""
 
     files: tuple[AgentFile, ...]
     digest: str
-    """Of all of it."""
+    """Digest of all files."""
 
     @property
     def size(self) -> int:
@@ -67,7 +68,7 @@ class Agent:
 
 
 def build_agent(toolchain: Toolchain, arch: str, *, events: Events = SILENT) -> Agent:
-    """The agent for boards of an architecture, out of the cache where it is there and whole."""
+    """Return the agent for boards of an architecture, from the cache if it is complete."""
     compiler = find_cxx_compiler(toolchain)
     libraries = runtime_libraries(arch, events)
     final = cache_dir() / "agents" / _key(toolchain, compiler, libraries)
@@ -104,7 +105,7 @@ def _key(toolchain: Toolchain, compiler: Compiler, libraries: dict[str, Path]) -
 
 
 def _read(folder: Path) -> Agent | None:
-    """A finished agent whose every file is as it was; None where there is none."""
+    """Return a finished agent whose files are all unchanged; None if there is none."""
     try:
         sums = read_json((folder / _SUMS).read_text(encoding="ascii"))
         whole = all(sha256_file(folder / name) == digest for name, digest in sums.items())
@@ -122,7 +123,7 @@ def _read(folder: Path) -> Agent | None:
 def _compile(
     toolchain: Toolchain, compiler: Compiler, libraries: dict[str, Path], scratch: Path
 ) -> None:
-    """In a folder that holds everything by relative names: none of this machine's get into it."""
+    """Compile in a folder with relative names only, so that no path of this machine gets in."""
     shutil.copytree(_SOURCE, scratch / "src")
     for name, library in libraries.items():
         shutil.copyfile(library, scratch / name)

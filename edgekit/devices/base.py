@@ -1,5 +1,4 @@
-"""What a device is to the rest of edgekit: something that is opened for a bundle, and then runs and
-measures it."""
+"""Protocols and results of devices. A device is opened for a bundle, then runs and measures it."""
 
 from __future__ import annotations
 
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
 
 
 MOST_RUNS = 100_000
-"""Of one measurement: every one is kept and reported."""
+"""Limit of one measurement, which keeps and reports every run."""
 
 
 @dataclass(frozen=True)
 class RunResult:
     outputs: dict[str, Array]
     seconds: float
-    """Of the inference alone. On an emulated microcontroller: what it took to emulate it."""
+    """Duration of the inference alone; on an emulated microcontroller, of its emulation."""
 
 
 @dataclass(frozen=True)
@@ -41,23 +40,23 @@ class BenchPlan:
     seconds: float = 3.0
     threads: int | None = None
     profiled: int = 0
-    """Inferences more, afterwards, that are timed kernel by kernel."""
+    """Further inferences afterwards that are timed kernel by kernel."""
     sensors: bool = False
-    """Listen to the board's sensors meanwhile, and to what it takes idle before."""
+    """Whether to record the board's sensors during the measurement and while idle before it."""
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes of the process that ran the model; None where they could not be read."""
+    """Memory of the process that ran the model, in bytes; None where it could not be read."""
 
     before_model: int | None
-    """Resident before the model's library was loaded: Python and the runtime."""
+    """Resident memory before the model's library was loaded: Python and the runtime."""
     peak: int | None
-    """Most that was resident from then on, the above included."""
+    """Peak resident memory afterwards, the above included."""
 
     @property
     def of_model(self) -> int | None:
-        """What loading and running the model added: weights, activations, inputs, outputs."""
+        """Memory added by loading and running the model: weights, activations, inputs, outputs."""
         if self.peak is None or self.before_model is None:
             return None
         return max(self.peak - self.before_model, 0)
@@ -65,7 +64,7 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class StepCount:
-    """One layer, or as many as are computed together."""
+    """The count of one layer, or of several that are computed together."""
 
     name: str
     count: int
@@ -73,52 +72,52 @@ class StepCount:
 
 @dataclass(frozen=True)
 class Counted:
-    """What a microcontroller's own counter says, apart from all time."""
+    """Counts of a microcontroller's own counter, independent of time."""
 
     unit: Literal["cycles", "instructions"]
-    """Cycles of a real core; of an emulated one instructions, which say nothing about time."""
+    """Cycles on a real core; on an emulated core instructions, which say nothing about time."""
     counts: tuple[int, ...]
-    """One inference each."""
+    """One count for each inference."""
     steps: tuple[StepCount, ...]
-    """Of one inference, in order."""
+    """Counts of the layers of one inference, in order."""
     clock: int | None
-    """In Hz, where the unit is cycles."""
+    """Clock in Hz, if the unit is cycles."""
 
 
 @dataclass(frozen=True)
 class BenchSamples:
-    """What a device measured, before anybody makes statistics of it."""
+    """Raw measurements of a device."""
 
     nanoseconds: tuple[int, ...]
-    """One inference each. On an emulated microcontroller: what it took to emulate it."""
+    """Duration of each inference; on an emulated microcontroller, of its emulation."""
     warmup: int
     threads: int
     memory: MemoryUse
     host_before: HostState
     host_after: HostState
     preemptions: int | None
-    """How often another process took the core away during the samples."""
+    """Number of times that another process took the core away during the samples."""
     kernels: KernelTimes | None = None
-    """None where no profile was asked for."""
+    """Profile by kernel; None if none was requested."""
     load_nanoseconds: int | None = None
-    """What it took to load the model, to where it can be run."""
+    """Time to load the model until it can run."""
     counted: Counted | None = None
-    """On a microcontroller."""
+    """Counts of a microcontroller; None on other devices."""
     observed: Observed | None = None
-    """What the board's sensors said; None where nobody listened."""
+    """Readings of the board's sensors; None if they were not recorded."""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """What a bundle takes up on a device, in bytes of files."""
+    """Bytes of files that a bundle takes up on a device."""
 
     agent: int
-    """Our program and the licences."""
+    """The agent and the licences."""
     runtime: int
     """TVM's libraries."""
     model: int
     sent: int
-    """Of all that, what was not there yet and was sent when the device was opened."""
+    """Bytes that were missing on the device and were sent when it was opened."""
 
     @property
     def total(self) -> int:
@@ -130,21 +129,20 @@ class Device(Protocol):
     def name(self) -> str: ...
 
     def opened(self, bundle: Bundle, *, events: Events = SILENT) -> AbstractContextManager[Session]:
-        """The device with the bundle on it, ours for the time of the block; DeviceError where that
-        does not come about."""
+        """Open the device with the bundle on it, held for the block; DeviceError if that fails."""
         ...
 
 
 class Session(Device, Protocol):
-    """A bundle on a device, to be run and measured as often as one likes.
+    """A bundle on a device, to be run and measured any number of times.
 
-    Opened once more it gives itself: whatever takes a device takes an open one. Every call raises
-    DeviceError when the device or the model on it fails.
+    `opened` on a session returns the session itself, so that whatever takes a device takes a
+    session. Every call raises DeviceError when the device or the model on it fails.
     """
 
     @property
     def installed(self) -> Installed | None:
-        """None where nothing has to be installed."""
+        """Size of the installed files; None if the device needs none."""
         ...
 
     def run(self, inputs: Mapping[str, Array]) -> RunResult: ...
@@ -156,19 +154,19 @@ class Session(Device, Protocol):
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples: ...
 
     def make_current(self, *, verified: bool, median: float | None, keep: int) -> Recorded | None:
-        """Let the bundle be the device's current version of its model, and forget all versions but
-        the latest `keep`; None where a device has no versions."""
+        """Make the bundle the device's current version of its model and delete all but the latest
+        `keep` versions; None if the device keeps no versions."""
         ...
 
     def log_failure(self, event: str, error: EdgekitError) -> None:
-        """Write down on the device what went wrong, where a device has a log."""
+        """Record a failure in the device's log, if it has one."""
         ...
 
 
 def check_same(opened: Bundle, asked: Bundle) -> None:
-    """A session is for one bundle."""
+    """Refuse a bundle other than the session's."""
     if opened.digest != asked.digest:
         raise UsageError(
-            f"the device was opened for {opened.path}, and is asked to take {asked.path}",
+            f"the device was opened for {opened.path}, not for {asked.path}",
             hint="open it for each bundle",
         )

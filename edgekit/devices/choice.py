@@ -1,4 +1,4 @@
-"""From the names that a user gives to the device that they mean."""
+"""The choice of devices by the names that a user gives."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A device that a command is about, not reached for yet."""
+    """A device that a command is about, not connected yet."""
 
     name: str
     reach: Callable[[Events], Device]
-    """Starts a twin where it is one, and has the agent compiled."""
+    """Connect to the device; start it if it is a twin, and compile the agent."""
 
 
 def devices_for(
@@ -34,7 +34,7 @@ def devices_for(
     devices: Mapping[str, DeviceEntry],
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> tuple[Candidate, ...]:
-    """Several devices: those that are named, or all that are known of that board."""
+    """Return the named devices, or all devices of the board."""
     if names is None:
         names = [entry.name for entry in devices.values() if entry.board == board.name]
         if not names:
@@ -42,7 +42,7 @@ def devices_for(
 
     def candidate(name: str) -> Candidate:
         if name != LOCAL:
-            _named(board, name, devices)  # whoever misspells one means none of them
+            _named(board, name, devices)  # a misspelt name fails before any device is used
         elif board.kind != LOCAL:
             raise _not_local(board)
         return Candidate(
@@ -71,10 +71,9 @@ def device_for(
     *,
     twin: bool = False,
 ) -> Device:
-    """The device to use: the one that is named, or the first free one of that board.
+    """Return the named device, or the first free one of the board.
 
-    With `twin`, the board's emulated twin, or the one that is named, which is started if it does
-    not run.
+    With `twin`, return the board's emulated twin, or the named one, and start it if necessary.
     """
     known = devices or {}
     if twin:
@@ -98,7 +97,7 @@ def device_for(
 
 
 def _twin_called(name: str | None, board: Board, known: Mapping[str, DeviceEntry]) -> str:
-    """The board's twin, or the one that is named: it is there already, or is an entry."""
+    """Return the name of the board's twin, or the given name if such a twin or entry exists."""
     from edgekit.twin.machine import all_twins
 
     if name is None:
@@ -116,7 +115,7 @@ def _twin_called(name: str | None, board: Board, known: Mapping[str, DeviceEntry
 
 def _not_local(board: Board) -> UsageError:
     return UsageError(
-        f"local is this machine, and the build is for {board.name}",
+        f"local is this machine, but the build is for {board.name}",
         hint="edgekit build MODEL --board local makes one for it",
     )
 
@@ -125,7 +124,7 @@ def _none_known(board: Board) -> DeviceError:
     where = "--port /dev/ttyACM0" if board.kind == "baremetal" else "user@host"
     return DeviceError(
         f"no device is known for the board {board.name}",
-        hint=f"edgekit device add NAME --board {board.name} {where} makes one known; --twin "
+        hint=f"edgekit device add NAME --board {board.name} {where} adds one; --twin "
         "uses an emulated one",
     )
 
@@ -135,12 +134,12 @@ def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceE
         raise UsageError(
             f"there is no device {name!r}",
             hint=did_you_mean(
-                name, ("local", *known), "`edgekit device list` shows them; local is always there"
+                name, ("local", *known), "`edgekit device list` shows them; local always exists"
             ),
         )
     if known[name].board != board.name:
         raise UsageError(
-            f"the device {name!r} is of the board {known[name].board}, and the build is for "
+            f"the device {name!r} has the board {known[name].board}, but the build is for "
             f"{board.name}",
             hint=f"edgekit build MODEL --board {known[name].board} makes one for it",
         )
@@ -166,7 +165,7 @@ def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice
 
     if entry.serial is None and entry.labgrid is None:
         raise DeviceError(
-            f"it is not known on which serial port {entry.name} is",
+            f"the serial port of {entry.name} is unknown",
             hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
             "/dev/ttyACM0",
         )
@@ -185,7 +184,7 @@ def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice
 
 
 def _first_unused(board: Board, entries: list[DeviceEntry], events: Events) -> DeviceEntry:
-    """The first whose serial line nobody holds; else the first."""
+    """Return the first device whose serial line is free, else the first device."""
     for entry in entries:
         if entry.serial is None and entry.labgrid is None:
             continue
@@ -210,7 +209,7 @@ def _emulated(name: str, board: Board, timeout: float, events: Events) -> Device
 
 
 def _first_free(entries: list[DeviceEntry], events: Events) -> DeviceEntry:
-    """The first that answers and that nobody is using; else the first that answers."""
+    """Return the first device that answers and is free, else the first that answers."""
     from edgekit.devices.linux.lease import DeviceBusy
     from edgekit.devices.linux.visit import visit
 
@@ -224,7 +223,7 @@ def _first_free(entries: list[DeviceEntry], events: Events) -> DeviceEntry:
             events.note(error.message)
             busy.append(entry)
         except DeviceError as error:
-            events.warn(f"{entry.name} is left out: {error.message}")
+            events.warn(f"{entry.name} is skipped: {error.message}")
             unreachable.append(f"{entry.name}: {error.message}")
         else:
             events.warn(f"using {entry.name}, the first free one of {len(entries)}")

@@ -1,4 +1,4 @@
-"""What an ELF file needs of the machine it is to run on. The file is not trusted."""
+"""Requirements of an ELF file on its machine. The file is not trusted."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9]{1,4}(?:\.[0-9]{1,4}){0
 
 @dataclass(frozen=True)
 class ElfNeeds:
-    """`versions` has the newest of each family that a symbol asks for: {"GLIBC": (2, 34)}."""
+    """Requirements of a program or library. `versions` holds the newest version of each family that
+    its symbols need: {"GLIBC": (2, 34)}."""
 
     name: str
     machine: str
-    """As `uname -m` says it."""
+    """Architecture, as `uname -m` prints it."""
     bits: int
     interpreter: str | None
     libraries: tuple[str, ...]
@@ -55,7 +56,7 @@ def read_elf(path: Path) -> ElfNeeds:
 
 
 def loaded_bytes(path: Path) -> tuple[int, int]:
-    """Of an object file, what is only read (code and constants), and what is written to."""
+    """Return the read-only bytes (code and constants) and the writable bytes of an object file."""
     read, written = 0, 0
     with _opened(path) as elf:
         for section in elf.iter_sections():
@@ -68,7 +69,7 @@ def loaded_bytes(path: Path) -> tuple[int, int]:
 
 
 def weight_bytes(path: Path) -> int:
-    """How much of a library are weights that stay in its file; BundleError where it is none."""
+    """Return the bytes of weights in a library's file; BundleError if it is not a library."""
     with _opened(path) as elf:
         section = elf.get_section_by_name(SECTION)
         return 0 if section is None else int(section["sh_size"])
@@ -76,7 +77,7 @@ def weight_bytes(path: Path) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[ELFFile]:
-    """Headers that can't be read are an error wherever in the block they are come upon."""
+    """Open an ELF file; BundleError if any of its headers that the block reads is damaged."""
     from elftools.elf.elffile import ELFFile
 
     with storage_errors("read the library", path), path.open("rb") as stream:
@@ -84,7 +85,7 @@ def _opened(path: Path) -> Iterator[ELFFile]:
             yield ELFFile(stream)
         except (EdgekitError, OSError):
             raise
-        except Exception as error:  # what pyelftools' parts raise on damaged data is not listed
+        except Exception as error:  # pyelftools raises undocumented exceptions on damaged data
             raise BundleError(
                 f"{path.name} is not a program or library: {error or 'its headers are damaged'}",
                 hint="build the bundle again",

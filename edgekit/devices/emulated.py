@@ -1,5 +1,5 @@
-"""An emulated board as a device: started where it does not run yet, then reached over SSH, the
-way any other is. Its host key was made here, so nobody has to be trusted on first sight."""
+"""Emulated boards as devices: started on demand, then reached over SSH like any other. edgekit made
+their host keys, so none has to be confirmed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def emulated_device(
     name: str, board: Board, toolchain: Toolchain, timeout: float, events: Events = SILENT
 ) -> SshDevice:
-    """The twin of that name, running."""
+    """Return the twin of that name, running."""
     from edgekit.devices.linux.ssh import SshDevice
 
     access = up(name, board, events=events).access
@@ -41,7 +41,7 @@ def emulated_device(
 def emulated_microcontroller(
     name: str, board: Board, toolchain: Toolchain, timeout: float, events: Events = SILENT
 ) -> SerialDevice:
-    """The twin of that name, running, if only blank."""
+    """Return the twin of that name, running, possibly without firmware."""
     from edgekit.devices.serial.device import EmulatedChip, SerialDevice
     from edgekit.devices.serial.port import DEFAULT_BAUD
     from edgekit.twin import microcontroller
@@ -59,14 +59,14 @@ def emulated_microcontroller(
 
 
 def is_twin(device: Device) -> bool:
-    """Of a board with an operating system: its times are not the board's."""
+    """Tell whether the device is an emulated Linux board, whose times are not the board's."""
     from edgekit.devices.linux.ssh import SshDevice
 
     return isinstance(device, SshDevice) and device.entry.twin
 
 
 def found_again(device: SshDevice) -> SshDevice:
-    """A twin where it is now: one that was started anew may have another port."""
+    """Return a twin with its present port, which a restart may have changed."""
     access = status(device.name).access
     if access is None:
         return device

@@ -1,4 +1,4 @@
-"""Where the time of an inference goes, kernel by kernel, as the one who measured it tells."""
+"""The time of an inference by kernel, as an agent or a local worker reports it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LONGEST_NAME = 200
 class KernelTime:
     name: str
     calls: int
-    """In all inferences that were profiled."""
+    """Number of calls in all profiled inferences."""
     nanoseconds: int
-    """Inside of it in one inference, all calls together: the median of the inferences."""
+    """Time in the kernel in one inference, all calls together: the median of the inferences."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class KernelTimes:
 
 
 def parse_kernel_times(said: Mapping[str, Any]) -> KernelTimes | None:
-    """Out of a measurement's answer, None where nothing was profiled; ValueError, TypeError or
-    KeyError where it makes no sense."""
+    """Read a measurement's answer; None if nothing was profiled. ValueError, TypeError or KeyError
+    if it is invalid."""
     if "kernels" not in said:
         return None
     listed = said["kernels"]

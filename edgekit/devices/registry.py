@@ -1,6 +1,6 @@
-"""The devices that are known: the project's, in edgekit.toml, and the user's own, in devices.toml.
+"""The registered devices: the project's, in edgekit.toml, and the user's own, in devices.toml.
 
-Of two with one name the project's counts. `edgekit device add` and `remove` change the user's.
+The project's entry wins if both have a name. `edgekit device add` and `remove` change the user's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ schema = {user_file.SCHEMA_VERSION}
 class KnownDevice:
     entry: DeviceEntry
     origin: Path
-    """The file that says so."""
+    """File that holds the entry."""
 
 
 def devices_file() -> Path:
@@ -36,7 +36,7 @@ def devices_file() -> Path:
 
 
 def known_devices(project: Project | None, file: Path | None = None) -> dict[str, KnownDevice]:
-    """Every device by its name, in the order in which they are tried."""
+    """Return every device by its name, in the order in which they are tried."""
     own = file or devices_file()
     devices: dict[str, KnownDevice] = {}
     if project is not None:
@@ -52,12 +52,12 @@ def find_device(name: str, devices: Mapping[str, KnownDevice]) -> KnownDevice:
         return devices[name]
     raise UsageError(
         f"there is no device {name!r}",
-        hint=did_you_mean(name, devices, "`edgekit device list` shows those there are"),
+        hint=did_you_mean(name, devices, "`edgekit device list` shows all devices"),
     )
 
 
 def add_device(entry: DeviceEntry, *, replace: bool = False, file: Path | None = None) -> Path:
-    """Write a device into the user's file; the file."""
+    """Add a device to the user's file and return that file."""
     own = file or devices_file()
     with user_file.editing(own, "remember the device"):
         text = user_file.read_text(own)
@@ -71,7 +71,7 @@ def add_device(entry: DeviceEntry, *, replace: bool = False, file: Path | None =
 
 
 def remove_device(name: str, file: Path | None = None) -> bool:
-    """Take a device out of the user's file; whether it was in there."""
+    """Remove a device from the user's file; False if it was not in the file."""
     own = file or devices_file()
     if not user_file.read_text(own):
         return False
@@ -86,31 +86,32 @@ def remove_device(name: str, file: Path | None = None) -> bool:
 
 
 def refuse_taken(name: str, replace: bool) -> None:
-    """UsageError where a device of that name is there and is not to be replaced."""
+    """Raise UsageError if a device of that name exists and may not be replaced."""
     own = devices_file()
     if not replace and name in _parse(own, user_file.read_text(own)):
         raise _taken(name)
 
 
 def forget_device(name: str, project: Project | None) -> Path:
-    """Take a device out of the user's file, the file; UsageError where it is not in there."""
+    """Remove a device from the user's file and return that file; UsageError if it is not in it."""
     if remove_device(name):
         return devices_file()
     known = find_device(name, known_devices(project))
     raise UsageError(
-        f"the device {name} stands in {known.origin}", hint=f"take [devices.{name}] out of it"
+        f"the device {name} is in {known.origin}", hint=f"remove [devices.{name}] from it"
     )
 
 
 def _taken(name: str) -> UsageError:
     return UsageError(
-        f"there is a device {name} already",
+        f"the device {name} exists already",
         hint="choose another name, or add --force to replace it",
     )
 
 
 def _write(file: Path, text: str, expected: Mapping[str, DeviceEntry]) -> None:
-    """Written only if it says what it is to say: the user may have laid the file out otherwise."""
+    """Write the text only if it parses to `expected`: the user may have laid the file out
+    differently."""
     if dict(_parse(file, text)) != dict(expected):
         raise ProjectError(
             f"{file} is laid out in a way that edgekit can't edit",
@@ -120,7 +121,7 @@ def _write(file: Path, text: str, expected: Mapping[str, DeviceEntry]) -> None:
 
 
 def _without(file: Path, text: str, name: str) -> str:
-    """The text without one table, whose lines go from its header to the next one."""
+    """Return the text without one table: the lines from its header to the next one."""
     lines = text.splitlines(keepends=True)
     headers = [n for n, line in enumerate(lines) if line.lstrip().startswith("[")]
     for position, start in enumerate(headers):

@@ -1,4 +1,4 @@
-"""Named tensors of a bundle in the order in which a device takes and gives them."""
+"""Named tensors of a bundle, in the order in which a device takes and returns them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def in_order(bundle: Bundle, inputs: Mapping[str, Array]) -> list[Array]:
 
 
 def named_outputs(bundle: Bundle, arrays: Sequence[Array]) -> dict[str, Array]:
-    """BundleError where they are not what the manifest promises."""
+    """Name the outputs; BundleError if they are not what the manifest promises."""
     specs = [entry.spec for entry in bundle.manifest.outputs]
     found = [(array.dtype.name, array.shape) for array in arrays]
     promised = [(spec.dtype, spec.shape) for spec in specs]
@@ -29,32 +29,32 @@ def named_outputs(bundle: Bundle, arrays: Sequence[Array]) -> dict[str, Array]:
         raise BundleError(
             f"the model returned {_described(found)} where its manifest promises "
             f"{_described(promised)}",
-            hint="the library and the manifest do not belong together; build the bundle again",
+            hint="the library and the manifest do not match; build the bundle again",
         )
     return {spec.name: array for spec, array in zip(specs, arrays, strict=True)}
 
 
 def npy_bytes(array: Array) -> bytes:
-    """An input as the agent reads it: .npy, in C order."""
+    """Write an input as the agent reads it: .npy, in C order."""
     import numpy as np
 
     buffer = io.BytesIO()
-    if array.dtype.name == "bfloat16":  # numpy writes it as "<V2", of a byte order it has not
+    if array.dtype.name == "bfloat16":  # numpy writes it as "<V2", which has no byte order
         array = array.view("V2")
-    # Not np.ascontiguousarray, which makes a scalar a vector of one.
+    # np.ascontiguousarray makes a vector of a scalar.
     np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
     return buffer.getvalue()
 
 
 def largest_npy(spec: TensorSpec) -> int:
-    """No output of this kind takes more bytes."""
+    """Return the most bytes that an output of this kind takes."""
     from edgekit.base.arrays import numpy_dtype
 
     return spec.elements * numpy_dtype(spec.dtype).itemsize + _NPY_HEADER
 
 
 def array_from_npy(data: bytes, spec: TensorSpec, device: str) -> Array:
-    """An output as the agent wrote it. The data is not trusted."""
+    """Read an output that the agent wrote. The data is not trusted."""
     from edgekit.base.arrays import NPY_ERRORS, as_spec_dtype
     from edgekit.base.npy import read_npy
 

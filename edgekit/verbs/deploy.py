@@ -123,7 +123,7 @@ def connect_early(device: Device, events: Events) -> AbstractContextManager[Devi
     from edgekit.devices.linux.ssh import SshDevice
 
     if isinstance(device, SshDevice):
-        return device.on_the_way(events=events)
+        return device.connect_early(events=events)
     return nullcontext(device)
 
 

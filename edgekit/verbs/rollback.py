@@ -12,8 +12,8 @@ from edgekit.devices.linux.agent_messages import AgentMessages
 from edgekit.devices.linux.device_log import log_line
 from edgekit.devices.linux.region_work import WorkShown
 from edgekit.devices.linux.runner_build import (
-    CompiledThere,
-    compile_there,
+    RunnerSource,
+    compile_on_device,
     library_of,
     sources_among,
 )
@@ -101,8 +101,8 @@ def _try_out(agent: ReadyAgent, record: VersionRecord, events: Events) -> float 
     messages = AgentMessages()
     folder = f"models/{record.digest}"
     for source in sources_among(file.name for file in record.files):
-        library_entry = CompiledThere(folder, source, library_of(source), "")
-        compile_there(agent.connection, agent.root, library_entry, events)
+        runner = RunnerSource(folder, source, library_of(source), "")
+        compile_on_device(agent.connection, agent.root, runner, events)
     library = f"{agent.root}/{folder}/{LIBRARY}"
     with WorkShown(events, agent.name) as work:
         done = agent.call(("run", library), [inputs], messages, work.hear)

@@ -136,7 +136,7 @@ def test_a_device_on_a_line_is_added_used_and_watched(model: Path, cache: Path) 
     # Nobody told edgekit that this one is emulated: it can't be written to over a line.
     refused = edgekit("flash", str(out), "--device", "bench-7", "--again")
     assert refused.returncode != 0
-    assert "is no emulated board" in refused.stderr
+    assert "is not emulated" in refused.stderr
     for command in ("versions", "logs"):
         assert "is a microcontroller" in edgekit(command, "--device", "bench-7").stderr
     assert edgekit("device", "remove", "bench-7").returncode == 0
@@ -186,7 +186,7 @@ def test_mistakes_are_told(model: Path, cache: Path) -> None:
         (("device", "add", "x", "--board", "stm32f405", "--port", "loop://"), "no serial port"),
         (("twin", "up", "stm32f746g-disco"), "no emulator has the memory"),
         (("twin", "up", "mps2-an386", "--icount"), "for twins of Linux boards"),
-        (("deploy", str(model), "--board", "nrf52840-dk"), "--port /dev/ttyACM0 makes one known"),
+        (("deploy", str(model), "--board", "nrf52840-dk"), "--port /dev/ttyACM0 adds one"),
         (("monitor", "--board", "rpi4", "--twin"), "no serial line to it"),
         (("deploy", str(model), "--board", "stm32f405", "--twin", "--quick-tune", "5s"), "in C"),
         (("build", str(model), "--board", "stm32f405", "--quick-tune", "5s"), "leave it out"),

@@ -1,1 +1,1 @@
-"""Writing a firmware to a microcontroller, each way through the tool that is kept for it."""
+"""Writes a firmware to a microcontroller, each way through a maintained tool."""

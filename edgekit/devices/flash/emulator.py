@@ -1,4 +1,4 @@
-"""A twin's memory, written and compared by gdb through QEMU's own debugger port."""
+"""Writes a twin's memory and verifies it with gdb, through QEMU's own debugger port."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from edgekit.twin.microcontroller import GDB_SOCKET
 _GONE = failure(
     r"remote connection closed|connection reset|connection refused|target disconnected"
     rf"|^{GDB_SOCKET}: no such file|broken pipe|not being run|timed out",
-    "the emulator of {device} ended, or was never there, while its firmware was written",
+    "the emulator of {device} ended, or was not running, while its firmware was written",
     "start it again and try again: edgekit twin up",
 )
 _NO_MEMORY = failure(
     r"cannot access memory|load failed|error writing data",
-    "{device} has no memory where the firmware is to go",
+    "{device} has no memory at the firmware's address",
     "the [[memory.region]] of its profile must be those of the emulated machine",
 )
 _DIFFERS = failure(r"MIS-MATCHED", VERIFY_FAILED, VERIFY_HINT)
-# A gdb that has lost its target compares the file with itself: that comes first.
+# A gdb that has lost its target compares the file with itself, so this pattern comes first.
 FAILURES = (_GONE, _DIFFERS, _NO_MEMORY)
 _ALONE = ("-nx", "-iex", "set auto-load off")
-"""No .gdbinit, and no scripts that the firmware names."""
+"""Options that ignore .gdbinit, and scripts that the firmware names."""
 _SECTIONS = re.compile(r"^Section (\S+), range .*: matched\.", re.MULTILINE)
 
 
 def write(job: FlashJob) -> None:
     if job.twin is None:
         raise UsageError(
-            f"{job.device} is no emulated board, and nothing else can write to a {job.board.name}",
-            hint="leave --device out and say --twin",
+            f"{job.device} is not emulated, and only a twin of {job.board.name} can be written",
+            hint="leave out --device and give --twin",
         )
     gdb = job.tools.find(job.gdb, "apt-get install gdb-multiarch")
     orders = (
@@ -53,6 +53,6 @@ def write(job: FlashJob) -> None:
 
 
 def _is_written(output: str) -> bool:
-    """gdb goes on after what failed, and ends well whatever happened."""
+    """Check gdb's output: gdb goes on after an error, and its exit code is always 0."""
     failed = any(known.pattern.search(output) for known in FAILURES)
     return "Transfer rate" in output and bool(_SECTIONS.search(output)) and not failed

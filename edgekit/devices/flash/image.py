@@ -1,4 +1,4 @@
-"""A firmware without its ELF headers, for tools that want bytes at addresses."""
+"""A firmware without its ELF headers, for tools that take bytes at addresses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _UF2_DATA_BYTES = 476
 
 
 def one_image(firmware: FirmwareFile) -> tuple[int, bytes]:
-    """Where it begins, and everything from there on; gaps are as flash is when erased."""
+    """Return the start address and all bytes from it on; gaps hold erased flash."""
     pieces = sorted(firmware.contents())
     start = pieces[0][0]
     end = max(address + len(data) for address, data in pieces)
     if end - start > _MOST_BYTES:
         raise BundleError(
-            f"{firmware.path} lies in several memories, which this way of writing can't reach",
+            f"{firmware.path} lies in several memories, which this flash driver can't write",
             hint="use a debug probe: [flash] in the board's profile",
         )
     image = bytearray(_FLASH_ERASED * (end - start))
@@ -33,7 +33,7 @@ def one_image(firmware: FirmwareFile) -> tuple[int, bytes]:
 
 
 def uf2_blocks(firmware: FirmwareFile, family_id: int) -> bytes:
-    """The form that boot loaders with a USB disk take: blocks of 512 bytes, in any order."""
+    """Return the blocks of 512 bytes, in any order, that boot loaders with a USB disk take."""
     start, image = one_image(firmware)
     offset = start % _UF2_PAYLOAD
     start, image = start - offset, _FLASH_ERASED * offset + image

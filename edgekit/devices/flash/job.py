@@ -1,4 +1,4 @@
-"""What is written where, and what a tool's failure means."""
+"""A firmware and its target, and the meaning of a tool's failure."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class FlashJob:
     board: Board
     flash: Flash
     device: str
-    """Its name, for people."""
+    """Name of the device, for messages."""
     port: str | None = None
-    """Its serial line, for boot loaders."""
+    """Serial line of the device, for boot loaders."""
     probe: str | None = None
-    """The serial number of its debug probe, where several are attached."""
+    """Serial number of its debug probe, if several are attached."""
     twin: Path | None = None
-    """The folder of an emulated one, where its sockets are."""
+    """Folder of a twin's sockets."""
     gdb: str = "gdb-multiarch"
     tools: Tools = HERE
-    """Of the machine that the board is attached to."""
+    """Tools of the machine that the board is attached to."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A way in which a tool fails, told by its own words."""
+    """A failure of a tool, recognized by the tool's message."""
 
     pattern: re.Pattern[str]
     what: str
-    """In one sentence, of {device}, {board} and {machine}."""
+    """Sentence for the user about {device}, {board} and {machine}."""
     hint: str
 
 
@@ -53,14 +53,14 @@ NO_PROBE_HINT = "plug it in; ordinary users need its udev rules, which come with
 WRONG_CHIP = "the chip of {device} is not that of a {board}"
 WRONG_CHIP_HINT = "check --board, and [flash] in the board's profile"
 LOCKED = "the chip of {device} is locked against being written to or read"
-VERIFY_FAILED = "what {device} holds after it was written is not what was sent"
+VERIFY_FAILED = "the firmware read back from {device} differs from the one written"
 VERIFY_HINT = "try again; if it stays so, the flash is worn out or the power unsteady"
 NO_TARGET = "the debug probe finds no chip on {device}"
 NO_TARGET_HINT = "is the board powered, and the cable in the right connector?"
 
 
 def explained(job: FlashJob, tool: str, output: str, failures: Sequence[Failure]) -> DeviceError:
-    """What went wrong in one sentence, with the tool's last lines below it."""
+    """Return the error that explains a failure, with the tool's last lines as details."""
     lines = tuple(line.rstrip() for line in output.splitlines() if line.strip())
     for known in failures:
         if known.pattern.search(output):
@@ -73,6 +73,6 @@ def explained(job: FlashJob, tool: str, output: str, failures: Sequence[Failure]
             )
     return DeviceError(
         f"{tool} could not write the firmware to {job.device}",
-        hint="its last words are above; edgekit boards show says what it was told",
+        hint="its last lines are above; `edgekit boards show` prints the profile's [flash]",
         details=lines[-_LAST_LINES:] or ("it said nothing",),
     )

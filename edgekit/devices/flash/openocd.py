@@ -1,4 +1,4 @@
-"""OpenOCD: most debug probes, most chips."""
+"""Writes through OpenOCD: most debug probes, most chips."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FAILURES = (
     ),
     failure(
         r"couldn't find|can't find .*\.cfg",
-        "OpenOCD has no script of the name that the profile of {board} gives",
+        "OpenOCD lacks a script that the profile of {board} names",
         "install a newer OpenOCD, or change [flash] scripts",
     ),
 )
@@ -67,7 +67,7 @@ NO_PORTS = tuple(
     for service in ("gdb_port", "tcl_port", "telnet_port")
     for word in ("-c", f"{service} disabled")
 )
-"""OpenOCD takes orders from every user of the machine on ports of loopback, unless told not to."""
+"""Options that close OpenOCD's ports on loopback, which would obey every user of the machine."""
 
 
 def write(job: FlashJob) -> None:
@@ -79,7 +79,7 @@ def write(job: FlashJob) -> None:
 def _program(job: FlashJob, program: str, path: str) -> None:
     if any(c in path for c in '{}\\"$[];'):
         raise UsageError(
-            f"the name {path} is one that OpenOCD can't take",
+            f"the path {path} is not one that OpenOCD can read",
             hint="move the bundle to another folder",
         )
     words = [word for script in job.flash.scripts for word in ("-f", script)]

@@ -1,4 +1,4 @@
-"""pyOCD: CMSIS-DAP, ST-LINK and J-Link probes, with chips out of CMSIS packs."""
+"""Writes through pyOCD: CMSIS-DAP, ST-LINK and J-Link probes, with chips from CMSIS packs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ FAILURES = (
     ),
     failure(
         r"target type .* not recognized",
-        "pyOCD knows no chip of the name that the profile of {board} gives",
-        "pyocd pack install NAME brings more; or change [flash] target",
+        "pyOCD does not know the chip that the profile of {board} names",
+        "install its pack with `pyocd pack install NAME`, or change [flash] target",
     ),
     failure(
         r"approtect|device is locked|access port.*(locked|protected)|(is|flash).*locked",

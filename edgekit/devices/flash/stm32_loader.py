@@ -1,4 +1,5 @@
-"""stm32loader: the boot loader that every STM32 has in ROM, over the board's own serial line."""
+"""Writes through stm32loader: the boot loader in the ROM of every STM32, over the board's own
+serial line."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ FAILURES = (
 def write(job: FlashJob) -> None:
     if job.port is None:
         raise UsageError(
-            f"it is not known on which serial port {job.device} is",
+            f"the serial port of {job.device} is unknown",
             hint="edgekit device add NAME --board BOARD --port /dev/ttyUSB0",
         )
     program = job.tools.find("stm32loader", "pip install stm32loader")

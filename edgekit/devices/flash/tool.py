@@ -1,4 +1,4 @@
-"""Running a flash tool: it hears no keyboard, ends with us, and may not take for ever."""
+"""Runs flash tools: without keyboard input, within a time limit, and never longer than edgekit."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ class Said:
 
 
 class Tools(Protocol):
-    """Where the board is attached, and its tools are."""
+    """The flash tools of the machine that the board is attached to."""
 
     @property
     def machine(self) -> str:
-        """In a sentence."""
+        """Name of the machine for use in a sentence."""
 
     def find(self, tool: str, install: str) -> str:
-        """MissingToolError, with the command that installs it, where it is not there."""
+        """Return the tool's path; MissingToolError, with the command that installs it, if it is
+        missing."""
 
     def placed(self, file: Path) -> AbstractContextManager[str]:
-        """A file of this machine as the tools find it."""
+        """Provide a file of this machine under the path by which the tools find it."""
 
     def run(
         self, command: Sequence[str], *, folder: Path | None = None, limit_s: float = _LIMIT_SECONDS
     ) -> Said:
-        """It hears no keyboard, ends with us, and may not take for ever."""
+        """Run a tool without keyboard input; end it with edgekit or at the limit."""
 
 
 class ThisMachine:
     machine = "this machine"
 
     def find(self, tool: str, install: str) -> str:
-        """MissingToolError, with the command that installs it, where it is not there."""
         found = which(tool)
         if found is None:
             raise MissingToolError(
@@ -71,7 +71,7 @@ class ThisMachine:
             )
         except TimeoutExpired as error:
             raise DeviceError(
-                f"{Path(command[0]).name} was not done after {limit_s:.0f} s, and was ended",
+                f"{Path(command[0]).name} did not finish within {limit_s:.0f} s, and was ended",
                 hint="unplug the board, plug it in and try again",
             ) from error
         except OSError as error:

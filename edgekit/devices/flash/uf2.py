@@ -1,4 +1,4 @@
-"""UF2: a boot loader that shows itself as a USB disk, and takes what is copied there."""
+"""Writes through a UF2 boot loader: a USB disk that flashes the files copied to it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ABOUT = "INFO_UF2.TXT"
 
 
 def write(job: FlashJob, places: tuple[Path, ...] | None = None) -> None:
-    """`places` is where disks are mounted."""
+    """Copy the firmware to the boot loader's disk; `places` are the folders of mounted disks."""
     label = job.flash.target
     disk = _disk(label, _places() if places is None else places)
     if disk is None:
         raise DeviceError(
-            f"no USB disk {label} is mounted, to copy the firmware of {job.device} to",
+            f"no USB disk {label} is mounted for the firmware of {job.device}",
             hint="press its reset button twice, and mount the disk that appears",
         )
     data = uf2_blocks(job.firmware, job.flash.family_id)

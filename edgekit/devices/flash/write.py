@@ -1,4 +1,4 @@
-"""From a job to the driver that does it."""
+"""Chooses the driver of a flash job."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _DRIVERS: Mapping[FlashDriver, Callable[[FlashJob], None]] = {
     "uf2": uf2.write,
 }
 _ON_THE_SPOT: tuple[FlashDriver, ...] = ("qemu", "uf2")
-"""Through files and sockets, which SSH does not bring here."""
+"""Drivers that need files and sockets of the machine itself."""
 
 
 def write_firmware(job: FlashJob, events: Events = SILENT) -> int:
-    """Write and verify; the bytes. DeviceError says in one sentence what went wrong."""
+    """Write and verify the firmware; return its bytes. DeviceError explains a failure."""
     driver = "qemu" if job.twin is not None else job.flash.driver
     if driver in _ON_THE_SPOT and job.tools is not HERE:
         raise UsageError(
             f"the firmware of {job.device} can only be written on {job.tools.machine} itself",
-            hint="copy the bundle there and run edgekit flash on it",
+            hint="copy the bundle to that machine and run edgekit flash on it",
         )
     written = sum(segment.file_size for segment in job.firmware.segments)
     with events.stage(f"write the firmware to {job.device}") as stage:

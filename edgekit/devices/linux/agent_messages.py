@@ -1,4 +1,4 @@
-"""What the agent on a board says, line by line, and what it means. None of it is trusted."""
+"""The messages of the agent on a board, line by line. None of it is trusted."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from edgekit.devices.kernel_times import parse_kernel_times
 from edgekit.devices.linux.region_work import WORKING
 
 STARTING = "starting"
-"""What the agent does before it says anything."""
+"""Phase before the agent's first message."""
 
 _MOST_SAMPLES = 1_000_000
 
 
 @dataclass(frozen=True)
 class AgentInfo:
-    """What a board says of itself. Unknown is None, never zero."""
+    """Facts that a board reports about itself. Unknown is None, never zero."""
 
     agent: str
     tvm: str
@@ -39,18 +39,18 @@ class AgentInfo:
 
 
 class AgentMessages:
-    """Takes the agent's lines as they come; what a model prints in between is no message."""
+    """Reads the agent's lines as they come, and ignores what a model prints in between."""
 
     def __init__(self) -> None:
         self.phase = STARTING
         self.threads: int | None = None
         self.error: str | None = None
         self.samples: list[int] = []
-        """Nanoseconds, one for each sample that is done."""
+        """Nanoseconds of each finished sample."""
         self.answer: Mapping[str, Any] | None = None
 
     def take(self, line: str) -> Mapping[str, Any] | None:
-        """The message in a line, or None where there is none in it."""
+        """Return the message in a line; None if it holds none."""
         if not line.startswith("{"):
             return None
         try:

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 DEFAULT_COMMAND_SECONDS = 60.0
 SECONDS_OF_SILENCE = 15.0
-"""After so long without a byte, though asked for one, a device counts as gone."""
+"""Silence after which a device counts as gone, although it was asked to answer."""
 
 _SECONDS_BETWEEN_QUESTIONS = 5.0
 _MOST_OUTPUT = 1 << 20
 
 
 class Connection:
-    """Use as a context manager, or close it: threads of its own keep it going."""
+    """A logged-in connection with threads of its own. Use it as a context manager, or close it."""
 
     def __init__(self, name: str, hop: Hop, transport: Transport, heard: WatchedSocket) -> None:
         self.name = name
-        """The device's, for messages."""
+        """Name of the device, for messages."""
         self._hop = hop
         self._transport = transport
         self._heard = heard
@@ -50,9 +50,9 @@ class Connection:
         self._beginning = threading.Lock()
         self._silence = signs_of_life.SECONDS_WITHOUT_HOST
         self.mark = secrets.token_hex(8)
-        """What the device knows commands of this connection by."""
+        """Mark by which the device recognizes commands of this connection."""
         self._behind = ExitStack()
-        """What the connection goes through; closed after it."""
+        """Connections and programs that carry this one; closed after it."""
         threading.Thread(target=self._watch, name=f"edgekit-watch-{name}", daemon=True).start()
 
     @property
@@ -61,7 +61,7 @@ class Connection:
 
     @property
     def fingerprint(self) -> str:
-        """Of the host key."""
+        """Fingerprint of the host key."""
         return fingerprint_of(self._transport.get_remote_server_key())
 
     def run(
@@ -73,10 +73,10 @@ class Connection:
         on_line: Callable[[str], None] | None = None,
         most_output: int = _MOST_OUTPUT,
     ) -> Finished:
-        """Run a command to its end: every word reaches it as it is, whatever is in it.
+        """Run a command to its end. Every word arrives unchanged.
 
-        `timeout` is for all of it, `silence` for every moment without output. It ends with the
-        block that it runs in: on Ctrl-C, a time-out or a lost connection it is killed over there.
+        `timeout` limits the whole command, `silence` every moment without output. On Ctrl-C, a
+        time-out or a lost connection the command is killed on the device.
         """
         with self.command(guarded(words), title=words[0], listens=True) as command:
             return command.finish(timeout, silence, on_line, most_output)
@@ -85,11 +85,11 @@ class Connection:
     def command(
         self, words: Sequence[str], *, title: str = "", listens: bool = False
     ) -> Iterator[RemoteCommand]:
-        """Start a command that is fed through its input; that input ends with the block.
+        """Start a command that reads its input, which ends with the block.
 
-        `title` is what to call it in messages, where its first word says too little. A command that
-        `listens` is given signs of life, and ends without them. Its shell finds in `silence` for
-        how many seconds it may hear none, and in `mark` what its connection is known by.
+        `title` names it in messages, if its first word says too little. A command that `listens` is
+        sent signs of life, and ends without them. Its shell finds in `silence` how many seconds it
+        may hear none, and in `mark` the mark of its connection.
         """
         if listens:
             told = f"silence={self._silence} mark={self.mark}\n"
@@ -110,7 +110,7 @@ class Connection:
 
     @property
     def stream_name(self) -> str:
-        """The `$0` of a shell whose input is a stream of data: what listens ends it too."""
+        """Name (`$0`) of a shell whose input is a stream of data. Commands that listen end it."""
         return f"stream-{self.mark}"
 
     def open_channel(self, kind: str, destination: tuple[str, int] | None = None) -> Channel:
@@ -129,7 +129,7 @@ class Connection:
 
     @contextmanager
     def lost_explained(self) -> Iterator[None]:
-        """Around whatever paramiko does on this connection."""
+        """Turn paramiko's errors in the block into DeviceError."""
         from paramiko import SSHException
 
         try:
@@ -141,17 +141,16 @@ class Connection:
         return bool(self._transport.is_active())
 
     def lost(self) -> DeviceError:
-        """The error for a connection that is not there any more."""
+        """Return the error for a connection that is lost."""
         if self._went_silent:
             return DeviceError(
-                f"{self.name} stopped answering: nothing was heard of it for "
-                f"{SECONDS_OF_SILENCE:g} s",
-                hint="check the device and the network; what was sent so far is kept over there",
+                f"{self.name} stopped answering: it was silent for {SECONDS_OF_SILENCE:g} s",
+                hint="check the device and the network; the device keeps what was sent so far",
             )
         return DeviceError(
             f"the connection to {self.name} was lost",
-            hint="check the device and the network, then do the same again: what was sent so far "
-            "is kept over there",
+            hint="check the device and the network, then try again: the device keeps what was "
+            "sent so far",
         )
 
     def forward(
@@ -160,8 +159,8 @@ class Connection:
         remote_host: str = "127.0.0.1",
         refused: Callable[[str], None] = lambda reason: None,
     ) -> int:
-        """Bring a port of the device to this machine's loopback; the port to connect to. `refused`
-        hears of connections of other users."""
+        """Forward a port of this machine's loopback to a port of the device, and return it.
+        `refused` is called for connections of other users."""
         forwarding = LocalForward(self, (remote_host, remote_port), refused=refused)
         self._behind.callback(forwarding.close)
         return forwarding.port
@@ -183,7 +182,7 @@ class Connection:
         self.close()
 
     def close_with(self, closing: ExitStack) -> None:
-        """Take over what this connection goes through."""
+        """Take over the resources that carry this connection."""
         self._behind.push(closing)
 
     def _begin_beating(self, command: RemoteCommand) -> None:
@@ -224,7 +223,7 @@ class Connection:
             with self._requests:
                 self._transport.global_request("keepalive@openssh.com", wait=True)
         except (SSHException, EOFError, OSError):
-            pass  # whoever uses the connection is told
+            pass  # the user of the connection gets the error
         finally:
             answered.set()
 
@@ -237,9 +236,9 @@ def connect(
     fingerprint: str | None = None,
     config_file: Path | None = None,
 ) -> Connection:
-    """Log in to a device, through the hosts in between; DeviceError with the reason if not.
+    """Log in to a device through its jump hosts; DeviceError with the reason if that fails.
 
-    `ask` and `fingerprint` are for the device's own host key; those in between must be known.
+    `ask` and `fingerprint` apply to the device's own host key; jump hosts must be trusted already.
     """
     trusted = known_hosts or KnownHosts()
     with ExitStack() as opened:

@@ -1,7 +1,7 @@
-"""What happened on a device, kept on the device: one JSON object a line, in two files at most.
+"""A device's log, kept on the device: one JSON object a line, in at most two files.
 
-Every entry has this machine's time; the device adds its own clock, which may be wrong. What is read
-back is not trusted: anybody who can write over there may have written it.
+Every entry has this machine's time; the device adds its own clock, which may be wrong. Entries are
+not trusted: any user who can write on the device may have written them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 LOG, OLDER_LOG = "log.jsonl", "log.1.jsonl"
 LARGEST_LOG = 1 << 20
-"""Bytes, from which on a new file is begun; the one before is kept."""
+"""Bytes after which a new file begins; the previous file stays."""
 
 MOST_LINES = 10_000
 _LONGEST_TEXT = 400
 _MOST_LAST_LINES = 12
 _LONGEST_LINE = 1 << 16
 _LATEST_CLOCK = 253_402_300_799
-"""The end of the year 9999."""
+"""End of the year 9999."""
 
-# In edgekit's folder: adds an entry, and never makes a command fail. `date +%s` is not POSIX, but
-# whatever has coreutils or busybox has it.
+# Runs in edgekit's folder. It adds an entry, and never makes a command fail. `date +%s` is not
+# POSIX, but coreutils and busybox have it.
 ADD_TO_LOG = f"""\
 add_to_log() {{
   clock=$(date +%s 2>/dev/null)
@@ -46,7 +46,7 @@ add_to_log() {{
 }} 2>/dev/null
 """
 
-# The folder of edgekit's files over there, from the words that name it.
+# Enters edgekit's folder on the device, named by the first word.
 TO_ROOT = 'case "$1" in /*) cd "$1";; *) cd "${HOME:-.}/$1";; esac'
 
 _READ = f"""\
@@ -67,14 +67,14 @@ done
 
 @dataclass(frozen=True)
 class LogEntry:
-    """Unknown is None."""
+    """An entry of the log. Unknown is None."""
 
     time: str | None
-    """UTC, by the clock of the machine that edgekit ran on."""
+    """Time in UTC, by the clock of the machine that edgekit ran on."""
     clock: str | None
-    """UTC, by the device's own clock."""
+    """Time in UTC, by the device's own clock."""
     event: str
-    """run, verified, measured, deployed, rolled back, tidied up."""
+    """One of: run, verified, measured, deployed, rolled back, tidied up."""
     failed: bool
     by: str | None
     model: str | None
@@ -82,7 +82,7 @@ class LogEntry:
     seconds: float | None
     message: str | None
     last_lines: tuple[str, ...]
-    """What the program over there wrote before it failed."""
+    """Last lines that the failed program wrote."""
 
 
 def log_line(
@@ -94,7 +94,7 @@ def log_line(
     message: str | None = None,
     error: EdgekitError | None = None,
 ) -> str:
-    """An entry as `add_to_log` takes it: without the device's clock."""
+    """Return an entry as `add_to_log` takes it, without the device's clock."""
     entry: dict[str, object] = {
         "time": now(),
         "event": event,
@@ -115,12 +115,12 @@ def log_line(
 
 
 def who() -> str:
-    """Who does something to a device, for whoever looks at it next."""
+    """Name the user and machine of this process, for others who read the log."""
     return f"{getpass.getuser()} on {socket.gethostname()}"
 
 
 def holder() -> str:
-    """Name who holds a device, and for which command, to others that wait for it."""
+    """Name the holder of a device and its command, for others that wait."""
     purpose = os.environ.get(PURPOSE)
     return who() + (f" for `{clean(purpose)}`" if purpose else "") + f" (process {os.getpid()})"
 
@@ -136,8 +136,8 @@ def read_log(
     *,
     follow: Callable[[LogEntry], None] | None = None,
 ) -> tuple[LogEntry, ...]:
-    """The latest entries, oldest first. With `follow`, which gets each one, it goes on as new ones
-    are added, until Ctrl-C."""
+    """Return the latest entries, oldest first. With `follow`, which receives each one, continue
+    with new entries until Ctrl-C."""
     entries: list[LogEntry] = []
     take = follow or entries.append
 
@@ -152,14 +152,14 @@ def read_log(
     if done.status != 0:
         raise DeviceError(
             f"the log of {connection.name} could not be read",
-            hint="check edgekit's folder over there: its owner and its permissions",
+            hint="check the owner and permissions of edgekit's folder on the device",
             details=done.errors[-12:],
         )
     return tuple(entries)
 
 
 def parse_line(line: str) -> LogEntry | None:
-    """An entry that may have come from anybody; None where it is none."""
+    """Read an untrusted entry; None if it is invalid."""
     if len(line) > _LONGEST_LINE:
         return None
     try:
@@ -196,7 +196,7 @@ def checked_seconds(value: object) -> float | None:
 
 
 def device_time(seconds: int) -> str | None:
-    """A device's clock in UTC; None where no clock shows that."""
+    """Return a device's clock in UTC; None if it is out of range."""
     if not 0 <= seconds <= _LATEST_CLOCK:
         return None
     return _utc(datetime.fromtimestamp(seconds, timezone.utc))
@@ -207,7 +207,7 @@ def _clock(value: object) -> str | None:
 
 
 def checked_time(value: object) -> str | None:
-    """A time as `now` writes it, or None."""
+    """Return a time as `now` writes it; None for anything else."""
     pattern = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
     return value if isinstance(value, str) and re.fullmatch(pattern, value) else None
 
@@ -218,7 +218,7 @@ def _text(said: Mapping[str, object], key: str) -> str | None:
 
 
 def clean(text: str) -> str:
-    """One line of bounded length, with nothing in it that a terminal obeys."""
+    """Return one line of bounded length, without terminal control characters."""
     return printable(" ".join(text[: 4 * _LONGEST_TEXT].split()))[:_LONGEST_TEXT]
 
 

@@ -18,19 +18,18 @@ _SECONDS_TO_CONNECT = 10.0
 
 
 class ChannelOpener(Protocol):
-    """The connection that ports lead through."""
+    """The connection that carries forwarded ports."""
 
     def open_channel(self, kind: str, destination: tuple[str, int] | None = None) -> Channel:
-        """Open a channel; DeviceError where the device does not."""
+        """Open a channel; DeviceError if the device refuses."""
         ...
 
 
 class LocalForward:
-    """A port here that leads to a port as seen from the device.
+    """A local port that leads to a port as seen from the device.
 
-    `port` is the one here, 0 for any. `lead_to` changes the destination: what listens over there
-    may want to be told beforehand how it is reached from here. `refused` hears of connections of
-    other users.
+    `port` is the local port, 0 for any. `lead_to` sets the destination later, for a server that
+    must know the local port before it listens. `refused` is called for connections of other users.
     """
 
     def __init__(
@@ -63,22 +62,24 @@ class LocalForward:
         try:
             channel = self._connection.open_channel("direct-tcpip", self._destination)
         except DeviceError:
-            _shut(client)  # all that a client of a port can be told
+            _shut(client)  # a client of a port can be told nothing more
         else:
             join(client, channel)
         self._clients.discard(client)
 
 
 def bring(connection: ChannelOpener, local_port: int, destination: tuple[str, int]) -> None:
-    """Join a port of this machine's loopback and one as seen from the device, until either closes.
+    """Connect a port of this machine's loopback with one as seen from the device, until either
+    closes.
 
-    It takes the place of a port of the device that leads to this machine, which every user of the
-    device would reach. Where this machine's port has no listener, the device's sees a connection
-    that ends at once."""
+    A port of the device that leads to this machine would be open to every user of the device.
+    Without a listener on this machine's port, the device's side sees a connection that ends at
+    once.
+    """
     try:
         channel = connection.open_channel("direct-tcpip", destination)
     except DeviceError:
-        return  # what follows the agent tells that the connection is lost
+        return  # the lost connection is reported by the caller that follows the agent
     try:
         client = socket.create_connection((LOOPBACK, local_port), timeout=_SECONDS_TO_CONNECT)
     except OSError:
@@ -89,7 +90,7 @@ def bring(connection: ChannelOpener, local_port: int, destination: tuple[str, in
 
 
 def join(client: socket.socket, channel: Channel) -> None:
-    """Pass on what comes from either side until both are done."""
+    """Copy data both ways until both sides are done."""
     upward = threading.Thread(target=_pump, args=(client, channel), daemon=True)
     upward.start()
     _pump(channel, client)
@@ -120,5 +121,5 @@ def _shut(either: Any) -> None:
         if isinstance(either, socket.socket):
             either.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # not connected any more
+        pass  # already disconnected
     either.close()

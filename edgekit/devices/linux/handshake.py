@@ -1,4 +1,4 @@
-"""Logging in to one host: a socket, its host key checked, a key of ours accepted."""
+"""The login to one host: a socket, the host key's check, authentication with a key."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SECONDS_TO_LOG_IN = 20.0
 
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 _MOST_KEYS = 12
-# Authenticated encryption in one pass: on both ends cheaper than a cipher and a MAC after it.
+# Authenticated encryption in one pass costs both ends less than a cipher and a MAC after it.
 _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 _WEAK_CIPHERS = ("3des-cbc", "aes128-cbc", "aes192-cbc", "aes256-cbc")
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What makes a host key that is not known yet a known one."""
+    """How an unknown host key may become a trusted one."""
 
     known_hosts: KnownHosts
     ask: Ask | None = None
@@ -39,7 +39,7 @@ class Trust:
 
 
 class WatchedSocket:
-    """A socket that remembers when the other side was last heard of."""
+    """A socket that remembers when it last received something."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -56,7 +56,7 @@ class WatchedSocket:
 
 
 def log_in(hop: Hop, through: Transport | None, trust: Trust) -> tuple[Transport, WatchedSocket]:
-    """A transport that is logged in to `hop`; DeviceError with the reason where it can't be."""
+    """Return a transport that is logged in to `hop`; DeviceError with the reason if that fails."""
     from paramiko import SSHException
 
     reached: Any = None
@@ -78,13 +78,13 @@ def log_in(hop: Hop, through: Transport | None, trust: Trust) -> tuple[Transport
 
 
 def explained(error: Exception, hop: Hop) -> EdgekitError:
-    """What a failure to reach a host means, in a sentence."""
+    """Return the error that explains why a host was not reached."""
     from paramiko import ChannelException, SSHException
 
     where = f"{hop.host}, port {hop.port}"
     if isinstance(error, socket.gaierror):
         return DeviceError(
-            f"the host name {hop.host} is not known: {error.strerror}",
+            f"the host name {hop.host} is unknown: {error.strerror}",
             hint="check the name, or use the device's address",
         )
     if isinstance(error, ConnectionRefusedError):
@@ -114,7 +114,7 @@ def explained(error: Exception, hop: Hop) -> EdgekitError:
         )
     if isinstance(error, SSHException):
         return DeviceError(
-            f"no SSH connection to {hop} came about: {error}",
+            f"the SSH connection to {hop} failed: {error}",
             hint="`ssh -v` to the same address says more",
         )
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -152,7 +152,7 @@ def _reach(hop: Hop, through: Transport | None) -> Any:
 def _start(hop: Hop, watched: WatchedSocket) -> Transport:
     from paramiko import SSHException, Transport
 
-    # What paramiko logs, its callers learn from exceptions; unasked, it would go to stderr.
+    # paramiko would log to stderr what its exceptions say.
     logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
     try:
         transport = Transport(watched)
@@ -178,7 +178,7 @@ def _agree(hop: Hop, transport: Transport, trust: Trust) -> None:
             ("rsa-sha2-512", "rsa-sha2-256") if key.get_name() == "ssh-rsa" else (key.get_name(),)
         )
     }
-    # A server has keys of several kinds; asked for the kind that is known, it shows that one.
+    # A server has keys of several kinds and shows the kind that is requested first.
     options.key_types = tuple(sorted(options.key_types, key=lambda kind: kind not in known))
     transport.start_client(timeout=SECONDS_TO_LOG_IN)
     trust.known_hosts.check(
@@ -210,7 +210,7 @@ def _authenticate(hop: Hop, transport: Transport) -> None:
 
 
 def _keys(hop: Hop, unreadable: list[str]) -> Iterator[tuple[str, PKey]]:
-    """The keys to offer, in OpenSSH's order: named ones, the agent's, the default files."""
+    """Return the keys to offer, in OpenSSH's order: named ones, the agent's, the default files."""
     from paramiko import Agent, SSHException
 
     seen: set[bytes] = set()
@@ -258,7 +258,7 @@ def _read_key(path: str, unreadable: list[str]) -> PKey | None:
 
 def _refused(hop: Hop, offered: list[str], unreadable: list[str], why: str | None) -> DeviceError:
     if why is None:
-        why = "no key was there to offer" if not offered else "none of the keys is let in"
+        why = "there was no key to offer" if not offered else "none of the keys is let in"
     hint = (
         f"check the user and the key; ssh-copy-id -p {hop.port} {hop.user}@{hop.host} lets one in"
     )

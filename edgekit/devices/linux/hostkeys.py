@@ -1,7 +1,7 @@
-"""Which host keys are known, and what happens on meeting one that is not.
+"""Trusted host keys, and the treatment of unknown ones.
 
 edgekit keeps a known_hosts file of its own and honours the user's ~/.ssh/known_hosts, which it
-never writes. A key becomes known only by a person's yes or by the fingerprint that they gave.
+never writes. A key becomes trusted only by the user's consent or by the fingerprint that they gave.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PREFIX = "SHA256:"
 
 @dataclass(frozen=True)
 class NewHostKey:
-    """A host key that nobody vouched for yet."""
+    """A host key that is not trusted yet."""
 
     host: str
     kind: str
@@ -33,11 +33,11 @@ class NewHostKey:
 
 
 Ask = Callable[[NewHostKey], bool]
-"""Shows a new key to a person; True is their yes."""
+"""Callback that shows a new key to the user and returns their consent."""
 
 
 def check_fingerprint(text: str) -> str:
-    """A fingerprint as `ssh-keygen -l` prints it; UsageError for anything else."""
+    """Return a fingerprint as `ssh-keygen -l` prints it; UsageError for anything else."""
     body = text.removeprefix(_PREFIX)
     if len(body) != 43 or not body.replace("+", "a").replace("/", "a").isalnum():
         raise UsageError(
@@ -54,18 +54,18 @@ def fingerprint_of(key: PKey) -> str:
 
 
 class UntrustedHostKey(DeviceError):
-    """The host shows a key that is not to be trusted. Trying again does not help."""
+    """The error for a host key that is not trusted. Trying again does not help."""
 
 
 class KnownHosts:
-    """The host keys that are trusted."""
+    """The trusted host keys."""
 
     def __init__(self, own: Path | None = None, users: Path | None = None) -> None:
         self.own = own or config_dir() / KNOWN_HOSTS
         self._users = users or Path.home() / ".ssh" / KNOWN_HOSTS
 
     def keys_of(self, host: str) -> tuple[PKey, ...]:
-        """Every trusted key of a host: edgekit's own list decides where it knows the host."""
+        """Return every trusted key of a host. edgekit's own list wins if it has the host."""
         for file in (self.own, self._users):
             found = _read(file).lookup(host)
             if found:
@@ -103,7 +103,7 @@ class KnownHosts:
         self._add(host, key)
 
     def forget(self, host: str) -> bool:
-        """Take a host out of edgekit's own list; whether it was there."""
+        """Remove a host from edgekit's own list; False if it was not listed."""
         return self._rewrite(lambda line: host not in line.split(" ")[0].split(","))
 
     def _revoked(self, host: str) -> tuple[PKey, ...]:
@@ -135,18 +135,18 @@ class KnownHosts:
         own = bool(_read(self.own).lookup(host))
         file = self.own if own else self._users
         return UntrustedHostKey(
-            f"the host key of {host} is not the one that is known: it is {fingerprint_of(key)}, "
-            f"and {', '.join(fingerprint_of(one) for one in known)} is known",
-            hint="somebody may be in between; if the device was set up anew, remove its line from "
-            f"{file} and check the new key with `edgekit device check`",
+            f"the host key of {host} has changed: it is {fingerprint_of(key)}, "
+            f"and {', '.join(fingerprint_of(one) for one in known)} was expected",
+            hint="another machine may be in between; if the device was set up again, remove its "
+            f"line from {file} and check the new key with `edgekit device check`",
         )
 
 
 def _unknown(met: NewHostKey) -> UntrustedHostKey:
     return UntrustedHostKey(
-        f"the host key of {met.host} is not known: {met.kind} {met.fingerprint}",
+        f"the host key of {met.host} is unknown: {met.kind} {met.fingerprint}",
         hint="compare it with what the device itself prints (ssh-keygen -lf "
-        "/etc/ssh/ssh_host_ed25519_key.pub), then say --fingerprint to `edgekit device add` or "
+        "/etc/ssh/ssh_host_ed25519_key.pub), then give --fingerprint to `edgekit device add` or "
         "`edgekit device check`",
     )
 
@@ -155,13 +155,14 @@ def _other_fingerprint(host: str, key: PKey, expected: str) -> UntrustedHostKey:
     return UntrustedHostKey(
         f"the host key of {host} is {fingerprint_of(key)} ({key.get_name()}), "
         f"and {expected} was expected",
-        hint="somebody may be in between, or the fingerprint is that of another key of the device",
+        hint="another machine may be in between, or the fingerprint is that of another of the "
+        "device's keys",
     )
 
 
 def _read(file: Path, marker: str = "") -> HostKeys:
-    """The entries of a known_hosts file with that marker, or with none. Lines that hold no key
-    are not ours to judge."""
+    """Return the entries of a known_hosts file with that marker, or with none. Invalid lines are
+    skipped."""
     from paramiko import HostKeys
     from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
     from paramiko.ssh_exception import SSHException

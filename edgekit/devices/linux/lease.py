@@ -1,7 +1,7 @@
-"""A device that is ours for a while: one user at a time, and nothing left behind.
+"""Exclusive use of a device for a while, without leftovers.
 
-A shell over there holds a lock and a scratch folder for as long as its input is open, which ends
-with the connection however that ends: nobody has to come back to free a device.
+A shell on the device holds a lock and a scratch folder while its input is open. The input ends with
+the connection, however that ends, so a device frees itself.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ if TYPE_CHECKING:
 
 _LONGEST_HOLDER = 160
 
-# Every program that is started over there costs tens of milliseconds on a slow board: whatever the
-# shell can do by itself it does. Without flock there is no telling who else is at work, and
-# nobody's folder is swept. What the shell is sent while it holds the device are entries of the log:
-# they cost no command of their own.
+# Every program started on a slow board costs tens of milliseconds, so the shell does what it can by
+# itself. Without flock other users cannot be detected, and no folder is swept. While the shell
+# holds the device its input is log entries, which then cost no command of their own.
 _HOLD = f"""\
 LC_ALL=C; export LC_ALL
 {ADD_TO_LOG}
@@ -96,26 +95,26 @@ _DAY_SECONDS = 24 * 3600
 class Lease:
     root: str
     scratch: str
-    """A folder over there that is gone when the lease ends."""
+    """Folder on the device that is deleted when the lease ends."""
     cpu: Processor
-    there: Mapping[str, int]
-    """Of the files that were asked for, those that are there, and how large they are."""
+    present: Mapping[str, int]
+    """Sizes of the requested files that exist."""
     facts: DeviceFacts | None
-    """What was learnt of the device where its folder had to be made; else None."""
+    """Facts learnt when edgekit's folder had to be made; else None."""
     _write: Callable[[str], None]
 
     def log(self, line: str) -> None:
-        """Add an entry to the device's log, as `log_line` makes it."""
-        with suppress(DeviceError):  # whoever uses the device is told that it is gone
+        """Add an entry, as `log_line` makes it, to the device's log."""
+        with suppress(DeviceError):  # the user of the device is told that it is gone
             self._write(line)
 
 
 class DeviceBusy(DeviceError):
-    """Somebody else is using the device."""
+    """The error for a device that is in use."""
 
 
 class _NoPlace(DeviceError):
-    """There is no folder of ours yet, or it is not what it should be."""
+    """edgekit's folder is missing, or is not what it should be."""
 
 
 @contextmanager
@@ -128,11 +127,11 @@ def lease(
     files: Sequence[str] = (),
     events: Events = SILENT,
 ) -> Iterator[Lease]:
-    """Hold the device for the time of the block. `wait` is for how many seconds to wait where
-    another one holds it; None raises DeviceBusy at once.
+    """Hold the device for the block. `wait` is the most seconds to wait while it is in use; None
+    raises DeviceBusy at once.
 
-    `files` are looked for in the device's folder, and their folders count as used. The first one is
-    a program, which does not count as there where it can't be run.
+    `files` are looked up in the device's folder, and their folders count as used. The first one is
+    a program, and counts as missing if it can't be run.
     """
     holding = partial(_hold, connection, directory or FOLDER, wait, user, files, events)
     with ExitStack() as held:
@@ -166,8 +165,8 @@ def _hold(
         leased = read_lease(holder, connection.name, name, wait, write, events, facts)
         if leased is None:
             raise _NoPlace(
-                f"{connection.name} gives no place to work in",
-                hint=f"check {directory} over there: its owner, its permissions, its file system",
+                f"{connection.name} has no place to work in",
+                hint=f"check the owner, permissions and file system of {directory} on the device",
                 details=holder.errors()[-12:],
             )
         yield leased
@@ -182,8 +181,8 @@ def read_lease(
     events: Events,
     facts: DeviceFacts | None = None,
 ) -> Lease | None:
-    """What the holder answers, a shell or the agent; DeviceBusy where another one has the device,
-    None where it can't be held.
+    """Read the answer of the holder, a shell or the agent. DeviceBusy if the device is in use, None
+    if it can't be held.
 
     `name` is that of the scratch folder, `write` adds to the log.
     """
@@ -211,9 +210,9 @@ def read_lease(
 
 
 def _in_use(device: str, busy: str) -> str:
-    """Say who holds a device since when, from the seconds since then and the holder's name.
+    """Say who has held a device since when, from the seconds since then and the holder's name.
 
-    The seconds are counted on the device, whose clock may show any time.
+    The seconds are counted on the device, whose clock may be wrong.
     """
     since, _, by = busy.strip().partition(" ")
     said = f"{device} is in use" + (f" by {by.strip()}" if by.strip() else "")
@@ -227,7 +226,7 @@ def _in_use(device: str, busy: str) -> str:
 
 @dataclass
 class _Answer:
-    """What the holder says before it holds; what start-up files say in between is left out."""
+    """The holder's messages before it holds the device, without the output of start-up files."""
 
     busy: str | None = None
     root: str = ""
@@ -268,7 +267,7 @@ class _Answer:
                 return answer
 
     def files(self) -> dict[str, int]:
-        """By their paths: as the agent says it, or out of the lines of `ls -lnd`."""
+        """Return the files' sizes by path, from the agent's message or the lines of `ls -lnd`."""
         listed = [line.split() for line in self.listed]
         found = {
             words[-1]: int(words[4])

@@ -1,4 +1,4 @@
-"""An SSH configuration whose `Match exec` commands are started like any other child."""
+"""An SSH configuration whose `Match exec` commands run like any other child process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECONDS_TO_MATCH = 20.0
 
 
 class IsolatedConfig(SSHConfig):  # type: ignore[misc]
-    """paramiko would start these commands in the caller's folder."""
+    """Runs these commands isolated; paramiko would start them in the caller's folder."""
 
     def _does_match(
         self,

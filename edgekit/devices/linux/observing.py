@@ -1,4 +1,4 @@
-"""What a board's sensors say while a model is measured on it: this machine's, or those far away."""
+"""Sensor readings while a model is measured, of this machine or of a board."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _FEWEST_READINGS = 5
 
 class Observer(Protocol):
     def begin(self) -> None:
-        """From here on the model is measured."""
+        """Mark the start of the measurement."""
 
     def end(self) -> Observed | None:
-        """What there was to see until now, and no more; None where the board has no sensors or
-        nobody asked."""
+        """Return the readings until now and stop; None if the board has no sensors or they were not
+        requested."""
 
 
 class Blind:
-    """Sees nothing."""
+    """An observer without sensors."""
 
     def begin(self) -> None:
         return
@@ -55,8 +55,8 @@ class Blind:
 
 
 @contextmanager
-def observing_here(wanted: bool) -> Iterator[Observer]:
-    """Of this machine. Where it can tell its power, it is left idle for a second first."""
+def observe_this_machine(wanted: bool) -> Iterator[Observer]:
+    """Observe this machine. If it reports its power, first leave it idle for a second."""
     gpus = nvml.open_gpus() if wanted else None
     try:
         snapshot = local_snapshot() if wanted else {}
@@ -69,17 +69,16 @@ def observing_here(wanted: bool) -> Iterator[Observer]:
         files = _files(board)
         idle = watched_for(IDLE_SECONDS, files, gpus=gpus) if _has_power(board) else None
         with watching(files, gpus=gpus) as watch:
-            yield _Here(board, idle, watch)
+            yield _LocalObserver(board, idle, watch)
     finally:
         if gpus is not None:
             gpus.close()
 
 
 @contextmanager
-def observing_there(connection: Connection, program: str, wanted: bool) -> Iterator[Observer]:
-    """Of a board over SSH, by its agent, which reads and nothing else: what the files mean is
-    known here."""
-    board = _board_there(connection) if wanted else None
+def observe_board(connection: Connection, program: str, wanted: bool) -> Iterator[Observer]:
+    """Observe a board over SSH. Its agent only reads the files; the host interprets them."""
+    board = _board_of(connection) if wanted else None
     if board is None or not board.sensors:
         yield Blind()
         return
@@ -91,10 +90,10 @@ def observing_there(connection: Connection, program: str, wanted: bool) -> Itera
             time.sleep(IDLE_SECONDS)
             idle = listening.readings()
     with _Listening(connection, words, files) as listening:
-        yield _There(board, idle, listening)
+        yield _BoardObserver(board, idle, listening)
 
 
-class _Here:
+class _LocalObserver:
     def __init__(self, board: Board, idle: Readings | None, watch: Watch) -> None:
         self._board = board
         self._idle = idle
@@ -111,7 +110,7 @@ class _Here:
         return observe(self._board, self._idle, _measured(readings, first))
 
 
-class _There:
+class _BoardObserver:
     def __init__(self, board: Board, idle: Readings | None, listening: _Listening) -> None:
         self._board = board
         self._idle = idle
@@ -131,8 +130,8 @@ class _There:
 
 
 def _measured(readings: Readings, first: int) -> Readings:
-    """From the first measured inference on; with the warming up before it where the measurement was
-    so short, or told of so late, that there is next to nothing."""
+    """Return the readings from the first measured inference on. Keep the warming up before it if
+    too few remain because the measurement was short or the mark came late."""
     if len(readings.times) - first < _FEWEST_READINGS:
         return readings
     values = {file: column[first:] for file, column in readings.values.items()}
@@ -140,8 +139,11 @@ def _measured(readings: Readings, first: int) -> Readings:
 
 
 class _Listening:
-    """The agent's lines, as they come. The block begins with the first: to start a program takes a
-    slow board, or a busy one, longer than a look at what it uses while it is idle."""
+    """The agent's lines, as they come.
+
+    Entering waits for the first line: on a slow or busy board, starting a program takes longer than
+    observing the idle board.
+    """
 
     def __init__(
         self, connection: Connection, words: tuple[str, ...], files: tuple[str, ...]
@@ -170,7 +172,7 @@ class _Listening:
 
     def _listen(self, command: RemoteCommand) -> None:
         try:
-            with suppress(DeviceError):  # whoever measures over the same connection says why
+            with suppress(DeviceError):  # the measurement on the same connection reports the reason
                 while not self._over and (line := command.next_line(_SILENCE)) is not None:
                     with self._lock:
                         if len(self._lines) < _MOST_READINGS:
@@ -181,7 +183,7 @@ class _Listening:
 
 
 def parse_readings(lines: list[str], files: tuple[str, ...]) -> Readings:
-    """What the agent's `watch` wrote; lines that make no sense are left out."""
+    """Read the lines that the agent's `watch` wrote; invalid lines are skipped."""
     times: list[float] = []
     columns: list[list[int | None]] = [[] for _ in files]
     for line in lines:
@@ -197,9 +199,9 @@ def parse_readings(lines: list[str], files: tuple[str, ...]) -> Readings:
     )
 
 
-def _board_there(connection: Connection) -> Board | None:
-    """None where a sensor hangs: it keeps nobody from measuring. A connection that is lost says so
-    to whoever uses it next."""
+def _board_of(connection: Connection) -> Board | None:
+    """Return the board's sensors; None if one hangs, which must not stop a measurement. The next
+    user of a lost connection gets its error."""
     try:
         done = connection.run(("sh", "-c", SCRIPT), timeout=_SECONDS_TO_ANSWER)
     except DeviceError:

@@ -1,5 +1,5 @@
-"""What is about to be pushed against what the device is: a sentence now, and never an illegal
-instruction or a loader's complaint over there."""
+"""Checks of files against the device before they are sent, so that a mismatch is one sentence
+instead of an illegal instruction or a loader's complaint."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ done"""
 
 
 def check_machine(bundle: Bundle, cpu: Processor, name: str) -> None:
-    """DeviceError where a device with such a CPU can't run the bundle's library."""
+    """Raise DeviceError if a device with such a CPU can't run the bundle's library."""
     needs = read_elf(bundle.library)
     board = bundle.manifest.board.name
     if needs.machine != cpu.machine or needs.bits != 64:
         raise DeviceError(
-            f"the bundle was built for the board {board} ({needs.machine}), and {name} is a "
+            f"the bundle was built for the board {board} ({needs.machine}), but {name} is a "
             f"{cpu.machine} machine",
             hint="build it again with --board for the board that the device is",
         )
     missing = missing_features(bundle.manifest.target, cpu.machine, cpu.cpuinfo)
     if missing:
         raise DeviceError(
-            f"the bundle was built for {board}, whose CPU has {_listed(missing)}; that of {name} "
-            "has not",
+            f"the bundle was built for {board}, whose CPU has {_listed(missing)}; the CPU of "
+            f"{name} does not",
             hint="it would end with an illegal instruction: build it again for the board that the "
             "device is, or correct the features in the board's profile",
         )
@@ -77,13 +77,13 @@ def check_machine(bundle: Bundle, cpu: Processor, name: str) -> None:
 def check_libraries(
     files: Iterable[Path], facts: DeviceFacts, connection: Connection, ours: frozenset[str]
 ) -> None:
-    """DeviceError where the device lacks a library, or has one too old, for what will be pushed."""
+    """Raise DeviceError if the device lacks a library that the files need, or has one too old."""
     name = connection.name
     needs = [read_elf(file) for file in files]
     for elf in needs:
         if elf.machine != facts.machine:
             raise DeviceError(
-                f"{elf.name} is made for {elf.machine}, and the CPU of {name} is {facts.machine}",
+                f"{elf.name} is made for {elf.machine}, but the CPU of {name} is {facts.machine}",
                 hint="check the toolchain of the board's profile",
             )
     _check_glibc(needs, facts, name)
@@ -91,17 +91,17 @@ def check_libraries(
     if not wanted:
         return
     done = connection.run(("sh", "-c", _LOADER, "edgekit", *wanted), timeout=60)
-    there, versions = parse_libraries(done.output)
-    missing = [library for library in wanted if library not in there]
+    found, versions = parse_libraries(done.output)
+    missing = [library for library in wanted if library not in found]
     if missing:
         raise lacks_libraries(name, missing)
     for family in ("GLIBCXX", "CXXABI"):
         newest = max((elf.versions.get(family, ()) for elf in needs), default=())
         if versions.get(family) and newest > versions[family]:
             raise DeviceError(
-                f"{name} has libstdc++ with {family}_{_dotted(versions[family])}, and "
+                f"{name} has libstdc++ with {family}_{_dotted(versions[family])}, but "
                 f"{family}_{_dotted(newest)} is needed",
-                hint="update libstdc++6 over there, or build with an older compiler",
+                hint="update libstdc++6 on the device, or build with an older compiler",
             )
 
 
@@ -113,24 +113,24 @@ def lacks_libraries(name: str, missing: Sequence[str]) -> DeviceError:
         hint="the model runs on a GPU with CUDA 13, which JetPack 7 has and no emulated twin: "
         "build it for another board"
         if any(library.startswith("libcuda") for library in missing)
-        else "install them over there (on Debian: apt-get install libstdc++6 libgcc-s1)",
+        else "install them on the device (on Debian: apt-get install libstdc++6 libgcc-s1)",
     )
 
 
 def missing_features(target: str, machine: str, cpuinfo: str) -> tuple[str, ...]:
-    """What the target takes for granted, in the kernel's words, and some core doesn't list."""
+    """Return the required CPU features that some core lacks, by the kernel's names."""
     if machine not in _FLAGS:
         return ()
     key = _FLAGS[machine][0]
     lists = [set(line.split()) for line in re.findall(rf"^{key}\s*:(.*)$", cpuinfo, re.MULTILINE)]
     if not lists:
-        return ()  # a kernel that does not say
-    there = set.intersection(*lists)
-    return tuple(flag for flag in required_features(target, machine) if flag not in there)
+        return ()  # the kernel does not list features
+    common = set.intersection(*lists)
+    return tuple(flag for flag in required_features(target, machine) if flag not in common)
 
 
 def required_features(target: str, machine: str) -> tuple[str, ...]:
-    """The kernel's flags for the instructions that a target lets the compiler use."""
+    """Return the kernel's flags for the instructions that a target lets the compiler use."""
     described = json.loads(target)
     described = described.get("host", described)  # a GPU's target has the CPU's in it
     cpu = str(described.get("mcpu", "generic"))
@@ -139,7 +139,7 @@ def required_features(target: str, machine: str) -> tuple[str, ...]:
     if machine == "aarch64":
         given = {"fp", "asimd", *ARM_CPUS.get(cpu, ())}
         if cpu in ARM_CPUS:
-            given.update(ARM_OPTIONAL_FLAGS)  # LLVM takes them for granted unless told otherwise
+            given.update(ARM_OPTIONAL_FLAGS)  # LLVM enables them by default
     else:
         given = set(X86_CPUS.get(cpu) or X86_LEVELS.get(cpu, ()))
     by_llvm = {instructions.llvm: flag for flag, instructions in table.items()}
@@ -153,19 +153,19 @@ def required_features(target: str, machine: str) -> tuple[str, ...]:
 
 
 def parse_libraries(text: str) -> tuple[set[str], dict[str, tuple[int, ...]]]:
-    """What the device's answer says is there, and the newest version of each family."""
-    there: set[str] = set()
+    """Return the libraries that the device has, and the newest version of each family."""
+    found: set[str] = set()
     newest: dict[str, tuple[int, ...]] = {}
     for line in text.splitlines():
         words = line.split()
         if len(words) == 3 and words[0] == "library" and words[2] != "none":
-            there.add(words[1])
+            found.add(words[1])
         elif len(words) == 2 and words[0] == "version":
             family, _, number = words[1].partition("_")
             if re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", number):
                 version = tuple(int(part) for part in number.split("."))
                 newest[family] = max(newest.get(family, ()), version)
-    return there, newest
+    return found, newest
 
 
 def _check_glibc(needs: Iterable[ElfNeeds], facts: DeviceFacts, name: str) -> None:

@@ -1,5 +1,5 @@
-"""What a device is and whether edgekit can keep files there: asked in one round trip, with what
-every Linux has (a POSIX shell and a few small programs), before anything is sent."""
+"""The first look at a device: what it is and whether edgekit can keep files on it. One round trip,
+with what every Linux has (a POSIX shell and a few small programs), before anything is sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edgekit.devices.linux.connection import Connection
 
 FOLDER = ".local/share/edgekit"
-"""In the home folder over there; everything that edgekit keeps on a device is in it."""
+"""Folder in the device's home folder that holds everything of edgekit."""
 
 _LONGEST_ANSWER = 4 << 20
 
@@ -48,7 +48,7 @@ if trouble=$(mkdir -p "$root/objects" "$root/models" "$root/agents" "$root/runs"
     case "$word" in *%) say free "$before"; break;; esac
     before=$word
   done
-  probe=$root/.probe-$$  # not in runs, which whoever takes the device next sweeps
+  probe=$root/.probe-$$  # not in runs, which the next lease sweeps
   if trouble=$( { printf '#!/bin/sh\nexit 0\n' | cat >"$probe"; } 2>&1 ) && [ -s "$probe" ]; then
     chmod 700 "$probe"
     if trouble=$("$probe" 2>&1); then say place ok; else say place "noexec $trouble"; fi
@@ -69,25 +69,25 @@ cat /proc/cpuinfo
 @dataclass(frozen=True)
 class Processor:
     machine: str
-    """As the kernel calls it: aarch64, x86_64."""
+    """Architecture by the kernel's name: aarch64, x86_64."""
     cpuinfo: str
 
 
 @dataclass(frozen=True)
 class DeviceFacts(Processor):
-    """What a device said of itself. Unknown is None or empty, never a guess."""
+    """Facts that a device reported. Unknown is None or empty, never a guess."""
 
     root: str
-    """The folder of edgekit's files."""
+    """Folder of edgekit's files."""
     kernel: str
     hostname: str
     glibc: tuple[int, ...]
     tools: frozenset[str]
     free: int | None
-    """Bytes, where the root is."""
+    """Free bytes on the root's file system."""
     memory_available: int | None
     trouble: str | None
-    """Why nothing can be kept or run there."""
+    """Reason why no files can be kept or run in the root."""
 
 
 def ask_device(connection: Connection, directory: str | None = None) -> DeviceFacts:
@@ -108,7 +108,7 @@ def ask_device(connection: Connection, directory: str | None = None) -> DeviceFa
 
 
 def parse_answer(text: str) -> DeviceFacts | None:
-    """The answer of the script; None where it is not one. Start-up files may have spoken first."""
+    """Read the script's answer after any output of start-up files; None if it is incomplete."""
     head, separator, cpuinfo = text.partition("\ncpuinfo\n")
     values: dict[str, str] = {}
     tools = set()
@@ -135,23 +135,23 @@ def parse_answer(text: str) -> DeviceFacts | None:
 
 
 def check_place(facts: DeviceFacts, name: str, needed: int = 0) -> None:
-    """DeviceError where the device has no room, or no place, for `needed` bytes of files."""
+    """Raise DeviceError if the device has no place, or no room, for `needed` bytes of files."""
     if facts.trouble is not None:
         raise DeviceError(
             f"{name} has no place for edgekit's files: {facts.trouble}",
-            hint='free some space over there, or name a better folder with directory = "/PATH" in '
+            hint='free some space on it, or name a better folder with directory = "/PATH" in '
             f"[devices.{name}]",
         )
     missing = sorted({"sha256sum", "mkdir", "mv", "cat", "tee"} - facts.tools)
     if missing:
         raise DeviceError(
             f"{name} lacks {', '.join(missing)}",
-            hint="install coreutils or busybox over there",
+            hint="install coreutils or busybox on the device",
         )
     if facts.free is not None and needed > facts.free:
         raise DeviceError(
             f"{name} has {size(facts.free)} free in {facts.root}, and {size(needed)} are needed",
-            hint=f"free some space over there (edgekit device clean {name}), or name another "
+            hint=f"free some space on it (edgekit device clean {name}), or name another "
             f'folder with directory = "/PATH" in [devices.{name}]',
         )
 
@@ -167,7 +167,7 @@ def _trouble(place: str, root: str) -> str | None:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """The last version in a text that has GLIBC or GNU in it: other C libraries count as none."""
+    """Return the last version in a text that names glibc or GNU; other C libraries have none."""
     if not re.search(r"glibc|gnu libc|libc", text, re.IGNORECASE) or "musl" in text.lower():
         return ()
     found = re.findall(r"(?<![\w.])([0-9]{1,3})\.([0-9]{1,3})(?!\w)", text)

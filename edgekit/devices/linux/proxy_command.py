@@ -1,4 +1,4 @@
-"""The connection to a host through a `ProxyCommand`: a program whose input and output it is."""
+"""The connection to a host through the input and output of a `ProxyCommand` program."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SECONDS_FOR_LAST_WORDS = 1.0
 
 
 class ProxyCommandSocket:
-    """What paramiko needs of a socket, over the pipes of a program that is started like any other
+    """The socket that paramiko needs, over the pipes of a program that is started like any other
     child: in a neutral folder, with absolute search paths. It ends with the socket.
 
-    The user's shell runs the command, as OpenSSH has it.
+    The user's shell runs the command, as in OpenSSH.
     """
 
     def __init__(self, command: str) -> None:
@@ -40,7 +40,7 @@ class ProxyCommandSocket:
         self._input = _pipe(self._process.stdin)
         self._output = _pipe(self._process.stdout)
         self._said = LastLines(_pipe(self._process.stderr), _KEPT_LINES)
-        self._process.stdout = self._process.stderr = None  # those who read them close them
+        self._process.stdout = self._process.stderr = None  # their readers close them
         os.set_blocking(self._input.fileno(), False)
         self._timeout: float | None = None
         self._closed = False
@@ -54,7 +54,7 @@ class ProxyCommandSocket:
         self._timeout = seconds
 
     def send(self, data: bytes) -> int:
-        """Write what the pipe takes; TimeoutError where it takes nothing in time."""
+        """Write what the pipe takes; TimeoutError if it takes nothing in time."""
         with self._sending:
             self._wait_for(self._input, select.POLLOUT)
             try:
@@ -63,20 +63,20 @@ class ProxyCommandSocket:
                 raise TimeoutError("the ProxyCommand reads too slowly") from error
 
     def recv(self, size: int) -> bytes:
-        """Read what there is; nothing where the program has ended."""
+        """Read available bytes; empty if the program has ended."""
         with self._receiving:
             self._wait_for(self._output, select.POLLIN)
             return os.read(self._output.fileno(), size)
 
     def last_words(self) -> str | None:
-        """Tell the last line that the program wrote to its error output."""
+        """Return the last line that the program wrote to its error output."""
         self._said.wait(_SECONDS_FOR_LAST_WORDS)
         lines = [line.strip() for line in self._said]
         return lines[-1][:300] if lines else None
 
     def close(self) -> None:
         self._closed = True
-        end(self._process)  # wakes those who send and receive
+        end(self._process)  # wakes senders and receivers
         with self._sending, self._receiving:
             self._input.close()
             self._output.close()

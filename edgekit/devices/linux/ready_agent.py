@@ -20,31 +20,31 @@ from edgekit.devices.tensors import array_from_npy, largest_npy, npy_bytes
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.tensors import TensorSpec
-    from edgekit.devices.linux.attendant import Attendant
     from edgekit.devices.linux.connection import Connection
     from edgekit.devices.linux.lease import Lease
+    from edgekit.devices.linux.lease_client import LeaseClient
     from edgekit.devices.linux.remote_command import RemoteCommand
 
 _SHOWN_LINES = 12
 _MOST_ERRORS = 10_000
 _MISSING_LIBRARY = re.compile(r"error while loading shared libraries: ([\w.+-]{1,80}): cannot open")
-"""What glibc's loader says before the agent can say anything."""
+"""Message of glibc's loader, printed before the agent starts."""
 _BATCH_FOLDER = "sample"
 HEARD_NOTHING = "nothing was heard of the host"
-"""What the agent says when it ends because of that; `agent/src/requests.cc`."""
+"""Message of an agent that ended for that reason; `agent/src/requests.cc`."""
 
 
 @dataclass(frozen=True)
 class ReadyAgent:
-    """The agent on a device that is connected, and ours."""
+    """The agent on a device that is connected and held."""
 
     connection: Connection
     root: str
     program: str
     leased: Lease
-    attendant: Attendant
+    client: LeaseClient
     timeout: float
-    """Seconds without a sign of life."""
+    """Seconds without a sign of life after which a call fails."""
 
     @property
     def name(self) -> str:
@@ -52,11 +52,11 @@ class ReadyAgent:
 
     @property
     def scratch(self) -> str:
-        """A folder over there that is gone when the device is given back."""
+        """Folder on the device that is deleted when the device is released."""
         return self.leased.scratch
 
     def info(self) -> AgentInfo:
-        """What it says of the device."""
+        """Ask the agent about the device."""
         done = self.connection.run((self.program, "info", self.root), timeout=30)
         if done.status != 0:
             raise DeviceError(
@@ -73,7 +73,7 @@ class ReadyAgent:
         messages: AgentMessages,
         follow: Callable[[Mapping[str, object]], None] | None = None,
     ) -> Finished:
-        """Let the agent do something with a batch of samples, and wait for its end."""
+        """Call the agent with a batch of samples, and wait for the end."""
         with self.calling(words, batch, messages, 0, follow) as call:
             return call.done
 
@@ -86,7 +86,7 @@ class ReadyAgent:
         outputs: int,
         follow: Callable[[Mapping[str, object]], None] | None = None,
     ) -> Iterator[AgentCall]:
-        """A call that has ended, and, where it went well, gives so many outputs for each sample."""
+        """Run a call to its end. A successful one gives `outputs` outputs for each sample."""
         folders = [f"{_BATCH_FOLDER}-{number}" for number in range(len(batch))]
         files = [
             (f"{folder}/input-{number}.npy", npy_bytes(array))
@@ -97,10 +97,10 @@ class ReadyAgent:
         sizes = [str(number) for number in (outputs, len(batch), len(files))]
         described = [word for name, data in files for word in (name, str(len(data)))]
         agent = (*words, *(f"{self.scratch}/{folder}" for folder in folders))
-        command = self.attendant.command
+        command = self.client.command
         # What it said before it ended is read below.
         with suppress(CommandEnded), command.one_message():
-            self.attendant.ask(("call", mark, *sizes, *described, *agent), self.timeout)
+            self.client.ask(("call", mark, *sizes, *described, *agent), self.timeout)
             for _, data in files:
                 command.send(data, self.timeout)
         done = self._follow(command, mark, messages, follow)
@@ -110,7 +110,7 @@ class ReadyAgent:
         try:
             yield call
         except GeneratorExit:
-            call.skip_rest()  # the next call's answer comes after it
+            call.skip_rest()  # the next call's answer follows it
             raise
 
     def _follow(
@@ -120,7 +120,7 @@ class ReadyAgent:
         messages: AgentMessages,
         follow: Callable[[Mapping[str, object]], None] | None,
     ) -> Finished:
-        """Until the call ends; what the model printed in between is left out."""
+        """Read messages until the call ends, without what the model printed in between."""
         try:
             while (line := command.next_line(self.timeout)) is not None:
                 ended = line.split() if line.startswith(mark) else []
@@ -141,14 +141,14 @@ class ReadyAgent:
         return command.finish(timeout=30)
 
     def failure(self, done: Finished, messages: AgentMessages, board: str) -> DeviceError:
-        """What a call that failed is told as."""
+        """Return the error for a call that failed."""
         name, phase = self.name, messages.phase
         last = tuple(
             line for line in done.errors if not line.startswith(("edgekit-agent:", "edgekit:"))
         )[-_SHOWN_LINES:]
         if any(HEARD_NOTHING in line for line in done.errors):
             return DeviceError(
-                f"{name} heard nothing of this host for too long, and ended its work while {phase}",
+                f"{name} lost contact with this host, and ended its work while {phase}",
                 hint="was this machine suspended, or edgekit stopped? start it again",
             )
         if messages.error is not None:
@@ -186,14 +186,14 @@ class AgentCall:
         self._agent = agent
         self._command = command
         self._sizes: deque[int] = deque()
-        """Of the outputs that are still to be read."""
+        """Sizes of the outputs that are still to be read."""
 
     def read_sizes(self, count: int) -> None:
         lines = [self._command.read_line(self._agent.timeout) for _ in range(count)]
         self._sizes.extend(int(line) if line.isdecimal() else -1 for line in lines)
 
     def outputs(self, specs: Sequence[TensorSpec], samples: int) -> Iterator[list[Array]]:
-        """The outputs of one sample after another. None of it is trusted."""
+        """Read the outputs of one sample after another. None of it is trusted."""
         for _ in range(samples):
             yield [self._output(spec, self._sizes.popleft()) for spec in specs]
 
@@ -204,9 +204,9 @@ class AgentCall:
     def _output(self, spec: TensorSpec, size: int) -> Array:
         if not 0 <= size <= largest_npy(spec):
             raise DeviceError(
-                f"{self._agent.name} gave an output {spec.name} of {size} bytes, which it can't "
-                "have",
-                hint="the library and the manifest do not belong together; build the bundle again",
+                f"{self._agent.name} gave an output {spec.name} of {size} bytes, which is not "
+                "its size",
+                hint="the library and the manifest do not match; build the bundle again",
             )
         data = self._command.read_exactly(size, self._agent.timeout)
         return array_from_npy(data, spec, self._agent.name)
@@ -215,5 +215,5 @@ class AgentCall:
 def no_room(what: str, name: str) -> DeviceError:
     return DeviceError(
         f"{name} could not store {what}: its disk is full",
-        hint=f"free some space over there: edgekit device clean {name}",
+        hint=f"free some space on it: edgekit device clean {name}",
     )

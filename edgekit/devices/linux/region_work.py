@@ -1,4 +1,4 @@
-"""What regions of a model say while they do what takes long: have an engine built, say."""
+"""Progress messages of regions that do something slow, such as building an engine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from edgekit.base.events import Events, Stage
 
 WORKING = "working"
-"""The key of such a message, whose value is a sentence."""
+"""Key of such a message, whose value is a sentence."""
 _LONGEST = 160
 
 
 class WorkShown:
-    """Those sentences as a stage of its own, for as long as they come one after the other."""
+    """Shows those sentences as a stage while they follow one another."""
 
     def __init__(self, events: Events, device: str) -> None:
         self._events = events

@@ -1,4 +1,4 @@
-"""A command that runs on a device: its output line by line, its end, and its being ended."""
+"""A command that runs on a device: its output line by line, its end, and how it is ended."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SECONDS_BETWEEN_LOOKS = 0.25
 _KEPT_STDERR_LINES = 100
 _LONGEST_STDERR_LINE = 2000
 
-# Without a terminal, an SSH server leaves a command running when its client is gone. So the
-# command's keeper listens for signs of life on its own input, and kills the command and whatever
-# that started when the input ends, or is silent.
+# Without a terminal, an SSH server leaves a command running when its client is gone. So a guard
+# listens for signs of life on its own input, and kills the command and its children when the input
+# ends or falls silent.
 GUARDED = f"""\
 {LISTEN}
 ended() {{ kill -9 -$p || kill -9 $p; }}
@@ -38,7 +38,7 @@ exec 3<&-
 wait $p
 s=$?
 kill $w 2>/dev/null"""
-"""Shell that runs its words so, and leaves their exit code in `s`."""
+"""Shell text that runs its words under the guard, and leaves their exit code in `s`."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Finished:
 
     status: int
     output: str
-    """What it wrote to stdout; empty where somebody listened line by line."""
+    """Output on stdout; empty if a caller read it line by line."""
     errors: tuple[str, ...]
-    """The last lines that it wrote to stderr."""
+    """Last lines on stderr."""
 
     @property
     def signal(self) -> int | None:
@@ -68,7 +68,7 @@ class CommandLink(Protocol):
     """The device's name, for messages."""
 
     def is_alive(self) -> bool:
-        """Say whether the connection still stands."""
+        """Tell whether the connection still stands."""
         ...
 
     def lost(self) -> DeviceError:
@@ -81,7 +81,7 @@ class CommandLink(Protocol):
 
 
 class RemoteCommand:
-    """A command under way. Made by `Connection.command`, which also ends it."""
+    """A running command, made and ended by `Connection.command`."""
 
     def __init__(self, connection: CommandLink, channel: Channel, title: str) -> None:
         self._connection = connection
@@ -96,24 +96,24 @@ class RemoteCommand:
 
     @contextmanager
     def one_message(self) -> Iterator[None]:
-        """Keep together what is sent in the block: no sign of life comes in between."""
+        """Send what the block sends as one message, without a sign of life in between."""
         with self._sending:
             yield
 
     def beat(self) -> None:
-        """Give a sign of life, unless a message is being sent, which is one."""
+        """Send a sign of life, unless a message is being sent, which is one."""
         from paramiko import SSHException
 
         if self._sending.acquire(blocking=False):
             try:
                 self._channel.send(BEAT)
             except (TimeoutError, SSHException, EOFError, OSError):
-                pass  # the user of the command is told when its connection is lost
+                pass  # the command's user gets the error of a lost connection
             finally:
                 self._sending.release()
 
     def send(self, data: memoryview | bytes, silence: float) -> None:
-        """Feed the command; DeviceError where it takes nothing for `silence` seconds."""
+        """Feed the command; DeviceError if it takes nothing for `silence` seconds."""
         with self._sending:
             self._send(data, silence)
 
@@ -140,14 +140,14 @@ class RemoteCommand:
             self._channel.shutdown_write()
 
     def read_line(self, timeout: float) -> str:
-        """The next line of its output; DeviceError where it ends without one."""
+        """Return the next line of its output; DeviceError if it ends without one."""
         line = self._next_line(time.monotonic() + timeout, None)
         if line is None:
             raise self._ended_early()
         return line
 
     def next_line(self, silence: float) -> str | None:
-        """The next line of its output, or None at its end; each may take so long to come."""
+        """Return the next line of its output, or None at its end, within `silence` seconds."""
         return self._next_line(None, silence)
 
     def read_exactly(self, size: int, silence: float) -> bytes:
@@ -168,11 +168,11 @@ class RemoteCommand:
 
     @property
     def waiting(self) -> int:
-        """Bytes that came already."""
+        """Number of bytes that have arrived already."""
         return len(self._buffer)
 
     def read_some(self, most: int) -> bytes:
-        """What there is, or comes within a moment; nothing where nothing does."""
+        """Return the bytes that are available or come within a moment; else none."""
         if not self._buffer:
             try:
                 data = self._channel.recv(_BLOCK)
@@ -192,7 +192,7 @@ class RemoteCommand:
         on_line: Callable[[str], None] | None = None,
         most_output: int = 1 << 20,
     ) -> Finished:
-        """Wait for its end; see `Connection.run`."""
+        """Wait for the command's end; see `Connection.run`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         kept: list[str] = []
         size = 0
@@ -286,8 +286,8 @@ class RemoteCommand:
 
     def _flooded(self) -> DeviceError:
         return DeviceError(
-            f"{self._title} on {self._connection.name} wrote more than edgekit takes",
-            hint="its output is not what it should be; check what runs over there",
+            f"{self._title} on {self._connection.name} wrote more output than edgekit accepts",
+            hint="check which program runs on the device",
         )
 
     def _ended_early(self) -> DeviceError:
@@ -304,7 +304,8 @@ class RemoteCommand:
         )
 
     def _connection_is_gone(self) -> bool:
-        """Its channels hear of a connection's end a moment before it is marked as ended itself."""
+        """Tell whether the connection ended. Its channels learn it a moment before it is marked
+        itself."""
         patience = time.monotonic() + 1
         while self._channel.exit_status < 0 and time.monotonic() < patience:
             if not self._connection.is_alive():
@@ -314,11 +315,11 @@ class RemoteCommand:
 
 
 class CommandEnded(DeviceError):
-    """A command that ended while it was still to be fed, or to answer."""
+    """The error for a command that ended while it was still to be fed, or to answer."""
 
 
 class CommandTimeout(DeviceError):
-    """A command that did not end in the time it was given."""
+    """The error for a command that ran out of time."""
 
 
 def _readable(line: bytes) -> str:

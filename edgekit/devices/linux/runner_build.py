@@ -1,7 +1,5 @@
-"""Libraries that a device compiles itself, of source that came with the model: beside the model's
-own, against the headers that are over there. One that was compiled of the same source, by the same
-compiler and against the same headers, is taken again.
-"""
+"""Libraries that a device compiles itself, from source that comes with the model, against the
+device's headers. A library is reused if source, compiler and headers are the same."""
 
 from __future__ import annotations
 
@@ -25,9 +23,9 @@ _SILENCE = 120.0
 _SHOWN_LINES = 12
 _HEADER = re.compile(r"[A-Za-z0-9_.]{1,60}")
 
-# NvInferVersion.h changes with every version of TensorRT; the others are looked for in the same
-# places, and are in the key because somebody may put headers of two versions together. The compiler
-# says nothing while it works: a loop does, whose `sleep` must not keep our output open.
+# NvInferVersion.h changes with every version of TensorRT. The other headers are looked up in the
+# same folders, and are in the key in case headers of two versions are mixed. The compiler prints
+# nothing while it works, so a loop does; its `sleep` must not keep our output open.
 _COMPILE = r"""
 LC_ALL=C; export LC_ALL
 umask 077
@@ -103,20 +101,20 @@ _SOURCE = re.compile(r"edgekit_[a-z0-9_]{1,40}\.cc")
 
 
 @dataclass(frozen=True)
-class CompiledThere:
-    """A library that a device compiles, and what it is for."""
+class RunnerSource:
+    """The source of a library that a device compiles, and its purpose."""
 
     folder: str
-    """Of the model, in edgekit's over there."""
+    """Folder of the model, within edgekit's on the device."""
     source: str
-    """In that folder."""
+    """Name of the source in that folder."""
     library: str
     regions: str
-    """The layers that it runs, in words; empty where nobody remembers."""
+    """Layers that it runs, in words; empty if unknown."""
 
 
 def sources_among(names: Iterable[str]) -> tuple[str, ...]:
-    """Of a model's files over there, the sources of what was compiled there."""
+    """Return the sources of compiled libraries among a model's files on the device."""
     return tuple(name for name in names if _SOURCE.fullmatch(name))
 
 
@@ -124,10 +122,10 @@ def library_of(source: str) -> str:
     return f"lib{PurePosixPath(source).stem}.so"
 
 
-def compile_there(
-    connection: Connection, root: str, wanted: CompiledThere, events: Events = SILENT
+def compile_on_device(
+    connection: Connection, root: str, wanted: RunnerSource, events: Events = SILENT
 ) -> None:
-    """Have the library in the model's folder; DeviceError or BuildError says what that takes."""
+    """Compile the library in the model's folder; DeviceError or BuildError if that fails."""
     answer = _Answer()
     words = ("sh", "-c", _COMPILE, "edgekit", root, wanted.folder, wanted.source, wanted.library)
     with events.stage(f"compile for TensorRT on {connection.name}") as stage:
@@ -142,7 +140,7 @@ def compile_there(
 
 
 class _Answer:
-    """What the script says; the compiler's own lines come last."""
+    """The script's messages; the compiler's own lines come last."""
 
     def __init__(self) -> None:
         self.doing = ""
@@ -156,7 +154,7 @@ class _Answer:
         self.lines: list[str] = []
 
     def take(self, line: str) -> bool:
-        """Whether it is news of the script's own."""
+        """Read a line; True if it is a message of the script."""
         word, _, rest = line.removeprefix("edgekit ").partition(" ")
         if not line.startswith("edgekit "):
             if self.failed and line.strip():
@@ -172,7 +170,7 @@ class _Answer:
             self.doing = f"with {rest[:40]}, against TensorRT {self.version}"
             self.result = f"TensorRT {self.version}"
         elif word == "there":
-            self.done, self.result = True, "it is there"
+            self.done, self.result = True, "it exists already"
         elif word == "done":
             self.done, self.result = True, self.result or "it was compiled before"
         elif word == "failed":
@@ -182,43 +180,42 @@ class _Answer:
         return True
 
 
-_HERE = (
-    "or build with the board's headers here: set TENSORRT_INCLUDE to their folders, or give the "
-    "toolchain a sysroot that has them"
+_OR_ON_HOST = (
+    "or build with the board's headers on the host: set TENSORRT_INCLUDE to their folders, or "
+    "give the toolchain a sysroot that has them"
 )
 
 
 def _check(
-    name: str, answer: _Answer, wanted: CompiledThere, status: int, errors: Sequence[str]
+    name: str, answer: _Answer, wanted: RunnerSource, status: int, errors: Sequence[str]
 ) -> None:
     if answer.done and status == 0:
         return
     if answer.lacks_compiler:
         raise DeviceError(
-            f"{name} has no C++ compiler, and what speaks to TensorRT is compiled there",
-            hint=f"install one over there (sudo apt-get install g++), {_HERE}",
+            f"{name} has no C++ compiler, which the TensorRT runner needs",
+            hint=f"install one on the device (sudo apt-get install g++), {_OR_ON_HOST}",
         )
     if answer.missing:
         raise DeviceError(
-            f"{name} lacks {', '.join(answer.missing)}, and what speaks to TensorRT is compiled "
-            "there",
-            hint="install JetPack's headers over there (sudo apt-get install "
+            f"{name} lacks {', '.join(answer.missing)}, which the TensorRT runner needs",
+            hint="install JetPack's headers on the device (sudo apt-get install "
             "libnvinfer-headers-dev libnvonnxparsers-dev, and the cuda-cudart-dev of its CUDA), "
-            f"{_HERE}",
+            f"{_OR_ON_HOST}",
         )
     if not answer.failed:
-        why = errors[-1].rpartition(": ")[2] if errors else "it said nothing"
+        why = errors[-1].rpartition(": ")[2] if errors else "it printed nothing"
         raise DeviceError(
-            f"{name} could not compile what speaks to TensorRT: {printable(why)[:200].lower()}",
-            hint="check edgekit's folder over there: its disk, its owner, its permissions",
+            f"{name} could not compile the TensorRT runner: {printable(why)[:200].lower()}",
+            hint="check the disk, owner and permissions of edgekit's folder on the device",
             details=tuple(errors[-_SHOWN_LINES:]),
         )
-    reason = next((line for line in answer.lines if "error" in line), "it said nothing")
+    reason = next((line for line in answer.lines if "error" in line), "it printed nothing")
     regions = f" for the region of {wanted.regions}" if wanted.regions else ""
     raise BuildError(
-        f"what speaks to TensorRT{regions} does not compile on {name} against TensorRT "
+        f"the TensorRT runner{regions} does not compile on {name} against TensorRT "
         f"{answer.version}: {reason}",
         hint="check that libnvinfer-headers-dev, libnvonnxparsers-dev and cuda-cudart-dev are all "
-        f"JetPack's; all that the compiler said is in {answer.log} over there",
+        f"JetPack's; the compiler's output is in {answer.log} on the device",
         details=tuple(answer.lines[:_SHOWN_LINES]),
     )

@@ -1,4 +1,4 @@
-"""How a device learns that the host that uses it is still there.
+"""How a device learns that the host that uses it is still alive.
 
 A network that vanishes closes nothing: the SSH server on the device may keep its sessions for
 hours. So the host sends an empty line now and then to each command that holds something on the
@@ -14,8 +14,8 @@ BEAT = b"\n"
 LISTEN = r"""
 # Calls `heard` with each line of the input in $line, and `ended` once: at the end of the input, or
 # when no line came for $silence seconds. Shells whose `read` knows no -t (dash) let a timer of
-# their own call `ended`, which is started anew with every third line; it kills $listener then. What
-# ends at once needs no timer, and must not be told to end while its timer starts.
+# their own, restarted with every third line, call `ended` and kill $listener. What ends at once
+# needs no timer, and must not be killed while its timer starts.
 listen() {
   read -t 1 line </dev/null 2>/dev/null
   if [ $? -eq 1 ]; then
@@ -54,11 +54,11 @@ END_STREAMS = r"""
 # Ends the commands of this connection whose input is a stream of data, with no room for signs of
 # life: their name is stream-$mark.
 end_streams() {
-  for told in /proc/[0-9]*/cmdline; do
-    pid=${told#/proc/} pid=${pid%/cmdline}
+  for file in /proc/[0-9]*/cmdline; do
+    pid=${file#/proc/} pid=${pid%/cmdline}
     while IFS= read -r words || [ -n "$words" ]; do
       case $words in *"stream-$mark"*) kill -9 -"$pid" || kill -9 "$pid"; break;; esac
-    done <"$told"
+    done <"$file"
   done 2>/dev/null
 }
 """

@@ -1,4 +1,4 @@
-"""A Linux board over SSH as a device: what is missing there is pushed, and the agent runs it."""
+"""Linux boards over SSH as devices: missing files are sent, and the agent runs them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.devices.base import Installed
 from edgekit.devices.linux.agent_messages import AgentInfo, AgentMessages
-from edgekit.devices.linux.arrival import Arrival, Arrived
-from edgekit.devices.linux.attendant import Attendant, attending
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.device_log import holder
+from edgekit.devices.linux.early_connection import EarlyConnection, Reached
 from edgekit.devices.linux.lease import Lease, lease
+from edgekit.devices.linux.lease_client import LeaseClient, lease_client
 from edgekit.devices.linux.preflight import check_libraries, check_machine
 from edgekit.devices.linux.probe import Processor, ask_device
 from edgekit.devices.linux.ready_agent import ReadyAgent
-from edgekit.devices.linux.runner_build import CompiledThere, compile_there, library_of
-from edgekit.devices.linux.ssh_session import LIBRARY, SshSession, name_there
+from edgekit.devices.linux.runner_build import RunnerSource, compile_on_device, library_of
+from edgekit.devices.linux.ssh_session import LIBRARY, SshSession, name_on_device
 from edgekit.devices.linux.transfer import Item, Store
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SshDevice:
-    """A session is one connection, and has the device to itself."""
+    """A board over SSH. A session is one connection, and has the device to itself."""
 
     entry: DeviceEntry
     toolchain: Toolchain
-    """What the agent is compiled with."""
+    """Toolchain that compiles the agent."""
     timeout: float = DEFAULT_TIMEOUT_SECONDS
-    """Seconds without a sign of life."""
+    """Seconds without a sign of life after which a call fails."""
     known_hosts: KnownHosts | None = None
-    arrival: Arrival | None = None
-    """The way there, where that was begun before the device is needed."""
+    early: EarlyConnection | None = None
+    """Connection that was begun before the device is needed."""
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,11 +53,11 @@ class SshDevice:
     @contextmanager
     def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SshSession]:
         items = [
-            Item(bundle.path / file.path, name_there(file), file.sha256, file.size)
+            Item(bundle.path / file.path, name_on_device(file), file.sha256, file.size)
             for file in bundle.code
         ]
         model = _Folder("the model", f"models/{bundle.digest}", tuple(items))
-        with self._reached(events, model) as place:
+        with self._held(events, model) as place:
             check_machine(bundle, place.leased.cpu, self.name)
             sent = place.have(model, events=events)
             for runner in bundle.compiled_there:
@@ -71,38 +71,38 @@ class SshDevice:
             )
 
     @contextmanager
-    def on_the_way(self, *, events: Events = SILENT) -> Iterator[SshDevice]:
-        """The same device, to which we are on the way for the time of the block."""
+    def connect_early(self, *, events: Events = SILENT) -> Iterator[SshDevice]:
+        """Return the same device, which connects in the background for the block."""
         agent = build_agent(self.toolchain, self._arch, events=events)
-        with Arrival(lambda closing: self._arrive(agent, closing)) as arrival:
-            yield replace(self, arrival=arrival)
+        with EarlyConnection(lambda closing: self._connect(agent, closing)) as early:
+            yield replace(self, early=early)
 
     @contextmanager
     def with_agent(self, *, events: Events = SILENT) -> Iterator[ReadyAgent]:
-        """The device with the agent on it and no model, ours for the time of the block."""
-        with self._reached(events) as place:
+        """Open the device with the agent on it and no model, held for the block."""
+        with self._held(events) as place:
             place.have(events=events)
             yield place.ready_agent()
 
     def info(self, *, events: Events = SILENT) -> AgentInfo:
-        """What the agent on the device says of the device."""
+        """Ask the agent about the device."""
         with self.with_agent(events=events) as agent:
             return agent.info()
 
     @contextmanager
-    def _reached(self, events: Events, *folders: _Folder) -> Iterator[_Place]:
-        """The device, connected and ours."""
+    def _held(self, events: Events, *folders: _Folder) -> Iterator[_Place]:
+        """Connect to the device and hold it."""
         agent = build_agent(self.toolchain, self._arch, events=events)
         wanted = (_agent_folder(agent), *folders)
         files = [f"{folder.path}/{item.name}" for folder in wanted for item in folder.items]
         with ExitStack() as held:
-            there = self._arrived(agent, held)
-            connection, leased = there.connection, None
-            attendant: Attendant | None = there.attendant
-            if there.attendant.is_here():
-                leased = there.attendant.take(self.timeout, holder(), files, events)
+            reached = self._reached(agent, held)
+            connection, leased = reached.connection, None
+            client: LeaseClient | None = reached.client
+            if reached.client.is_running():
+                leased = reached.client.take(self.timeout, holder(), files, events)
             if leased is None:
-                attendant = None  # it is to be sent first, or the shell tells better what is wrong
+                client = None  # it is missing, or the shell reports better what is wrong
                 leased = held.enter_context(
                     lease(
                         connection,
@@ -114,21 +114,21 @@ class SshDevice:
                     )
                 )
             self._check_board(leased.cpu)
-            yield _Place(self, connection, agent, leased, attendant, held)
+            yield _Place(self, connection, agent, leased, client, held)
 
-    def _arrived(self, agent: Agent, held: ExitStack) -> Arrived:
-        arrived = self.arrival.take() if self.arrival is not None else None
-        if arrived is not None:
-            held.enter_context(arrived.closing)
-            if arrived.connection.is_alive():  # a build takes long enough for a board to restart
-                return arrived
-        connection, attendant = self._arrive(agent, held)
-        return Arrived(connection, attendant, held)
+    def _reached(self, agent: Agent, held: ExitStack) -> Reached:
+        reached = self.early.take() if self.early is not None else None
+        if reached is not None:
+            held.enter_context(reached.closing)
+            if reached.connection.is_alive():  # a board may restart during a build
+                return reached
+        connection, client = self._connect(agent, held)
+        return Reached(connection, client, held)
 
-    def _arrive(self, agent: Agent, held: ExitStack) -> tuple[Connection, Attendant]:
+    def _connect(self, agent: Agent, held: ExitStack) -> tuple[Connection, LeaseClient]:
         connection = held.enter_context(connect(self.entry, known_hosts=self.known_hosts))
-        starting = attending(connection, self.entry.directory, agent.digest)
-        return connection, held.enter_context(starting)
+        client = lease_client(connection, self.entry.directory, agent.digest)
+        return connection, held.enter_context(client)
 
     @property
     def _arch(self) -> str:
@@ -137,7 +137,7 @@ class SshDevice:
     def _check_board(self, cpu: Processor) -> None:
         if self._arch != cpu.machine:
             raise DeviceError(
-                f"{self.name} has a CPU of {cpu.machine}, and its board {self.entry.board} one of "
+                f"{self.name} has a CPU of {cpu.machine}, but its board {self.entry.board} one of "
                 f"{self._arch}",
                 hint=f"add it again with the right board: edgekit device add {self.name} --board …",
             )
@@ -145,7 +145,7 @@ class SshDevice:
 
 @dataclass(frozen=True)
 class _Folder:
-    """Files to have together on a device."""
+    """Files that belong together on a device."""
 
     what: str
     path: str
@@ -154,38 +154,40 @@ class _Folder:
 
 @dataclass(frozen=True)
 class _Place:
-    """A device that is ours, and what is to be there."""
+    """A device that is held, and the files it needs."""
 
     device: SshDevice
     connection: Connection
     agent: Agent
     leased: Lease
-    attendant: Attendant | None
-    """None where the agent does not run yet."""
+    client: LeaseClient | None
+    """Client of the agent; None if it does not run yet."""
     closing: ExitStack
 
     def ready_agent(self) -> ReadyAgent:
-        """The agent, running; it has to be there."""
+        """Start the agent, which must be installed."""
         root, folder = self.leased.root, _agent_folder(self.agent).path
-        attendant, leased = self.attendant, self.leased
-        if attendant is None:
-            starting = attending(self.connection, root, self.agent.digest, leased.scratch)
-            attendant = self.closing.enter_context(starting)
+        client, leased = self.client, self.leased
+        if client is None:
+            starting = lease_client(self.connection, root, self.agent.digest, leased.scratch)
+            client = self.closing.enter_context(starting)
             # Two writers would write the log in any order.
-            leased = replace(leased, _write=attendant.log)
+            leased = replace(leased, _write=client.log)
         ready = ReadyAgent(
-            self.connection, root, f"{root}/{folder}/{AGENT}", leased, attendant,
+            self.connection, root, f"{root}/{folder}/{AGENT}", leased, client,
             self.device.timeout,
         )  # fmt: skip
-        if not attendant.is_here():
-            done = attendant.command.finish(timeout=30)
+        if not client.is_running():
+            done = client.command.finish(timeout=30)
             raise ready.failure(done, AgentMessages(), self.device.entry.board)
         return ready
 
     def have(self, *folders: _Folder, events: Events) -> int:
-        """Push what is not there of the agent and these; the bytes that were sent."""
+        """Send the missing files of the agent and these folders; return the bytes sent."""
         missing = [
-            folder for folder in (_agent_folder(self.agent), *folders) if not self._is_there(folder)
+            folder
+            for folder in (_agent_folder(self.agent), *folders)
+            if not self._is_complete(folder)
         ]
         if not missing:
             return 0
@@ -202,25 +204,25 @@ class _Place:
         )
 
     def compile(self, model: _Folder, source: str, regions: str, events: Events) -> None:
-        """What the device has to compile itself."""
+        """Compile a source of the model on the device."""
         name = PurePosixPath(source).name
-        wanted = CompiledThere(model.path, name, library_of(name), regions)
-        compile_there(self.connection, self.leased.root, wanted, events)
+        wanted = RunnerSource(model.path, name, library_of(name), regions)
+        compile_on_device(self.connection, self.leased.root, wanted, events)
 
-    def _is_there(self, folder: _Folder) -> bool:
-        there = self.leased.there
-        return all(there.get(f"{folder.path}/{i.name}") == i.size for i in folder.items)
+    def _is_complete(self, folder: _Folder) -> bool:
+        present = self.leased.present
+        return all(present.get(f"{folder.path}/{i.name}") == i.size for i in folder.items)
 
 
 def regions_of(bundle: Bundle, backend: str) -> str:
-    """What a backend runs of a model, in a few words."""
+    """Describe in a few words the layers that a backend runs of a model."""
     operators = [o for r in bundle.manifest.regions if r.backend == backend for o in r.operators]
     more = f" and {len(operators) - 3} more" if len(operators) > 3 else ""
     return ", ".join(operators[:3]) + more
 
 
 def _agent_folder(agent: Agent) -> _Folder:
-    """The program first: a lease looks whether that can be run."""
+    """Return the agent's files, the program first: a lease checks whether that can be run."""
     files = sorted(agent.files, key=lambda file: not file.executable)
     items = [Item(f.path, f.path.name, f.sha256, f.size, f.executable) for f in files]
     return _Folder("the agent", f"agents/{agent.digest}", tuple(items))

@@ -1,4 +1,4 @@
-"""What ~/.ssh/config makes of an address: the hosts on the way, and the keys for each."""
+"""The route that ~/.ssh/config gives for an address: the hosts on the way and their keys."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class Hop:
     """Key files to offer first."""
     only_these_keys: bool
     key_name: str
-    """The name that its host key is known by."""
+    """Name under which its host key is stored."""
     proxy_command: str | None = None
-    """A program whose input and output are the connection."""
+    """Program whose input and output are the connection."""
 
     def __str__(self) -> str:
         return str(Target(self.host, self.user, None if self.port == SSH_PORT else self.port))
 
 
 def route_to(entry: DeviceEntry, config_file: Path | None = None) -> tuple[Hop, ...]:
-    """The hosts to log in to, one through the other; the device is the last."""
+    """Return the hosts to log in to, one through the other; the device is the last."""
     target = entry.target
     if target is None:
         raise DeviceError(
-            f"nothing says where the device {entry.name} stands",
+            f"the device {entry.name} has no address",
             hint=f'add host = "ADDRESS" to [devices.{entry.name}], or run '
             f"edgekit device add {entry.name} --board {entry.board} user@host",
         )
@@ -128,7 +128,7 @@ def _read_config(path: Path) -> IsolatedConfig:
 
 
 def _lines(path: Path, depth: int) -> Iterable[str]:
-    """The lines of a configuration file, with those of the files it includes in their place."""
+    """Return the lines of a configuration file, with included files in their place."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A bundle on a board over SSH: the agent runs it there, as often as one likes."""
+"""A bundle on a board over SSH, run by the agent any number of times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgekit.base.events import SILENT, Events, Stage
 from edgekit.devices.base import BenchPlan, BenchSamples, Installed, RunResult, check_same
 from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench
 from edgekit.devices.linux.device_log import log_line
-from edgekit.devices.linux.observing import Observer, observing_there
+from edgekit.devices.linux.observing import Observer, observe_board
 from edgekit.devices.linux.ready_agent import ReadyAgent
 from edgekit.devices.linux.region_work import WorkShown
 from edgekit.devices.linux.remote_command import Finished
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from edgekit.bundle.manifest import FileEntry
 
 LIBRARY = "model.so"
-"""Its name on a device."""
+"""Name of a model's library on a device."""
 
 _MOST_SAMPLES_AT_ONCE = 32
 _MOST_BYTES_AT_ONCE = 64 << 20
@@ -45,7 +45,7 @@ class SshSession:
     agent: ReadyAgent
     bundle: Bundle
     library: str
-    """The model's, over there."""
+    """Path of the model's library on the device."""
     installed: Installed
     events: Events
 
@@ -99,7 +99,7 @@ class SshSession:
         messages = AgentMessages()
         with (
             self._logged("measured") as entry,
-            observing_there(self.agent.connection, self.agent.program, plan.sensors) as observer,
+            observe_board(self.agent.connection, self.agent.program, plan.sensors) as observer,
             self.events.stage(f"measure on {self.name}", total) as stage,
             WorkShown(self.events, self.name) as work,
         ):
@@ -120,14 +120,14 @@ class SshSession:
             manifest.model.name,
             self.bundle.digest,
             manifest.board.name,
-            [ModelFile(name_there(file), file.sha256) for file in self.bundle.code],
+            [ModelFile(name_on_device(file), file.sha256) for file in self.bundle.code],
             verified=verified,
             median=median,
             inputs=[ModelInput(i.spec.dtype, i.spec.shape) for i in manifest.inputs],
         )
         line = self._log_line("deployed", seconds=median, message=verified_or_not(verified))
         again = (folder_of(record.model), record.digest, keep, record_text(record), line)
-        if self.agent.attendant.record_again(*again):
+        if self.agent.client.record_again(*again):
             return Recorded(record.digest, ())
         return record_version(self.agent.connection, self.agent.root, record, keep, line)
 
@@ -171,14 +171,14 @@ class SshSession:
 
 @dataclass
 class _Outcome:
-    """What the log is to say of something that went well."""
+    """Results for the log entry of a success."""
 
     seconds: float | None = None
     message: str | None = None
 
 
 class _Follow:
-    """Moves a stage on as the agent reports its progress."""
+    """Advances a stage as the agent reports its progress."""
 
     def __init__(self, stage: Stage, warmup: int, observer: Observer, work: WorkShown) -> None:
         self._stage = stage
@@ -201,7 +201,7 @@ class _Follow:
 
 
 def _in_batches(samples: Iterator[list[Array]]) -> Iterator[list[list[Array]]]:
-    """Samples in groups that are worth a start of the model, and fit a board's memory."""
+    """Group samples so that a batch is worth a start of the model and fits a board's memory."""
     batch: list[list[Array]] = []
     size = 0
     for sample in samples:
@@ -214,8 +214,8 @@ def _in_batches(samples: Iterator[list[Array]]) -> Iterator[list[list[Array]]]:
         yield batch
 
 
-def name_there(file: FileEntry) -> str:
-    """What a file of a bundle's code is called in the model's folder on a device."""
+def name_on_device(file: FileEntry) -> str:
+    """Return the name of a bundle's code file in the model's folder on a device."""
     if file.role == "library":
         return LIBRARY
     return PurePosixPath(file.path).name

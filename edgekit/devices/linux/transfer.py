@@ -1,13 +1,13 @@
-"""Files on a device, by what is in them: what is there is not sent again.
+"""Files on a device, stored by their hash, so that no content is sent twice.
 
-A file is sent into objects/SHA256.part, going on where an earlier attempt was cut off, if what the
-device has of it is right. It is hashed on its way, and its last bytes are sent only where the hash
-is right; then it is written to the disk, and gets its name, objects/SHA256. From there it is linked
-into the folders that are used, one for each version.
+A file is sent into objects/SHA256.part. A partial file of an earlier attempt is continued if its
+content is right. The host hashes the file on its way, and sends its last bytes only if the hash is
+right. Then the device writes it to the disk and renames it to objects/SHA256. From there it is
+linked into the folders that are used, one for each version.
 
-Whatever has such a name is whole, also after power was lost: a file system may write a name before
-the bytes behind it. Where a device can't see to that, a file that came out short counts as none.
-A push ends when the names are on the disk too: what was told to be there outlives a loss of power.
+Whatever has such a name is complete, even after a loss of power: a file system may write a name
+before the bytes behind it. If a device can't ensure that, a file that is too short counts as
+missing. A push ends when the names are on the disk too, and survives a loss of power.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SECONDS_BETWEEN_REPORTS = 0.2
 SECONDS_WITHOUT_PROGRESS = 60.0
 _SECONDS_TO_HASH = 600.0
 _SPARE = 4 << 20
-"""Bytes to be left over: the file system's own needs."""
+"""Bytes to leave free for the file system's own needs."""
 
 _HAVE = """\
 cd "$1" || exit 1; shift
@@ -46,10 +46,10 @@ for name; do
   else echo "0 none"; fi
 done"""
 
-# Whoever has the lock writes; whoever waited for it finds the file there, or goes on writing.
+# The holder of the lock writes; a process that waited for it finds the file, or continues it.
 # Without flock, each writes a part of its own, from the start. All but the last file are counted
-# off by `head`, which may read ahead: nothing of the next one is sent before this one is stored.
-# `sync` writes the file that is named to the disk; an older one that takes no names writes all.
+# off by `head`, which may read ahead: the next file is sent only when this one is stored. `sync`
+# writes the named file to the disk; an older one that takes no names writes all.
 _RECEIVE = """\
 LC_ALL=C; export LC_ALL
 cd "$1" || exit 1
@@ -104,11 +104,11 @@ exit $code"""
 
 @dataclass(frozen=True)
 class Item:
-    """A file to have on the device."""
+    """A file to install on the device."""
 
     source: Path
     name: str
-    """In its folder over there: one of ours, nothing a user chose."""
+    """Name in its folder on the device, chosen by edgekit and never by a user."""
     sha256: str
     size: int
     executable: bool = False
@@ -116,12 +116,12 @@ class Item:
 
 @dataclass(frozen=True)
 class Sent:
-    """What a push came to."""
+    """Result of a push."""
 
     files: int
     bytes_sent: int
-    bytes_there: int
-    """What needed no sending."""
+    bytes_present: int
+    """Bytes that were on the device already."""
     seconds: float
 
 
@@ -136,13 +136,13 @@ class Store:
     def push(
         self, items: Sequence[Item], folder: str, *, events: Events = SILENT, what: str = "files"
     ) -> Sent:
-        """Have these files in `folder` (relative to the root), all of them or none."""
+        """Install these files in `folder` (relative to the root), all of them or none."""
         started = time.monotonic()
         check_place(self._facts, self._connection.name)
-        there = self._sizes(items)
-        missing = [item for item in items if there.get(item.sha256) != (item.size, "whole")]
+        stored = self._sizes(items)
+        missing = [item for item in items if stored.get(item.sha256) != (item.size, "whole")]
         missing = list({item.sha256: item for item in missing}.values())
-        partial = {name: found for name, (found, state) in there.items() if state == "part"}
+        partial = {name: found for name, (found, state) in stored.items() if state == "part"}
         needed = sum(max(item.size - partial.get(item.sha256, 0), 0) for item in missing)
         check_place(self._facts, self._connection.name, needed + _SPARE if needed else 0)
         sent = 0
@@ -174,7 +174,7 @@ class Store:
         }
 
     def _send(self, items: Sequence[Item], progress: _Progress, events: Events) -> int:
-        """Send files in one command; the bytes that were sent."""
+        """Send files in one command and return the bytes sent."""
         words = ["sh", "-c", _RECEIVE, self._connection.stream_name, self.path("objects")]
         for item in items:
             words += [item.sha256, "700" if item.executable else "600", str(item.size)]
@@ -196,7 +196,7 @@ class Store:
         name = self._connection.name
         answer = command.read_line(_SECONDS_TO_HASH)
         if answer == "wait":
-            events.note(f"{name} is being sent {item.name} already: waiting")
+            events.note(f"another process sends {item.name} to {name}: waiting")
             answer = command.read_line(_SECONDS_TO_HASH)
         if answer == "whole":
             progress.skip(item.size)
@@ -210,11 +210,11 @@ class Store:
             offset = min(int(words[1]), item.size)
             source = _HashedSource(stream, item)
             if offset and source.hash_of_next(offset) != words[2]:
-                events.warn(f"what {name} had of {item.name} was damaged: again")
+                events.warn(f"the partial {item.name} on {name} was damaged: sending it again")
                 offset = 0
                 source.rewind()
             progress.skip(offset)
-            block = source.next_block()  # before the word that lets the device take what it has
+            block = source.next_block()  # read before the command that makes the device store it
             command.send(b"on\n" if offset else b"over\n", SECONDS_WITHOUT_PROGRESS)
             while block:
                 command.send(block, SECONDS_WITHOUT_PROGRESS)
@@ -235,24 +235,24 @@ class Store:
     def _fail(self, doing: str, errors: Sequence[str]) -> None:
         told = " ".join(errors).lower()
         if "no space left" in told or "quota" in told:
-            hint = f"free some space over there: edgekit device clean {self._connection.name}"
+            hint = f"free some space on it: edgekit device clean {self._connection.name}"
             raise DeviceError(
                 f"the disk of {self._connection.name} is full: it could not {doing}", hint=hint
             )
         reason = errors[-1].rpartition(": ")[2].strip() if errors else "it said nothing"
         raise DeviceError(
             f"{self._connection.name} could not {doing}: {reason[:1].lower()}{reason[1:]}",
-            hint=f"check {self.root} over there: its owner, its permissions, its file system",
+            hint=f"check the owner, permissions and file system of {self.root} on the device",
             details=tuple(errors[-12:]),
         )
 
 
 class _HashedSource:
-    """A file's bytes, hashed on their way: the last of them come only where the hash is right.
+    """A file's bytes, hashed on their way. The last block comes only if the hash is right.
 
-    SSH sees to it that what is sent is what arrives, and the size over there tells whether all of
-    it did. So a file that is changed meanwhile never becomes whole, and the device, which may be
-    slow at it, has nothing to hash.
+    SSH ensures that the bytes arrive unchanged, and the size on the device shows whether all of
+    them did. So a file that changes meanwhile never becomes complete, and the device, which may
+    hash slowly, has nothing to hash.
     """
 
     def __init__(self, stream: FileIO, item: Item) -> None:
@@ -273,12 +273,12 @@ class _HashedSource:
         return self._hash.hexdigest()
 
     def next_block(self) -> memoryview:
-        """Nothing at its end; DeviceError where the end is not what it was."""
+        """Return the next block, empty at the end; DeviceError if the file has changed."""
         block = self._read(self._left)
         if (self._left == 0 or not block) and self._hash.hexdigest() != self._item.sha256:
             raise DeviceError(
                 f"{self._item.source} was changed while it was sent",
-                hint="do the same again when nothing writes to it any more",
+                hint="try again when nothing writes to it any more",
             )
         return block
 
@@ -292,7 +292,7 @@ class _HashedSource:
 
 
 class _Progress:
-    """Tells a stage how far it is, and how fast, a few times a second."""
+    """Reports progress and speed to a stage a few times a second."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

@@ -1,6 +1,6 @@
 """The record that a deployment leaves on a device, one for each version of a model.
 
-What is read back is not trusted: anybody who can write over there may have written it.
+Records are not trusted: any user who can write on the device may have written them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edgekit.version import __version__
 
 LARGEST_RECORD = 8192
 SHOWN_DIGEST = 12
-"""Characters of a digest that people get to see, and may say."""
+"""Characters of a digest that are shown, and that a user may type."""
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _SCHEMA = 1
@@ -47,19 +47,19 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class VersionRecord:
-    """What a deployment writes down on the device about itself."""
+    """A deployment's record on the device."""
 
     model: str
     digest: str
-    """The bundle's."""
+    """Digest of the bundle."""
     files: tuple[ModelFile, ...]
     deployed: str | None
-    """UTC, by the clock of the machine that deployed."""
+    """Time in UTC, by the clock of the machine that deployed."""
     edgekit: str
     board: str
     verified: bool
     median: float | None
-    """Seconds of one inference; None where nothing was measured."""
+    """Seconds of one inference; None if it was not measured."""
     inputs: tuple[ModelInput, ...]
 
 
@@ -67,14 +67,14 @@ class VersionRecord:
 class Version:
     record: VersionRecord
     number: int
-    """Which deployment of this model to this device it was."""
+    """Number of this deployment of the model to the device."""
     before: str | None
-    """The digest of what was current then."""
+    """Digest of the version that was current before."""
     clock: str | None
-    """UTC, by the device's own clock."""
+    """Time in UTC, by the device's own clock."""
     current: bool
     there: bool
-    """False where its files are gone."""
+    """False if its files are gone."""
 
 
 def new_record(
@@ -101,7 +101,7 @@ def new_record(
 
 
 def folder_of(model: str) -> str:
-    """The name of a model's folder on a device: its own where that is a plain word."""
+    """Return the name of a model's folder on a device: the model's own if that is a plain word."""
     if _SAFE_NAME.fullmatch(model):
         return model
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[:48] or "model"
@@ -109,7 +109,7 @@ def folder_of(model: str) -> str:
 
 
 def record_text(record: VersionRecord) -> str:
-    """One line."""
+    """Return the record as one line."""
     inputs = [[entry.dtype, *entry.shape] for entry in record.inputs]
     files = {file.name: file.sha256 for file in record.files}
     text = {"schema": _SCHEMA, **vars(record), "files": files, "inputs": inputs}
@@ -118,7 +118,7 @@ def record_text(record: VersionRecord) -> str:
 
 
 def parse_versions(text: str) -> tuple[Version, ...]:
-    """What the device said. What makes no sense in it is left out: it may be anything."""
+    """Read the device's answer. Invalid parts are skipped: it may hold anything."""
     found: dict[str, list[Version]] = {}
     current, folder = None, ""
     lines = iter(text.splitlines())
@@ -128,7 +128,7 @@ def parse_versions(text: str) -> tuple[Version, ...]:
             digest, _, folder = rest.partition(" ")
             current = checked_digest(digest)
         elif word == "version":
-            there, _, digest = rest.partition(" ")
+            state, _, digest = rest.partition(" ")
             stamp, record = next(lines, "").split(), parse_record(next(lines, ""))
             if record is None or (record.digest, folder_of(record.model)) != (digest, folder):
                 continue
@@ -141,7 +141,7 @@ def parse_versions(text: str) -> tuple[Version, ...]:
                     if len(stamp) > 2 and _is_number(stamp[2])
                     else None,
                     current=digest == current,
-                    there=there == "there",
+                    there=state == "there",
                 )
             )
     return tuple(
@@ -152,7 +152,7 @@ def parse_versions(text: str) -> tuple[Version, ...]:
 
 
 def parse_record(line: str) -> VersionRecord | None:
-    """A record that may have come from anybody; None where it is none."""
+    """Read an untrusted record; None if it is invalid."""
     if len(line) > LARGEST_RECORD:
         return None
     try:
@@ -180,7 +180,7 @@ def parse_record(line: str) -> VersionRecord | None:
 
 
 def choose_model(versions: Sequence[Version], name: str | None, device: str) -> str:
-    """The model that is meant: the one that is named, or the only one."""
+    """Return the model that is named, or the only one."""
     names = sorted({version.record.model for version in versions})
     if not names:
         raise UsageError(
@@ -194,13 +194,14 @@ def choose_model(versions: Sequence[Version], name: str | None, device: str) -> 
     if name is None and len(names) > 1:
         raise UsageError(
             f"there are several models on {device}: {', '.join(names)[:200]}",
-            hint="name the one that is meant",
+            hint="name one of them",
         )
     return name or names[0]
 
 
 def choose_version(versions: Sequence[Version], model: str, to: str | None, device: str) -> Version:
-    """Where to go back to: what was current before, or the version that `to` begins to name."""
+    """Return the version to roll back to: the previous one, or the one whose digest begins with
+    `to`."""
     own = [version for version in versions if version.record.model == model]
     current = next((version for version in own if version.current), None)
     if to is not None:
@@ -237,7 +238,7 @@ def _listed(versions: Sequence[Version]) -> str:
 
 
 def _files(said: Mapping[str, object]) -> tuple[ModelFile, ...]:
-    """Empty where any of it makes no sense."""
+    """Read the files; empty if any entry is invalid."""
     given = said.get("files")
     if not isinstance(given, dict) or len(given) > _MOST_FILES:
         return ()
@@ -251,7 +252,7 @@ def _files(said: Mapping[str, object]) -> tuple[ModelFile, ...]:
 
 
 def _inputs(said: Mapping[str, object]) -> tuple[ModelInput, ...]:
-    """Empty where any of it makes no sense."""
+    """Read the inputs; empty if any entry is invalid."""
     found = []
     given = said.get("inputs")
     for entry in given if isinstance(given, list) else ():

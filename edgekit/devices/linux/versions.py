@@ -1,8 +1,8 @@
-"""The versions of a model on a device, side by side, and which one is current.
+"""The versions of a model on a device, and which one is current.
 
-`deployments/MODEL` over there holds a record for each version, and `current`, a link to the folder
-of the one that counts: an application may load the model from there. A version becomes current by
-one rename.
+`deployments/MODEL` on the device holds a record for each version, and `current`, a link to the
+folder of the current one, from which an application may load the model. A version becomes current
+by one rename.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_OUTPUT = 8 << 20
 _GONE = 66
 
-# A record's first line is the device's own: its number, what was current before, its clock.
+# A record's first line is the device's own: its number, the version current before, its clock.
 # Without -T, which an old busybox lacks, mv would move the link into the folder that the old one
 # leads to.
 READ_STAMPS = """\
@@ -51,7 +51,7 @@ make_current() {
 }
 """
 
-# What nothing links to any more, and what was cut off, goes.
+# Deletes partial objects and objects without links.
 SWEEP_OBJECTS = """\
 sweep_objects() {
   for object in objects/*; do
@@ -63,10 +63,10 @@ sweep_objects() {
 }
 """
 
-# Kept are the current version, those that can be gone back to from it, then the newest. Numbers
-# tell which is newer, not times: the device's clock may be anywhere, and so may be that of the
-# next machine that deploys. What a version that is current already, or one that leaves none over,
-# does not need is not started: every program takes a slow board its time.
+# Keeps the current version, those that a rollback from it can reach, then the newest. Numbers order
+# versions, because the clocks of the device and of other hosts may be wrong. Programs that a
+# version already current, or one that removes none, does not need are not started: each costs a
+# slow board time.
 _RECORD = f"""\
 LC_ALL=C; export LC_ALL
 umask 077
@@ -162,16 +162,16 @@ cd "$root" && add_to_log "$4" || :
 @dataclass(frozen=True)
 class Recorded:
     before: str | None
-    """What was current until now."""
+    """Digest of the version that was current until now."""
     removed: tuple[str, ...]
-    """Digests of older versions."""
+    """Digests of removed older versions."""
 
 
 def record_version(
     connection: Connection, root: str, record: VersionRecord, keep: int, line: str
 ) -> Recorded:
-    """Make a version that lies on the device the current one, forget all but the latest `keep`,
-    add `line` to the log: in one go, for whoever holds the device."""
+    """Make a version on the device the current one, delete all but the latest `keep`, and add
+    `line` to the log, in one command. The caller must hold the device."""
     folder = folder_of(record.model)
     words = ("sh", "-c", _RECORD, "edgekit", root, folder, record.digest, str(keep))
     done = connection.run((*words, record_text(record), line), timeout=300)
@@ -181,7 +181,7 @@ def record_version(
             why = "its files are gone"
         raise DeviceError(
             f"{connection.name} could not make the model its current one: {why[:200].lower()}",
-            hint=f"check {root} over there; what was current before still is",
+            hint=f"check {root} on the device; the current version is unchanged",
             details=done.errors[-12:],
         )
     lines = [line.partition(" ") for line in done.output.splitlines()]
@@ -191,28 +191,28 @@ def record_version(
 
 
 def read_versions(connection: Connection, directory: str | None) -> tuple[Version, ...]:
-    """Every version of every model that was deployed, the newest of each model first."""
+    """Return every version of every deployed model, the newest of each model first."""
     words = ("sh", "-c", _READ, "edgekit", directory or FOLDER)
     done = connection.run(words, timeout=60, most_output=_MOST_OUTPUT)
     if done.status != 0:
         raise DeviceError(
             f"the versions on {connection.name} could not be read",
-            hint="check edgekit's folder over there: its owner and its permissions",
+            hint="check the owner and permissions of edgekit's folder on the device",
             details=done.errors[-12:],
         )
     return parse_versions(done.output)
 
 
 def damaged_files(connection: Connection, root: str, record: VersionRecord) -> tuple[str, ...]:
-    """The names of a version's files that are not what they were when it was deployed."""
+    """Return the names of a version's files that changed since its deployment."""
     names = [file.name for file in record.files]
     words = ("sh", "-c", _HASH, "edgekit", f"{root}/models/{record.digest}", *names)
     done = connection.run(words, timeout=600)
-    there = {}
+    hashes = {}
     for line in done.output.splitlines():
         sha256, _, name = line.partition("  ")
-        there[name] = sha256
-    return tuple(file.name for file in record.files if there.get(file.name) != file.sha256)
+        hashes[name] = sha256
+    return tuple(file.name for file in record.files if hashes.get(file.name) != file.sha256)
 
 
 def make_current(connection: Connection, root: str, version: Version, line: str) -> None:
@@ -221,7 +221,7 @@ def make_current(connection: Connection, root: str, version: Version, line: str)
     done = connection.run(words)
     if done.status != 0:
         raise DeviceError(
-            f"{connection.name} could not change what is current",
-            hint=f"check {root}/deployments over there: its owner, its permissions, its disk",
+            f"{connection.name} could not change the current version",
+            hint=f"check the owner, permissions and disk of {root}/deployments on the device",
             details=done.errors[-12:],
         )

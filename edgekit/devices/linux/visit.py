@@ -1,5 +1,4 @@
-"""What can be done with a device apart from running models: look at it, at what was deployed to it
-and at its log, and tidy it up."""
+"""Work on a device apart from models: check it, list its versions, read its log, tidy it up."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from edgekit.devices.linux.ssh import SshDevice
     from edgekit.project.devices import DeviceEntry
 
-# What is current on the device is not for edgekit alone: an application may load it from there.
+# An application may load the current version, so it stays.
 _CLEAN = f"""\
 LC_ALL=C; export LC_ALL
 {ADD_TO_LOG}{READ_STAMPS}{SWEEP_OBJECTS}
@@ -59,7 +58,7 @@ echo "kilobytes $before $(used)"
 
 @dataclass(frozen=True)
 class CheckReport:
-    """A device as it was just found."""
+    """A device's state when it was checked."""
 
     name: str
     board: str
@@ -71,7 +70,7 @@ class CheckReport:
     glibc: str | None
     folder: str
     free: int | None
-    """Bytes."""
+    """Free bytes."""
     memory_available: int | None
 
 
@@ -79,17 +78,17 @@ class CheckReport:
 class CleanReport:
     name: str
     models: int
-    """How many were removed."""
+    """Number of removed models."""
     agents: int
     freed: int
-    """Bytes."""
+    """Freed bytes."""
 
 
 @contextmanager
 def visit(
     entry: DeviceEntry, *, wait: float | None, known_hosts: KnownHosts | None = None
 ) -> Iterator[tuple[Connection, DeviceFacts]]:
-    """A device that is connected, sound, and ours for the time of the block."""
+    """Connect to a device, check it, and hold it for the block."""
     with connect(entry, known_hosts=known_hosts) as connection:
         facts = ask_device(connection, entry.directory)
         check_place(facts, entry.name)
@@ -105,15 +104,15 @@ def check_device(
     fingerprint: str | None = None,
     known_hosts: KnownHosts | None = None,
 ) -> CheckReport:
-    """Log in and look around; DeviceError for whatever would stop a deployment.
+    """Log in and check the device; DeviceError for anything that would stop a deployment.
 
-    `arch` is the board's; a device of another one is refused.
+    `arch` is the board's; a device of another architecture is refused.
     """
     with connect(entry, known_hosts=known_hosts, ask=ask, fingerprint=fingerprint) as connection:
         facts = ask_device(connection, entry.directory)
         if arch is not None and arch != facts.machine:
             raise DeviceError(
-                f"{entry.name} has a CPU of {facts.machine}, and the board {entry.board} one of "
+                f"{entry.name} has a CPU of {facts.machine}, but the board {entry.board} one of "
                 f"{arch}",
                 hint="name the board that it is; `edgekit boards` lists them",
             )
@@ -140,8 +139,8 @@ def clean_device(
     everything: bool = False,
     known_hosts: KnownHosts | None = None,
 ) -> CleanReport:
-    """Remove what edgekit left on a device but for the `keep` models and agents used last, and for
-    what is current. With `everything` that goes too, and the log."""
+    """Remove edgekit's files from a device, except the `keep` models and agents used last and
+    current versions. With `everything`, remove those and the log too."""
     with visit(entry, wait=None, known_hosts=known_hosts) as (connection, facts):
         line = log_line("tidied up", message=f"all but the {keep} models and agents used last")
         words = ("sh", "-c", _CLEAN, "edgekit", facts.root)
@@ -152,7 +151,7 @@ def clean_device(
         if done.status != 0 or len(sizes) != 3 or sizes[0] != "kilobytes":
             raise DeviceError(
                 f"{entry.name} could not be tidied up",
-                hint=f"look at {facts.root} over there",
+                hint=f"look at {facts.root} on the device",
                 details=done.errors[-12:],
             )
         freed = max(int(sizes[1]) - int(sizes[2]), 0) * 1024
@@ -162,7 +161,7 @@ def clean_device(
 
 
 def versions_on(device: SshDevice) -> tuple[Version, ...]:
-    """Every version that was deployed to a device and is still there, the newest first."""
+    """Return every deployed version whose files remain, the newest first."""
     with connect(device.entry, known_hosts=device.known_hosts) as connection:
         return read_versions(connection, device.entry.directory)
 
@@ -170,6 +169,6 @@ def versions_on(device: SshDevice) -> tuple[Version, ...]:
 def log_of(
     device: SshDevice, lines: int, *, follow: Callable[[LogEntry], None] | None = None
 ) -> tuple[LogEntry, ...]:
-    """What happened on a device; see `read_log`."""
+    """Read the log of a device; see `read_log`."""
     with connect(device.entry, known_hosts=device.known_hosts) as connection:
         return read_log(connection, device.entry.directory, lines, follow=follow)

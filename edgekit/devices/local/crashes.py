@@ -1,4 +1,4 @@
-"""What a signal says about the model that it ended."""
+"""The meaning of the signal that ended a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgekit.cross.library_code import OUTSIDE
 
 _MEANINGS: Mapping[int, str] = {
     signal.SIGSEGV: "it touched memory that is not its own",
-    signal.SIGBUS: "it touched memory that is not there",
+    signal.SIGBUS: "it touched memory that does not exist",
     signal.SIGILL: "it used an instruction that this CPU does not have",
     signal.SIGFPE: "an integer was divided by zero",
     signal.SIGABRT: "it gave up by itself",
@@ -26,23 +26,23 @@ _HINT_FOR_A_CRASH = (
 
 
 def signal_meaning(number: int) -> str:
-    """SIGSEGV (it touched memory that is not its own)."""
+    """Name a signal and its meaning: SIGSEGV (it touched memory that is not its own)."""
     name = next((s.name for s in signal.Signals if s == number), f"signal {number}")
-    meaning = _MEANINGS.get(number) or _description(number) or "no meaning known"
+    meaning = _MEANINGS.get(number) or _description(number) or "of unknown meaning"
     return f"{name} ({meaning})"
 
 
 def signal_hint(number: int, board: str) -> str:
-    """What to do about it; `board` is what to build for."""
+    """Say what to do about a signal; `board` is the board to build for."""
     if number == signal.SIGILL:
         return f"the bundle was built for another CPU; build it again with --board {board}"
     return _HINTS.get(number, _HINT_FOR_A_CRASH)
 
 
 def failure_hint(reason: str) -> str:
-    """What to do where a model ended with an error of its own."""
+    """Say what to do about a model that ended with an error of its own."""
     if OUTSIDE in reason:
-        return "feed indices that the tensor has: it may be shorter than what made them"
+        return "feed indices that lie within the tensor"
     return "check that the bundle was built by this version of edgekit, for this board"
 
 

@@ -21,7 +21,7 @@ from edgekit.devices.base import (
     check_same,
 )
 from edgekit.devices.kernel_times import parse_kernel_times
-from edgekit.devices.linux.observing import observing_here
+from edgekit.devices.linux.observing import observe_this_machine
 from edgekit.devices.linux.region_work import WORKING, WorkShown
 from edgekit.devices.tensors import in_order, named_outputs
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from edgekit.devices.local.worker_process import WorkerProcess
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
-"""Without a sign of life: neither loading nor one inference should take as long."""
+"""Seconds without a sign of life; neither loading nor one inference should take as long."""
 
 _ELF_MACHINE = slice(18, 20)
 
@@ -51,7 +51,8 @@ class LocalDevice:
 
 @dataclass(frozen=True)
 class LocalSession:
-    """Every call is a process of its own: what it measures is not what an earlier one left."""
+    """A bundle on this machine. Every call runs in a new process, so calls do not affect each
+    other."""
 
     device: LocalDevice
     bundle: Bundle
@@ -85,10 +86,10 @@ class LocalSession:
                 yield RunResult(outputs, frame.message["nanoseconds"] / 1e9)
 
     def make_current(self, *, verified: bool, median: float | None, keep: int) -> None:
-        """The bundle is where it was built."""
+        """Do nothing: the bundle is where it was built."""
 
     def log_failure(self, event: str, error: EdgekitError) -> None:
-        """Whoever is here is told."""
+        """Do nothing: the caller gets the error."""
 
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
         message = {
@@ -101,7 +102,7 @@ class LocalSession:
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         with (
             self._loaded(plan.threads) as (worker, threads, load_nanoseconds),
-            observing_here(plan.sensors) as observer,
+            observe_this_machine(plan.sensors) as observer,
             self.events.stage(f"measure on {self.name}", total) as stage,
             WorkShown(self.events, self.name) as work,
         ):
@@ -142,12 +143,12 @@ class LocalSession:
 
 
 def worker_arguments() -> list[str]:
-    """The module that runs models in a process of its own, and its arguments."""
+    """Return the module that runs models in a process of its own, and its arguments."""
     return ["edgekit.devices.local.worker", str(_runtime_library())]
 
 
 def _runtime_library() -> Path:
-    """TVM's runtime, found without importing TVM."""
+    """Find TVM's runtime without importing TVM."""
     found = importlib.util.find_spec("tvm")
     for folder in (found.submodule_search_locations or ()) if found else ():
         library = Path(folder) / "lib" / "libtvm_runtime.so"
@@ -155,12 +156,12 @@ def _runtime_library() -> Path:
             return library
     raise MissingToolError(
         "TVM's runtime library is not installed",
-        hint="pip install --force-reinstall edgekit brings the versions that belong together",
+        hint="pip install --force-reinstall edgekit installs matching versions",
     )
 
 
 def _check_machine(bundle: Bundle) -> None:
-    """Refuse a library for another CPU family with a sentence, before the loader does."""
+    """Refuse a library for another CPU family before the loader does."""
     with bundle.library.open("rb") as library:
         header = library.read(64)
     with Path("/proc/self/exe").open("rb") as ourselves:

@@ -1,5 +1,5 @@
-"""numpy arrays as DLPack tensors, for the dtypes that numpy's own DLPack refuses, and one way for
-all of them. The layout is that of DLPack's C header."""
+"""numpy arrays of every dtype as DLPack tensors; numpy's own DLPack refuses some. The layout is
+that of DLPack's C header."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class _ManagedTensor(ctypes.Structure):
 
 
 _lent: dict[int, DlpackArray] = {}
-"""The arrays that a consumer holds, by the address of what it was given. TVM's virtual machine
-keeps the inputs of a call until the next one."""
+"""Arrays that a consumer holds, by the address it was given. TVM's virtual machine keeps the inputs
+of a call until the next one."""
 
 
 def _forget(address: int) -> None:
@@ -55,7 +55,7 @@ _release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_forget)
 
 
 class DlpackArray:
-    """Lends a contiguous array to one consumer, and lives as long as what that makes of it."""
+    """Lends a contiguous array to one consumer, and lives as long as the consumer's tensor."""
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -86,8 +86,7 @@ class DlpackArray:
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
-    """Compact strides as TVM's kernels demand them. Those of numpy differ for an array without
-    elements."""
+    """Return compact strides, which TVM's kernels demand. numpy's differ for an empty array."""
     strides = [1] * len(shape)
     for axis in range(len(shape) - 1, 0, -1):
         strides[axis - 1] = strides[axis] * shape[axis]

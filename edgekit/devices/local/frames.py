@@ -1,8 +1,8 @@
 """The messages between edgekit and a process that runs a model: JSON, then arrays, over a pipe.
 
 A frame is the length of its header (4 bytes, big endian), the header (JSON), and the bytes of the
-arrays that the header lists, one after another. Imported by the process that runs the model, so
-it needs numpy alone.
+arrays that the header lists, one after another. The process that runs the model imports this
+module, so it needs only numpy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgekit.base.errors import UnsupportedModelError
 from edgekit.base.json_reader import read_json
 
 ALIGNMENT = 64
-"""Bytes. Compiled code uses aligned vector loads on its inputs."""
+"""Alignment in bytes. Compiled code uses aligned vector loads on its inputs."""
 
 _LENGTH = struct.Struct(">I")
 _LARGEST_HEADER = 64 << 20
@@ -29,7 +29,7 @@ _LARGEST_ARRAY = 64 << 30
 
 
 class FrameError(ValueError):
-    """What came is no frame; the message says why."""
+    """The error for bytes that are not a frame; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Frame:
 def encode_frame(
     message: Mapping[str, object], arrays: Sequence[Array] = ()
 ) -> list[bytes | memoryview]:
-    """The pieces to write, in order; arrays are not copied where they are contiguous."""
+    """Return the pieces to write, in order. Contiguous arrays are not copied."""
     described = [{"dtype": array.dtype.name, "shape": array.shape} for array in arrays]
     header = json.dumps({"message": message, "arrays": described}).encode()
     pieces: list[bytes | memoryview] = [_LENGTH.pack(len(header)), header]
@@ -53,7 +53,7 @@ def encode_frame(
 
 
 def read_frame(read_into: Callable[[memoryview], None]) -> Frame:
-    """One frame; `read_into` fills the buffer it gets, or raises."""
+    """Read one frame; `read_into` fills its buffer, or raises."""
     length = bytearray(_LENGTH.size)
     read_into(memoryview(length))
     (header_length,) = _LENGTH.unpack(length)
@@ -72,7 +72,7 @@ def read_frame(read_into: Callable[[memoryview], None]) -> Frame:
 
 
 def _parsed(header: bytearray) -> tuple[dict[str, Any], list[tuple[tuple[int, ...], Any]]]:
-    """The message, and the shape and type of each array."""
+    """Return the message, and the shape and type of each array."""
     try:
         document = read_json(header)
         message, described = document["message"], []
@@ -89,7 +89,7 @@ def _parsed(header: bytearray) -> tuple[dict[str, Any], list[tuple[tuple[int, ..
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Uninitialised memory that compiled code may read with aligned loads."""
+    """Allocate uninitialised memory that compiled code may read with aligned loads."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT

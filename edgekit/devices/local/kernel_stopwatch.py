@@ -1,4 +1,4 @@
-"""Takes the time of each kernel as TVM's virtual machine calls it."""
+"""Times each kernel as TVM's virtual machine calls it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _GO_ON = 0
 
 
 class KernelStopwatch:
-    """A kernel's time is without that of the kernels that it calls."""
+    """Times kernels. A kernel's time excludes the kernels that it calls."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
         self._inferences: list[Counter[str]] = []
-        """What each kernel took, an inference each."""
+        """Time of each kernel, by inference."""
         self._open: list[list[int]] = []
-        """When each began, and how much of its time was others'."""
+        """Start of each open call, and the time spent in the kernels that it called."""
 
     def begin_inference(self) -> None:
         self._inferences.append(Counter())
 
     def called(self, function: object, name: str, before: bool, *rest: object) -> int:
-        """What the machine is given as its instrument."""
+        """Time a call; the machine's instrument."""
         ended = time.perf_counter_ns()
         if before:
             self._open.append([time.perf_counter_ns(), 0])
@@ -36,7 +36,7 @@ class KernelStopwatch:
         return _GO_ON
 
     def told(self) -> list[dict[str, object]]:
-        """As the agent on a board tells it."""
+        """Return the times in the form that the agent on a board sends."""
         return [
             {
                 "name": name,

@@ -33,7 +33,7 @@ _SECONDS_BETWEEN_PROGRESS = 0.2
 
 
 def main(runtime_library: str, kind: type[Worker] | None = None) -> None:
-    """Serve until stdin closes; `kind` is a Worker that does more, as the tests' does."""
+    """Serve until stdin closes; tests give an extended `kind` of Worker."""
     end_with_parent()
     _let_idle_threads_sleep()
     requests, responses = _take_over_stdio()
@@ -59,14 +59,14 @@ class Worker:
         ffi.register_global_func("edgekit.progress", self._hear, override=True)
 
     def _hear(self, text: str) -> None:
-        """What a region says that takes long, from any of its threads."""
+        """Forward a message of a region that takes long, from any of its threads."""
         self._send({"progress": 0, WORKING: text})
 
     def answer(self, request: Frame) -> None:
         serve = {"load": self.load, "run": self._run, "bench": self._bench}
         try:
             serve[request.message["do"]](request)
-        except Exception as error:  # noqa: BLE001 - whatever a model raises, its owner gets to see
+        except Exception as error:  # noqa: BLE001 - a model may raise anything
             self._send({"error": str(error) or type(error).__name__, "kind": type(error).__name__})
 
     def load(self, request: Frame) -> None:
@@ -76,7 +76,7 @@ class Worker:
         library = self._ffi.load_module(request.message["library"])
         machine = library.get_function("vm_load_executable")()
         machine.get_function("vm_initialization")(_CPU, 0, _POOLED_ALLOCATOR)
-        # A library that was loaded before stays: threads of the runtime may still be in its code.
+        # A library loaded before stays: threads of the runtime may still run its code.
         self._kept = (*self._kept, library, machine)
         self._main = machine.get_function("main")
         self._set_instrument = machine.get_function("set_instrument")
@@ -113,10 +113,10 @@ class Worker:
             started = time.perf_counter_ns()
             result = call(*tensors)
             ended = time.perf_counter_ns()
-            del result  # its memory goes back outside of the timed part
+            del result  # frees its memory outside of the timed part
             samples.append(ended - started)
             if len(samples) == 1:
-                peak = metrics.memory_peak()  # now, or it would count our samples as the model's
+                peak = metrics.memory_peak()  # later, our samples would count as the model's memory
             if len(samples) >= runs and time.perf_counter() >= enough:
                 break
             progress.report("measuring", len(samples))
@@ -147,7 +147,7 @@ class Worker:
         return stopwatch.told()
 
     def _flat(self, result: Any) -> list[Any]:
-        """The tensors of a result, which is a tensor or arrays of them."""
+        """Return the tensors of a result, which is a tensor or nested arrays of them."""
         if isinstance(result, self._ffi.Tensor):
             return [result]
         return [tensor for part in result for tensor in self._flat(part)]
@@ -160,7 +160,7 @@ class Worker:
 
 
 class _Progress:
-    """Says how far a measurement is, seldom enough not to disturb it."""
+    """Reports a measurement's progress, seldom enough not to disturb it."""
 
     def __init__(self, send: Callable[[Mapping[str, object]], None]) -> None:
         self._send = send
@@ -174,7 +174,7 @@ class _Progress:
 
 
 def to_numpy(tensor: Any) -> Array:
-    # By address and not by DLPack: numpy's DLPack knows no bfloat16.
+    # Read by address: numpy's DLPack does not support bfloat16.
     if not tensor.is_contiguous():
         raise ValueError("the model returned a tensor that is not contiguous")
     dtype = numpy_dtype(str(tensor.dtype))
@@ -191,7 +191,7 @@ def _preemptions() -> int:
 
 
 def _load_runtime(library: str) -> ModuleType:
-    # tvm_ffi imports torch where it is installed, which takes a second and serves nobody here.
+    # tvm_ffi would import an installed torch, which takes a second and is not needed.
     sys.modules["torch"] = None  # type: ignore[assignment]
     import tvm_ffi
 
@@ -209,7 +209,7 @@ def _fill(stream: BinaryIO, buffer: memoryview) -> None:
 
 
 def _take_over_stdio() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the frames' channel to ourselves: what the model prints goes to stderr."""
+    """Keep the frames' channel private: what the model prints goes to stderr."""
     requests, responses = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -219,8 +219,8 @@ def _take_over_stdio() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _let_idle_threads_sleep() -> None:
-    """As the agent on a board does: OpenMP's threads else look for work 300,000 times before they
-    sleep. It reads these when the model's library is loaded."""
+    """Make OpenMP's idle threads sleep at once, as the agent on a board does; else they spin
+    300,000 times first. OpenMP reads these variables when the model's library is loaded."""
     if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
         os.environ.update(OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="1000")
 

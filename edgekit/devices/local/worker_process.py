@@ -1,4 +1,4 @@
-"""A child process that runs a model: started, spoken to, and explained when it dies."""
+"""A child process that runs a model: its start, its frames, and the explanation of its death."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS_TO_DIE = 10
 
 
 class WorkerProcess:
-    """Speaks frames with one child. Use through `started_worker`, which always ends it."""
+    """Exchanges frames with one child. Use it through `started_worker`, which always ends it."""
 
     def __init__(self, process: Process, place: str, timeout: float) -> None:
         assert process.stdin is not None
@@ -38,7 +38,7 @@ class WorkerProcess:
     def ask(
         self, doing: str, message: Mapping[str, object], arrays: Sequence[Array] = ()
     ) -> Iterator[Frame]:
-        """Send a request and yield its progress frames, then its answer, the last.
+        """Send a request and yield its progress frames and last its answer.
 
         `doing` ends the sentence "the model crashed while …".
         """
@@ -55,7 +55,7 @@ class WorkerProcess:
             raise self._died(doing) from error
 
     def end(self) -> None:
-        """Kill the child, whatever it is doing, and wait until it is gone."""
+        """Kill the child and wait until it is gone."""
         self._process.kill()
         self._process.wait()
         self._stderr.wait(_SECONDS_TO_DIE)
@@ -77,7 +77,7 @@ class WorkerProcess:
             return read_frame(lambda buffer: self._fill(buffer, doing, deadline))
         except FrameError as error:
             raise DeviceError(
-                f"the process of the model on {self._place} said what makes no sense while "
+                f"the process of the model on {self._place} sent an invalid message while "
                 f"{doing}: {error}",
                 hint="the model may have overwritten memory; build it again",
                 details=self._last_words(),
@@ -143,7 +143,7 @@ class WorkerProcess:
 def started_worker(
     arguments: Sequence[str], environment: Mapping[str, str], place: str, timeout: float
 ) -> Iterator[WorkerProcess]:
-    """Run `python -m ARGUMENTS` until the block ends, however it ends, Ctrl-C included."""
+    """Run `python -m ARGUMENTS` until the block ends in any way, Ctrl-C included."""
     with ExitStack() as ending:
         with interrupts_deferred():
             process = start_module(arguments, environment)
@@ -153,7 +153,8 @@ def started_worker(
 
 
 def _is_python_frame(line: str) -> bool:
-    """A frame of the interpreter in the runtime's native backtrace: never what crashed."""
+    """Tell whether a line shows a frame of the interpreter in the runtime's native backtrace, which
+    is never the cause."""
     return line.startswith('  File "') and any(
         part in line
         for part in ("/Python/", "Python/", "Objects/", "Modules/", "<unknown>", "/Include/")

@@ -1,1 +1,1 @@
-"""What a board can tell of itself: power, energy, temperatures, clocks, throttling, fans."""
+"""A board's sensors: power, energy, temperatures, clocks, throttling, fans."""

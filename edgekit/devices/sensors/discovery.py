@@ -1,5 +1,4 @@
-"""From a snapshot of sysfs to sensors. What a board does not have is not in the list: a quantity
-that nobody measures is unknown, never zero."""
+"""Finds sensors in a snapshot of sysfs. A quantity without a sensor is unknown, never zero."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from edgekit.devices.sensors.snapshot import NVPMODEL, NVPMODEL_STATUS, THROTTLE
 
 _I2C, _HWMON = "/sys/bus/i2c/devices/", "/sys/class/hwmon/"
 _TOTALS = ("VIN", "POM_5V_IN", "VDD_IN")
-"""What the rail before all others is called on one Jetson or another: the first that is there."""
+"""Names of a Jetson's total power rail, by preference."""
 _NOT_A_RAIL = re.compile(r"NC|sum of shunt voltages", re.IGNORECASE)
 
 
@@ -67,7 +66,7 @@ def _ina238(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
 
 
 def _power_of_monitors(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
-    """Any monitor that the kernel knows: a USB meter, an INA219 that a person added."""
+    """Yield power sensors of any hardware monitor: a USB meter, an INA219 that the user added."""
     for folder in folders(snapshot, _HWMON, ("name",)):
         chip = snapshot[f"{folder}/name"]
         for number in range(1, 9):
@@ -88,8 +87,8 @@ def _with_total(rails: list[Sensor]) -> tuple[Sensor, ...]:
 
 
 def _rapl(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
-    """Packages alone: their parts are counted in them, and they in what is called psys, the whole
-    platform, where there is one."""
+    """Yield the energy counters of packages only: they include their parts, and `psys`, the whole
+    platform, includes them."""
     for folder in folders(snapshot, "/sys/class/powercap/", ("energy_uj",)):
         zone = folder.rpartition("/")[2]
         if zone.count(":") != 1:
@@ -150,7 +149,8 @@ def _fans(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
 
 
 def _power_mode(snapshot: Mapping[str, str]) -> str | None:
-    """`pmode:0002 fmode:fanNull` as nvpmodel keeps it, with the name that its settings give it."""
+    """Return nvpmodel's mode, kept as `pmode:0002 fmode:fanNull`, with its name in nvpmodel's
+    settings."""
     match = re.search(r"pmode:(\d{1,6})", snapshot.get(NVPMODEL_STATUS, ""))
     if match is None:
         return None

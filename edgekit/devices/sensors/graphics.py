@@ -1,4 +1,4 @@
-"""What GPUs tell: NVIDIA's discrete ones through their library, others through files."""
+"""Sensors of GPUs: NVIDIA's discrete ones through their library, others through files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from edgekit.devices.sensors.sensor import Quantity, Sensor
 from edgekit.devices.sensors.snapshot import NVMAP_CLIENTS
 
 _NVML_SLOWED = 0xEC
-"""Of its reasons: the power cap, the board's slowdown, heat by software and hardware, the power
-brake. Others are an idle GPU and clocks that somebody set."""
+"""Throttling reasons that count: the power cap, the board's slowdown, heat by software and
+hardware, the power brake. Others are an idle GPU and clocks that a user set."""
 
 _OF_NVML: tuple[tuple[str, Quantity, str, float], ...] = (
     (nvml.TEMPERATURE, "celsius", "", 1.0),
@@ -42,7 +42,7 @@ def _nvml(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
         name = snapshot[f"{folder}/{nvml.NAME}"]
         if len(numbers) > 1:
             name = f"{name} {number}"
-        # The counter misses nothing between two readings; older GPUs have none.
+        # The counter covers the time between two readings; older GPUs have none.
         if (energy := f"{folder}/{nvml.ENERGY}") in snapshot:
             yield Sensor(name, "joules", (energy,), 1e-3)
         elif (power := f"{folder}/{nvml.POWER}") in snapshot:

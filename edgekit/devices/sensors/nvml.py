@@ -1,6 +1,6 @@
-"""GPUs of NVIDIA's as more files of a snapshot, under paths that no file system has.
+"""NVIDIA's GPUs as further files of a snapshot, under paths that no file system has.
 
-Everything that knows NVIDIA's library is `NvmlGpus`; what its numbers mean, discovery knows.
+Only `NvmlGpus` knows NVIDIA's library; discovery interprets its numbers.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ READINGS = (
 
 
 class Gpus(Protocol):
-    """What is asked of them, and no more."""
+    """The questions that edgekit asks a set of GPUs."""
 
     def names(self) -> tuple[str, ...]:
-        """Of each, in the order of their numbers."""
+        """Return the names in the order of the GPUs' numbers."""
 
     def read(self, number: int, reading: str) -> int | None:
-        """One of READINGS; None where this GPU does not tell."""
+        """Return one of READINGS; None if this GPU does not report it."""
 
     def close(self) -> None: ...
 
 
 def snapshot_of(gpus: Gpus) -> dict[str, str]:
-    """As `local_snapshot` has files: what a GPU does not tell is not there."""
+    """Return the GPUs' readings as `local_snapshot` returns files, without missing ones."""
     found: dict[str, str] = {}
     for number, name in enumerate(gpus.names()):
         found[f"{ROOT}{number}/{NAME}"] = name
@@ -53,7 +53,7 @@ def read_path(gpus: Gpus | None, path: str) -> int | None:
 
 
 def open_gpus() -> Gpus | None:
-    """None where there are none: no package nvidia-ml-py, no driver, or one that refuses."""
+    """Open NVIDIA's library; None without the package nvidia-ml-py, a driver or permission."""
     try:
         import pynvml
     except ImportError:
@@ -66,7 +66,7 @@ def open_gpus() -> Gpus | None:
 
 
 class NvmlGpus:
-    """By NVIDIA's own Python package. Each number may be refused at any moment."""
+    """GPUs through NVIDIA's own Python package. Each reading may be refused at any moment."""
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml

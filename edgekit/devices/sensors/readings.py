@@ -1,4 +1,4 @@
-"""What sensors said over time, and what follows from it: watts, joules, degrees, throttling."""
+"""Quantities computed from sensor readings over time: watts, joules, degrees, throttling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgekit.devices.sensors.state import BoardState, state_of
 _HOTTEST_BELIEVED, _COLDEST_BELIEVED = 200.0, -60.0
 _MOST_WATTS = 10_000.0
 _LONGEST_GAP = 2.0
-"""Seconds between two readings over which power is still taken for known."""
+"""Most seconds between two readings across which power is interpolated."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class RailUse:
 
 @dataclass(frozen=True)
 class PowerUse:
-    """Energy of a measurement. `source` says of what: a rail, the sum of rails, packages."""
+    """Energy of a measurement. `source` names its origin: a rail, the sum of rails, packages."""
 
     source: str
     watts: float
     idle_watts: float | None
-    """Of the same source, before anything ran; None where nobody looked."""
+    """Idle power of the same source before the run; None if it was not recorded."""
     joules: float
-    """All of it."""
+    """Energy of the whole measurement."""
     seconds: float
     rails: tuple[RailUse, ...]
 
@@ -48,7 +48,7 @@ class Warmth:
 
 @dataclass(frozen=True)
 class Observed:
-    """What a board told while something was measured; None for what it can't tell."""
+    """A board's readings during a measurement; None for quantities it does not report."""
 
     power: PowerUse | None
     warmth: Warmth | None
@@ -131,7 +131,8 @@ def _from_counters(
 
 
 def _integral(rail: Sensor, readings: Readings) -> tuple[float, float] | None:
-    """Joules and the seconds that they are of: trapezoids between readings that are near."""
+    """Return joules and the seconds they cover: trapezoids between readings that are close
+    together."""
     points = series(rail, readings, 0.0, _MOST_WATTS)
     joules = seconds = 0.0
     for (before, low), (after, high) in itertools.pairwise(points):
@@ -148,7 +149,7 @@ def _mean(rail: Sensor, readings: Readings) -> float | None:
 
 
 def _counted(counter: Sensor, readings: Readings) -> tuple[float, float] | None:
-    """What a counter grew by, where it may have begun again at zero, and in how many seconds."""
+    """Return the increase of a counter, which may have wrapped, and the seconds it took."""
     points = series(counter, readings, 0.0, float("inf"))
     if len(points) < 2:
         return None

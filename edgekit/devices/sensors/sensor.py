@@ -1,4 +1,4 @@
-"""One quantity that a board tells, and where."""
+"""One quantity that a board reports, and its files."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ Quantity = Literal["watts", "joules", "celsius", "megahertz", "throttling", "fan
 
 @dataclass(frozen=True)
 class Sensor:
-    """Its value is the product of its files' numbers, times `scale`."""
+    """A sensor. Its value is the product of its files' numbers, times `scale`."""
 
     name: str
     quantity: Quantity
     files: tuple[str, ...]
     scale: float
     is_total: bool = False
-    """Of power: the rail through which everything comes."""
+    """Whether this power rail supplies the whole board."""
     wraps_at: float | None = None
-    """Of an energy counter: where it begins again at zero."""
+    """Value at which an energy counter begins again at zero."""
     mask: int = 0b1111
-    """Of throttling: the flags that speak of now. A Raspberry Pi's are undervoltage, capped clock,
-    throttled, near its limit; higher bits say that it was so at some time since the start."""
+    """Throttling flags of the present. A Raspberry Pi's are undervoltage, capped clock, throttled,
+    near its limit; higher bits record the time since the start."""
 
 
 @dataclass(frozen=True)
 class Board:
-    """What a board says of itself that does not change while something is measured."""
+    """Facts that a board reports and that stay the same during a measurement."""
 
     model: str | None
     power_mode: str | None
-    """Of a Jetson: its number, and the name that nvpmodel has for it."""
+    """Number of a Jetson's power mode, and nvpmodel's name for it."""
     sensors: tuple[Sensor, ...]
 
     def of(self, quantity: Quantity) -> tuple[Sensor, ...]:

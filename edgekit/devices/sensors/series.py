@@ -1,4 +1,4 @@
-"""What sensors said over time, as numbers."""
+"""Sensor readings over time, as numbers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from edgekit.devices.sensors.sensor import Sensor
 from edgekit.devices.sensors.snapshot import NVMAP_CLIENTS, THROTTLED
 
 _LONGEST_NUMBER = 32
-"""Characters. A kernel's numbers have 64 bits."""
+"""Longest number in characters. A kernel's numbers have 64 bits."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True)
 class Readings:
-    """`values[path][i]` was read at `times[i]`; None where a sensor refused."""
+    """Readings of files: `values[path][i]` was read at `times[i]`, None if a sensor refused."""
 
     times: tuple[float, ...]
     """Seconds on the board's own clock."""
@@ -26,7 +26,7 @@ class Readings:
 def series(
     sensor: Sensor, readings: Readings, lowest: float, highest: float
 ) -> list[tuple[float, float]]:
-    """Times and values, without what was refused and what can't be."""
+    """Return times and values, without refused and impossible ones."""
     columns = [readings.values.get(file) for file in sensor.files]
     points = []
     for place, moment in enumerate(readings.times):
@@ -40,7 +40,7 @@ def series(
 
 
 def parse_reading(path: str, text: str) -> int | None:
-    """A whole number as that file writes it; None for anything else."""
+    """Return a whole number as that file writes it; None for anything else."""
     if len(text) > _LONGEST_NUMBER:
         return None
     if path == NVMAP_CLIENTS:
@@ -52,6 +52,6 @@ def parse_reading(path: str, text: str) -> int | None:
 
 
 def _total(text: str) -> int | None:
-    """`total 27756K`"""
+    """Return the bytes of a line such as `total 27756K`."""
     match = re.fullmatch(r"total\s+(\d{1,12})([KMG]?)", text.strip())
     return int(match[1]) * _UNITS[match[2]] if match else None

@@ -1,5 +1,5 @@
-"""The files of a board's sysfs that may say something, with what they hold now: everything that
-discovery needs, from this machine or from far away, in one go."""
+"""A snapshot of sysfs: the files that discovery needs with their contents, from this machine or a
+board, read in one go."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 
 LONGEST_VALUE = 200
 LONGEST_LINES = 4000
-"""Of a file of which only some lines matter, all together."""
+"""Longest excerpt, in all, of a file of which only some lines matter."""
 _LARGEST_FILE = 1 << 20
 _MOST_FILES = 4000
 
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
-"""Flags, in hexadecimal digits and nothing else."""
+"""Flags in hexadecimal digits and nothing else."""
 
 NVMAP_CLIENTS = "/sys/kernel/debug/nvmap/iovmm/clients"
-"""Who has how much of a Jetson's memory for its GPU; the last line is the total. For root alone."""
+"""Use of a Jetson's GPU memory by process; the last line is the total. Only root may read it."""
 NVPMODEL, NVPMODEL_STATUS = "/etc/nvpmodel.conf", "/var/lib/nvpmodel/status"
-"""The names of a Jetson's power modes among much else, and which one it is in."""
+"""Names of a Jetson's power modes, among much else, and its present mode."""
 
 PATTERNS: tuple[str, ...] = (
-    # Power monitors on Jetsons (JetPack 5 and later, Thor), and any that a person soldered on.
+    # Power monitors on Jetsons (JetPack 5 and later, Thor), and any that a user added.
     "/sys/bus/i2c/devices/*/name",
     "/sys/bus/i2c/devices/*/hwmon/hwmon*/in*_label",
     "/sys/bus/i2c/devices/*/hwmon/hwmon*/in*_input",
@@ -30,7 +30,7 @@ PATTERNS: tuple[str, ...] = (
     # The same on JetPack 4.
     "/sys/bus/i2c/devices/*/iio:device*/rail_name_*",
     "/sys/bus/i2c/devices/*/iio:device*/in_power*_input",
-    # What the kernel calls a hardware monitor.
+    # Hardware monitors by the kernel's names.
     "/sys/class/hwmon/hwmon*/name",
     "/sys/class/hwmon/hwmon*/power*_label",
     "/sys/class/hwmon/hwmon*/power*_input",
@@ -47,23 +47,22 @@ PATTERNS: tuple[str, ...] = (
     "/sys/class/powercap/intel-rapl:*/name",
     "/sys/class/powercap/intel-rapl:*/energy_uj",
     "/sys/class/powercap/intel-rapl:*/max_energy_range_uj",
-    # Clocks.
     "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq",
     "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq",
     "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
     "/sys/class/devfreq/*/cur_freq",
-    # What a Raspberry Pi's firmware says of undervoltage and throttling.
+    # Undervoltage and throttling, from a Raspberry Pi's firmware.
     THROTTLED,
     # A Jetson's power mode and fan.
     NVPMODEL_STATUS,
     "/sys/devices/pwm-fan/cur_pwm",
     "/proc/device-tree/model",
-    # How much of its own memory a GPU of AMD's has given away.
+    # Used memory of an AMD GPU.
     "/sys/class/drm/card[0-9]/device/mem_info_vram_used",
 )
 
 LINES_OF: Mapping[str, str] = {NVMAP_CLIENTS: "total", NVPMODEL: "< POWER_MODEL"}
-"""Long files, of which only lines that begin with these words matter."""
+"""Long files of which only lines with this beginning matter."""
 
 SCRIPT = (
     "for f in "
@@ -77,11 +76,11 @@ SCRIPT = (
     )
     + ":"
 )
-"""Shell that tells all of them, a line each: a path, a tab, what is in it."""
+"""Shell command that prints each file as a line: its path, a tab, its content."""
 
 
 def parse_snapshot(output: str) -> dict[str, str]:
-    """What `SCRIPT` wrote. Lines that make no sense are left out."""
+    """Read the output of `SCRIPT`; invalid lines are skipped."""
     found: dict[str, str] = {}
     for line in output.splitlines()[:_MOST_FILES]:
         path, tab, value = line.partition("\t")
@@ -92,7 +91,7 @@ def parse_snapshot(output: str) -> dict[str, str]:
 
 
 def local_snapshot(root: Path = Path("/")) -> dict[str, str]:
-    """The same of this machine, or of a tree that lies in a folder."""
+    """Return the snapshot of this machine, or of a tree in a folder."""
     found: dict[str, str] = {}
     for pattern in (*PATTERNS, *LINES_OF):
         for path in sorted(root.glob(pattern.lstrip("/"))):
@@ -106,7 +105,7 @@ def local_snapshot(root: Path = Path("/")) -> dict[str, str]:
 
 
 def read_value(name: str, root: Path = Path("/")) -> str:
-    """Empty where it can't be read: a sensor may refuse at any moment."""
+    """Return a file's value; empty if it can't be read: a sensor may refuse at any moment."""
     beginning = LINES_OF.get(name)
     try:
         with (root / name.lstrip("/")).open("rb") as stream:
@@ -121,7 +120,7 @@ def read_value(name: str, root: Path = Path("/")) -> str:
 
 
 def folders(snapshot: Mapping[str, str], prefix: str, names: Iterable[str]) -> list[str]:
-    """The folders below `prefix` that hold a file of one of those names, in order."""
+    """Return the folders below `prefix` that hold a file of one of those names, in order."""
     wanted = tuple(f"/{name}" for name in names)
     return sorted(
         {

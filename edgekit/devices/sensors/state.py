@@ -1,4 +1,4 @@
-"""What state a board was in while something was measured: mode, clocks, fans, the GPU's memory."""
+"""A board's state during a measurement: power mode, clocks, fans, the GPU's memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FASTEST_FAN = 100_000.0
 
 @dataclass(frozen=True)
 class Level:
-    """Megahertz of a clock; of a fan what its driver counts in: turns a minute, or PWM steps."""
+    """A clock in megahertz, or a fan in its driver's unit: revolutions a minute, or PWM steps."""
 
     name: str
     mean: float
@@ -24,13 +24,13 @@ class Level:
 
 @dataclass(frozen=True)
 class BoardState:
-    """None, and nothing in a list, of what the board can't tell."""
+    """A board's state; None or an empty list for what it does not report."""
 
     power_mode: str | None
     clocks: tuple[Level, ...]
     fans: tuple[Level, ...]
     gpu_memory: int | None
-    """The most bytes that were in use on the GPUs, by everybody."""
+    """Peak of the bytes in use on the GPUs, by all processes."""
 
 
 def state_of(board: Board, readings: Readings) -> BoardState | None:

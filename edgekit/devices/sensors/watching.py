@@ -1,4 +1,4 @@
-"""Reading sensors of this machine while something else is going on."""
+"""Reads sensors of this machine in the background."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_READINGS = 100_000
 
 
 class Watch:
-    """Reads until `ended`; then `readings` has all of it."""
+    """Reads until `end` is called, which returns all readings."""
 
     def __init__(
         self, files: Sequence[str], root: Path = Path("/"), gpus: nvml.Gpus | None = None
@@ -65,7 +65,7 @@ class Watch:
 def watching(
     files: Sequence[str], root: Path = Path("/"), gpus: nvml.Gpus | None = None
 ) -> Iterator[Watch]:
-    """Ends with the block, whoever ends it."""
+    """Read in the background until the block ends."""
     watch = Watch(files, root, gpus)
     watch.begin()
     try:

@@ -1,4 +1,4 @@
-"""edgekit's firmware on a microcontroller, as Python calls."""
+"""Python calls to edgekit's firmware on a microcontroller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from edgekit.devices.serial.messages import (
 T = TypeVar("T")
 
 _OVERHEAD = 12
-"""Of a piece of an input: model, tensor, offset."""
+"""Bytes before each piece of an input: model, tensor, offset."""
 
 
 class Client:
@@ -40,7 +40,7 @@ class Client:
         return self._link.retries
 
     def hello(self, limit_s: float = 3.0) -> Hello:
-        """Begin a session. A board that an earlier one left in a fault is reset."""
+        """Begin a session. A board left in a fault by an earlier session is reset."""
         try:
             answer = self._link.ask(Request.HELLO, limit_s=limit_s, expect=48)
         except FirmwareFault:
@@ -101,8 +101,8 @@ class Client:
 
     def _senseless(self, why: str) -> DeviceError:
         return DeviceError(
-            f"{self._name} gives an answer without sense: {why}",
-            hint="edgekit flash writes a firmware that fits this edgekit",
+            f"{self._name} gave an invalid answer: {why}",
+            hint="write a firmware that fits this version with edgekit flash",
         )
 
 

@@ -1,5 +1,5 @@
-"""A microcontroller on a serial line as a device: its firmware is written where it has another one,
-and models run in it."""
+"""Microcontrollers on a serial line as devices. Another firmware is replaced by the bundle's, and
+models run in it."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 _HELLO_SECONDS = 2.5
 _AFTER_WRITING_SECONDS = 8.0
 _EMULATED_SECONDS = 15.0
-"""For either: an emulator shares this machine with whatever else runs on it."""
+"""Time limit of either; an emulator shares this machine with other processes."""
 _TRIES = 3
-"""Of an inference on a board that was reset in the middle of it."""
+"""Attempts at an inference whose board is reset in the middle."""
 
 
 @dataclass(frozen=True)
 class EmulatedChip:
-    """What sets an emulated microcontroller apart."""
+    """The properties of an emulated microcontroller."""
 
     folder: Path
-    """Where its sockets are."""
+    """Folder of its sockets."""
     clock: int
-    """Of its timer, in Hz."""
+    """Clock of its timer in Hz."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class SerialDevice:
     gdb: str = "gdb-multiarch"
     chip: EmulatedChip | None = None
     host: LabHost | None = None
-    """Where the port is on another machine."""
+    """Host that has the port; None if this machine has it."""
     labgrid: str | None = None
-    """The place that knows the port."""
+    """Labgrid place that provides the port."""
 
     @contextmanager
     def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SerialSession]:
@@ -85,10 +85,10 @@ class SerialDevice:
             yield SerialSession(self, bundle, firmware, client, hello, model, sent, events)
 
     def check_board(self, bundle: Bundle) -> None:
-        """Another board's firmware would not even start."""
+        """Refuse a bundle for another board, whose firmware would not even start."""
         if bundle.manifest.board.name != self.board.name:
             raise DeviceError(
-                f"the bundle was built for the board {bundle.manifest.board.name}, and {self.name} "
+                f"the bundle was built for the board {bundle.manifest.board.name}, but {self.name} "
                 f"is a {self.board.name}",
                 hint=f"build it again with --board {self.board.name}",
             )
@@ -97,8 +97,8 @@ class SerialDevice:
     def prepared(
         self, firmware: FirmwareFile, events: Events = SILENT, *, again: bool = False
     ) -> Iterator[tuple[Client, Hello, int]]:
-        """The board with this firmware on it, which was written if it had another, or `again`; and
-        how many bytes that took."""
+        """Provide the board with this firmware, and the number of bytes written. It is written if
+        the board has another one, or `again` is set."""
         with self.held() as line:
             if not again and not self._blank():
                 with self.connected(line) as client:
@@ -112,8 +112,8 @@ class SerialDevice:
 
     @contextmanager
     def held(self, patience: float = PATIENCE, *, looking: bool = False) -> Iterator[Line]:
-        """Hold the line for the time of the block; DeviceError where somebody else uses it.
-        `looking` is for a farm, which gives way to users."""
+        """Hold the line for the block; DeviceError if it is in use. `looking` is for a farm's
+        checks, which give way to users."""
         if self.host is not None:
             with self.host.held(self.port, patience, looking=looking) as line:
                 yield line
@@ -133,7 +133,7 @@ class SerialDevice:
             yield Client(Link(port, self.name, self.baud), self.name)
 
     def write(self, firmware: FirmwareFile, events: Events = SILENT, tools: Tools = HERE) -> int:
-        """Flash; the port must not be open: some tools use it themselves."""
+        """Flash the firmware; the port must be closed, because some tools use it themselves."""
         if self.board.flash is None:
             raise UsageError(
                 f"edgekit does not know how to write to a {self.board.name}",
@@ -154,7 +154,7 @@ class SerialDevice:
         return write_firmware(job, events)
 
     def _blank(self) -> bool:
-        """Whether it is known without asking that there is no firmware."""
+        """Tell whether the board surely has no firmware."""
         if self.chip is None:
             return False
         from edgekit.twin.microcontroller import condition_of
@@ -162,7 +162,8 @@ class SerialDevice:
         return condition_of(self.chip.folder) == "blank"
 
     def patience(self, usual: float) -> float:
-        """Seconds for it to say who it is, where a real one has the `usual` ones."""
+        """Return the seconds to wait for a hello; an emulated board gets more than the `usual`
+        ones."""
         return usual if self.chip is None else _EMULATED_SECONDS
 
     def _hello_or_none(self, client: Client) -> Hello | None:
@@ -176,13 +177,13 @@ class SerialDevice:
             hello = client.hello(self.patience(_AFTER_WRITING_SECONDS))
         except NoAnswer as error:
             raise DeviceError(
-                f"the firmware was written to {self.name}, and nothing answers on {self.port}",
-                hint="is that the port of this board, and its baud rate that of the profile?",
+                f"the firmware was written to {self.name}, but nothing answers on {self.port}",
+                hint="check that the port is this board's, and that its baud rate is the profile's",
             ) from error
         if hello.build_id != firmware.build_id:
             raise DeviceError(
                 f"{self.name} runs another firmware than the one that was written to it",
-                hint="is --port that of the board which the probe writes to?",
+                hint="check that --port is that of the board on the probe",
             )
         return hello
 
@@ -226,14 +227,14 @@ class SerialSession:
             yield RunResult(outputs, seconds)
 
     def make_current(self, *, verified: bool, median: float | None, keep: int) -> None:
-        """A microcontroller has one firmware, and no place for others."""
+        """Do nothing: a microcontroller holds one firmware."""
 
     def log_failure(self, event: str, error: EdgekitError) -> None:
-        """Nor for a log."""
+        """Do nothing: a microcontroller has no log."""
 
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
         data = self._bytes(inputs)
-        # Emulated, every run takes the same number of instructions.
+        # On an emulated board every run takes the same number of instructions.
         warmup = plan.warmup if self.device.chip is None else 0
         seconds = plan.seconds if self.device.chip is None else 0.0
         cycles: list[int] = []
@@ -283,7 +284,7 @@ class SerialSession:
             self.client.write(self.model[0], index, piece)
 
     def _inference(self, data: list[bytes]) -> tuple[dict[str, Array], float]:
-        """A board that is reset forgets its inputs: then all is done again."""
+        """Run an inference; repeat it from the start if a reset board lost its inputs."""
         for remaining in reversed(range(_TRIES)):
             try:
                 self._write(data)
@@ -292,7 +293,7 @@ class SerialSession:
             except BoardRestarted:
                 if not remaining:
                     raise
-                self.events.warn(f"{self.name} was reset; the inference is done again")
+                self.events.warn(f"{self.name} was reset; repeating the inference")
                 self.client.hello(self.device.patience(_AFTER_WRITING_SECONDS))
         raise AssertionError("the last try returns or raises")
 
@@ -303,8 +304,8 @@ class SerialSession:
         if inference.status != 0:
             indices = self.client.step_name(self.model[0], inference.status - 1)
             raise DeviceError(
-                f"an index in {indices} is outside of the tensor that it counts in",
-                hint="feed indices that the model has; those outside were held at its edges",
+                f"an index in {indices} is outside of its tensor",
+                hint="feed indices that lie within the tensor; others were clamped",
             )
         return inference, (inference.cycles / self.hello.clock if not self.device.chip else took)
 
@@ -359,7 +360,7 @@ def _firmware_of(bundle: Bundle) -> FirmwareFile:
 def _model_of(
     bundle: Bundle, client: Client, hello: Hello, device: str
 ) -> tuple[int, ModelOnBoard]:
-    """Which of the firmware's models is the bundle's, checked against what the bundle says."""
+    """Return the index of the bundle's model in the firmware, checked against the bundle."""
     models = [client.model(index) for index in range(hello.models)]
     wanted = bundle.manifest.model.sha256
     index = next((i for i, model in enumerate(models) if model.sha256 == wanted), None)
@@ -373,9 +374,9 @@ def _model_of(
     model = models[index]
     if model.failed_check:
         raise DeviceError(
-            f"the model on {device} says that its check {model.failed_check} failed: a library "
+            f"the model on {device} reports that its check {model.failed_check} failed: a library "
             "needs more scratch memory than was planned",
-            hint="build the bundle again; report this if it stays so",
+            hint="build the bundle again; report this if it happens again",
         )
     from edgekit.base.arrays import numpy_dtype
 

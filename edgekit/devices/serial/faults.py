@@ -1,4 +1,4 @@
-"""What the registers of a core that stopped tell a person."""
+"""The meaning of a stopped core's registers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CODE_BUS, _PRECISE, _IMPRECISE, _BFAR_VALID = 1 << 8, 1 << 9, 1 << 10, 1 << 15
 _WORDS = (
     (1 << 25, "it divided by zero"),
     (1 << 24, "it used an address that is not aligned"),
-    (1 << 19, "it used a coprocessor, such as the FPU, that is off or not there"),
+    (1 << 19, "it used a coprocessor, such as the FPU, that is off or missing"),
     (1 << 18, "it returned from an exception with a damaged stack"),
     (1 << 17, "it jumped to an address that is no Thumb code"),
-    (1 << 16, "it came to an instruction that this core does not know"),
+    (1 << 16, "it executed an instruction that this core does not have"),
     (_CODE_BUS | _CODE_VIOLATION, "it jumped to where there is no code"),
     (_IMPRECISE, "it wrote to where there is no memory, some instructions earlier"),
 )
@@ -29,9 +29,8 @@ def explain_fault(
     if report.registers is None or report.cfsr & _STACK_BITS:
         return stack_overflow(device, stack, where, _registers(report, firmware))
     return DeviceError(
-        f"the firmware on {device} faulted in {where or 'no function that is known'}: "
-        f"{_what(report)}",
-        hint="gdb with the bundle's firmware.elf shows the line; report it if that is edgekit's",
+        f"the firmware on {device} faulted in {where or 'an unknown function'}: {_what(report)}",
+        hint="gdb with the bundle's firmware.elf shows the line; report a line of edgekit's code",
         details=_registers(report, firmware),
     )
 
@@ -42,7 +41,7 @@ def stack_overflow(
     return DeviceError(
         f"the firmware on {device} ran out of its {size(stack)} of stack"
         + (f" in {where}" if where else ""),
-        hint="give it more: [firmware] stack in the board's profile",
+        hint="give it more with [firmware] stack in the board's profile",
         details=details,
     )
 

@@ -1,7 +1,7 @@
-"""Frames on a serial line, as docs/serial-protocol.md has them: bytes to frames and back.
+"""The frames of docs/serial-protocol.md: bytes to frames and back.
 
-A frame is stuffed so that it holds no zero, and stands between zeros: whatever noise comes in
-between, the next frame is found.
+A frame is stuffed so that it holds no zero, and stands between zeros, so that the next frame is
+found after any noise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SerialFrame:
 
 @dataclass(frozen=True)
 class Noise:
-    """Bytes that are no frame: a boot loader's words, or what is left of a damaged frame."""
+    """Bytes that are not a frame: a boot loader's output, or the rest of a damaged frame."""
 
     data: bytes
 
@@ -41,18 +41,18 @@ def encode_frame(frame: SerialFrame) -> bytes:
 
 
 def framed_length(payload: int) -> int:
-    """The fewest bytes that a frame with so much payload takes on the line."""
+    """Return the fewest bytes that a frame with so much payload takes on the line."""
     return _HEADER.size + payload + _CRC.size + 3
 
 
 class FrameDecoder:
-    """Takes whatever comes, in pieces of any size."""
+    """Decodes bytes in pieces of any size."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> list[SerialFrame | Noise]:
-        """What is complete now."""
+        """Return the frames that are now complete."""
         found: list[SerialFrame | Noise] = []
         *ended, rest = data.split(b"\0")
         for piece in ended:
@@ -65,20 +65,20 @@ class FrameDecoder:
         return found
 
     def rest(self) -> bytes:
-        """What came since the latest frame; it will not be part of the next one."""
+        """Return the bytes after the latest frame, and keep them out of the next one."""
         pending = bytes(self._pending)
         self._pending.clear()
         return pending
 
     def _overflow(self) -> list[SerialFrame | Noise]:
-        """No frame is as long: noise without an end must not fill the memory."""
+        """Drop what is longer than any frame: endless noise must not fill the memory."""
         if len(self._pending) <= _LONGEST_STUFFED:
             return []
         return [Noise(self.rest())]
 
 
 def stuffed(data: bytes) -> bytes:
-    """Without zeros: consistent overhead byte stuffing."""
+    """Encode without zeros, by consistent overhead byte stuffing."""
     out = bytearray()
     for piece in data.split(b"\0"):
         start = 0
@@ -92,7 +92,7 @@ def stuffed(data: bytes) -> bytes:
 
 
 def unstuffed(data: bytes) -> bytes | None:
-    """None for what `stuffed` never gives."""
+    """Decode what `stuffed` returns; None for anything else."""
     out = bytearray()
     position = 0
     while position < len(data):

@@ -1,5 +1,5 @@
-"""A microcontroller that is attached to another machine: its serial port and its flash tools, used
-through one SSH connection to that machine, which needs a POSIX shell and no edgekit."""
+"""Microcontrollers attached to another machine. Their serial ports and flash tools are used through
+one SSH connection to that machine, which needs a POSIX shell and no edgekit."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _SECONDS_TO_SEND = 60.0
 _SECONDS_TO_END = 3.0
 _FLASH_SECONDS = 300.0
 _MOST_LINES = 200
-"""Of what a host's start-up files may say before our shell does."""
+"""Most lines of a host's start-up files before our shell's first line."""
 _CONNECT_FAILED = 2
-"""SSH's number for a port where nobody listens."""
+"""SSH's error number for a port without a listener."""
 _SOCKET = re.compile(
     r"(?P<kind>socket|rfc2217)://(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]+)):(?P<port>\d+)"
 )
 
-# A file that anybody may lock and nobody needs to write, by the port's real name: two users of one
-# host keep apart as well. It is made without following whatever somebody put in its place.
-# A second one is locked by who only looks: devices/serial/lock.py does the same on this machine.
+# A lock file by the port's real name, which any user may lock and none needs to write, so that two
+# users of one host keep apart too. It is made without following a link in its place. The second
+# file is locked by checks: devices/serial/lock.py does the same on this machine.
 _HOLD = (
     f"""\
 LC_ALL=C; export LC_ALL
@@ -73,9 +73,9 @@ listen
 """
 )
 
-# The keeper of the line waits for the end of its own input, which comes with the end of the
-# connection however that comes about, and then ends what reads the port. It has the port open, and
-# locked, as well: the shell's end says that nobody has.
+# The guard of the line waits for the end of its own input, which comes with the end of the
+# connection, and then ends the reader. The shell has the port open and locked as well: when it has
+# ended, the port is free.
 _PUMP = """\
 LC_ALL=C; export LC_ALL
 port=$1
@@ -95,7 +95,7 @@ exec 3<&- 4<&-
 wait $r
 { kill $w; wait $w; } 2>/dev/null"""
 
-# What was sent is gone again with the connection.
+# Deletes the file when the connection ends.
 _KEEP_FILE = """\
 umask 077
 folder=$(mktemp -d) || exit 1
@@ -110,7 +110,7 @@ _RUN = f'{_PATHS}LC_ALL=C NO_COLOR=1; export LC_ALL NO_COLOR\ncd / && exec "$@" 
 
 
 class ChannelPort:
-    """A stream of bytes through SSH, as pyserial's ports are used."""
+    """A stream of bytes through SSH with the interface of pyserial's ports."""
 
     def __init__(self, stream: RemoteCommand, address: str) -> None:
         self._stream = stream
@@ -124,24 +124,24 @@ class ChannelPort:
         try:
             return self._stream.read_some(most)
         except CommandEnded as error:
-            raise OSError(f"{self._address} is not there any more") from error
+            raise OSError(f"{self._address} is gone") from error
 
     def write(self, data: bytes) -> None:
         try:
             self._stream.send(data, _SECONDS_TO_SEND)
         except CommandEnded as error:
-            raise OSError(f"{self._address} is not there any more") from error
+            raise OSError(f"{self._address} is gone") from error
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: writes are not buffered."""
 
 
 @dataclass(frozen=True)
 class LabHost:
-    """Who has the serial port."""
+    """The machine that has the serial port."""
 
     entry: DeviceEntry
-    """The device's: its address is the host's."""
+    """Entry of the device; its address is the host's."""
     known_hosts: KnownHosts | None = None
 
     @contextmanager
@@ -174,8 +174,8 @@ class RemoteHost:
     def held(
         self, address: str, patience: float = PATIENCE, *, looking: bool = False
     ) -> Iterator[RemoteLine]:
-        """Hold the line against everybody's edgekit for the time of the block. `looking` is for a
-        farm, which gives way to users."""
+        """Hold the line for the block against every other edgekit. `looking` is for a farm's
+        checks, which give way to users."""
         limits = (0, 0) if looking else (round(patience), round(MOST_FOR_LOOKS))
         words = ("sh", "-c", _HOLD, "edgekit", address, *map(str, limits))
         with self.connection.command(words, listens=True) as holder:
@@ -230,8 +230,8 @@ class RemoteHost:
             if getattr(error.__cause__, "code", None) != _CONNECT_FAILED:
                 raise
             raise DeviceError(
-                f"nobody listens at {address}, as {self.machine} sees it",
-                hint="start what serves the serial port there",
+                f"nothing listens at {address}, as {self.machine} sees it",
+                hint="start the server of the serial port",
             ) from error
         try:
             yield ChannelPort(RemoteCommand(self.connection, channel, address), address)
@@ -243,25 +243,25 @@ class RemoteHost:
         if why == "none":
             return DeviceError(
                 f"there is no serial port {address} on {self.machine}",
-                hint="plug the board in; ls /dev/serial/by-id over there shows the ports there are",
+                hint="plug the board in; ls /dev/serial/by-id on the host lists its ports",
             )
         if why == "denied":
             return DeviceError(
-                f"{place} may not be opened by the user that edgekit logs in as",
-                hint="sudo usermod -aG dialout USER over there",
+                f"{place} may not be opened by the user of the SSH login",
+                hint="run on the host: sudo usermod -aG dialout USER",
             )
         if why == "busy":
             return LineInUse(
                 f"{place} is in use by another program",
-                hint="close it; fuser over there shows which one it is",
+                hint=f"run fuser {address} on the host to see which process, and end it",
             )
         if why == "speed":
             return DeviceError(
                 f"{place} can't be set to {baud} baud",
-                hint="give another --baud, one that stty knows over there",
+                hint="give a --baud that the host's stty knows",
             )
         return DeviceError(
-            f"{place} is no terminal", hint="name a device file such as /dev/ttyACM0"
+            f"{place} is not a terminal", hint="name a device file such as /dev/ttyACM0"
         )
 
     def _failed(self, address: str, command: RemoteCommand) -> DeviceError:
@@ -269,14 +269,14 @@ class RemoteHost:
         return DeviceError(
             f"the serial port {address} of {self.machine} can't be opened"
             + (f": {errors[-1]}" if errors else ""),
-            hint="is there a POSIX shell with stty over there?",
+            hint="check that the host has a POSIX shell with stty",
             details=errors[-12:-1],
         )
 
 
 @dataclass(frozen=True)
 class RemoteLine:
-    """A serial port over there that is ours."""
+    """A serial port of the host that is held."""
 
     host: RemoteHost
     address: str
@@ -293,7 +293,7 @@ class RemoteLine:
 
 @dataclass(frozen=True)
 class RemoteTools:
-    """Flash tools of the host."""
+    """Flash tools on the host."""
 
     connection: Connection
 
@@ -307,7 +307,7 @@ class RemoteTools:
         if found.status != 0 or not lines or not lines[-1].startswith("/"):
             raise MissingToolError(
                 f"{tool}, which writes the firmware, is not installed on {self.machine}",
-                hint=f"over there: {install}",
+                hint=f"run on the host: {install}",
             )
         return lines[-1]
 
@@ -325,7 +325,7 @@ class RemoteTools:
             except CommandEnded as error:
                 raise DeviceError(
                     f"{self.machine} could not store the firmware",
-                    hint="check its folder for temporary files: its disk, its permissions",
+                    hint="check the disk and permissions of its folder for temporary files",
                     details=keeper.errors(),
                 ) from error
             yield path
@@ -333,8 +333,8 @@ class RemoteTools:
     def run(
         self, command: Sequence[str], *, folder: Path | None = None, limit_s: float = _FLASH_SECONDS
     ) -> Said:
-        """Run a tool in a folder that its user cannot write to. `folder` would be one of this
-        machine's."""
+        """Run a tool in a folder that its user cannot write to. `folder`, a folder of this
+        machine, is ignored."""
         done = self.connection.run(("sh", "-c", _RUN, "edgekit", *command), timeout=limit_s)
         return Said(done.status, "\n".join((done.output, *done.errors)))
 
@@ -346,7 +346,7 @@ def meet(
     ask: Ask | None = None,
     fingerprint: str | None = None,
 ) -> DeviceError | None:
-    """Log in, and look at the port: why it can't be opened, if so. The board is not asked."""
+    """Log in and look at the port; return the error if it can't be opened."""
     address, baud = lab.entry.serial or "", lab.entry.baud or board.transport.baud or DEFAULT_BAUD
     with lab.connected(ask, fingerprint) as host:
         try:
@@ -359,7 +359,7 @@ def meet(
 
 @contextmanager
 def _ended_after(command: RemoteCommand) -> Iterator[None]:
-    """Who comes next finds the port free: the shell over there is waited for."""
+    """Wait for the shell on the host at the end, so that the next user finds the port free."""
     try:
         yield
     finally:
@@ -369,7 +369,7 @@ def _ended_after(command: RemoteCommand) -> Iterator[None]:
 
 
 def _answer(command: RemoteCommand) -> str:
-    """What our shell says first, whatever the host's start-up files say before."""
+    """Return the first message of our shell, after any output of the host's start-up files."""
     for _ in range(_MOST_LINES):
         line = command.read_line(_SECONDS_TO_OPEN)
         if line.startswith("edgekit "):

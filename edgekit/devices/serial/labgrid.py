@@ -1,8 +1,8 @@
-"""Places of labgrid's: acquired for as long as a device is used, and asked where the device stands.
+"""Labgrid places: acquired while a device is used, and asked for its address.
 
-labgrid's own client does it, whichever environment it is installed in. labgrid does not notice when
-whoever acquired a place dies; so what edgekit acquired is noted in a file, and released by whoever
-uses the place next.
+labgrid's own client does the work, in whatever environment it is installed. labgrid keeps a place
+acquired when its user's process dies. So edgekit notes what it acquired in a file, and the next use
+of the place releases it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edgekit.project.devices import DeviceEntry, is_host, is_user
 
 _CLIENT = "labgrid-client"
 _ENVIRONMENT = "LG_ENV"
-"""The variable that names labgrid's environment file. The file may import Python modules."""
+"""Variable that names labgrid's environment file. The file may import Python modules."""
 _SECONDS = 60.0
 _OURS = b"acquired"
 _ALREADY_OURS = re.compile(r"You have already acquired place [^ ]+\.\s*$")
@@ -35,19 +35,19 @@ _PROTOCOLS = {"raw": "socket", "rfc2217": "rfc2217"}
 
 
 class PlaceTaken(DeviceError):
-    """Somebody else has the place."""
+    """The error for a place that another user has."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """What labgrid says of a place that is ours."""
+    """An acquired place, as labgrid describes it."""
 
     name: str
     resources: Mapping[str, Mapping[str, Any]]
-    """By their class: the parameters of each."""
+    """Parameters of each resource, by its class."""
 
     def reached(self, entry: DeviceEntry) -> DeviceEntry:
-        """The same device with the address of its NetworkService; what the entry says counts."""
+        """Fill in the address of its NetworkService where the entry has none."""
         found = self._resource("NetworkService")
         host, user, port = found.get("address"), found.get("username"), found.get("port", 22)
         if not isinstance(host, str) or not is_host(host) or not _is_port(port):
@@ -64,7 +64,7 @@ class Place:
 
     @property
     def serial(self) -> str:
-        """The address of its NetworkSerialPort, as pyserial opens it."""
+        """Return the address of its NetworkSerialPort, as pyserial opens it."""
         found = self._resource("NetworkSerialPort")
         host, port = found.get("host"), found.get("port")
         scheme = _PROTOCOLS.get(str(found.get("protocol", "rfc2217")))
@@ -77,20 +77,20 @@ class Place:
             there = ", ".join(sorted(self.resources)) or "nothing"
             raise DeviceError(
                 f"the labgrid place {self.name} has no {kind}, but {there}",
-                hint=f"export one, and match it: {_CLIENT} -p {self.name} add-match PATTERN",
+                hint=f"export one and match it: {_CLIENT} -p {self.name} add-match PATTERN",
             )
         return self.resources[kind]
 
     def _nonsense(self, kind: str) -> DeviceError:
         return DeviceError(
-            f"what labgrid says of the {kind} of {self.name} makes no sense",
+            f"labgrid's description of the {kind} of {self.name} is invalid",
             hint=f"{_CLIENT} -p {self.name} show; its exporter's file says so",
         )
 
 
 @dataclass
 class _Held:
-    """What this process has, and for how many: one device may need several connections."""
+    """Places that this process has, with their counts: one device may need several connections."""
 
     place: Place
     giving_back: ExitStack
@@ -103,8 +103,8 @@ _changing = threading.Lock()
 
 @contextmanager
 def acquired(name: str, *, looking: bool = False) -> Iterator[Place]:
-    """Acquire the place until the block ends; PlaceTaken where somebody has it. Where its user
-    acquired it beforehand, it is used and stays acquired. `looking` is for a farm, which gives way
+    """Acquire the place for the block; PlaceTaken if another user has it. A place that its user
+    acquired beforehand is used and stays acquired. `looking` is for a farm's checks, which give way
     to users."""
     with _changing:
         if name in _held:
@@ -164,7 +164,7 @@ def _client(name: str, command: str) -> Done:
     except TimeoutExpired as error:
         raise DeviceError(
             f"labgrid does not answer within {_SECONDS:g} s",
-            hint="is its coordinator up, and LG_COORDINATOR right?",
+            hint="check that its coordinator runs and that LG_COORDINATOR is right",
         ) from error
 
 
@@ -174,12 +174,12 @@ def _refused(name: str, done: Done) -> DeviceError:
     kind = PlaceTaken if "already acquired" in last else DeviceError
     return kind(
         f"labgrid does not give the place {name}: {last[:200]}",
-        hint=f"{_CLIENT} -p {name} show says who has it",
+        hint=f"{_CLIENT} -p {name} show tells who has it",
     )
 
 
 def _resources(done: Done) -> dict[str, Mapping[str, Any]]:
-    """What `show` says: a line for each resource, and its values as Python writes them."""
+    """Read the output of `show`: a line for each resource, with its values in Python syntax."""
     found: dict[str, Mapping[str, Any]] = {}
     kind, block = "", ""
     for line in [*done.output.splitlines(), "end"]:

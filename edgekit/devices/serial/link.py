@@ -1,4 +1,4 @@
-"""Requests and answers over a line that loses, damages and repeats what it carries."""
+"""Requests and answers over a line that loses, damages and repeats data."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _BITS_A_BYTE = 10
 
 
 class NoAnswer(DeviceError):
-    """Nothing came that was meant for us."""
+    """The error for an answer that did not come."""
 
 
 class FirmwareFault(DeviceError):
-    """The core stopped at an instruction that it can't execute."""
+    """The error for a core that stopped at an instruction it can't execute."""
 
     def __init__(self, port: str, report: FaultReport) -> None:
         super().__init__(
@@ -44,12 +44,12 @@ class FirmwareFault(DeviceError):
 
 
 class BoardRestarted(DeviceError):
-    """It does not know our session any more: what was written to it is gone."""
+    """The error for a board that was reset and lost the session and its data."""
 
 
 class Link:
-    """One session. Every request has a number; one whose answer does not come is sent again, and
-    the board does not do twice what it has done."""
+    """One session. Every request has a number. An unanswered request is sent again, and the board
+    does not repeat what it has done."""
 
     def __init__(self, port: Any, name: str, baud: int) -> None:
         self._port = port
@@ -64,7 +64,7 @@ class Link:
     def ask(
         self, kind: Request, payload: bytes = b"", *, limit_s: float = 10.0, expect: int = 0
     ) -> bytes:
-        """The answer's payload, of about `expect` bytes; NoAnswer where none comes in time."""
+        """Return the answer's payload, of about `expect` bytes; NoAnswer if none comes in time."""
         self._count = (self._count + 1) & 0xFFFF
         sequence = self._session << 16 | self._count
         message = encode_frame(SerialFrame(kind, sequence, payload))
@@ -83,14 +83,15 @@ class Link:
             patience = min(2 * patience, max(_MOST_PATIENCE, 2 * on_the_line))
         raise NoAnswer(
             f"{self._name} does not answer",
-            hint="is it powered, is it the right port, and does edgekit's firmware run on it? "
+            hint="check its power and the port; if edgekit's firmware is not on it, "
             "edgekit flash writes it",
         )
 
     def _await(self, kind: Request, sequence: int, until: float, wanted: int) -> bytes | None:
         received, over = 0, False
         while not over:
-            # Looked at before the line is read: what came while this process did not run is read.
+            # The time is read before the line: bytes that came while this process did not run
+            # count.
             over = time.monotonic() >= until
             data = self._receive(max(wanted - received, 1))
             received += len(data)
@@ -102,7 +103,7 @@ class Link:
         return None
 
     def _taken(self, frame: SerialFrame, kind: Request, sequence: int) -> bytes | None:
-        # What answers an earlier request came late. A fault is repeated for every request.
+        # Late answers to an earlier request are dropped. A fault is repeated for every request.
         if frame.sequence != sequence:
             return None
         if frame.kind == FAULT:
@@ -117,13 +118,13 @@ class Link:
     def _refused(self, why: int, kind: Request) -> DeviceError:
         if why == Refusal.NO_SESSION:
             return BoardRestarted(
-                f"{self._name} was reset while it was used",
-                hint="look at its power supply and its watchdog",
+                f"{self._name} was reset while in use",
+                hint="check its power supply and its watchdog",
             )
         reason = Refusal(why).name.lower() if why in set(Refusal) else str(why)
         return DeviceError(
             f"{self._name} refuses {kind.name.lower().replace('_', ' ')}: {reason}",
-            hint="edgekit flash writes a firmware that fits this edgekit",
+            hint="write a firmware that fits this version with edgekit flash",
         )
 
     def _send(self, message: bytes) -> None:

@@ -1,8 +1,9 @@
-"""The lock of a serial line or a place, which a farm's looks hold too.
+"""The lock of a serial line or a labgrid place, shared by users and a farm's checks.
 
-Who uses a line holds its lock. A farm takes it for a moment now and then to look whether the line
-is free and its board answers, and marks that as a look by a second lock. Who wants the line waits
-for the end of a look, however long a busy machine makes it, and only for a moment for a user.
+The user of a line holds its lock. Now and then a farm takes it for a moment to check that the line
+is free and its board answers, and marks that as a check with a second lock. A process that wants
+the line waits for the end of a check, however long a busy machine takes, but only a moment for a
+user.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from pathlib import Path
 from edgekit.base.files import exclusive_lock, try_lock
 
 PATIENCE = 3.0
-"""Seconds to wait for a user of the line, who may be about to give it back."""
+"""Seconds to wait for a user of the line, who may be about to release it."""
 MOST_FOR_LOOKS = 60.0
-"""Seconds to wait for looks: a look that hangs is taken for a user."""
+"""Seconds to wait for checks; a check that hangs then counts as a user."""
 _SECONDS_BETWEEN_TRIES = 0.1
 
 
@@ -26,7 +27,7 @@ _SECONDS_BETWEEN_TRIES = 0.1
 def line_lock(
     path: Path, patience: float = PATIENCE, *, looking: bool = False
 ) -> Iterator[int | None]:
-    """Hold the lock; None where it is in use. `looking` marks a look, which waits for nobody."""
+    """Hold the lock; None if it is in use. `looking` marks a check, which never waits."""
     if not looking:
         lock = _lock_of_user(path, patience)
         try:

@@ -1,4 +1,4 @@
-"""From a microcontroller's counter to what is reported: cycles of a real core, instructions of an
+"""Turns a microcontroller's counter into results: cycles of a real core, instructions of an
 emulated one."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def counted(
     clock: int,
     emulated_clock: int | None,
 ) -> Counted:
-    """`clock` is that of a real core, `emulated_clock` that of a twin's timer."""
+    """Convert the counts; `clock` is a real core's, `emulated_clock` that of a twin's timer."""
     if emulated_clock is None:
         named = tuple(StepCount(name, count) for name, count in steps)
         return Counted("cycles", tuple(cycles), named, clock)
@@ -29,7 +29,7 @@ def counted(
 
 
 def kernel_times(found: Counted) -> KernelTimes | None:
-    """The steps as kernels, where they have times."""
+    """Return the steps as kernels, if they have times."""
     if found.clock is None or not found.steps:
         return None
     clock = found.clock

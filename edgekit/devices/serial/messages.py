@@ -1,5 +1,5 @@
-"""What is asked of a microcontroller and what it answers; docs/serial-protocol.md. Answers are not
-trusted: ValueError for one that makes no sense."""
+"""The requests to a microcontroller and its answers; docs/serial-protocol.md. Answers are not
+trusted: ValueError for an invalid one."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Refusal(IntEnum):
 class Hello:
     build_id: str
     clock: int
-    """Of the core, in Hz."""
+    """Clock of the core in Hz."""
     cpu: int
-    """Its CPUID register."""
+    """CPUID register of the core."""
     models: int
     payload: int
-    """The most bytes of one message."""
+    """Most bytes of one message."""
     arena: int
     stack: int
     baud: int
@@ -78,7 +78,7 @@ class ModelOnBoard:
     outputs: int
     steps: int
     failed_check: int
-    """0 where all is well."""
+    """Number of the check that failed; 0 if all passed."""
     keeps_inputs: bool
     """Whether it can run again on the same inputs."""
 
@@ -100,14 +100,14 @@ class Inference:
 class MemoryMarks:
     stack: int
     stack_used: int
-    """The most that ever was."""
+    """Peak since the board's start."""
     damaged_frames: int
-    """What reached the board and was no frame."""
+    """Frames that reached the board damaged."""
 
 
 @dataclass(frozen=True)
 class FaultReport:
-    """The registers of the core where it stopped; docs of Arm's have the meaning of each."""
+    """The registers of a stopped core; Arm's manuals explain each."""
 
     exception: int
     cfsr: int
@@ -117,7 +117,7 @@ class FaultReport:
     exc_return: int
     sp: int
     registers: tuple[int, ...] | None
-    """r0 r1 r2 r3 r12 lr pc xpsr; None where the stack they were saved on is none."""
+    """r0 r1 r2 r3 r12 lr pc xpsr; None if the stack that holds them is invalid."""
 
     @property
     def pc(self) -> int | None:

@@ -1,4 +1,4 @@
-"""What a serial line carries, for people: lines of text, and frames in words."""
+"""The traffic on a serial line for people: lines of text, and frames in words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from edgekit.devices.serial.device import SerialDevice
 
 _QUIET_SECONDS = 0.3
-"""After which half a line is a line."""
+"""Silence after which an unfinished line is shown."""
 _OUR_SESSION = 1 << 16
 
 
@@ -35,13 +35,13 @@ class Seen:
 def watch(
     device: SerialDevice, *, ask: bool = True, seconds: float | None = None
 ) -> Iterator[Seen]:
-    """Whatever comes, as it comes, for ever or for so long; with `ask`, what answers is asked who
-    it is."""
+    """Yield the traffic as it comes, for `seconds` or without end. With `ask`, ask what runs on the
+    board."""
     import serial
 
     decoder = FrameDecoder()
     with device.held() as line, line.opened(device.baud) as port:
-        # From now on: to log in to the machine that has the port may take longer than that.
+        # The time counts from now: the login to a remote host may take longer.
         ends_at = None if seconds is None else time.monotonic() + seconds
         try:
             if ask:
@@ -72,7 +72,7 @@ def seen(piece: SerialFrame | Noise) -> Iterator[Seen]:
     text = piece.data.decode("utf-8", errors="replace")
     printable = sum(c.isprintable() or c in "\r\n\t" for c in text if c != "�")
     if printable < 0.9 * len(text):
-        yield Seen("noise", f"{len(piece.data)} bytes that are no frame")
+        yield Seen("noise", f"{len(piece.data)} bytes that are not a frame")
         return
     for line in text.splitlines():
         if line.strip():
@@ -93,7 +93,7 @@ def _frame_in_words(frame: SerialFrame) -> str:
                 f"{hello.clock / 1e6:g} MHz, {models}"
             )
     except ValueError:
-        return f"frame of kind {frame.kind:#04x} that makes no sense"
+        return f"frame of kind {frame.kind:#04x} that is invalid"
     if frame.kind == REFUSED:
         return "refused"
     name = _KINDS.get(frame.kind & ~ANSWER, f"kind {frame.kind:#04x}")

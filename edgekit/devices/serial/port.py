@@ -1,4 +1,4 @@
-"""Opening a serial line of any kind: a tty, a pty, socket://host:port, rfc2217://host:port, and
+"""Opens a serial line of any kind: a tty, a pty, socket://host:port, rfc2217://host:port, and
 unix://path for emulated boards."""
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from edgekit.devices.serial.lock import PATIENCE, line_lock
 
 DEFAULT_BAUD = 115200
 SLICE_SECONDS = 0.05
-"""How long one look at the line takes at most."""
+"""Longest time of one read from the line."""
 _WRITE_SECONDS = 20.0
 
 
 class LineInUse(DeviceError):
-    """Somebody else has the serial port."""
+    """The error for a serial port that is in use."""
 
 
 class Line(Protocol):
-    """A serial port that is ours, here or on another machine."""
+    """A serial port that is held, on this machine or another."""
 
     @property
     def tools(self) -> Tools:
-        """To write with what is attached to the machine that has the port."""
+        """Flash tools of the machine that has the port."""
 
     def opened(self, baud: int) -> AbstractContextManager[Any]:
-        """A port as pyserial's are."""
+        """Open the port with the interface of pyserial's."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class LocalLine:
 
 @contextmanager
 def opened_port(address: str, baud: int) -> Iterator[Any]:
-    """pyserial's port; DeviceError in one sentence where that does not come about.
+    """Open a port of pyserial's; DeviceError explains a failure.
 
-    `held` comes first.
+    Hold the line with `held` first.
     """
     import serial
 
@@ -60,7 +60,7 @@ def opened_port(address: str, baud: int) -> Iterator[Any]:
         port = _port_at(address, baud)
         if "://" not in address:
             port.exclusive = True
-            port.write_timeout = _WRITE_SECONDS  # others have none, or refuse it
+            port.write_timeout = _WRITE_SECONDS  # other kinds have none, or refuse it
         port.open()
     except (serial.SerialException, OSError, ValueError) as error:
         raise _not_opened(address, error) from error
@@ -86,9 +86,9 @@ def _port_at(address: str, baud: int) -> Any:
 
 @contextmanager
 def held(address: str, patience: float = PATIENCE, *, looking: bool = False) -> Iterator[None]:
-    """Hold the line against every other edgekit of this user for the time of the block: two that
-    talk at once understand nothing. `patience` is for a user of the line, in seconds; `looking` is
-    for a farm, which gives way to users."""
+    """Hold the line for the block against every other edgekit of this user. `patience` is how many
+    seconds to wait for a user of the line; `looking` is for a farm's checks, which give way to
+    users."""
     folder = cache_dir() / "serial"
     name = hashlib.sha256(_known(address).encode()).hexdigest()[:24]
     with ExitStack() as stack:
@@ -110,12 +110,12 @@ def _known(address: str) -> str:
 
 
 def _not_opened(address: str, error: Exception) -> DeviceError:
-    """pyserial says the system's words; what to do about them depends on the number."""
+    """Explain pyserial's error by the system's error number."""
     number = _number(error)
     if number in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
         return DeviceError(
             f"there is no serial port {address}",
-            hint="plug the board in; ls /dev/serial/by-id shows the ports there are",
+            hint="plug the board in; ls /dev/serial/by-id lists the ports",
         )
     if number in (errno.EACCES, errno.EPERM):
         return DeviceError(
@@ -125,11 +125,11 @@ def _not_opened(address: str, error: Exception) -> DeviceError:
     if number in (errno.EBUSY, errno.EAGAIN):
         return LineInUse(
             f"the serial port {address} is in use by another program",
-            hint="close it; fuser shows which one it is",
+            hint=f"run fuser {address} to see which process, and end it",
         )
     if number == errno.ECONNREFUSED or isinstance(error, socket.gaierror):
         return DeviceError(
-            f"nobody listens at {address}", hint="start what serves the serial port there"
+            f"nothing listens at {address}", hint="start the server of the serial port"
         )
     return DeviceError(
         f"the serial port {address} can't be opened: {error}",
@@ -138,7 +138,7 @@ def _not_opened(address: str, error: Exception) -> DeviceError:
 
 
 def _number(error: BaseException | None) -> int | None:
-    """Of the system's error, which pyserial may have wrapped, or put into words alone."""
+    """Return the system's error number, which pyserial may have wrapped or only put into words."""
     while error is not None:
         number = getattr(error, "errno", None)
         if isinstance(number, int):

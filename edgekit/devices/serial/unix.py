@@ -1,4 +1,4 @@
-"""A serial line that is a socket in the file system, as a port of pyserial's."""
+"""A serial line over a socket in the file system, as a port of pyserial's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECONDS_TO_CONNECT = 5.0
 
 
 class UnixSerial(Serial):
-    """What pyserial has for TCP, behind another way to connect."""
+    """pyserial's TCP port with another way to connect."""
 
     def open(self) -> None:
         self.logger = None

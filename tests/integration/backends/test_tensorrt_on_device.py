@@ -157,7 +157,7 @@ def test_a_device_runs_what_it_compiled_and_compiles_it_once(
     first, second, third = (deployed(each, server) for each in (one, one, other))
 
     assert compilations(first) == ["TensorRT 10.99.0"]
-    assert compilations(second) == ["it is there"]
+    assert compilations(second) == ["it exists already"]
     assert compilations(third) == ["it was compiled before"]
 
 

@@ -167,7 +167,7 @@ def test_a_board_that_the_device_is_not_is_refused(home: Path, server: SshServer
     )  # fmt: skip
 
     assert ran.code == 8
-    assert "and the board rpi4 one of aarch64" in ran.err
+    assert "but the board rpi4 one of aarch64" in ran.err
 
 
 def test_a_command_for_devices_says_what_is_missing_where_none_is_named(home: Path) -> None:

@@ -181,8 +181,8 @@ def test_two_users_of_one_port_are_told_apart(server: SshServer) -> None:
 def test_ports_that_are_none_are_told(server: SshServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refused(via(server, NONE), f"there is no serial port {NONE} on")
-    refused(via(server, str(tmp_path / "file")), "is no terminal")
-    refused(via(server, f"socket://127.0.0.1:{CLOSED_PORT}"), "nobody listens at socket://")
+    refused(via(server, str(tmp_path / "file")), "is not a terminal")
+    refused(via(server, f"socket://127.0.0.1:{CLOSED_PORT}"), "nothing listens at socket://")
 
 
 def test_a_speed_that_the_host_can_not_set_is_told(server: SshServer) -> None:

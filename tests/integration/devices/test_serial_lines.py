@@ -68,7 +68,7 @@ def test_a_port_that_is_not_there_is_told() -> None:
 def test_a_socket_where_nobody_listens_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    refused(on(f"socket://127.0.0.1:{port}"), "nobody listens at socket://")
+    refused(on(f"socket://127.0.0.1:{port}"), "nothing listens at socket://")
 
 
 def test_what_is_no_terminal_is_told(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_answers_without_sense_are_told() -> None:
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        with pytest.raises(DeviceError, match="answer without sense: 5 bytes where 48 belong"):
+        with pytest.raises(DeviceError, match="invalid answer: 5 bytes where 48 belong"):
             client.hello(60.0)
         thread.join()
 
@@ -271,7 +271,7 @@ def test_the_monitor_shows_text_frames_and_noise() -> None:
         Seen("text", "boot 1.0"),
         Seen("text", "ready"),
         Seen("frame", "answer to memory, 12 bytes"),
-        Seen("noise", "40 bytes that are no frame"),
+        Seen("noise", "40 bytes that are not a frame"),
         Seen("text", "half a line"),
     ]
 

@@ -74,8 +74,8 @@ def test_files_arrive_with_their_modes_and_are_not_sent_again(
     first = store.push(files, "models/one")
     again = store.push(files, "models/two")
 
-    assert (first.bytes_sent, first.bytes_there) == (3_005_000, 0)
-    assert (again.bytes_sent, again.bytes_there) == (0, 3_005_000)
+    assert (first.bytes_sent, first.bytes_present) == (3_005_000, 0)
+    assert (again.bytes_sent, again.bytes_present) == (0, 3_005_000)
     for folder in ("one", "two"):
         for file in files:
             there = server.root / "models" / folder / file.name
@@ -104,7 +104,7 @@ def test_a_dropped_transfer_goes_on_where_it_was(
         dropping = DroppingAfter(server, 15_000_000)
         with pytest.raises(DeviceError, match="connection to desk was lost") as caught:
             store_on(server, first).push([big], "models/x", events=dropping)
-    assert "kept over there" in str(caught.value.hint)
+    assert "the device keeps what was sent" in str(caught.value.hint)
     kept = objects(server)[f"{big.sha256}.part"]
     assert kept > 5_000_000
 

@@ -152,7 +152,7 @@ def test_a_host_that_gave_no_sign_of_life_is_told_why_its_work_ended(
     endless = with_patched_kernels(bundle, tmp_path / "endless", forever=True)
     monkeypatch.setattr(RemoteCommand, "beat", lambda self: None)
     device = SshDevice(server.entry(), load_toolchain("host"), 240, server.known_hosts)
-    with pytest.raises(DeviceError, match="desk heard nothing of this host") as caught:
+    with pytest.raises(DeviceError, match="desk lost contact with this host") as caught:
         run_on(device, endless)
     assert "suspended" in str(caught.value.hint)
     assert_free(server)

@@ -113,7 +113,7 @@ def test_a_line_of_another_machine_is_free_then_busy(lab: Lab, tmp_path: Path) -
 
 def test_a_line_that_is_nowhere_is_lost_with_its_reason(lab: Lab) -> None:
     eventually(lambda: lab.device("gone")["state"] in ("lost", "quarantined"))
-    assert "nobody listens at socket://" in lab.device("gone")["reason"]
+    assert "nothing listens at socket://" in lab.device("gone")["reason"]
 
 
 def test_the_farm_keeps_nobody_from_a_line(lab: Lab) -> None:

@@ -195,7 +195,7 @@ def test_no_device_of_a_board_shows_both_ways_on() -> None:
 
 
 def test_a_device_of_another_board_is_refused() -> None:
-    with pytest.raises(UsageError, match="is of the board rpi4, and the build is for rpi5"):
+    with pytest.raises(UsageError, match="has the board rpi4, but the build is for rpi5"):
         device_for(load_board("rpi5"), "kitchen", {"kitchen": FULL})
 
 

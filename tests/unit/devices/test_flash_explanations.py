@@ -55,7 +55,7 @@ _CASES: tuple[tuple[str, tuple[Failure, ...], str, str], ...] = (
         openocd.FAILURES,
         "** Programming Finished **\n** Verify Started **\nError: checksum mismatch - attempting "
         "binary compare\n** Verify Failed **",
-        "is not what was sent",
+        "differs from the one written",
     ),
     (
         "locked",
@@ -75,7 +75,7 @@ _CASES: tuple[tuple[str, tuple[Failure, ...], str, str], ...] = (
         "no script",
         openocd.FAILURES,
         "embedded:startup.tcl:28: Error: Can't find board/mine.cfg",
-        "no script of the name",
+        "OpenOCD lacks a script",
     ),
     (
         "no probe",
@@ -88,7 +88,7 @@ _CASES: tuple[tuple[str, tuple[Failure, ...], str, str], ...] = (
         pyocd.FAILURES,
         "0000512 C Target type nrf99 not recognized. Use 'pyocd list --targets' to see currently "
         "available target types.",
-        "pyOCD knows no chip",
+        "pyOCD does not know the chip",
     ),
     (
         "locked",
@@ -116,7 +116,7 @@ _CASES: tuple[tuple[str, tuple[Failure, ...], str, str], ...] = (
         stm32_loader.FAILURES,
         "Verification FAILED: Verification data does not match read data.\n"
         "First mismatch at address: 0x8000010 read 0x0 vs 0x1 expected.",
-        "is not what was sent",
+        "differs from the one written",
     ),
     (
         "locked",
@@ -132,7 +132,7 @@ _CASES: tuple[tuple[str, tuple[Failure, ...], str, str], ...] = (
         "the emulator of wing ended",
     ),
     (
-        "never there",
+        "was not running",
         emulator.FAILURES,
         "gdb: Connection refused.\nYou can't do that when your target is `exec'",
         "the emulator of wing ended",
@@ -141,13 +141,13 @@ _CASES: tuple[tuple[str, tuple[Failure, ...], str, str], ...] = (
         "differs",
         emulator.FAILURES,
         "Transfer rate: 900 KB/sec\nSection .data, range 0x0 -- 0x1: MIS-MATCHED!",
-        "is not what was sent",
+        "differs from the one written",
     ),
     (
         "no memory",
         emulator.FAILURES,
         "Loading section .text, size 0x1 lma 0x90000000\nLoad failed",
-        "has no memory where",
+        "has no memory at",
     ),
 )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgekit.base.metrics import HostState
 from edgekit.devices.base import BenchSamples, MemoryUse
-from edgekit.devices.linux.observing import Blind, observing_here, parse_readings
+from edgekit.devices.linux.observing import Blind, observe_this_machine, parse_readings
 from edgekit.devices.sensors.readings import Observed, PowerUse, Warmth
 from edgekit.verbs.bench import summarise_samples
 
@@ -57,7 +57,7 @@ def test_what_a_board_cant_tell_is_null() -> None:
 
 
 def test_nobody_listens_where_nobody_asked() -> None:
-    with observing_here(False) as observer:
+    with observe_this_machine(False) as observer:
         assert isinstance(observer, Blind)
         observer.begin()
         assert observer.end() is None

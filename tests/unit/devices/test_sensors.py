@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.needs import needs
 
 from edgekit.base.errors import DeviceError
-from edgekit.devices.linux.observing import observing_there
+from edgekit.devices.linux.observing import observe_board
 from edgekit.devices.sensors import nvml
 from edgekit.devices.sensors.discovery import discover
 from edgekit.devices.sensors.readings import observe
@@ -231,7 +231,7 @@ class HangingSensors:
 
 
 def test_a_sensor_that_hangs_keeps_nobody_from_measuring() -> None:
-    with observing_there(HangingSensors(), "agent", True) as observer:  # type: ignore[arg-type]
+    with observe_board(HangingSensors(), "agent", True) as observer:  # type: ignore[arg-type]
         observer.begin()
         assert observer.end() is None
 

@@ -98,7 +98,7 @@ def test_a_config_that_leads_nowhere_is_told_by_its_name(config: Path, text: str
 
 
 def test_a_device_without_an_address_says_what_to_add() -> None:
-    with pytest.raises(DeviceError, match="nothing says where the device kitchen stands") as caught:
+    with pytest.raises(DeviceError, match="the device kitchen has no address") as caught:
         route_to(entry(None))
 
     assert "edgekit device add kitchen --board rpi4" in str(caught.value.hint)

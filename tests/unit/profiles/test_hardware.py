@@ -118,7 +118,7 @@ def test_the_two_kinds_of_devices_are_not_mistaken() -> None:
     with pytest.raises(UsageError, match="bare-metal board") as caught:
         make_entry("wing", "stm32f405", "pi@host", kind="baremetal")
     assert "--port" in (caught.value.hint or "")
-    with pytest.raises(DeviceError, match="not known on which serial port"):
+    with pytest.raises(DeviceError, match="the serial port of wing is unknown"):
         device_for(
             load_board("stm32f405"),
             "wing",
@@ -205,9 +205,9 @@ def _fault(**registers: int) -> FaultReport:
             _fault(cfsr=1 << 9 | 1 << 15, bfar=0xE0000004),
             "faulted in conv_1: it used the address 0xe0000004, where there is no memory",
         ),
-        (_fault(cfsr=1 << 16, pc=0x148), "faulted in main: it came to an instruction"),
+        (_fault(cfsr=1 << 16, pc=0x148), "faulted in main: it executed an instruction"),
         (_fault(cfsr=1 << 25), "faulted in conv_1: it divided by zero"),
-        (_fault(pc=0x900), "faulted in no function that is known"),
+        (_fault(pc=0x900), "faulted in an unknown function"),
         (_fault(cfsr=1 << 20), "ran out of its 8.0 KiB of stack in conv_1"),
     ],
 )

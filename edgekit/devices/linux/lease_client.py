@@ -1,4 +1,4 @@
-"""The agent on a device, at our service: one process there for all that a session asks for.
+"""The client of the agent on a device: one process serves the lease and all calls of a session.
 
 On a slow board each program that is started costs a tenth of a second, and the agent, with TVM's
 runtime in it, several. `agent/src/attend.cc` is the other side.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SECONDS_TO_START = 30.0
 
-# The shell stays, to tell by which signal the agent ended.
+# The shell stays, to report the signal that ended the agent.
 _ATTEND = f"""\
 LC_ALL=C; export LC_ALL
 {FIND_ROOT}
@@ -34,31 +34,31 @@ exit $?
 """
 
 
-class Attendant:
-    """Use `attending`."""
+class LeaseClient:
+    """Requests to a running agent. Use `lease_client`."""
 
     def __init__(self, command: RemoteCommand, device: str) -> None:
         self.command = command
         self._device = device
-        self._is_here: bool | None = None
+        self._is_running: bool | None = None
 
-    def is_here(self) -> bool:
-        """False where it is not on the device, or does not start there."""
-        if self._is_here is None:
+    def is_running(self) -> bool:
+        """Tell whether the agent is on the device and starts."""
+        if self._is_running is None:
             try:
                 while not (line := self.command.read_line(_SECONDS_TO_START)).startswith(
                     "edgekit "
                 ):
-                    pass  # what the shell's start-up files say
-                self._is_here = line.split() == ["edgekit", "here"]
+                    pass  # output of the shell's start-up files
+                self._is_running = line.split() == ["edgekit", "here"]
             except CommandEnded:
-                self._is_here = False
-        return self._is_here
+                self._is_running = False
+        return self._is_running
 
     def take(
         self, wait: float | None, user: str, files: Sequence[str], events: Events = SILENT
     ) -> Lease | None:
-        """Hold the device until the command ends, as `lease` does it; None where that fails."""
+        """Hold the device until the command ends, as `lease` does; None if that fails."""
         name = secrets.token_hex(8)
         self.ask(("take", "stay" if wait is None else "wait", name, user, *files))
         return read_lease(self.command, self._device, name, wait, self.log, events)
@@ -67,7 +67,7 @@ class Attendant:
         self.ask(("log", line), SECONDS_TO_LOG)
 
     def record_again(self, folder: str, digest: str, keep: int, record: str, line: str) -> bool:
-        """Note one more deployment of what is current; False where more than that is to be done."""
+        """Record another deployment of the current version; False if it needs `record_version`."""
         self.ask(("record", folder, digest, str(keep), record, line))
         return self.command.read_line(_SECONDS_TO_START).split() == ["edgekit", "recorded"]
 
@@ -77,13 +77,13 @@ class Attendant:
 
 
 @contextmanager
-def attending(
+def lease_client(
     connection: Connection, directory: str | None, digest: str, held: str | None = None
-) -> Iterator[Attendant]:
-    """The agent of that digest, started. `held` is the scratch folder of whoever holds the device
-    already; else it holds the device itself, once it is asked to."""
+) -> Iterator[LeaseClient]:
+    """Start the agent of that digest. `held` is the scratch folder of a lease that exists already;
+    without it the client's `take` holds the device."""
     options = () if held is None else ("--held", held)
     program = f"agents/{digest}/{AGENT}"
     words = ("sh", "-c", _ATTEND, "edgekit", directory or FOLDER, program, *options)
     with connection.command(words, title=AGENT, listens=True) as command:
-        yield Attendant(command, connection.name)
+        yield LeaseClient(command, connection.name)

@@ -1,5 +1,5 @@
-"""On the way to a device while something else is done: logging in and starting the agent there take
-a second each on a slow board."""
+"""Connects to a device in the background: the login and the start of the agent take a second each
+on a slow board."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import DeviceError
 
 if TYPE_CHECKING:
-    from edgekit.devices.linux.attendant import Attendant
     from edgekit.devices.linux.connection import Connection
+    from edgekit.devices.linux.lease_client import LeaseClient
 
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_TO_STOP = 5.0
 
 
 @dataclass(frozen=True)
-class Arrived:
+class Reached:
     connection: Connection
-    attendant: Attendant
+    client: LeaseClient
     closing: ExitStack
-    """Ends both."""
+    """Stack that ends both."""
 
 
-class Arrival:
-    """Use as a context manager: what nobody took over is ended with the block."""
+class EarlyConnection:
+    """A connection under way. The context manager ends it if it was not taken over."""
 
-    def __init__(self, arrive: Callable[[ExitStack], tuple[Connection, Attendant]]) -> None:
-        self._arrive = arrive
+    def __init__(self, connect: Callable[[ExitStack], tuple[Connection, LeaseClient]]) -> None:
+        self._connect = connect
         self._lock = threading.Lock()
-        self._arrived: Arrived | None = None
+        self._reached: Reached | None = None
         self._error: DeviceError | None = None
         self._given_up = self._was_taken = False
-        self._thread = threading.Thread(target=self._go, name="edgekit-arrival", daemon=True)
+        self._thread = threading.Thread(target=self._go, name="edgekit-early", daemon=True)
 
-    def take(self) -> Arrived | None:
-        """Wait until it is there; None for whoever comes second. DeviceError where it failed."""
+    def take(self) -> Reached | None:
+        """Wait for the connection; None if it was taken already, DeviceError if it failed."""
         while self._thread.is_alive():
             self._thread.join(_SECONDS_BETWEEN_LOOKS)
         with self._lock:
@@ -49,10 +49,10 @@ class Arrival:
             self._was_taken = True
             if self._error is not None:
                 raise self._error
-            arrived, self._arrived = self._arrived, None
-            return arrived
+            reached, self._reached = self._reached, None
+            return reached
 
-    def __enter__(self) -> Arrival:
+    def __enter__(self) -> EarlyConnection:
         self._thread.start()
         return self
 
@@ -64,18 +64,18 @@ class Arrival:
     ) -> None:
         with self._lock:
             self._given_up = True
-            arrived, self._arrived = self._arrived, None
-        if arrived is not None:
-            arrived.closing.close()
+            reached, self._reached = self._reached, None
+        if reached is not None:
+            reached.closing.close()
         self._thread.join(_SECONDS_TO_STOP)
 
     def _go(self) -> None:
         with ExitStack() as closing:
             try:
-                connection, attendant = self._arrive(closing)
+                connection, client = self._connect(closing)
             except DeviceError as error:
                 self._error = error
                 return
             with self._lock:
                 if not self._given_up:
-                    self._arrived = Arrived(connection, attendant, closing.pop_all())
+                    self._reached = Reached(connection, client, closing.pop_all())
