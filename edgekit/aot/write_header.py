@@ -38,7 +38,7 @@ def header_text(plan: TreePlan) -> str:
         *_struct(f"{name}_inputs", inputs, "const "),
         "/* Where the outputs go: NULL is for those that stay in the arena, at their OFFSET. */",
         *_struct(f"{name}_outputs", outputs, ""),
-        "/* 0, or the number of the first thing that this build got wrong. Call it once. */",
+        "/* 0, or the number of the first check that this build fails. Call it once. */",
         f"int {name}_check(void);",
         "",
         f"/* One inference. The arena has {macros}_ARENA_BYTES bytes at a multiple of",

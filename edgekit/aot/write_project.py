@@ -34,7 +34,7 @@ def makefile_text(plan: TreePlan) -> str:
     sources = " ".join([f"{name}.c", *library_sources(plan)])
     includes = " ".join(f"-I{folder}" for folder in (".", *include_folders(plan)))
     return f"""\
-# make: lib{name}.a. make test: run it here, and compare.
+# make: lib{name}.a. make test: run it on this host, and compare.
 CC ?= cc
 AR ?= ar
 CFLAGS ?= -O3
@@ -129,8 +129,8 @@ def readme_text(plan: TreePlan) -> str:
         f"- `{name}.h` is the whole interface, for C99 and C++.",
         f"- `{name}.c` has one function for each of its {len(plan.program.steps)} steps; "
         f"`{name}_weights.h` has {weights:,} bytes of constants.",
-        f"- It needs one arena of {plan.arena.bytes:,} bytes, nothing else that is writable, "
-        "and of the C library no more than `<string.h>` and `<math.h>`.",
+        f"- It needs one arena of {plan.arena.bytes:,} bytes, no other writable memory, "
+        "and of the C library only `<string.h>` and `<math.h>`.",
         "",
         "```c",
         f'#include "{name}.h"',
@@ -139,8 +139,8 @@ def readme_text(plan: TreePlan) -> str:
         "```",
         "",
         "A pointer that is NULL stands for the tensor's place in the arena, "
-        f"`arena + {macros}_INPUT_0_OFFSET` and so on: fill it in there, and nothing is copied.",
-        "What is in the arena before a run is lost after it, the inputs too.",
+        f"`arena + {macros}_INPUT_0_OFFSET` and so on: fill it in place, and nothing is copied.",
+        "A run overwrites the whole arena, the inputs too.",
         "",
         "## Inputs and outputs",
         "",
@@ -157,8 +157,8 @@ def readme_text(plan: TreePlan) -> str:
         + ". Use `-O3`: the loops are written for it.",
         *_flags_note(plan),
         "",
-        "`make test` runs the reference inputs on the machine you are at and compares what comes "
-        "out with another runtime's results.",
+        "`make test` runs the reference inputs on the host and compares the outputs with "
+        "another runtime's results.",
         *_host_note(plan),
         "",
         *_licences(plan.libraries),
@@ -169,15 +169,15 @@ def readme_text(plan: TreePlan) -> str:
 def _host_note(plan: TreePlan) -> Iterator[str]:
     if plan.host is not None:
         yield (
-            f"The C beside this file has instructions of {plan.origin.cpu}; what the test compiles "
-            f"is the same model in `{HOST_FOLDER}`, for any machine."
+            f"The C next to this file uses instructions of {plan.origin.cpu}; the test "
+            f"compiles the same model in `{HOST_FOLDER}`, for any machine."
         )
 
 
 def _flags_note(plan: TreePlan) -> Iterator[str]:
     if plan.origin.flags:
         yield ""
-        yield f"For {markdown_text(plan.origin.cpu)}, the board's compiler is told"
+        yield f"For {markdown_text(plan.origin.cpu)}, the board's compiler needs"
         yield ""
         yield f"    {' '.join(plan.origin.flags)}"
 

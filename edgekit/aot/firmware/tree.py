@@ -69,6 +69,6 @@ def read_tree(folder: Path) -> CTree:
                 outputs=numbers["OUTPUTS"][1],
             )
     raise BuildError(
-        f"{folder} holds no model in C: no header there declares one",
+        f"{folder} holds no model in C: none of its headers declares one",
         hint="build the model again",
     )

@@ -96,8 +96,8 @@ def _sketch(compiled: CompiledTree) -> str:
     inputs = ", ".join(f"input_{k}" for k in range(len(tree.inputs))) or "NULL"
     outputs = ", ".join("NULL" for _ in tree.outputs) or "NULL"
     lines = [
-        f"// {c_comment(tree.origin.model)}: the reference inputs through the model, and",
-        "// whether what comes out is what another runtime computed from them.",
+        f"// {c_comment(tree.origin.model)}: run the reference inputs through the model, and",
+        "// compare the outputs with those that another runtime computed.",
         "#include <Arduino.h>",
         "#include <math.h>",
         "",
@@ -118,7 +118,7 @@ def _sketch(compiled: CompiledTree) -> str:
         "    return;",
         "  }",
         f"  const {name}_inputs in = {{{inputs}}};",
-        "  // NULL: what comes out stays in the arena.",
+        "  // NULL: the outputs stay in the arena.",
         f"  const {name}_outputs out = {{{outputs}}};",
         "  const unsigned long began = micros();",
         f"  {name}_run(&in, &out, arena);",

@@ -65,11 +65,11 @@ Compiled by {compiled.compiler.banner} for {compiled.board.cpu.name}:
 
     {" ".join(compiled.flags)}
 
-What it is linked with must have the same CPU, FPU and float ABI. `{name}.h` is the whole interface:
+Programs that link it must use the same CPU, FPU and float ABI. `{name}.h` is the whole interface:
 
     #include "{name}.h"
 
     ... -I{STATIC_LIBRARY_FOLDER} main.c -L{STATIC_LIBRARY_FOLDER} -l{name} -lm
 
-`c/README.md` beside this folder has an example, and the C that it was compiled from.
+`c/README.md` next to this folder has an example, and the C that it was compiled from.
 """

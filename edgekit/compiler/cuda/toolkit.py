@@ -92,7 +92,7 @@ def load_cuda_runtime() -> None:
     except OSError as error:
         raise MissingToolError(
             f"TVM's runtime for CUDA does not load: {error}",
-            hint="pip install --force-reinstall 'edgekit[cuda]' brings what belongs together",
+            hint="pip install --force-reinstall 'edgekit[cuda]' installs matching packages",
         ) from error
 
 

@@ -43,14 +43,14 @@ def machine_of(target: Any) -> Machine:
     if target.kind.name == "cuda":
         raise BuildError(
             "kernels for a GPU have TVM's own schedules: there is nothing to choose or to tune",
-            hint="kernels for a CPU are what can be tuned",
+            hint="only kernels for a CPU can be tuned",
         )
     cores = int(target.attrs.get("num-cores", 1))
     triple = str(target.attrs.get("mtriple", "x86_64"))
     if architecture(triple) not in llvm_get_targets():
         # Asked for its vector width, TVM would crash.
         raise BuildError(
-            f"LLVM makes no code for {triple}", hint="correct the triple in the board's profile"
+            f"LLVM does not support {triple}", hint="correct the triple in the board's profile"
         )
     dot = dot_product_of(target, architecture(triple))
     if architecture(triple) != "x86_64":
