@@ -63,7 +63,7 @@ class ArenaPlan:
 
     @property
     def shortfall(self) -> str:
-        """Return why the plan is larger than it could be; empty where it is not."""
+        """The reason why the plan is larger than it could be; empty where it is not."""
         if self.bytes <= self.bound * _GOOD_ENOUGH:
             return ""
         return (
@@ -133,7 +133,7 @@ class _Search:
             ]
             for block in blocks
         ]
-        """For each block, those that it must not overlap, and the sizes of both at that time."""
+        """The blocks that each block must not overlap, and the sizes of both at that time."""
         self._sizes = [block.size for block in blocks]
         self._best: int | None = None
         self.offsets: tuple[int, ...] = ()

@@ -32,7 +32,7 @@ def multiply(value: int, factor: FixedPoint) -> int:
 
 
 def high_half(value: int, factor: int, bits: int = 32) -> int:
-    """Return the upper half of twice the product, saturated; a positive product's ties round up."""
+    """Return the upper half of twice the product, saturated; ties round up."""
     limit = 1 << (bits - 1)
     if value == factor == -limit:
         return limit - 1

@@ -64,7 +64,7 @@ class _Reader:
     def __init__(self, lowered: Lowered, name: str, ports: int) -> None:
         self._lowered = lowered
         self._values: dict[Any, Any] = {}
-        """For each variable the index of a buffer, a constant, or a tuple of these."""
+        """The index of a buffer, a constant, or a tuple of these, by variable."""
         self._buffer_names = Unique()
         self._step_names = Unique(_taken(name, ports))
         self._inputs = 0

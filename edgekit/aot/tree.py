@@ -56,7 +56,7 @@ class TreePlan:
 
     @property
     def macros(self) -> str:
-        """Return the prefix of the macros."""
+        """The prefix of the macros."""
         return self.program.name.upper()
 
 

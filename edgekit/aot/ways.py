@@ -22,7 +22,7 @@ class Way:
     maker: str
     """The generator's name."""
     name: str = OWN
-    """What the generator does differently from its own choice."""
+    """The difference from the generator's own choice."""
 
     @property
     def words(self) -> str:

@@ -98,7 +98,7 @@ class _Job:
 
     @property
     def renamed(self) -> tuple[str, ...]:
-        """Return options that hide build paths, which are no part of the result."""
+        """Options that hide build paths, which are no part of the result."""
         folders = [(self.work, "firmware"), (_SOURCE, "edgekit")]
         folders += [(tree.folder, tree.name) for tree in self.trees]
         return tuple(f"-ffile-prefix-map={folder}={name}" for folder, name in folders)

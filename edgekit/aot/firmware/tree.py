@@ -38,8 +38,7 @@ class CTree:
 
     @property
     def includes(self) -> tuple[Path, ...]:
-        """Return the include folders: the model's, and each library's folder with its
-        subfolders."""
+        """The include folders: the model's, and each library's folder with its subfolders."""
         libraries = sorted(path for path in (self.folder / "lib").glob("*") if path.is_dir())
         inside = [path for library in libraries for path in library.iterdir() if path.is_dir()]
         holding = [path for path in inside if any(path.rglob("*.h"))]

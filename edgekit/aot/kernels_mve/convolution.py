@@ -42,7 +42,7 @@ class _Plan:
 
     @property
     def partial(self) -> int:
-        """Return the readable bytes of the last vector; 0 where all of them are."""
+        """The readable bytes of the last vector; 0 where all of them are."""
         return self.depth % 16 if self.pointwise else 0
 
 

@@ -377,11 +377,11 @@ def _loads(value: Any) -> list[Any]:
 
 def _constant_indices(function: Any) -> dict[Any, bool]:
     """Return for each buffer whether every access to it names one constant element."""
-    known: dict[Any, bool] = {}
+    constant: dict[Any, bool] = {}
 
     def see(buffer: Any, indices: Any) -> None:
-        constant = len(indices) == 1 and isinstance(indices[0], tirx.IntImm)
-        known[buffer] = known.get(buffer, True) and constant
+        is_number = len(indices) == 1 and isinstance(indices[0], tirx.IntImm)
+        constant[buffer] = constant.get(buffer, True) and is_number
 
     tvm_ffi.structural_walk(
         function.body,
@@ -390,7 +390,7 @@ def _constant_indices(function: Any) -> dict[Any, bool]:
             (tirx.BufferStore, lambda store: see(store.buffer, store.indices)),
         ),
     )
-    return known
+    return constant
 
 
 def _parts(condition: Any) -> list[Any]:

@@ -27,7 +27,7 @@ _DEAR = frozenset(("exp", "tanh", "erf", "log", "pow", "sigmoid", "sqrt"))
 class Scheduled:
     function: Any
     panels: dict[int, int]
-    """By parameter: how many elements of its last axis form a panel, stored before other axes."""
+    """The panel width of the last axis, by parameter; panels come before all other axes."""
     has_points: bool = False
     """Whether sums of several pixels are made at the same time."""
 
@@ -199,7 +199,7 @@ def _is_guarded(schedule: s_tir.Schedule, block: Block) -> bool:
 
 
 def _axes_that_join(schedule: s_tir.Schedule, block: Block) -> int:
-    """Return the axes that can be joined: rows and columns are one axis where a pixel's result
+    """Return how many axes can be joined: rows and columns are one axis where a pixel's result
     depends on that pixel alone, and all other operands are the same for every pixel."""
     if len(block.spatial) != 4 or any(extent > 1 for extent in block.reduced[:-1]):
         return 1

@@ -66,7 +66,7 @@ def _is_source(path: str) -> bool:
 
 
 def _place(path: str, includes: Sequence[str]) -> str:
-    """Move a header out of its include folder; leave all other files in place."""
+    """Return a header's path without its include folder; any other path unchanged."""
     for include in includes:
         if path.endswith(".h") and path.startswith(f"{include}/"):
             return path.removeprefix(f"{include}/")

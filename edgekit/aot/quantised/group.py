@@ -36,7 +36,7 @@ class Group:
     then: Lookup | None = None
     """The conversion to the model's quantisation, where the operator makes another."""
     before: tuple[Lookup | None, ...] = ()
-    """For each input, the conversion to the operator's quantisation."""
+    """The conversion of each input to the operator's quantisation."""
 
 
 @dataclass(frozen=True, eq=False)

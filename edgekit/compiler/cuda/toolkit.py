@@ -52,8 +52,7 @@ class Toolkit:
 
     @property
     def compiler(self) -> tuple[Path, ...]:
-        """Return the libraries to load before the compiler, which does not search its own
-        folder."""
+        """The libraries to load before the compiler, which does not search its own folder."""
         folder = self.root / "lib"
         return (*sorted(folder.glob("libnvrtc-builtins.so.13.*")), folder / "libnvrtc.so.13")
 

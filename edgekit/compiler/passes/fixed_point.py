@@ -28,8 +28,8 @@ class FixedPoint:
 
     @property
     def parts(self) -> tuple[int, int, int, int]:
-        """Return the arguments of `multiply`: a factor, a right shift, half a step of that shift,
-        and -1 where half a step below zero must round down, or 0 where nothing is shifted out."""
+        """The arguments of `multiply`: a factor, a right shift, half a step of that shift, and -1
+        where half a step below zero must round down, or 0 where nothing is shifted out."""
         shift = max(-self.exponent, 0)
         return self.mantissa << max(self.exponent, 0), shift, (1 << shift) >> 1, -min(shift, 1)
 

@@ -100,7 +100,8 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
         return relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
 
     def _bounded(self, call: Any, place: int, limit: float) -> Any:
-        """Clamp coordinates that the kernel makes whole numbers: none may be NaN or beyond them."""
+        """Clamp coordinates to the limit and replace NaN: the kernel makes whole numbers of
+        them."""
         kind = str(call.args[place].ty.dtype)
         given = call.args[place]
         is_number = relax.op.logical_not(relax.op.isnan(given))
@@ -166,7 +167,7 @@ def _is_call(value: Any, name: str) -> bool:
 
 
 def _is_move(value: Any, *, alone: bool) -> bool:
-    """Return whether an operator only moves values; with `alone`, the place of an index is free."""
+    """Return whether an operator only moves values; `alone` allows moves of single indices."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return False
     if value.op.name == "relax.astype":

@@ -194,7 +194,7 @@ def _overwritings_of(line: _Line, module: Any) -> list[_Overwriting]:
 
 
 def _owners_alone(arguments: Sequence[Any], line: _Line) -> list[Any]:
-    """Return the tensor of each argument, where no other argument reaches into it."""
+    """Return the tensor of each argument, or None where another argument reaches into it."""
     reads = [_owners(argument, line.owners) for argument in arguments]
     return [
         next(iter(read))

@@ -28,8 +28,8 @@ class Block:
 
 
 def blocks_of(schedule: s_tir.Schedule) -> list[Block] | None:
-    """Return a kernel's blocks in execution order. Return None where a loop's extent is not known,
-    where there is no loop, or where loops are not results first, then sums."""
+    """Return a kernel's blocks in execution order. Return None where a loop's extent is unknown or
+    zero, or where loops are not results first, then sums."""
     found = []
     for handle in schedule.get_child_blocks(schedule.get_sblock("root")):
         block = schedule.get(handle)

@@ -122,7 +122,7 @@ class Choices:
 
     @property
     def traces(self) -> bool:
-        """Return whether any choice is a trace: keys then cover more than what kernels compute."""
+        """Whether any choice is a trace: keys then cover more than what kernels compute."""
         return any(isinstance(choice, TraceChoice) for choice in self.of_kernel.values())
 
     def tile_of(self, kernel: str) -> Tile | None:

@@ -41,12 +41,12 @@ class DotProduct:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Return the extents of the loops over a group."""
+        """The extents of the loops over a group."""
         return (self.run,) if self.runs == 1 else (self.runs, self.run)
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """Return the shape of one vector of weights."""
+        """The shape of one vector of weights."""
         return (self.lanes, self.run) if self.runs == 1 else (self.runs, self.lanes, self.run)
 
     def place(self, *loops: Any) -> Any:

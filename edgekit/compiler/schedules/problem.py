@@ -38,7 +38,7 @@ class Problem:
     """(KH, KW, C / groups, O), or (K, columns)."""
     groups: int = 1
     strides: tuple[int, int] | None = None
-    """None for a matrix product, as in the fields below."""
+    """The steps of a convolution; None for a matrix product, as in the fields below."""
     padding: tuple[int, int, int, int] | None = None
     dilation: tuple[int, int] | None = None
     spread: tuple[int, int] | None = None
