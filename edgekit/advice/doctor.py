@@ -16,7 +16,7 @@ from edgekit.base.children import TimeoutExpired, run, statement_command
 from edgekit.base.errors import MissingToolError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import free_space
-from edgekit.base.limits import limit_told_of, look_at_limits
+from edgekit.base.limits import limit_named_in, look_at_limits
 from edgekit.base.paths import cache_dir
 from edgekit.base.sizes import format_size
 from edgekit.base.tvm_compat import PINNED, installed_version
@@ -172,7 +172,7 @@ def _trouble_running(command: Sequence[str]) -> str | None:
         return f"it was ended by signal {-child.status}"
     lines = child.errors.strip().splitlines()
     # What ran out stands at the end of a line, after a path that may be long.
-    causes = (line[-200:] for line in lines if disk_full(line) or limit_told_of(line) is not None)
+    causes = (line[-200:] for line in lines if disk_full(line) or limit_named_in(line) is not None)
     errors = (line for line in lines if "error:" in line)
     said = next(chain(causes, errors, reversed(lines)), "")
     return said[:200] or f"exit code {child.status}"
@@ -351,7 +351,7 @@ def _with_what_stops_it(check: Check) -> Check:
     if check.ok or not check.required:
         return check
     low = [limit.raise_it for limit in look_at_limits() if not limit.ok]
-    told = limit_told_of(check.found)
+    told = limit_named_in(check.found)
     if disk_full(check.found):
         return replace(check, fix=f"free some space in {tempfile.gettempdir()}")
     if low:

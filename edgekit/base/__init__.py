@@ -1,1 +1,1 @@
-"""What every other package uses: errors, events, files, text and processes."""
+"""Helpers of every other package: errors, events, files, text and processes."""

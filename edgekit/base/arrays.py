@@ -1,4 +1,4 @@
-"""numpy arrays for a `TensorSpec`: its dtype (bfloat16 too), and a user's .npy files."""
+"""Converts dtypes of a `TensorSpec` (bfloat16 too) for numpy, and reads a user's .npy files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DTYPES = (
     *("float32", "float16", "bfloat16", "float64"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"),
 )
-"""The tensor types that go into and come out of a model."""
+"""The types of a model's inputs and outputs."""
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """numpy's dtype for a spec's dtype; UnsupportedModelError for what cannot cross the border."""
+    """Return numpy's dtype for a spec's dtype; UnsupportedModelError for other types."""
     if name not in DTYPES:
         raise UnsupportedModelError(
             f"tensors of type {name} cannot go into or come out of a model",
@@ -34,14 +34,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def as_spec_dtype(array: Array, name: str) -> Array:
-    """Data as .npy stores it to the dtype it stands for: native byte order, bfloat16 named."""
+    """Convert data read from .npy to the spec's dtype: native byte order, and bfloat16."""
     if name == "bfloat16" and array.dtype == np.dtype("V2"):
         return array.view(numpy_dtype("bfloat16"))
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def read_array(path: Path) -> Array:
-    """The array in a user's .npy file, whatever its shape; InputError says why it can't be read."""
+    """Read the array in a user's .npy file, with any shape; InputError if it can't be read."""
     try:
         with path.open("rb") as stream:
             refuse_objects(path.name, read_npy_header(stream).dtype)
@@ -53,7 +53,7 @@ def read_array(path: Path) -> Array:
 
 
 NPY_ERRORS = (OSError, ValueError, MemoryError)
-"""What reading a .npy or .npz file raises where it is none, or can't be read."""
+"""The exceptions of reading a .npy or .npz file that is damaged or unreadable."""
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
@@ -66,7 +66,7 @@ def unreadable(path: Path, error: Exception) -> InputError:
 
 
 def refuse_objects(name: str, dtype: np.dtype[Any]) -> None:
-    """Python objects in .npy data are pickles, which run whatever code they like."""
+    """Refuse Python objects in .npy data: they are pickles, which may run any code."""
     if dtype.hasobject:
         raise InputError(
             f"{name} holds pickled Python objects, which edgekit does not load",

@@ -1,8 +1,8 @@
-"""Finished builds by what went into them, shared by every process of this user.
+"""Caches finished builds by their key, for all processes of this user.
 
 An entry is a folder that appears whole, in one step. A lock per key, which the kernel frees with
-its process, keeps two processes from making the same entry twice. Nothing here is trusted when
-it is used again: whoever takes a bundle from the cache checks its hashes.
+its process, keeps two processes from making the same entry twice. Entries are not trusted: callers
+check the hashes of a bundle from the cache.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 class CacheEntry:
     key: str
     kind: str
-    """A "build", a bundle "unpacked" from its .zip, a "library" for boards or the "source" of one,
-    or a "twin image"."""
+    """The kind: "build", "unpacked" (a bundle from its .zip), "library" for boards, "source" of a
+    library, or "twin image"."""
     title: str
     size: int
-    """Bytes."""
+    """The size in bytes."""
     created: float
-    """Seconds since 1970, as is `used`."""
+    """The time in seconds since 1970, as is `used`."""
     used: float
 
 
@@ -52,7 +52,7 @@ class CacheEntry:
 class Pruned:
     removed: tuple[CacheEntry, ...]
     in_use: tuple[CacheEntry, ...]
-    """Would have gone, but a process is working with them."""
+    """Entries that were not removed because a process uses them."""
 
     @property
     def freed(self) -> int:
@@ -65,7 +65,7 @@ class BuildCache:
 
     @contextmanager
     def locked(self, key: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-        """Be the only process that works on this key. StorageError where the cache can't be."""
+        """Lock this key against other processes; StorageError if the cache can't be used."""
         lock = self._lock(key)
         with storage_errors("use the build cache", lock):
             lock.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ class BuildCache:
             holding.__exit__(None, None, None)
 
     def find(self, key: str) -> Path | None:
-        """The folder stored under this key, which is the caller's to check."""
+        """Return the folder stored under this key. The caller has to check it."""
         entry = self._entries / key
         if not (entry / "entry.json").is_file():
             return None
@@ -88,12 +88,12 @@ class BuildCache:
         return self.content(key)
 
     def content(self, key: str) -> Path:
-        """Where `find` would find this key's folder."""
+        """Return the path of this key's folder, whether it exists or not."""
         return self._entries / key / "content"
 
     @contextmanager
     def storing(self, key: str, kind: EntryKind, title: str) -> Iterator[Path]:
-        """Fill the folder that `find` will give back. Hold the key's lock."""
+        """Fill the folder that `find` will return. Hold the key's lock."""
         record = {"kind": kind, "title": title, "created": time.time()}
         with (
             storage_errors("write to the build cache", self.root),
@@ -109,11 +109,11 @@ class BuildCache:
             self._remove(key)
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """A folder for intermediate files, on the cache's file system; gone afterwards."""
+        """Make a temporary folder for intermediate files on the cache's file system."""
         return scratch_directory(self.root / "work")
 
     def entries(self) -> tuple[CacheEntry, ...]:
-        """Every entry, the most recently used first."""
+        """List every entry, the most recently used first."""
         with storage_errors("read the build cache", self.root):
             found = [
                 self._describe(folder)
@@ -126,7 +126,7 @@ class BuildCache:
         return sum(entry.size for entry in self.entries())
 
     def prune(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Pruned:
-        """As `prune_entries` does it, and whatever killed processes left goes as well."""
+        """Prune as `prune_entries` does, and remove the leftovers of killed processes."""
         pruned = prune_entries(
             self.entries(),
             lambda entry: self.remove_unless_in_use(entry.key),
@@ -144,7 +144,7 @@ class BuildCache:
         return self.root / "locks" / f"{key}.lock"
 
     def sweep(self) -> None:
-        """Remove what killed processes left, and the locks of builds that never came to be."""
+        """Remove the leftovers of killed processes, and the locks of unfinished builds."""
         with storage_errors("tidy the build cache", self.root):
             for folder in (self._entries, self.root / "work"):
                 if folder.is_dir():
@@ -197,9 +197,8 @@ def prune_entries(
     older_than: float | None,
     max_bytes: int | None,
 ) -> Pruned:
-    """Remove what was not used for `older_than` seconds, then the least recently used until no
-    more than `max_bytes` are left; neither given means nothing to do. `remove` says whether it
-    could: what is in use stays."""
+    """Remove entries unused for `older_than` seconds, then the least recently used ones until no
+    more than `max_bytes` are left. `remove` returns False for an entry in use, which stays."""
     oldest = None if older_than is None else time.time() - older_than
     kept = 0
     removed: list[CacheEntry] = []
@@ -218,7 +217,7 @@ def prune_entries(
 
 
 def _size_of(folder: Path) -> int:
-    """What removing the folder gives back, as near as file sizes say."""
+    """Return the bytes that removing the folder frees, going by file sizes."""
     total = 0
     for current, _, files in os.walk(folder):
         for name in files:

@@ -1,9 +1,9 @@
-"""Every process that edgekit starts.
+"""Starts all of edgekit's child processes.
 
-None of them finds a program, a module, a library or a setting in the folder that its caller is in:
-that folder may be a project that a stranger wrote. Programs are started by absolute paths, in a
-folder of their own, with an environment whose search paths are absolute. Python is started isolated
-and given the folders that this process imports from.
+None of them finds a program, a module, a library or a setting in the current folder, which may be
+a project that a stranger wrote. Programs are started by absolute paths, in a folder of their own,
+with an environment whose search paths are absolute. Python is started isolated and given the
+folders that this process imports from.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Process: TypeAlias = "subprocess.Popen[bytes]"
 """A started program."""
 TimeoutExpired = subprocess.TimeoutExpired
 PIPE, NOTHING, WITH_OUTPUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
-"""Where a stream of a program goes, or comes from."""
+"""The source or destination of a program's stream."""
 NEUTRAL_FOLDER = Path("/")
 """A folder that ordinary users cannot write to."""
 
@@ -41,12 +41,12 @@ _LONGEST_LINE = 4096
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a program that ended by itself."""
+    """The result of a program that ended by itself."""
 
     status: int
     output: str
     errors: str
-    """Empty where errors were asked for together with the output."""
+    """The error output; empty if it was joined to the output."""
 
     @property
     def last_words(self) -> str:
@@ -65,10 +65,10 @@ def start(
     buffered: bool = True,
     pass_fds: Sequence[int] = (),
 ) -> Process:
-    """Start a program in `folder`, in a session of its own: a terminal's Ctrl-C is for edgekit,
-    which ends its children. Call it where interrupts are deferred.
+    """Start a program in `folder`, in a session of its own. Call it while interrupts are deferred.
 
-    `environment` is the whole of it; this process's own otherwise.
+    A terminal's Ctrl-C only reaches edgekit, which ends its children. `environment` replaces this
+    process's own.
     """
     with starting_processes():
         return subprocess.Popen(
@@ -85,8 +85,8 @@ def start(
 
 
 def end(process: Process) -> None:
-    """Kill a process with all that it started, if it still runs, and close its output."""
-    if process.returncode is None:  # until it is waited for, its number is no other process's
+    """Kill a process and all its children, if it still runs, and close its output."""
+    if process.returncode is None:  # no other process gets its number before it is waited for
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -103,10 +103,9 @@ def run(
     environment: Mapping[str, str] | None = None,
     together: bool = False,
 ) -> Done:
-    """Run a program that hears no keyboard until it ends; TimeoutExpired where it takes longer
-    than `limit_s`. Without a `folder` it has an empty one of its own.
+    """Run a program without keyboard input; TimeoutExpired if it takes longer than `limit_s`.
 
-    `together` puts what it says on both streams into the output, as it came.
+    Without a `folder` it gets an empty one of its own. `together` joins both streams in the output.
     """
     with ExitStack() as ending:
         if folder is None:
@@ -129,35 +128,35 @@ def run(
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Replace this process by a program that speaks with the user."""
+    """Replace this process by an interactive program."""
     located = _located(command)
     os.execve(located[0], located, with_absolute_paths(os.environ))
 
 
 def folder_of_python() -> str:
-    """Say where the programs of the Python that runs edgekit are."""
+    """Return the folder of the programs of the Python that runs edgekit."""
     return str(Path(sys.executable).parent)
 
 
 def spoken_module(module: str) -> str:
-    """Spell what a user types to run a module of the Python that runs edgekit."""
+    """Return the command that a user types to run a module of the Python that runs edgekit."""
     safe = "-P" if sys.version_info >= (3, 11) else "-I"
     return f"{sys.executable} {safe} -m {module}"
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:
-    """Spell the command that runs a Python module as `-m` does, isolated."""
+    """Return the command that runs a Python module as `-m` does, isolated."""
     runs = "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
     return (*_isolated(f"del sys.argv[0]; import runpy; {runs}"), module, *arguments)
 
 
 def statement_command(statement: str) -> tuple[str, ...]:
-    """Spell the command that runs a Python statement, isolated."""
+    """Return the command that runs a Python statement, isolated."""
     return _isolated(statement)
 
 
 def shell_command(text: str) -> tuple[str, ...]:
-    """Spell the command that runs a line in the user's shell."""
+    """Return the command that runs a line in the user's shell."""
     shell = find_program(os.environ.get("SHELL", ""))
     return (str(shell or "/bin/sh"), "-c", text)
 
@@ -170,9 +169,9 @@ def start_module(
     buffered: bool = True,
     pass_fds: Sequence[int] = (),
 ) -> Process:
-    """Start a Python module of edgekit's, with pipes. Call it where interrupts are deferred.
+    """Start one of edgekit's Python modules, with pipes. Call it while interrupts are deferred.
 
-    `environment` comes on top of this process's own. The module may call `end_with_parent`.
+    `environment` is added to this process's own. The module may call `end_with_parent`.
     """
     return start(
         module_command(*arguments),
@@ -186,8 +185,10 @@ def start_module(
 
 
 def import_folders() -> tuple[str, ...]:
-    """List where this process imports from, without the current folder: a child process finds this
-    very edgekit, and the packages beside it."""
+    """List the folders that this process imports from, without the current one.
+
+    With them a child process imports the same edgekit and the same packages.
+    """
     root = str(PACKAGE.parent)
     current = _current_folder()
     found = [
@@ -199,7 +200,7 @@ def import_folders() -> tuple[str, ...]:
 
 
 class LastLines:
-    """What a process wrote last to a stream."""
+    """The last lines that a process wrote to a stream."""
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
         self._lines: deque[str] = deque(maxlen=most)
@@ -210,7 +211,7 @@ class LastLines:
         return iter([line for line in self._lines if line.strip()])
 
     def wait(self, seconds: float) -> None:
-        """Until the other side has closed the stream."""
+        """Wait until the process has closed the stream."""
         self._reader.join(timeout=seconds)
 
     def _read(self, stream: IO[bytes]) -> None:
@@ -220,15 +221,18 @@ class LastLines:
 
 
 def _isolated(statement: str) -> tuple[str, ...]:
-    """Isolated, Python takes no folder from the environment and not the current one. It is told
-    which folders count; those that its own start-up adds, such as editable packages, come last."""
-    known = f"sys.path[:] = dict.fromkeys([*{list(import_folders())!r}, *sys.path])"
+    """Return a command that runs a statement in an isolated Python.
+
+    It takes no folder from the environment, and not the current one. It gets this process's import
+    folders; those of its own start-up, such as editable packages, come last.
+    """
+    set_path = f"sys.path[:] = dict.fromkeys([*{list(import_folders())!r}, *sys.path])"
     options = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
     if sys.flags.utf8_mode:
         options += ["-X", "utf8"]
     if sys.pycache_prefix is not None:
         options += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
-    return (sys.executable, *options, "-c", f"import sys; {known}; {statement}")
+    return (sys.executable, *options, "-c", f"import sys; {set_path}; {statement}")
 
 
 def _located(command: Sequence[str]) -> list[str]:

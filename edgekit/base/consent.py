@@ -1,5 +1,4 @@
-"""Who is asked before the files of a project are used. A command line with a person in front of it
-says so; the library asks nobody."""
+"""Asks the user before files of a project are used. Only an interactive command line asks."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ class Effect:
 
     key: str
     value: str
-    """As JSON spells it."""
+    """The value as JSON."""
     meaning: str
 
     def __str__(self) -> str:
@@ -24,7 +23,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class TrustedFile:
-    """A file of a project, and whether its user agreed to what it does."""
+    """A file of a project, and whether its user agreed to its effects."""
 
     path: Path
     effects: tuple[Effect, ...]
@@ -32,14 +31,14 @@ class TrustedFile:
 
 
 Ask = Callable[[Sequence[TrustedFile]], bool]
-"""Shows files that are not trusted to a person. True where the person trusts them."""
+"""A function that shows untrusted files to a person. It returns whether the person trusts them."""
 
 _askers: list[Ask] = []
 
 
 @contextmanager
 def asking(ask: Ask) -> Iterator[None]:
-    """Have a person asked while the block runs."""
+    """Use `ask` to ask a person while the block runs."""
     _askers.append(ask)
     try:
         yield
@@ -48,5 +47,5 @@ def asking(ask: Ask) -> Iterator[None]:
 
 
 def is_agreed_to(files: Sequence[TrustedFile]) -> bool:
-    """Ask the person, if there is one."""
+    """Return whether the person agrees; False if no person can be asked."""
     return bool(_askers) and _askers[-1](files)

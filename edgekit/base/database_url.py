@@ -1,4 +1,4 @@
-"""URLs of databases: which database one names, and which part of it is a secret."""
+"""Reads URLs of databases: the database that a URL names, and its secret parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _URL = re.compile(
 """A password may hold any mark, also those that end a host: what may be part of one is taken for
 part of it."""
 _NAMING = frozenset(("dbname", "host", "hostaddr", "port", "service", "user"))
-"""Parameters that say which database it is."""
+"""Parameters that identify the database."""
 _SECRET = frozenset(("password", "sslpassword"))
 PARAMETERS = frozenset(
     (
@@ -27,13 +27,13 @@ PARAMETERS = frozenset(
         *("sslmode", "sslrootcert", "target_session_attrs"),
     )
 )
-"""Parameters that a store's URL may have. Any other one may name another server in other words."""
+"""Parameters that a store's URL may have. Any other one may name another server."""
 
 
 _FILES = frozenset(("passfile", "sslcert", "sslkey", "sslrootcert"))
 """Parameters that name files of this host. libpq takes relative ones from the current folder."""
 _SYSTEM = "system"
-"""What `sslrootcert` says for the certificates of the operating system."""
+"""The value of `sslrootcert` for the certificates of the operating system."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ class DatabaseUrl:
 
     @property
     def name(self) -> str:
-        """What tells the database from others, without any secret."""
+        """Return what identifies the database, without any secret."""
         user = f"{self.user}@" if self.user else ""
         port = f":{self.port}" if self.port else ""
-        told = sorted(f"{key}={value}" for key, value in self.parameters if key in _NAMING)
-        query = f"?{'&'.join(told)}" if told else ""
+        naming = sorted(f"{key}={value}" for key, value in self.parameters if key in _NAMING)
+        query = f"?{'&'.join(naming)}" if naming else ""
         scheme = self.scheme.partition("+")[0]
         return f"{scheme}://{user}{self.host}{port}{self.database}{query}"
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Every part that may be a secret, as it is written and as it is meant."""
+        """Return every part that may be a secret, both quoted and unquoted."""
         hidden = [
             value
             for key, value in self.parameters
@@ -71,7 +71,7 @@ class DatabaseUrl:
 
     @property
     def masked(self) -> str:
-        """The URL with stars where a secret may be."""
+        """Return the URL with stars in place of secrets."""
         password = "" if self.password is None else ":***"
         user = f"{self.user}{password}@" if self.user or password else ""
         port = f":{self.port}" if self.port else ""
@@ -90,7 +90,7 @@ class DatabaseUrl:
 
 
 def read_database_url(url: str) -> DatabaseUrl | None:
-    """Take a URL apart; None where it is none."""
+    """Parse a URL; None if the text is not one."""
     parts = _URL.fullmatch(url)
     if parts is None:
         return None
@@ -112,8 +112,10 @@ def relative_files(url: str) -> tuple[str, ...]:
 
 
 def with_absolute_files(url: str, absolute: Callable[[str], Path]) -> str:
-    """Name the files of a URL's parameters by absolute paths. A URL with a password stays as it is:
-    a password may hold any mark."""
+    """Return the URL with absolute paths of files in its parameters.
+
+    A URL with a password is unchanged: a password may hold any character.
+    """
     parts = read_database_url(url)
     if parts is None or parts.password is not None or not relative_files(url):
         return url
@@ -126,6 +128,6 @@ def _is_relative(parameter: str, value: str) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """A URL with every part hidden that may be a secret; any other text as it is."""
+    """Hide every part of a URL that may be a secret. Other text is unchanged."""
     parts = read_database_url(url)
     return url if parts is None or not parts.secrets else parts.masked

@@ -1,4 +1,4 @@
-"""Every way edgekit fails: one sentence, one hint, one exit code.
+"""All errors of edgekit: each has a sentence, a hint and an exit code.
 
 The exit codes are part of the public interface (docs/exit-codes.md); add, never renumber.
 """
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """What a script gets for an error."""
+    """An error as scripts get it."""
 
     type: str
     message: str
@@ -21,7 +21,7 @@ class ErrorReport:
 
 
 class EdgekitError(Exception):
-    """What happened in one sentence, what to do about it, and anything longer as details."""
+    """An error: one sentence about what happened, a hint what to do, and further details."""
 
     exit_code: ClassVar[int] = 1
 
@@ -44,13 +44,13 @@ class EdgekitError(Exception):
 
 
 class UsageError(EdgekitError):
-    """The command was asked for something that cannot be meant."""
+    """The options of a command make no sense."""
 
     exit_code = 2
 
 
 class BadInputError(EdgekitError):
-    """Something the user handed over is broken: a file, a profile, a value."""
+    """Something that the user provided is broken: a file, a profile, a value."""
 
     exit_code = 3
 
@@ -68,7 +68,7 @@ class ProjectError(BadInputError):
 
 
 class InputError(BadInputError):
-    """An input tensor handed over by the user does not fit the model."""
+    """An input tensor of the user does not fit the model."""
 
 
 class BundleError(BadInputError):
@@ -76,7 +76,7 @@ class BundleError(BadInputError):
 
 
 class UnsupportedModelError(EdgekitError):
-    """The model is sound, but uses what edgekit cannot compile."""
+    """The model is valid, but uses something that edgekit cannot compile."""
 
     exit_code = 4
 
@@ -94,7 +94,7 @@ class BuildError(EdgekitError):
 
 
 class VerificationError(EdgekitError):
-    """The device's numbers are not the oracle's numbers."""
+    """The device's numbers differ from the oracle's."""
 
     exit_code = 7
 
@@ -112,19 +112,19 @@ class StorageError(EdgekitError):
 
 
 class DevicesFailedError(EdgekitError):
-    """Of several devices, some failed; each one's own error is in the report."""
+    """Some of several devices failed. The report holds the error of each."""
 
     exit_code = 10
 
 
 class StoreError(EdgekitError):
-    """The store of measurements can't be used: not there, locked, damaged, of another version."""
+    """The store of measurements is missing, locked, damaged, or of another version."""
 
     exit_code = 11
 
 
 class RegressionError(EdgekitError):
-    """A benchmark is slower than what it was compared with, by more than was allowed."""
+    """A benchmark is slower than the one it was compared with, by more than allowed."""
 
     exit_code = 12
 
@@ -136,12 +136,12 @@ class ResourceError(EdgekitError):
 
 
 class UntrustedProjectError(EdgekitError):
-    """A file of a project makes edgekit run or send something that its user has not agreed to."""
+    """A project's file makes edgekit run or send something, and its user has not agreed to it."""
 
     exit_code = 14
 
 
 class InterruptedByUserError(EdgekitError):
-    """Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
     exit_code = 130

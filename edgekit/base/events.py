@@ -1,4 +1,4 @@
-"""How the library reports what it is doing. It never prints; whoever calls it may listen."""
+"""Events that the library sends to its caller while it works. It never prints."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class StageEnded:
 
 @dataclass(frozen=True)
 class Note:
-    """Worth knowing with --verbose."""
+    """A message for --verbose."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Warned:
-    """Worth knowing always."""
+    """A message that is always shown."""
 
     text: str
 
@@ -48,7 +48,7 @@ Event = StageStarted | StageProgress | StageEnded | Note | Warned
 
 
 class Stage:
-    """A piece of work under way, in the hands of the code that does it."""
+    """A piece of work under way, for the code that does it."""
 
     def __init__(self, send: Callable[[Event], None], title: str, total: int | None) -> None:
         self._send = send
@@ -70,7 +70,7 @@ class Events:
 
     @contextmanager
     def stage(self, title: str, total: int | None = None) -> Iterator[Stage]:
-        """Announce a piece of work; set `.result` on the stage to say how it came out."""
+        """Announce a piece of work. Set `.result` on the stage to describe its outcome."""
         self._send(StageStarted(title, total))
         stage = Stage(self._send, title, total)
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Files written so that a crash, a second process or a hostile name can't leave a mess."""
+"""Writes files so that a crash, a second process or a hostile name does no damage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgekit.base.interrupts import interrupts_deferred
 
 _BLOCK = 1 << 20
 _LONGEST_NAME = 200
-"""Characters: whatever they are in UTF-8, and wherever the bundle lies, it still is a path."""
+"""The most characters of a name. With any characters and in any folder it is a valid path."""
 _SCRATCH = "edgekit-scratch"
 _LEFTOVER = re.compile(r"\.(?P<final>.+)\.[0-9a-f]{12}\.edgekit-tmp")
 
@@ -43,14 +43,14 @@ def sha256_stream(stream: BinaryIO) -> str:
 
 
 def write_atomically(path: Path, data: bytes | str) -> None:
-    """Write a whole file or nothing: readers see the old content or the new, never a part."""
+    """Write a file in one step: readers see the old content or the new, never a part."""
     with replace_file(path) as stream:
         stream.write(data.encode() if isinstance(data, str) else data)
 
 
 @contextmanager
 def replace_file(final: Path) -> Iterator[BinaryIO]:
-    """Write a file beside `final`, then put it in `final`'s place in one step."""
+    """Write a file next to `final`, then replace `final` in one step."""
     with ExitStack() as ending:
         with interrupts_deferred():
             temporary, descriptor = _make_locked(final, _new_file)
@@ -65,10 +65,10 @@ def replace_file(final: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def replace_directory(final: Path) -> Iterator[Path]:
-    """Fill a folder beside `final`, then put it in `final`'s place in one step.
+    """Fill a folder next to `final`, then replace `final` in one step.
 
-    Nothing is left behind when the filling fails or is interrupted; what a killed process left
-    behind is removed by the next call for the same `final`.
+    A failed or interrupted filling leaves nothing. The leftovers of a killed process are removed by
+    the next call for the same `final`.
     """
     final = _resolved(final)
     if final.exists() and not final.is_dir():
@@ -82,22 +82,22 @@ def replace_directory(final: Path) -> Iterator[Path]:
 
 @contextmanager
 def made_directory(folder: Path) -> Iterator[None]:
-    """`folder` and those above it for what the block puts there; if it fails, those that were made
-    for it and are empty still are removed."""
+    """Make `folder` and its parents for the block. If the block fails, remove those that are new
+    and empty."""
     missing = _missing_directories(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
         for made in missing:
-            with suppress(OSError):  # never made; or not empty: somebody else uses it by now
+            with suppress(OSError):  # never made; or not empty: another process uses it by now
                 made.rmdir()
         raise
 
 
 @contextmanager
 def scratch_directory(parent: Path) -> Iterator[Path]:
-    """A folder inside `parent` for the time of the block; a killed process's one is swept."""
+    """Make a folder inside `parent` for the block. The folder of a killed process is removed."""
     with ExitStack() as removing:
         with storage_errors("make a scratch folder", parent):
             parent.mkdir(parents=True, exist_ok=True)
@@ -113,12 +113,12 @@ def clear_directory(folder: Path) -> None:
 
 
 def free_space(folder: Path) -> int:
-    """Bytes that this user may still write on the file system of `folder`."""
+    """Return the bytes that this user may still write on the file system of `folder`."""
     return shutil.disk_usage(folder).free
 
 
 def sweep_leftovers(folder: Path, final_name: str | None = None) -> int:
-    """Remove the temporary folders and files of processes that are gone; says how many.
+    """Remove the temporary folders and files of ended processes. Return how many.
 
     A living process holds a lock on its temporary folder, and a dead one can't.
     """
@@ -144,7 +144,7 @@ def sweep_leftovers(folder: Path, final_name: str | None = None) -> int:
 
 
 def safe_join(root: Path, relative: str) -> Path:
-    """`root / relative` for a name that came from a file: never outside of `root`."""
+    """Return `root / relative` for a name from a file, which must not lead out of `root`."""
     problem = _unsafe_name(relative)
     if problem is None:
         joined = root / relative
@@ -162,9 +162,9 @@ def safe_join(root: Path, relative: str) -> Path:
 
 @contextmanager
 def storage_errors(doing: str, path: Path) -> Iterator[None]:
-    """Around file operations only: what the file system refuses becomes a StorageError.
+    """Turn errors of the file system into StorageError. Use it around file operations only.
 
-    `doing` is what was to be done: "write the manifest".
+    `doing` names the work: "write the manifest".
     """
     try:
         yield
@@ -177,16 +177,18 @@ def storage_errors(doing: str, path: Path) -> Iterator[None]:
         ) from error
 
 
-def known_path(path: Path) -> Path:
-    """A path by the names that the user knows: what has a temporary name yet is meant for another,
-    and of a scratch folder only the one around it is anybody's."""
-    known = Path()
+def path_for_user(path: Path) -> Path:
+    """Return the path that the user knows for a path with temporary names.
+
+    A temporary file stands for its final name, a scratch folder for its parent.
+    """
+    named = Path()
     for part in path.parts:
         match = _LEFTOVER.fullmatch(part)
         if match is not None and match["final"] == _SCRATCH:
             break
-        known /= match["final"] if match else part
-    return known
+        named /= match["final"] if match else part
+    return named
 
 
 @contextmanager
@@ -214,7 +216,7 @@ def exclusive_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Ite
 
 
 def try_lock(path: Path) -> int | None:
-    """The descriptor of a lock on `path`, to be closed by the caller; None where it is held."""
+    """Return the descriptor of a lock on `path`, for the caller to close; None if it is held."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -263,9 +265,9 @@ def _unsafe_name(relative: str) -> str | None:
 
 
 def _place(error: OSError, path: Path) -> Path:
-    """What it was about: a copy fails at its destination."""
+    """Return the path that an error is about: of a copy, the destination."""
     named = error.filename2 or error.filename
-    return known_path(Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else path)
+    return path_for_user(Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else path)
 
 
 def _shown(name: str) -> str:
@@ -274,7 +276,7 @@ def _shown(name: str) -> str:
 
 
 def _resolved(path: Path) -> Path:
-    """Without symbolic links; a loop of them is an OSError, whatever the version of Python."""
+    """Resolve symbolic links. A loop of them is an OSError in all versions of Python."""
     resolved = Path(os.path.realpath(path))
     for part in (resolved, *resolved.parents):
         if part.is_symlink():
@@ -301,11 +303,11 @@ def _make_locked(final: Path, make: Callable[[Path], int | None]) -> tuple[Path,
         temporary = _temporary_name(final)
         descriptor = make(temporary)
         if descriptor is None:
-            continue  # swept by a neighbour before it was opened
+            continue  # removed by another process before it was opened
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_open_at(descriptor, temporary):
             return temporary, descriptor
-        os.close(descriptor)  # swept before it was locked
+        os.close(descriptor)  # removed before it was locked
 
 
 def _new_file(path: Path) -> int:
@@ -337,7 +339,7 @@ def _put_in_place(temporary: Path, final: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two folders in one step (Linux's renameat2); False where that isn't offered."""
+    """Swap two folders in one step (Linux's renameat2); False if that is not supported."""
     at_working_directory, exchange = -100, 2
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
@@ -353,7 +355,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _missing_directories(folder: Path) -> list[Path]:
-    """Which of a folder and those above it are not there, the innermost first."""
+    """List a folder and its parents that do not exist, the innermost first."""
     missing = []
     for candidate in (folder, *folder.parents):
         if candidate.exists():

@@ -1,4 +1,4 @@
-"""Moments in which Ctrl-C has to wait."""
+"""Defers Ctrl-C for short blocks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Deliver signals after the block: around starting a process, which must not be running
-    while nobody knows of it. For short blocks only."""
+    """Deliver signals after the block, which must be short.
+
+    Without it, an interrupted start of a process may leave a process that no code ends.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # Python handles signals in the main thread alone
         return

@@ -1,8 +1,8 @@
-"""Reads JSON that comes from outside: a file, a device, a tracker, another program.
+"""Reads untrusted JSON: of a file, a device, a tracker, another program.
 
-Everything that JSON allows and that programs stumble over later is refused in this one place:
-documents nested too deeply, numbers that no machine holds, keys given twice, text that is no
-Unicode. What is left is safe to convert: `int(value)` and `float(value)` of its numbers succeed.
+It refuses what JSON allows and programs fail on later: documents nested too deeply, numbers too
+large for a machine, duplicate keys, text that is not Unicode. `int(value)` and `float(value)` of
+the remaining numbers succeed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 DEPTH_LIMIT = 64
 _WIDEST_INTEGER = 20
-"""Characters, sign included: what fits is below 10**20."""
+"""The most characters of an integer with its sign: it is below 10**20."""
 _SHORTENED = 40
 
 
@@ -84,7 +84,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_tree(document: object, depth: int) -> None:
-    """Refuse what is nested too deeply, and text with half a character in it."""
+    """Refuse too deep nesting, and text with half a character (a lone surrogate)."""
     level: list[object] = [document]
     for _ in range(depth + 1):
         below: list[object] = []

@@ -1,4 +1,4 @@
-"""Any report as one JSON document: the only place where reports become JSON."""
+"""Writes any report as one JSON document."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def json_text(value: object) -> str:
 
 
 def json_line(value: object) -> str:
-    """The same on a single line."""
+    """Return a JSON document on a single line."""
     return _scalar(plain(value))
 
 
 def _written(value: Any, newline: str) -> str:
-    """What `plain` gave; `newline` goes back to where the value's line begins."""
+    """Write a result of `plain`. `newline` holds the indentation of the value's line."""
     inner = newline + "  "
     if isinstance(value, dict) and value:
         items = [f"{_scalar(key)}: {_written(item, inner)}" for key, item in value.items()]
@@ -41,12 +41,12 @@ def _scalar(value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    """Or the null that stands for NaN."""
+    """Return whether a value is a number, or the null in place of NaN."""
     return value is None or isinstance(value, (bool, int, float))
 
 
 def plain(value: object) -> Any:
-    """Dataclasses, paths, tuples and numpy values as what `json` takes."""
+    """Convert dataclasses, paths, tuples and numpy values to what `json` takes."""
     if value is None or isinstance(value, (bool, int)):
         return int(value) if isinstance(value, Enum) else value
     if isinstance(value, Enum):
@@ -75,7 +75,7 @@ def plain(value: object) -> Any:
 
 
 def _numpy(value: Any) -> Any:
-    """numpy scalars and arrays, without importing numpy."""
+    """Convert numpy scalars and arrays without importing numpy."""
     converted = value.tolist()
     if type(converted) is type(value):  # a dtype that numpy itself doesn't know
         return plain(float(value))
@@ -83,5 +83,5 @@ def _numpy(value: Any) -> Any:
 
 
 def _text(text: str) -> str:
-    """A file name may hold bytes that are no text; JSON can't."""
+    """Replace bytes of a file name that are not text, which JSON can't hold."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

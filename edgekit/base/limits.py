@@ -1,9 +1,8 @@
-"""Tells when a process ran into a limit of files, memory or processes, and which one to raise.
+"""Finds out whether a process reached a limit of files, memory or processes, and which one.
 
-A limit shows itself as nearly anything: numpy's import fails, a library loads without half of its
-functions, a program "is there but does not run". The cause is looked for in what the error came
-from; and an error that nothing explains is not called a bug where a limit is lower than any work
-needs.
+A limit causes nearly any error: numpy's import fails, a library loads without half of its
+functions, a program exists but does not run. The causes of an error are searched for a limit. An
+unexplained error is not called a bug if a limit is lower than any work needs.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from edgekit.base.sizes import format_size
 
 _FILES_NEEDED = 64
 _MEMORY_NEEDED = 4 << 30
-"""Bytes of address space. TVM and an oracle map far more than they use."""
+"""The bytes of address space that edgekit needs. TVM and an oracle map far more than they use."""
 _PROCESSES_NEEDED = 64
 _LEAST_MEMORY = 160 << 20
-"""Below this, libraries end the process before an error can be shown."""
+"""The bytes below which libraries end the process before an error can be shown."""
 _RAISE_FILES = "ulimit -n 1024"
 _RAISE_MEMORY = "ulimit -v unlimited"
 _RAISE_PROCESSES = "ulimit -u 4096"
@@ -40,7 +39,7 @@ _PROGRAMS_TEXT = re.compile(
     r"|out of memory allocating|^MemoryError\b",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What programs of this host say of their own memory; a board's are told of otherwise."""
+"""Messages of programs on this host about their own memory. Those on boards are not meant."""
 _PROCESSES_TEXT = re.compile(
     r"can't start new thread|(fork|spawn|clone|pthread_create|thread|execute)\b[^\n]*"
     r"Resource temporarily unavailable",
@@ -50,7 +49,7 @@ _PROCESSES_TEXT = re.compile(
 
 @dataclass(frozen=True)
 class LimitCheck:
-    """A limit of this process, and whether edgekit's work fits into it."""
+    """A limit of this process, and whether it suffices for edgekit."""
 
     name: str
     found: str
@@ -89,10 +88,10 @@ def look_at_limits() -> tuple[LimitCheck, ...]:
 
 
 def reached_limit(error: BaseException) -> ResourceError | None:
-    """The limit that an error comes from; None where it comes from something else."""
+    """Return the limit that caused an error; None if the cause is something else."""
     for cause in _causes(error):
         if isinstance(cause, (MissingToolError, BuildError)):
-            told = limit_told_of("\n".join([cause.message, *cause.details]))
+            told = limit_named_in("\n".join([cause.message, *cause.details]))
             if told is not None:
                 return told
         number = cause.errno if isinstance(cause, OSError) else None
@@ -108,7 +107,7 @@ def reached_limit(error: BaseException) -> ResourceError | None:
 
 
 def explained_by_limits(error: BaseException) -> ResourceError | None:
-    """What an error that nothing foresaw most likely comes from, where a limit is very low."""
+    """Return the limit that most likely caused an unexpected error, if a limit is very low."""
     found = reached_limit(error)
     if found is not None:
         return found
@@ -123,8 +122,8 @@ def explained_by_limits(error: BaseException) -> ResourceError | None:
     return told[low[0].raise_it](f" ({_named(error)})")
 
 
-def limit_told_of(text: str) -> ResourceError | None:
-    """The limit that a program ran into, going by its last words."""
+def limit_named_in(text: str) -> ResourceError | None:
+    """Return the limit that a program reached, judging by its last lines."""
     if _FILES_TEXT.search(text):
         return _too_many_files()
     if _PROCESSES_TEXT.search(text):
@@ -154,8 +153,10 @@ def explained_interrupt() -> ResourceError | None:
 
 
 def refuse_hopeless_limits() -> None:
-    """Raise a ResourceError where libraries would end the process without a word. Where few
-    processes may run, libraries are told to start fewer threads."""
+    """Raise a ResourceError if libraries would end the process without a message.
+
+    If few processes may run, let libraries start fewer threads.
+    """
     memory, processes = _memory_limit(), _processes_limit()
     if memory is not None and memory < _LEAST_MEMORY:
         raise _out_of_memory()
@@ -187,7 +188,7 @@ def _out_of_memory(why: str = "") -> ResourceError:
 
 
 def _too_many_processes(why: str = "") -> ResourceError:
-    """A thread that can't be started may lack memory for its stack instead."""
+    """Return the error for too many processes, or too little memory for a thread's stack."""
     if _memory_limit() is not None:
         return _out_of_memory(why)
     limit = _processes_limit()
@@ -205,7 +206,7 @@ def _too_many_processes(why: str = "") -> ResourceError:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and everything that it came from."""
+    """List an error and all its causes."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -230,7 +231,7 @@ def _files_limit() -> int | None:
 
 
 def _processes_limit() -> int | None:
-    """The limit of processes. It does not hold for root."""
+    """Return the limit of processes, which does not apply to root."""
     return None if os.geteuid() == 0 else _limit(resource.RLIMIT_NPROC)
 
 

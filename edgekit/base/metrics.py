@@ -1,5 +1,7 @@
-"""What the machine was like while something was measured. Standard library only: it also runs in
-the process that measures. Whatever cannot be read is None, never zero."""
+"""Reads the state of the host during a measurement. A value that can't be read is None, never zero.
+
+It uses the standard library only: the measuring process runs it too.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,12 @@ class HostState:
     governor: str | None
     frequency_mhz: float | None
     load_average: float | None
-    """Of the last minute."""
+    """The load average of the last minute."""
     cores: int
 
 
 def read_host_state(cores: int, cpufreq: Path = _CPUFREQ, cpuinfo: Path = _CPUINFO) -> HostState:
-    """`cores` are those of `usable_cores` when the process began: TVM then pins it to some."""
+    """Read the host's state. `cores` are the `usable_cores` before TVM pins the process to some."""
     governors = {text for text in _per_cpu(cpufreq, "scaling_governor") if text}
     try:
         load = os.getloadavg()[0]
@@ -41,12 +43,12 @@ def read_host_state(cores: int, cpufreq: Path = _CPUFREQ, cpuinfo: Path = _CPUIN
 
 
 def usable_cores() -> int:
-    """The cores this process may run on, which may be fewer than the machine has."""
+    """Return the cores that this process may run on, possibly fewer than the host has."""
     return len(os.sched_getaffinity(0))
 
 
 def reset_peak_memory() -> bool:
-    """Make the kernel forget this process's peak so far; False where it can't."""
+    """Reset the kernel's record of this process's peak; False if that is not possible."""
     try:
         _CLEAR_REFS.write_text("5")
     except OSError:
@@ -55,12 +57,12 @@ def reset_peak_memory() -> bool:
 
 
 def memory_now() -> int | None:
-    """Resident bytes of this process."""
+    """Return the resident bytes of this process."""
     return _status_bytes("VmRSS")
 
 
 def memory_peak() -> int | None:
-    """Most resident bytes of this process since its start or `reset_peak_memory`."""
+    """Return the most resident bytes of this process since its start or `reset_peak_memory`."""
     return _status_bytes("VmHWM")
 
 

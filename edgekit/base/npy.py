@@ -1,7 +1,7 @@
-"""Reads .npy and .npz data that comes from outside: numbers only, and as many as it says.
+"""Reads untrusted .npy and .npz data: numbers only, and as many as the header says.
 
-numpy's own reader evaluates the header as Python, takes memory before it knows how much data there
-is, and raises whatever its parts raise. This one reads the three fields that numpy writes.
+numpy's own reader evaluates the header as Python, allocates memory before it knows the amount of
+data, and raises many kinds of exceptions. This one reads the three fields that numpy writes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST_HEADER = 10_000
 _MOST_DIMENSIONS = 32
 _MOST_BYTES = 1 << 62
 _LENGTHS = {1: 2, 2: 4, 3: 4}
-"""Bytes that the header's length takes, by version."""
+"""The bytes of the header's length, by version."""
 _FIELD = re.compile(
     r"""\s*(['"])(\w+)\1\s*:\s*(?:(['"])([^'"\\]*)\3|(True|False)|\(([\d,\sL]*)\))\s*(?:,|$)"""
 )
@@ -40,7 +40,7 @@ class NpyError(ValueError):
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """What .npy data says it holds."""
+    """The header of .npy data."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -52,7 +52,7 @@ class NpyHeader:
 
 
 def read_npy_header(stream: BinaryIO) -> NpyHeader:
-    """Look at .npy data without reading its values; NpyError where it is none."""
+    """Read the header of .npy data; NpyError if the data is something else."""
     if _exactly(stream, len(_MAGIC)) != _MAGIC:
         raise NpyError("it does not begin as .npy data does")
     major, minor = _exactly(stream, 2)
@@ -70,7 +70,7 @@ def read_npy_header(stream: BinaryIO) -> NpyHeader:
 
 
 def read_npy(stream: BinaryIO) -> Array:
-    """Read .npy data; NpyError where it is cut off, or holds Python objects."""
+    """Read .npy data; NpyError if it is cut off or holds Python objects."""
     header = read_npy_header(stream)
     if header.dtype.hasobject:
         raise NpyError("it holds pickled Python objects, which edgekit does not load")
@@ -93,7 +93,7 @@ class NpzEntry:
 
     @property
     def file_bytes(self) -> int:
-        """The bytes that it takes unpacked, header included."""
+        """Return its unpacked bytes, header included."""
         return self._member.size
 
     def header(self) -> NpyHeader:
@@ -105,7 +105,7 @@ class NpzEntry:
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[Mapping[str, NpzEntry]]:
-    """The arrays in an .npz file by name, none of them read yet."""
+    """List the arrays in an .npz file by name without reading them."""
     with path.open("rb") as stream:
         members = read_zip(stream, most_expansion=None)
         entries = {name.removesuffix(".npy"): NpzEntry(found) for name, found in members.items()}

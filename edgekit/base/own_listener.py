@@ -1,7 +1,7 @@
 """Listening sockets that serve their own user and root only.
 
-TVM's RPC has no passwords and runs what it is sent, and every user of a machine reaches its
-loopback. So the owner of each connection is looked up before a byte is read.
+TVM's RPC has no passwords and runs what it is sent, and every user of a host reaches its loopback.
+So the owner of each connection is looked up before a byte is read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _SECONDS_AFTER_FAILURE = 0.1
 
 
 class Door:
-    """Admits connections of this process's user and root. `told` hears who else knocked: at once,
-    then at most every half minute."""
+    """Admits connections of this process's user and root.
+
+    `told` gets refused connections: the first at once, then a message every half minute at most.
+    """
 
     def __init__(self, told: Callable[[str], None] = lambda text: None) -> None:
         self._told = told
@@ -62,8 +64,10 @@ class Door:
 
 
 class OwnListener(socket.socket):
-    """A listening socket whose `accept` returns connections of its own user and root only. All
-    others are closed at once."""
+    """A listening socket whose `accept` only returns connections of its own user and root.
+
+    All others are closed at once.
+    """
 
     def __init__(self, listening: socket.socket, told: Callable[[str], None]) -> None:
         timeout = listening.gettimeout()
@@ -82,7 +86,7 @@ class OwnListener(socket.socket):
                 raise BlockingIOError(errno.EAGAIN, "the connection was refused")
 
     def connections(self) -> Iterator[socket.socket]:
-        """Accept until the listener is closed, whatever single connections do."""
+        """Accept until the listener is closed, even if single connections fail."""
         while True:
             try:
                 connection, _ = self.accept()
@@ -97,7 +101,7 @@ class OwnListener(socket.socket):
 def listen_on_loopback(
     port: int, told: Callable[[str], None] = lambda text: None, backlog: int = 64
 ) -> OwnListener:
-    """Listen on a port of loopback, 0 for any, for this user and root. `told` hears of others."""
+    """Listen on a loopback port, 0 for any. `told` gets the refused connections of others."""
     return OwnListener(socket.create_server((LOOPBACK, port), backlog=backlog), told)
 
 

@@ -1,7 +1,7 @@
-"""Processes that end with the process that started them, even where that one is killed.
+"""Ends a process together with its parent, even if the parent is killed.
 
-The kernel signals a child at its parent's death only once the child has asked for that. It tells
-nothing of an earlier death: the child compares its parent's number after it has asked.
+The kernel signals a child at its parent's death if the child has requested that. It does not report
+an earlier death: the child compares its parent's number after the request.
 
 The kernel means the parent's *thread*: start such a process from a thread that outlives it.
 """
@@ -24,12 +24,12 @@ _SAME_PARENT = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
 def parent_environment() -> dict[str, str]:
-    """Return what the environment of a child needs that calls `end_with_parent`."""
+    """Return the variables that a child needs to call `end_with_parent`."""
     return {_PARENT: str(os.getpid())}
 
 
 def end_with_parent() -> None:
-    """End this process when its parent ends; at once where the parent has ended already."""
+    """End this process when its parent ends, at once if the parent has ended already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = os.environ.pop(_PARENT, None)  # grandchildren have another one
     if parent is not None and os.getppid() != int(parent):
@@ -39,7 +39,7 @@ def end_with_parent() -> None:
 def ending_with_us(command: Sequence[str], how: Literal["KILL", "TERM"] = "KILL") -> list[str]:
     """Return the words of a command that gets a signal when this process ends.
 
-    They are the command's own where `setpriv`, of util-linux, is not installed.
+    Without `setpriv` of util-linux they are the command's own.
     """
     setpriv = find_program("setpriv")
     if setpriv is None:

@@ -1,4 +1,4 @@
-"""Where edgekit keeps things on this machine, and where it looks for profiles."""
+"""Paths of edgekit's files on this host, and of profiles."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def config_dir() -> Path:
-    """What the user sets: their own profiles and devices."""
+    """Return the folder of the user's own profiles and devices."""
     return _of_user(platformdirs.user_config_path("edgekit", appauthor=False), ".config")
 
 
 def cache_dir() -> Path:
-    """What can be deleted at any time and made again. `EDGEKIT_CACHE_DIR` moves it."""
+    """Return the folder of files that can be deleted at any time. `EDGEKIT_CACHE_DIR` moves it."""
     named = named_path("EDGEKIT_CACHE_DIR")
     return named or _of_user(platformdirs.user_cache_path("edgekit", appauthor=False), ".cache")
 
 
 def data_dir() -> Path:
-    """What was measured and must not be lost."""
+    """Return the folder of measurements, which must not be lost."""
     return _of_user(platformdirs.user_data_path("edgekit", appauthor=False), ".local/share")
 
 
 def named_path(variable: str) -> Path | None:
-    """Read the file or folder that an environment variable names; None where it names none.
+    """Read the file or folder that an environment variable names; None if it is not set.
 
-    UsageError where the path is relative: it would mean another folder in each project, and a
-    stranger's in a clone.
+    UsageError if the path is relative: it would be another folder in each project, and a stranger's
+    in a clone.
     """
     named = os.environ.get(variable)
     return _absolute(variable, named) if named else None
 
 
 def named_folders(variable: str) -> tuple[Path, ...]:
-    """Read the folders that an environment variable lists; UsageError where one is relative."""
+    """Read the folders that an environment variable lists; UsageError if one is relative."""
     listed = os.environ.get(variable, "").split(os.pathsep)
     return tuple(_absolute(variable, entry) for entry in listed if entry)
 
@@ -64,8 +64,8 @@ def from_home(named: str) -> Path:
 
 
 def beside(file: Path, named: str) -> Path:
-    """Read a path that a configuration file names: relative ones start from the file's folder,
-    wherever edgekit is run, and `~` is the home folder."""
+    """Read a path in a configuration file: relative ones start from the file's folder, and `~` is
+    the home folder."""
     return file.parent / from_home(named)
 
 
@@ -79,18 +79,18 @@ def place_of(file: Path) -> Path:
 
 
 def profile_search_path(kind: ProfileKind) -> tuple[Path, ...]:
-    """The folders that may hold profiles of this kind; the first that has a name wins."""
+    """List the folders of profiles of this kind. The first that has a name wins."""
     return tuple(dict.fromkeys((Path.cwd() / kind, *own_profile_folders(kind))))
 
 
 def own_profile_folders(kind: ProfileKind) -> tuple[Path, ...]:
-    """The same without the current folder's: the user's own, and those that come with edgekit."""
+    """List the profile folders of the user and of edgekit, without the current folder's."""
     listed = named_folders(_SEARCH_PATH_VARIABLES[kind])
     return tuple(dict.fromkeys((*listed, config_dir() / kind, built_in_profiles(kind))))
 
 
 def nearest_project_file(start: Path) -> Path | None:
-    """The nearest edgekit.toml, from `start` upwards to the repository's or file system's root."""
+    """Find the nearest edgekit.toml from `start` up to the root of repository or file system."""
     start = start.absolute()
     for folder in (start, *start.parents):
         file = folder / PROJECT_FILE
@@ -102,12 +102,12 @@ def nearest_project_file(start: Path) -> Path | None:
 
 
 def built_in_profiles(kind: ProfileKind) -> Path:
-    """The folder of the profiles that come with edgekit."""
+    """Return the folder of the profiles that come with edgekit."""
     return built_in_data(kind)
 
 
 def built_in_data(name: str) -> Path:
-    """A folder of data that comes with edgekit: in the wheel, or in the checkout."""
+    """Return a folder of data that comes with edgekit, in the wheel or in the checkout."""
     installed = PACKAGE / name
     return installed if installed.is_dir() else PACKAGE.parent / name
 
@@ -124,6 +124,8 @@ def _absolute(variable: str, named: str) -> Path:
 
 
 def _of_user(folder: Path, below_home: str) -> Path:
-    """Return a folder that the XDG variables may name. The XDG specification has relative ones
-    ignored; older releases of platformdirs take them."""
+    """Return a folder that the XDG variables may name.
+
+    Relative ones are ignored, as the XDG specification says; older platformdirs take them.
+    """
     return folder if folder.is_absolute() else Path.home() / below_home / "edgekit"

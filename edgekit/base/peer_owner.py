@@ -1,7 +1,7 @@
-"""Which user owns the other end of a connection between two processes of this machine.
+"""Finds the user who owns the other end of a connection between two processes of this host.
 
-Linux knows it. Asking for one socket by netlink costs the same however many sockets there are; the
-tables in /proc/net are read where a kernel has no sock_diag.
+Netlink finds one socket in constant time, however many there are. The tables in /proc/net are read
+if a kernel has no sock_diag.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ _SECONDS_TO_ANSWER = 1.0
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _LOOKS_AT_TABLES = 2
-"""A row may be left out of one look while others come and go."""
+"""The number of times that a table is read. A row may be missing once while others change."""
 
 
 class OwnerUnknown(Exception):
-    """The owner of the other end is unknown. `is_expected` where that says nothing about the
-    system: the connection was closed, or comes from another machine."""
+    """The owner of the other end is unknown.
+
+    `is_expected` if the system is fine: the connection was closed or comes from another host.
+    """
 
     def __init__(self, reason: str, *, is_expected: bool = False) -> None:
         super().__init__(reason)
@@ -51,7 +53,7 @@ class Row(NamedTuple):
 
     uid: int
     inode: int
-    """0 once no process has the socket any more; the user beside it is not its owner then."""
+    """The inode; 0 once no process has the socket any more. Then `uid` is not its owner."""
 
 
 def peer_uid(connection: socket.socket) -> int:
@@ -70,7 +72,7 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def end_of(address: Any) -> _End:
-    """An IPv4 address stays one where it is written as an IPv6 one."""
+    """Return an address. An IPv4 address that is written as IPv6 becomes IPv4 again."""
     found = ip_address(str(address[0]).partition("%")[0])
     return _plain(found), int(address[1])
 
@@ -80,7 +82,7 @@ def _plain(address: _Address) -> _Address:
 
 
 def _checked(uid: int) -> int:
-    """In a user namespace that lacks a user, the kernel shows one number for all that it lacks."""
+    """Refuse the number that the kernel shows for all users that a user namespace lacks."""
     try:
         overflow = int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="utf-8"))
         whole = Path("/proc/self/uid_map").read_text(encoding="utf-8").split()
@@ -93,8 +95,10 @@ def _checked(uid: int) -> int:
 
 @lru_cache(maxsize=1)
 def _netlink_answers() -> bool:
-    """Whether this kernel has sock_diag for TCP. Where it does not, it says the same as of a socket
-    that it does not know: so it is asked for one that exists."""
+    """Return whether this kernel has sock_diag for TCP.
+
+    Without it, the answer is the same as for an unknown socket. So an existing one is looked up.
+    """
     try:
         with (
             socket.create_server(("127.0.0.1", 0)) as listener,
@@ -108,7 +112,7 @@ def _netlink_answers() -> bool:
 
 
 def from_netlink(peer: _End, own: _End) -> Row | None:
-    """Ask for the socket at `peer` that is connected to `own`; None where there is none."""
+    """Look up the socket at `peer` that is connected to `own`; None if there is none."""
     (address, port), (own_address, own_port) = peer, own
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     places = (address.packed.ljust(16, b"\0"), own_address.packed.ljust(16, b"\0"))
@@ -143,7 +147,7 @@ def _bytes_as_address(data: bytes, is_4: bool) -> _Address:
 
 
 def from_tables(peer: _End, own: _End) -> Row | None:
-    """The same from /proc/net. The second table is missing where a kernel has no IPv6."""
+    """Look up the socket in /proc/net. The second table is missing on a kernel without IPv6."""
     for _ in range(_LOOKS_AT_TABLES):
         for table in _TABLES:
             try:
@@ -173,7 +177,7 @@ def row_of(lines: list[str], peer: _End, own: _End) -> Row | None:
 
 
 def _address_of(text: str) -> _Address:
-    """Words of 32 bits, each in the machine's own order."""
+    """Decode an address of 32-bit words, each in the host's byte order."""
     digits = text.partition(":")[0]
     words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
     return _plain(ip_address(struct.pack(f"={len(words)}I", *words)))

@@ -1,5 +1,4 @@
-"""Where programs, and what they look for, are found: never in the current folder, which may be a
-project that a stranger wrote."""
+"""Finds programs, never in the current folder, which may be a project that a stranger wrote."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ _APART_BY_SPACES = ("TCLLIBPATH",)
 
 
 def with_absolute_paths(environment: Mapping[str, str]) -> dict[str, str]:
-    """Drop what would stand for the current folder from the lists of folders: empty entries, and
-    relative ones."""
+    """Drop empty and relative entries from the lists of folders: both mean the current folder."""
     found = dict(environment)
     for name in _SEARCH_PATHS:
         if name not in found:

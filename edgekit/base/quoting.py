@@ -1,7 +1,7 @@
-"""Text from outside in another language: one function for each language that edgekit writes.
+"""Quotes untrusted text, with one function for each language that edgekit writes.
 
 A name of a model, a layer, a file or a board may hold anything. Each function returns text that
-stands for the name in its language, and can neither end the place it is put into nor continue it.
+means the name in its language, and can't end or extend the place it is put into.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import PurePath
 from edgekit.base.wording import printable
 
 _ADJACENT = re.compile(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)")
-"""Where a comment would begin or end, or a trigraph would begin."""
+"""Places where a comment would begin or end, or a trigraph would begin."""
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#!|~&@$])")
 _FORMULA = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""Spreadsheets take the wide forms of East Asian keyboards for the narrow ones."""
+"""The first characters of formulas. Spreadsheets take the wide East Asian forms too."""
 _CONTROL = re.compile(r"[\x01-\x1f\x7f]")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STRAY_SURROGATE = re.compile("[\ud800-\udfff]")

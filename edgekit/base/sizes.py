@@ -1,4 +1,4 @@
-"""Memory sizes as people write them ("320 KiB", "4 GiB") and as programs count them (bytes)."""
+"""Converts memory sizes between text ("320 KiB", "4 GiB") and bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIZE_EXPECTED = 'a size such as "320 KiB", "1 MiB" or "4 GiB"'
 
 
 def parse_size(text: str) -> int:
-    """Bytes; ValueError for anything that is not a whole number of them with a unit."""
+    """Return bytes; ValueError for anything but a whole number of bytes with a unit."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not {SIZE_EXPECTED}")
@@ -23,7 +23,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """The shortest exact spelling in the largest unit: 327680 is "320 KiB"."""
+    """Return the shortest exact text in the largest unit: 327680 is "320 KiB"."""
     for unit, factor in reversed(_UNITS.items()):
         if size >= factor and size % factor == 0:
             return f"{size // factor} {unit}"

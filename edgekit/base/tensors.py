@@ -1,4 +1,4 @@
-"""What a tensor is, as every room describes it: name, dtype, shape, quantisation."""
+"""The description of a tensor: name, dtype, shape, quantisation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor whose every dimension is known. `dtype` is numpy's name, plus "bfloat16"."""
+    """A tensor whose dimensions are all known. `dtype` is numpy's name, plus "bfloat16"."""
 
     name: str
     dtype: str

@@ -1,4 +1,4 @@
-"""Read a TOML file that nobody vouches for, and remember on which line each key stands."""
+"""Reads an untrusted TOML file, and the line of each key."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ KeyPath = tuple[str | int, ...]
 
 
 class TomlError(ValueError):
-    """Not TOML, and why (with line and column where there is one)."""
+    """The text is not TOML. The message gives the reason, with line and column if known."""
 
 
 @dataclass(frozen=True)
 class TomlSource:
-    """What a TOML file says, and where it says it."""
+    """The content of a TOML file, and the lines of its keys."""
 
     path: Path
     text: str
@@ -30,7 +30,7 @@ class TomlSource:
     lines: Mapping[KeyPath, int]
 
     def line_of(self, key: KeyPath) -> int:
-        """The line of a key, or of the nearest table around it; 1 for the file as a whole."""
+        """Return the line of a key, or of the nearest table around it; 1 for the whole file."""
         for length in range(len(key), 0, -1):
             line = self.lines.get(key[:length])
             if line is not None:
@@ -39,7 +39,7 @@ class TomlSource:
 
 
 def read_toml(path: Path) -> TomlSource:
-    """TomlError for what is not TOML; OSError for what cannot be read."""
+    """Read a TOML file. TomlError if it is not TOML, OSError if it cannot be read."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise TomlError("it is not a regular file")
     with path.open("rb") as stream:
@@ -59,7 +59,7 @@ def parse_toml(path: Path, data: bytes) -> TomlSource:
     try:
         table = tomli.loads(text)
     except (ValueError, RecursionError) as error:
-        # ValueError is also what Python says to an integer of too many digits.
+        # Python also raises ValueError for an integer of too many digits.
         last_line = text.rpartition("\n")[2]
         end = f"at line {text.count(chr(10)) + 1}, column {len(last_line) + 1}"
         raise TomlError(str(error).replace("at end of document", end)) from error
@@ -81,10 +81,10 @@ _VALUE_TOKEN = re.compile(
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line of every key and table header of a text that is known to be TOML.
+    """Return the line of every key and table header of a valid TOML text.
 
-    Keys inside inline tables are not listed: they stand where their statement begins. Nor are
-    keys deeper than any file of ours has them.
+    Keys inside inline tables are not listed: they have the line of their statement. Nor are keys
+    deeper than any of edgekit's files has them.
     """
     lines: dict[KeyPath, int] = {}
     elements: dict[KeyPath, int] = {}
@@ -116,7 +116,7 @@ def _note(lines: dict[KeyPath, int], path: KeyPath, line: int) -> None:
 
 
 def _enter(parts: tuple[str, ...], is_array: bool, elements: dict[KeyPath, int]) -> KeyPath:
-    """The full path of a table header: arrays of tables on the way stand for their last element."""
+    """Return the full path of a table header. Arrays of tables in it mean their last element."""
     path: KeyPath = ()
     for index, part in enumerate(parts):
         path += (part,)

@@ -1,8 +1,8 @@
-"""What the files of a project can make edgekit run or send, and whether its user agreed to that.
+"""Checks whether the user agreed to what a project's files make edgekit run or send.
 
-A project may be a clone of what a stranger wrote. Each of its files that names a program, a flag, a
-host or a URL is agreed to once, by the hash of exactly these keys and values: whatever changes one
-of them asks again, and nothing else does. docs/security.md lists the keys.
+A stranger may have written a project. The user agrees once to each file that names a program, a
+flag, a host or a URL. A hash of exactly these keys and values is recorded: only a change of one of
+them asks again. docs/security.md lists the keys.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ _MEANINGS: Mapping[FileKind, tuple[tuple[str, str], ...]] = {
         ("", "the compiler is given these flags"),
     ),
 }
-"""What the keys that begin like this do, for people; the first that fits counts."""
+"""Descriptions of keys by their beginning; the first that matches counts."""
 _CPU_FLAG = re.compile(r"-m((cpu|arch|tune|fpu|float-abi|abi)=[A-Za-z0-9.+_-]+|thumb|arm)")
-"""A flag that chooses among instructions and can do nothing else."""
+"""A flag that only chooses instructions."""
 _STORE = "store.url"
 _SCHEMA_VERSION = 1
 
 
 def effects_of(kind: FileKind, table: Mapping[str, object]) -> tuple[Effect, ...]:
-    """List what a file makes edgekit run or send; every key that is not known to be harmless."""
+    """List what a file makes edgekit run or send: every key that is not known to be harmless."""
     return tuple(
         Effect(
             key,
@@ -82,16 +82,15 @@ def effects_of(kind: FileKind, table: Mapping[str, object]) -> tuple[Effect, ...
 
 
 def require_trust(path: Path, effects: Sequence[Effect]) -> None:
-    """Ask, where a person can be asked, for what was not agreed to yet; UntrustedProjectError
-    where nobody agrees."""
+    """Raise UntrustedProjectError unless the user agreed, or agrees when asked now."""
     if not effects or is_trusted(path, effects):
         return
     place = place_of(path)
     others = [file for file in project_files(Path.cwd()) if file.path != place]
-    asked = [TrustedFile(place, tuple(effects), False)]
-    asked += [file for file in others if file.effects and not file.trusted]
-    if is_agreed_to(asked):
-        trust(asked)
+    files = [TrustedFile(place, tuple(effects), False)]
+    files += [file for file in others if file.effects and not file.trusted]
+    if is_agreed_to(files):
+        trust(files)
         return
     folder = shlex.quote(str(Path.cwd()))
     raise UntrustedProjectError(
@@ -102,21 +101,23 @@ def require_trust(path: Path, effects: Sequence[Effect]) -> None:
 
 
 def is_trusted(path: Path, effects: Sequence[Effect]) -> bool:
-    """Say whether the user agreed to these effects of this file, or owns all projects around it.
-    A link is the user's own if both the link and the file that it leads to are."""
+    """Return whether the user agreed to these effects of this file, or owns all projects around it.
+
+    A link is the user's own if both the link and its target are.
+    """
     place = place_of(path)
     listed = os.environ.get(TRUSTED_FOLDERS, "").split(os.pathsep)
     own = [Path(entry).resolve() for entry in listed if Path(entry).is_absolute()]
     if all(any(one.is_relative_to(folder) for folder in own) for one in (place, path.resolve())):
         return True
-    return _known().get(str(place)) == _digest(effects)
+    return _recorded().get(str(place)) == _digest(effects)
 
 
 def trust(files: Sequence[TrustedFile]) -> None:
     """Remember that the user agrees to what these files do now."""
     agreed = {str(file.path): _digest(file.effects) for file in files if file.effects}
     if agreed:
-        _change(lambda known: {**known, **agreed})
+        _change(lambda recorded: {**recorded, **agreed})
 
 
 def trust_effects(path: Path, effects: Sequence[Effect]) -> None:
@@ -127,12 +128,14 @@ def trust_effects(path: Path, effects: Sequence[Effect]) -> None:
 def revoke(files: Sequence[TrustedFile]) -> None:
     """Forget that the user agreed."""
     gone = {str(file.path) for file in files}
-    _change(lambda known: {path: said for path, said in known.items() if path not in gone})
+    _change(lambda recorded: {p: d for p, d in recorded.items() if p not in gone})
 
 
 def project_files(folder: Path) -> tuple[TrustedFile, ...]:
-    """List the files that edgekit reads as a project's where its caller is in `folder`. A file that
-    is no TOML has no effects: it can't be used."""
+    """List the files of a project that edgekit reads if `folder` is the current one.
+
+    A file that is not TOML has no effects: it can't be used.
+    """
     found: list[tuple[FileKind, Path]] = []
     project = nearest_project_file(folder)
     if project is not None:
@@ -152,12 +155,12 @@ def project_files(folder: Path) -> tuple[TrustedFile, ...]:
 
 
 def is_own_folder(kind: Literal["boards", "toolchains"], folder: Path) -> bool:
-    """Whether the profiles in a folder are the user's own or edgekit's: no project's."""
+    """Return whether the profiles in a folder are the user's own or edgekit's, not a project's."""
     return folder.resolve() in {own.resolve() for own in own_profile_folders(kind)}
 
 
 def _leaves(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, object]]:
-    """Each value of a table with its dotted key; lists are values."""
+    """Return each value of a table with its dotted key; lists are values."""
     for name, value in sorted(table.items()):
         plain = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
         if isinstance(value, Mapping) and value:
@@ -173,8 +176,11 @@ def _is_harmless(kind: FileKind, key: str, value: object) -> bool:
 
 
 def _shown(key: str, value: object) -> object:
-    """Hide the password of a store's URL. A file that holds one is refused, so no change of it
-    counts. Any other value is shown whole and counts whole, also one that looks like a URL."""
+    """Hide the password of a store's URL.
+
+    A file with a password is refused, so its changes do not count. Any other value is shown whole
+    and counts whole, even one that looks like a URL.
+    """
     return without_secrets(value) if key == _STORE and isinstance(value, str) else value
 
 
@@ -190,19 +196,19 @@ def _begins(key: str, start: str) -> bool:
 
 
 def _digest(effects: Sequence[Effect]) -> str:
-    said = json.dumps([[effect.key, effect.value] for effect in effects])
-    return hashlib.sha256(said.encode()).hexdigest()
+    text = json.dumps([[effect.key, effect.value] for effect in effects])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _file() -> Path:
     return data_dir() / "trusted.json"
 
 
-def _known() -> dict[str, str]:
-    """Digests by the paths of files. A file that is damaged says nothing."""
+def _recorded() -> dict[str, str]:
+    """Read the recorded digests by path; empty if the record is damaged."""
     try:
-        said = json.loads(_file().read_text(encoding="utf-8"))
-        return {str(path): str(digest) for path, digest in said["files"].items()}
+        document = json.loads(_file().read_text(encoding="utf-8"))
+        return {str(path): str(digest) for path, digest in document["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -213,5 +219,6 @@ def _change(changed: Callable[[dict[str, str]], dict[str, str]]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(file.with_suffix(".lock")), replace_file(file) as stream:
             os.fchmod(stream.fileno(), 0o600)
-            said = {"schema": _SCHEMA_VERSION, "files": dict(sorted(changed(_known()).items()))}
-            stream.write(json.dumps(said, indent=2).encode() + b"\n")
+            files = dict(sorted(changed(_recorded()).items()))
+            document = {"schema": _SCHEMA_VERSION, "files": files}
+            stream.write(json.dumps(document, indent=2).encode() + b"\n")

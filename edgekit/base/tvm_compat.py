@@ -38,7 +38,7 @@ def installed_version(distribution: str) -> str | None:
 
 
 def check_pair() -> None:
-    """Refuse to go on with a TVM that is known, or not known not, to crash."""
+    """Refuse a TVM other than the pinned pair, since others may crash."""
     wrong = [
         f"{name} is {installed_version(name) or 'not installed'}, edgekit needs {wanted}"
         for name, wanted in PINNED
@@ -69,7 +69,7 @@ def load_tvm() -> types.ModuleType:
 
 @contextmanager
 def _without_torch() -> Iterator[None]:
-    """tvm_ffi imports the whole of torch where it is installed, to exchange tensors with it.
+    """Keep tvm_ffi from importing all of torch, if installed, to exchange tensors with it.
 
     edgekit never does, and the import costs more than all of TVM. A torch that is loaded already
     stays; one that is imported later works with TVM's importer all the same.
@@ -125,14 +125,14 @@ def _without_gpu_intrinsics() -> Iterator[None]:
 
 
 def as_constant(array: np.ndarray) -> Any:
-    """A Relax constant of the array's own type: `relax.const` makes 32 bits of 64 unless told."""
+    """Return a Relax constant of the array's own type: `relax.const` makes 32 bits of 64."""
     from tvm import relax
 
     return relax.const(array, str(array.dtype))
 
 
 def constant_array(expression: object) -> np.ndarray | None:
-    """The value of a Relax constant, or None for any other expression.
+    """Return the value of a Relax constant; None for any other expression.
 
     0.27 moved `relax.Constant` with its `.data` to `tvm.ir.GenericConst` with a `.value`.
     """

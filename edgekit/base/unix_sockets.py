@@ -1,4 +1,4 @@
-"""Sockets in the file system: their folder's permissions say who reaches them."""
+"""Sockets in the file system. The permissions of their folder decide who reaches them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 _LONGEST_PATH = 100
-"""Bytes of a socket's path that are used; Linux has room for 108."""
+"""The most bytes of a socket's path; Linux has room for 108."""
 
 
 class reachable:  # noqa: N801 - used like a function
-    """A name that fits into a socket's address, however deep the folder is."""
+    """Gives a path that fits into a socket's address, however deep the folder is."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Numbers and names as people read them, the same everywhere."""
+"""Formats numbers and names for people."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Iterable
 
 PURPOSE = "EDGEKIT_PURPOSE"
-"""The variable that names the command of edgekit which a process works for."""
+"""The variable that names the edgekit command that a process works for."""
 
 
 def duration(seconds: float) -> str:
-    """0.4 ms, 12 ms, 3.2 s, 2 min 5 s."""
+    """Format seconds: 0.4 ms, 12 ms, 3.2 s, 2 min 5 s."""
     if seconds < 0.01:
         return f"{seconds * 1000:.2g} ms" if seconds > 0 else "0 ms"
     if seconds < 0.9995:
@@ -25,13 +25,13 @@ def duration(seconds: float) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """0.01968 ms, 14.25 ms, 11510 ms: latencies in one unit, so that they can be compared."""
+    """Format latencies in one unit to compare them: 0.01968 ms, 14.25 ms, 11510 ms."""
     value = seconds * 1000
     return f"{value:.4g} ms" if value < 9999.5 else f"{value:.0f} ms"
 
 
 def size(count: int) -> str:
-    """1 B, 14.2 KiB, 3.4 MiB."""
+    """Format bytes: 1 B, 14.2 KiB, 3.4 MiB."""
     if count < 1024:
         return f"{count} B"
     value = float(count)
@@ -43,7 +43,7 @@ def size(count: int) -> str:
 
 
 def amount(count: int) -> str:
-    """950, 3.50 M, 1.20 G: for parameters and multiply-accumulates."""
+    """Format a count of parameters or multiply-accumulates: 950, 3.50 M, 1.20 G."""
     for limit, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
         if count >= limit:
             return f"{count / limit:.2f} {unit}"
@@ -51,7 +51,7 @@ def amount(count: int) -> str:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that was probably meant, if any comes near; of two as near, the first."""
+    """Return the most similar choice, if any is similar; of two equally similar, the first."""
     matcher = difflib.SequenceMatcher()
     matcher.set_seq2(word)
     best, best_ratio = None, 0.6
@@ -64,13 +64,13 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, choices: Iterable[str], otherwise: str) -> str:
-    """A hint that names the nearest choice, or says `otherwise`."""
+    """Return a hint with the most similar choice, or `otherwise`."""
     near = nearest(word, choices)
     return f"did you mean {near}?" if near else otherwise
 
 
 def printable(text: str) -> str:
-    """Text from a file or a board, with what could steer a terminal made visible."""
+    """Return text of a file or a board with a terminal's control characters made visible."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,10 +1,10 @@
-"""Reads a zip file that comes from outside, and only one that every reader reads alike.
+"""Reads an untrusted zip file, and only one that every reader reads alike.
 
 A zip file describes itself twice: in the directory at its end and in front of each member. Readers
 differ in which they believe, in which of two members of one name they take, in where they look for
-the directory. This one takes a file only where nothing is left to choose: members follow each
-other without gaps from the first byte to the directory, both descriptions agree, every name is
-plain and there once, none is a link or a device, and the directory ends the file.
+the directory. This one only takes unambiguous files: members follow each other without gaps from
+the first byte to the directory, both descriptions agree, every name is plain and unique, none is a
+link or a device, and the directory ends the file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ZipError(ValueError):
 
 @dataclass(frozen=True)
 class ZipMember:
-    """One file in a zip file, as both of its descriptions have it."""
+    """One file in a zip file, as both of its descriptions say."""
 
     name: str
     size: int
@@ -48,11 +48,11 @@ class ZipMember:
     _method: int
     _packed_size: int
     _start: int
-    """Where its data begins."""
+    """The offset of its data."""
     _stream: BinaryIO
 
     def blocks(self) -> Iterator[bytes]:
-        """Read its content piece by piece; ZipError where it is not what it says it is."""
+        """Read its content piece by piece; ZipError if it does not match its description."""
         self._stream.seek(self._start)
         crc, size = 0, 0
         for block in self._unpacked():
@@ -68,7 +68,7 @@ class ZipMember:
         return b"".join(self.blocks())
 
     def read_first(self, size: int) -> bytes:
-        """Read how its content begins, unchecked."""
+        """Read the beginning of its content, unchecked."""
         found = b""
         for block in self._unpacked():
             found += block[: size - len(found)]
@@ -151,7 +151,7 @@ class _Entry:
 
 
 def _directory(stream: BinaryIO, size: int) -> tuple[int, list[tuple[str, _Entry]]]:
-    """Where the directory begins, and its entries in the order of their data."""
+    """Return the offset of the directory, and its entries in the order of their data."""
     if size < _END.size:
         raise ZipError("it is too short")
     magic, disk, first_disk, here, count, length, offset, comment = _END.unpack(
@@ -180,7 +180,7 @@ def _directory(stream: BinaryIO, size: int) -> tuple[int, list[tuple[str, _Entry
 
 
 def _zip64_end(stream: BinaryIO, end: int) -> tuple[int, int, int, int] | None:
-    """Where the directory ends, its entries, its length and its beginning, as the wide end says."""
+    """Read the end, number of entries, length and offset of the directory from the wide end."""
     if end < _LOCATOR_64.size + _END_64.size:
         return None
     at = end - _LOCATOR_64.size
@@ -224,7 +224,7 @@ def _entries(data: bytes, count: int) -> Iterator[tuple[str, _Entry]]:
 
 
 def _check_kind(name: str, kind: int) -> None:
-    """Some programs make a link of a link's member, others a file with the link's target in it."""
+    """Refuse links and other members that programs unpack in different ways."""
     if kind not in (0, stat.S_IFDIR if name.endswith("/") else stat.S_IFREG):
         raise ZipError(f"{_shown(name)} is a link or a device, or a folder under a file's name")
 
@@ -239,7 +239,7 @@ def _check_storing(name: str, flags: int, method: int, packed: int, size: int) -
 
 
 def _checked_local(stream: BinaryIO, name: str, entry: _Entry) -> int:
-    """Where the member's data begins; its own description must be the directory's."""
+    """Return the offset of a member's data. Its own description must equal the directory's."""
     data = _bytes(stream, entry.offset, _LOCAL.size)
     magic, _, flags, method, _, _, crc, packed, size, name_size, extra_size = _LOCAL.unpack(data)
     rest = _bytes(stream, entry.offset + _LOCAL.size, name_size + extra_size)
@@ -250,15 +250,15 @@ def _checked_local(stream: BinaryIO, name: str, entry: _Entry) -> int:
         entry.method,
         entry.raw_name,
     )
-    known = (crc, packed, size)
-    later = bool(flags & _HAS_DESCRIPTOR) and known == (0, 0, 0)
-    if not same or (known != (entry.crc, entry.packed_size, entry.size) and not later):
+    described = (crc, packed, size)
+    later = bool(flags & _HAS_DESCRIPTOR) and described == (0, 0, 0)
+    if not same or (described != (entry.crc, entry.packed_size, entry.size) and not later):
         raise ZipError(f"{_shown(name)} is described in two ways")
     return entry.offset + _LOCAL.size + int(name_size) + int(extra_size)
 
 
 def _descriptor(stream: BinaryIO, position: int, name: str, entry: _Entry) -> int:
-    """The length of what follows a member's data and tells its sizes once more."""
+    """Return the length of the descriptor that follows a member's data and repeats its sizes."""
     if not entry.flags & _HAS_DESCRIPTOR:
         return 0
     for sizes in ("II", "QQ"):
@@ -295,7 +295,7 @@ def _extra_fields(data: bytes) -> dict[int, bytes]:
 
 
 def _widened(fields: Mapping[int, bytes], values: tuple[int, ...]) -> tuple[int, ...]:
-    """The values, those that 32 bits can't hold from the wide field."""
+    """Return the values, taking those that 32 bits can't hold from the wide field."""
     wide = fields.get(_ZIP64_FIELD, b"")
     found = []
     for value in values:
@@ -322,7 +322,7 @@ def _checked_name(raw: bytes, flags: int) -> str:
 
 
 def spelling(name: str) -> str:
-    """Return the same text for names that some reader or file system takes for one."""
+    """Return the same text for names that some reader or file system takes for the same name."""
     return unicodedata.normalize("NFKC", name.removesuffix("/")).casefold()
 
 

@@ -20,7 +20,7 @@ from edgekit.base.children import LastLines, Process, start_module
 from edgekit.base.errors import BuildError, EdgekitError
 from edgekit.base.events import Event, Events
 from edgekit.base.interrupts import interrupts_deferred
-from edgekit.base.limits import limit_told_of
+from edgekit.base.limits import limit_named_in
 from edgekit.building.compilation import (
     Compilation,
     CompiledModel,
@@ -104,7 +104,7 @@ class ChildCompilation:
         lines = list(self._said)
         if disk_full("\n".join(lines)):
             return disk_full_error("compile", self._job.scratch)
-        limit = limit_told_of("\n".join(lines))
+        limit = limit_named_in("\n".join(lines))
         if limit is not None:
             return limit
         how = f"ended with status {code}" if code >= 0 else f"was killed by {_name_of(-code)}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edgekit.base.children import Process, end, start
 from edgekit.base.errors import BuildError, MissingToolError, StorageError
-from edgekit.base.files import known_path
+from edgekit.base.files import path_for_user
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.paths import cache_dir
 
@@ -60,7 +60,7 @@ def disk_full_error(doing: str, folder: Path) -> StorageError:
 
     `folder` holds the intermediate files: in the cache, or next to the future bundle.
     """
-    place, cache = known_path(folder), cache_dir()
+    place, cache = path_for_user(folder), cache_dir()
     if place.is_relative_to(cache) or place.is_relative_to(cache.resolve()):
         place = cache
         hint = "free some space (edgekit cache prune), or move the cache with EDGEKIT_CACHE_DIR"

@@ -1,4 +1,4 @@
-"""A board profile: what a kind of board is. docs/boards.md describes the file it comes from."""
+"""Reads board profiles. docs/boards.md describes the file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BoardKind = Literal["local", "linux", "baremetal"]
 TransportKind = Literal["local", "ssh", "serial"]
 
 BACKENDS = ("ncnn", "acl", "onednn", "tensorrt", "cmsis-nn")
-"""Those that profiles may name. What another package brings is asked itself where it runs."""
+"""The backends that profiles may name. A backend of another package declares its own boards."""
 _TRANSPORTS: dict[str, TransportKind] = {"local": "local", "linux": "ssh", "baremetal": "serial"}
 _TARGET_KINDS = {"linux": "llvm", "baremetal": "c"}
 _ARCHITECTURES = {"linux": ("aarch64", "x86_64"), "baremetal": ("cortex-m",)}
@@ -69,8 +69,11 @@ _REGION_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 @dataclass(frozen=True)
 class Offload:
-    """Which backends may take regions of a model: tried in the order of `default` unless the
-    user says otherwise, and never one that is not in `allowed`."""
+    """The backends that may take regions of a model.
+
+    They are tried in the order of `default`, unless the user gives another. Only those in `allowed`
+    may be used.
+    """
 
     default: tuple[str, ...]
     allowed: tuple[str, ...]
@@ -89,7 +92,7 @@ class MemoryRegion:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a model and its program may use, in bytes; no flash budget where there is a disk."""
+    """The bytes that a model and its program may use. A board with a disk has no flash budget."""
 
     ram: int
     flash: int | None
@@ -98,7 +101,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Transport:
-    """How such a board is reached. Where one stands is a device's business, not the board's."""
+    """How such a board is reached. The address of a single one is in its device entry."""
 
     kind: TransportKind
     baud: int | None = None
@@ -106,19 +109,19 @@ class Transport:
 
 @dataclass(frozen=True)
 class Twin:
-    """The QEMU machine that stands for the board where there is none."""
+    """The QEMU machine that emulates the board."""
 
     emulator: str
     machine: str
     cpu: str
     memory: int | None
     clock: int | None = None
-    """In Hz, of a microcontroller's timer: QEMU's machines have their own."""
+    """The clock of a microcontroller's timer in Hz: QEMU's machines have their own."""
 
 
 @dataclass(frozen=True)
 class Board:
-    """What a kind of board is."""
+    """A kind of board."""
 
     name: str
     title: str
@@ -132,26 +135,26 @@ class Board:
     transport: Transport
     twin: Twin | None
     firmware: Firmware | None
-    """None where edgekit has no firmware for the board: its models are C for others' projects."""
+    """The firmware; None if edgekit has none: then models are C for the user's own project."""
     flash: Flash | None
     gpu: Gpu | None
-    """NVIDIA's; None where there is none, and where the profile does not say."""
+    """NVIDIA's GPU, if the profile names one."""
     origin: Path
-    """The file that says so. Differs from machine to machine: no part of a board's identity."""
+    """The profile's path. It differs between hosts and is no part of the board's identity."""
 
 
 def board_names() -> tuple[str, ...]:
-    """Every board that can be named; looks at file names only."""
+    """List the names of all boards without opening a file."""
     return profile_names("boards")
 
 
 def load_board(name: str) -> Board:
-    """The board of that name; "local" comes back with the CPU of this machine."""
+    """Read the board of that name to use it. "local" gets the CPU of this host."""
     return load_profile(find_profile("boards", name), "boards", parse_board)
 
 
 def check_board(path: Path) -> tuple[Problem, ...]:
-    """Everything wrong with a board profile, on this machine: its toolchain included."""
+    """List everything wrong with a board profile and its toolchain on this host."""
     return examine_profile(path, "boards", _parse_with_toolchain)[1]
 
 
@@ -171,7 +174,7 @@ def _parse_with_toolchain(reader: TableReader, path: Path) -> Board:
 
 
 def parse_board(reader: TableReader, path: Path) -> Board:
-    """Take a profile apart. What is wrong ends up in the reader's problems."""
+    """Parse a profile. Faults are added to the reader's problems."""
     title = reader.text("title", limit=80)
     kind = reader.choice("kind", _TRANSPORTS)
     vendor_url = reader.matching("vendor_url", _URL, "an https:// link") if kind != "local" else ""
@@ -206,7 +209,7 @@ def parse_board(reader: TableReader, path: Path) -> Board:
 
 
 def _has(reader: TableReader, kind: str, table: str) -> bool:
-    """Tables of microcontrollers: anywhere else they mean nothing."""
+    """Return whether a table of microcontrollers is present. Other boards may not have it."""
     return kind in ("baremetal", "") and reader.has(table)
 
 
@@ -230,8 +233,8 @@ def _parse_target(reader: TableReader, kind: str, cpu: Cpu, gpu: Gpu | None) -> 
     )
     features: tuple[str, ...] = ()
     if target_kind != "c" and reader.has("features"):
-        known = LLVM_FEATURES.get(cpu.arch, ())
-        signed = [sign + feature for sign in "+-" for feature in known]
+        names = LLVM_FEATURES.get(cpu.arch, ())
+        signed = [sign + feature for sign in "+-" for feature in names]
         features = reader.choices(
             "features", signed, f"LLVM's name for a feature of {cpu.arch} after + or -"
         )

@@ -1,8 +1,8 @@
-"""CPUs: what a profile says of one, what LLVM is told, and which one this machine has.
+"""Describes CPUs for profiles and LLVM, and detects this host's.
 
-The CPU of this machine is read from /proc/cpuinfo, not from LLVM: no TVM is imported, and in a
-virtual machine LLVM's guess from the model number may promise instructions that are masked away.
-Only what the kernel lists in the flags is ever switched on.
+The CPU of this host is read from /proc/cpuinfo, not from LLVM: no TVM is imported, and in a virtual
+machine LLVM's guess from the model number may include masked instructions. Only instructions in the
+kernel's flags are enabled.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Cpu:
 
     name: str
     arch: str
-    """As `uname -m` says it; "cortex-m" for those."""
+    """The architecture as in `uname -m`, or "cortex-m"."""
     features: tuple[str, ...]
-    """Instructions that models may use: in the words of the board's own /proc/cpuinfo, or for
-    Cortex-M those of `CORTEX_M_FEATURES`."""
+    """Instructions that models may use, named as in the board's /proc/cpuinfo, or for Cortex-M
+    as in `CORTEX_M_FEATURES`."""
     cores: int
     compile_flags: tuple[str, ...] = ()
-    """What a C compiler must be told to compile for exactly this CPU."""
+    """Flags of a C compiler for exactly this CPU."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What TVM compiles for. Features are in LLVM's spelling: "+neon"."""
+    """TVM's target. Features are in LLVM's spelling: "+neon"."""
 
     kind: str
     triple: str
@@ -52,10 +52,10 @@ class Target:
     features: tuple[str, ...]
     cores: int
     gpu: str | None = None
-    """The architecture of NVIDIA's that runs what no library does, "sm_87"; None is the CPU."""
+    """The GPU that runs what no library does, such as "sm_87"; None is the CPU."""
 
     def as_json(self) -> str:
-        """What tvm.target.Target takes. The "c" kind knows a CPU's name and nothing more."""
+        """Return JSON for tvm.target.Target. The "c" kind only takes a CPU's name."""
         if self.kind == "c":
             return json.dumps({"kind": self.kind, "mcpu": self.cpu})
         target: dict[str, object] = {
@@ -76,14 +76,14 @@ _ANY_GPU = {
     "max_shared_memory_per_block": 48 << 10,
     "thread_warp_size": 32,
 }
-"""What each of NVIDIA's has that TVM's runtime for CUDA 13 can run on."""
+"""The limits of every GPU that TVM's runtime for CUDA 13 supports."""
 
 
 _ARCHITECTURES: Mapping[str, str] = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def architecture(triple: str) -> str:
-    """Whose instructions a triple stands for, by one name, whoever spelled it."""
+    """Return the architecture of a triple, by one name for all spellings."""
     first = triple.partition("-")[0]
     if re.fullmatch(r"(arm|thumb)(v[0-9a-z.]+)?", first):
         return "arm"
@@ -111,7 +111,7 @@ _ARM_PARTS: Mapping[tuple[int, int], str] = {
 
 
 def this_cpu() -> tuple[Cpu, Target]:
-    """The CPU of this machine, and what TVM is to compile for it."""
+    """Return the CPU of this host, and TVM's target for it."""
     path = Path("/proc/cpuinfo")
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -124,9 +124,9 @@ def this_cpu() -> tuple[Cpu, Target]:
 
 
 def detect_cpu(cpuinfo: str, machine: str, cores: int) -> tuple[Cpu, Target]:
-    """What /proc/cpuinfo says, for a machine whose `uname -m` is `machine`.
+    """Read the CPU from /proc/cpuinfo of a host whose `uname -m` is `machine`.
 
-    `cores` counts where the text lists no processors."""
+    `cores` is used if the text lists no processors."""
     processors = _processors(cpuinfo)
     cores = len(processors) or cores
     if machine in ("x86_64", "amd64"):
@@ -152,7 +152,7 @@ def _detect_x86(processors: list[dict[str, str]], cores: int) -> tuple[Cpu, Targ
 
 
 def _x86_name(processors: list[dict[str, str]], flags: tuple[str, ...]) -> str:
-    """LLVM's name where every instruction it stands for is there, else the highest level."""
+    """Return LLVM's name if the CPU has all its instructions, else the highest level."""
     vendor = _shared_value(processors, "vendor_id")
     family = _shared_number(processors, "cpu family")
     model = _shared_number(processors, "model")
@@ -203,7 +203,7 @@ def _arm_features(name: str, flags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _processors(cpuinfo: str) -> list[dict[str, str]]:
-    """One table of key and value for each processor."""
+    """Return a table of keys and values for each processor."""
     processors: list[dict[str, str]] = []
     for block in re.split(r"\n[ \t]*\n", cpuinfo):
         pairs = (line.partition(":") for line in block.splitlines())
@@ -216,8 +216,10 @@ def _processors(cpuinfo: str) -> list[dict[str, str]]:
 def _usable(
     processors: list[dict[str, str]], key: str, table: Mapping[str, Instructions]
 ) -> tuple[str, ...]:
-    """The flags that every processor lists (a thread may wake up on any of them), less those
-    with which LLVM would switch on something that is not there."""
+    """Return the flags that every processor has, because a thread may move to any of them.
+
+    Flags with which LLVM would enable missing instructions are left out.
+    """
     lists = [set(processor.get(key, "").split()) for processor in processors]
     shared = set.intersection(*lists) if lists else set()
     usable: dict[str, None] = {}
@@ -228,7 +230,7 @@ def _usable(
 
 
 def _shared_value(processors: list[dict[str, str]], key: str) -> str:
-    """The value where all processors have the same one; big.LITTLE machines have none."""
+    """Return the value if all processors have the same one; big.LITTLE hosts have none."""
     values = {processor.get(key, "") for processor in processors}
     return values.pop() if len(values) == 1 else ""
 

@@ -1,4 +1,4 @@
-"""What a board profile says of NVIDIA's GPU, and whether it may run what no library does."""
+"""Reads the tables of NVIDIA's GPU in a board profile."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from edgekit.profiles.reader import TableReader, show
 NEEDED_CUDA = 13
 """TVM's runtime for CUDA needs libcudart.so.13, and its source is not published with it."""
 _ARCH = re.compile(r"sm_[0-9]{2,3}[af]?")
-_RUN_HERE = ("tensorrt",)
-"""Backends whose regions take tensors that lie in the GPU's memory."""
+_ON_GPU = ("tensorrt",)
+"""Backends whose regions take tensors in the GPU's memory."""
 
 
 @dataclass(frozen=True)
 class Gpu:
     arch: str
-    """As NVIDIA's compiler is told: "sm_87"."""
+    """The architecture as NVIDIA's compiler takes it: "sm_87"."""
     cuda: int
     """The major version of CUDA in the board's system: 12 in JetPack 6."""
 
@@ -30,8 +30,8 @@ def parse_gpu(reader: TableReader) -> Gpu:
 
 
 def parse_rest(target: TableReader, gpu: Gpu | None) -> str | None:
-    """`rest`, of the table of the target: the GPU's architecture where it runs the rest of a model,
-    None where the CPU does."""
+    """Parse `target.rest`. Return the GPU's architecture if it runs the rest of a model, None if
+    the CPU does."""
     if not target.has("rest") or target.choice("rest", ("cpu", "cuda")) != "cuda":
         return None
     if gpu is None:
@@ -45,8 +45,8 @@ def parse_rest(target: TableReader, gpu: Gpu | None) -> str | None:
 
 
 def complain_of_libraries(offload: TableReader, allowed: tuple[str, ...]) -> None:
-    """Those that run on the CPU can't stand between kernels that run on the GPU."""
+    """Complain of backends that run on the CPU, if the GPU runs the rest of a model."""
     for name in allowed:
-        if name not in _RUN_HERE:
-            expected = f'{" or ".join(_RUN_HERE)} where target.rest is "cuda"'
+        if name not in _ON_GPU:
+            expected = f'{" or ".join(_ON_GPU)} where target.rest is "cuda"'
             offload.complain("allowed", show(name), expected)

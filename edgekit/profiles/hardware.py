@@ -1,5 +1,4 @@
-"""What a board profile says of a microcontroller's firmware and of how it gets there: the tables
-[firmware] and [flash]. docs/boards.md describes them."""
+"""Reads the tables [firmware] and [flash] of a microcontroller's profile (docs/boards.md)."""
 
 from __future__ import annotations
 
@@ -19,40 +18,40 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "stm32f7": ("uart", "uart_irq", "uart_clock", *_STM32, "bus_enable", "gpio", "gpio_enable"),
     "nrf5": ("uart", "uart_irq", "tx_pin", "rx_pin"),
 }
-"""What the C file of each family must be told: numbers that become macros."""
+"""The numbers that the C file of each family needs as macros."""
 
 FLASH_DRIVERS: tuple[FlashDriver, ...] = ("qemu", "openocd", "pyocd", "stm32loader", "uf2")
 _DEFAULT_STACK = 8 << 10
 _LARGEST_STACK = 1 << 20
-# No option, no way out of the tool's own folder of scripts.
+# Neither an option nor a path out of the tool's own folder of scripts.
 _SCRIPT = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*\.cfg")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}")
 
 
 @dataclass(frozen=True)
 class Firmware:
-    """What edgekit's own firmware has to know of a board."""
+    """A board's settings for edgekit's firmware."""
 
     family: str
     clock: int
-    """Of the core, in Hz."""
+    """The core's clock in Hz."""
     stack: int
     caches: bool
     registers: Mapping[str, int]
-    """By the names that its family asks for."""
+    """Addresses by the names in `FAMILIES`."""
 
 
 @dataclass(frozen=True)
 class Flash:
-    """Which tool writes the firmware, and what it is told."""
+    """The tool that writes the firmware, and its settings."""
 
     driver: FlashDriver
     scripts: tuple[str, ...] = ()
-    """Of OpenOCD's."""
+    """Scripts of OpenOCD."""
     target: str = ""
     """pyOCD's name for the chip, stm32loader's for the family, or the volume's label for UF2."""
     family_id: int = 0
-    """What UF2 calls the chip."""
+    """The chip's number in UF2."""
 
 
 def parse_firmware(reader: TableReader) -> Firmware:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Instructions:
-    """A group of instructions that the kernel has a flag for."""
+    """A group of instructions with a flag of the kernel."""
 
     llvm: str
     """LLVM's name for it."""
     needs: tuple[str, ...] = ()
-    """Flags of the groups that LLVM switches on with this one."""
+    """Flags of the groups that LLVM enables with this one."""
 
 
 CORTEX_M_FEATURES = ("dsp", "fpu-single", "fpu-double", "mve-integer", "mve-float")

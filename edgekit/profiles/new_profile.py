@@ -1,4 +1,4 @@
-"""A new profile from an old one: the same text, comments and all, under another name."""
+"""Copies a profile under another name, with its comments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALUE = re.compile(r'=[ \t]*("(?!"")(?:\\.|[^"\\])*"|\'(?!\'\')[^\']*\')')
 def copy_profile(
     kind: ProfileKind, like: Path, name: str, out: Path | None = None, *, force: bool = False
 ) -> Path:
-    """Write a profile called `name` that says what the profile in `like` says; its path."""
+    """Write a copy of the profile `like` named `name`. Return its path."""
     if not NAME_PATTERN.fullmatch(name):
         raise UsageError(f"{show(name)} is not a name for a profile", hint=f"use {NAME_EXPECTED}")
     path = out or Path(kind) / f"{name}.toml"
@@ -28,7 +28,7 @@ def copy_profile(
             hint=f"profiles are found by their file's name: -o {path.parent / name}.toml",
         )
     if path.exists() and not force:
-        raise UsageError(f"{path} is there already", hint="--force writes over it")
+        raise UsageError(f"{path} exists already", hint="--force overwrites it")
     text = _renamed(read_toml(like), name)
     with storage_errors(f"write the profile {name}", path), made_directory(path.parent):
         write_atomically(path, text)

@@ -1,4 +1,4 @@
-"""What board profiles and project files say about backends: the tables of `[offload]`."""
+"""Reads the tables of `[offload]` in board profiles and project files."""
 
 from __future__ import annotations
 
@@ -21,57 +21,57 @@ _RATE_EXPECTED = "a number above 0 (call_us: from 0), below 1e12"
 
 
 AUTO = ("auto",)
-"""In place of backends' names: what the project or the board's profile names, and where neither
-does, what was measured to be faster."""
+"""The value for the backends of the project or the board's profile, else for those measured to be
+faster."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What the rule of backends/cost.py reckons with. The two rates of arithmetic are no
-    measurement: they lean to the library that somebody asked for."""
+    """The rates in the rule of backends/cost.py. The two rates of arithmetic are not measured: they
+    favour the requested library."""
 
     call_us: float = 5.0
-    """To enter a region, whatever its size."""
+    """Microseconds to enter a region of any size."""
     copy_gb_s: float = 4.0
-    """At which inputs and outputs cross its boundary."""
+    """The rate of copying a region's inputs and outputs."""
     tvm_gmac_s: float = 2.0
-    """Multiply-accumulates of the code that TVM makes."""
+    """The rate of multiply-accumulates of TVM's code."""
     library_gmac_s: float = 10.0
-    """Of the library's layers."""
+    """The rate of the library's layers."""
 
 
 ONLY_MEASURED = Rates(tvm_gmac_s=1.0, library_gmac_s=1.0)
-"""No region saves anything, unless it was measured."""
+"""Rates by which no region saves time unless it was measured."""
 
 _RATES = tuple(rate.name for rate in fields(Rates))
 
 
 @dataclass(frozen=True)
 class OffloadSettings:
-    """What one file sets; what it leaves out is somebody else's to say."""
+    """The settings of one file. Other files may set what it leaves out."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
-    """By the names of Rates."""
+    """Rates by the names in `Rates`."""
     options: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
-    """By backend. Whether the backend has such an option is asked when it is used: which backends
-    there are depends on what is installed."""
+    """Options by backend. They are checked when the backend is used, because the installed packages
+    decide which backends exist."""
 
 
 @dataclass(frozen=True)
 class ProjectOffload:
-    """What a project wants."""
+    """The offloading of a project."""
 
     backends: tuple[str, ...] | None = None
-    """In the order of preference; None leaves it to the board."""
+    """Backends in the order of preference; None leaves it to the board."""
     force: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     settings: OffloadSettings = field(default_factory=OffloadSettings)
 
 
 def parse_settings(reader: TableReader) -> OffloadSettings:
-    """`[offload.cost]` and the tables of backends, out of the table `[offload]`.
+    """Parse `[offload.cost]` and the backends' tables in the table `[offload]`.
 
-    To be called after its other keys were read: a table of any other name is a backend's.
+    Call it after its other keys were read: a table of any other name is a backend's.
     """
     rates = _parse_rates(reader.table(_COST)) if reader.has(_COST) else {}
     options = {
@@ -83,7 +83,7 @@ def parse_settings(reader: TableReader) -> OffloadSettings:
 
 
 def parse_project_offload(reader: TableReader) -> ProjectOffload:
-    """The table `[offload]` of a project file."""
+    """Parse the table `[offload]` of a project file."""
     offload = ProjectOffload(
         backends=reader.texts("backends", NAME_PATTERN, NAME_EXPECTED)
         if reader.has("backends")

@@ -1,7 +1,7 @@
-"""What boards/*.toml and toolchains/*.toml have in common: finding them, and reading them strictly.
+"""Finds boards/*.toml and toolchains/*.toml, and reads them strictly.
 
-A profile is untrusted text. `TableReader` takes it apart key by key and collects every problem
-instead of stopping at the first; a key that nobody asked for is a problem too.
+A profile is not trusted. `TableReader` reads it key by key and collects every problem instead of
+stopping at the first. An unknown key is a problem too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a profile: where, what is there, what belongs there."""
+    """A fault in a profile: its place, what was found, what was expected."""
 
     file: Path
     line: int
@@ -49,7 +49,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class ProfileEntry(Generic[T]):
-    """A profile as a list shows it: what it says, or why it can't be used."""
+    """A profile in a list: its content, or the reason why it can't be used."""
 
     name: str
     path: Path
@@ -58,8 +58,11 @@ class ProfileEntry(Generic[T]):
 
 
 class TableReader:
-    """One table of a profile. Every getter gives back a value of its type, come what may; what
-    was wrong is in `problems`, and whoever reads a profile raises if there are any."""
+    """Reads one table of a profile.
+
+    Every getter returns a value of its type in any case. Faults are added to `problems`, and the
+    reader of the whole profile raises if there are any.
+    """
 
     def __init__(
         self,
@@ -72,28 +75,28 @@ class TableReader:
         self._source = source
         self._table = table
         self._path = path
-        self._asked: dict[str, None] = {}
+        self._keys_read: dict[str, None] = {}
 
     def has(self, key: str) -> bool:
-        """Whether a key that may be left out is there."""
-        self._asked[key] = None
+        """Return whether an optional key is present."""
+        self._keys_read[key] = None
         return key in self._table
 
     def names(self) -> tuple[str, ...]:
-        """The keys of a table where they are names that the user chose."""
+        """Return the keys of a table whose keys the user chose."""
         return tuple(self._table)
 
     def unread_tables(self) -> tuple[str, ...]:
-        """The tables inside this one that nobody asked for, where users choose their names."""
+        """Return the tables inside this one that were not read, whose names users chose."""
         return tuple(
             key
             for key, value in self._table.items()
-            if isinstance(value, dict) and key not in self._asked
+            if isinstance(value, dict) and key not in self._keys_read
         )
 
     def raw(self, key: str) -> object:
-        """A value as it stands, for a caller that checks it; None where there is none."""
-        self._asked[key] = None
+        """Return a value unchecked; None if it is missing."""
+        self._keys_read[key] = None
         return self._table.get(key)
 
     def complain(self, key: str, found: str, expected: str, near: str | None = None) -> None:
@@ -123,7 +126,7 @@ class TableReader:
         return ""
 
     def choice(self, key: str, choices: Iterable[str], noun: str | None = None) -> str:
-        """One of some words. `noun` names the set where it is too long to be listed."""
+        """Read one of some words. `noun` names a set that is too long to be listed."""
         words = tuple(choices)
         expected = noun or one_of(words)
         value = self._get(key, expected)
@@ -135,7 +138,7 @@ class TableReader:
         return ""
 
     def choices(self, key: str, choices: Iterable[str], noun: str | None = None) -> tuple[str, ...]:
-        """A list of some words, none twice, in the order given."""
+        """Read a list of some words, each once, in the file's order."""
         words = tuple(choices)
         good: list[str] = []
         for value in self._list(key, f"a list of {noun or one_of(words)}"):
@@ -168,7 +171,7 @@ class TableReader:
         return low
 
     def size(self, key: str) -> int:
-        """Bytes, more than none."""
+        """Read a size of at least one byte."""
         value = self._get(key, SIZE_EXPECTED)
         if value is None:
             return 0
@@ -201,18 +204,18 @@ class TableReader:
         return tuple(readers)
 
     def finish(self) -> None:
-        """Complain about every key that nobody asked for."""
+        """Complain of every key that was not read."""
         for key in self._table:
-            if key not in self._asked and len(self.problems) < _MOST_PROBLEMS:
-                known = tuple(self._asked)
-                expected = f"one of the keys {', '.join(known)}"
+            if key not in self._keys_read and len(self.problems) < _MOST_PROBLEMS:
+                keys = tuple(self._keys_read)
+                expected = f"one of the keys {', '.join(keys)}"
                 self.complain(
-                    key, "a key that means nothing here", expected, nearest(key[:200], known)
+                    key, "a key that means nothing here", expected, nearest(key[:200], keys)
                 )
 
     def _get(self, key: str, expected: str) -> object | None:
-        """The value, or None (and a problem) where there is none: TOML has no null."""
-        self._asked[key] = None
+        """Return the value; None, and a problem, if it is missing. TOML has no null."""
+        self._keys_read[key] = None
         value = self._table.get(key)
         if value is None:
             self.complain(key, "nothing", expected)
@@ -237,7 +240,7 @@ def one_of(words: tuple[str, ...]) -> str:
 
 
 def show(value: object) -> str:
-    """A value as the file spells it, cut where it is long."""
+    """Return a value as the file spells it, shortened if it is long."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -251,7 +254,7 @@ def show(value: object) -> str:
 
 
 def profile_names(kind: ProfileKind) -> tuple[str, ...]:
-    """Every profile of a kind that can be named. Looks at file names only."""
+    """List the names of all profiles of a kind without opening a file."""
     names = {
         file.stem
         for folder in profile_search_path(kind)
@@ -262,7 +265,7 @@ def profile_names(kind: ProfileKind) -> tuple[str, ...]:
 
 
 def find_profile(kind: ProfileKind, name: str) -> Path:
-    """The file that wins for a name."""
+    """Find the file that wins for a name."""
     word = _SINGULAR[kind]
     if NAME_PATTERN.fullmatch(name):
         for folder in profile_search_path(kind):
@@ -279,7 +282,7 @@ def find_profile(kind: ProfileKind, name: str) -> Path:
 
 
 def shadowed_profiles(kind: ProfileKind, winner: Path) -> tuple[Path, ...]:
-    """The files of the same name that a winning profile hides."""
+    """List the files of the same name that a profile hides."""
     files = (folder / winner.name for folder in profile_search_path(kind))
     return tuple(file for file in files if file != winner and file.exists())
 
@@ -287,7 +290,7 @@ def shadowed_profiles(kind: ProfileKind, winner: Path) -> tuple[Path, ...]:
 def list_profiles(
     kind: ProfileKind, parse: Callable[[TableReader, Path], T]
 ) -> tuple[ProfileEntry[T], ...]:
-    """Every profile of a kind; a broken one is listed as such and stops nothing."""
+    """List every profile of a kind. A broken one is listed as such."""
     entries: list[ProfileEntry[T]] = []
     for name in profile_names(kind):
         path = find_profile(kind, name)
@@ -301,7 +304,7 @@ def list_profiles(
 def examine_profile(
     path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]
 ) -> tuple[T | None, tuple[Problem, ...]]:
-    """Read a profile and say everything that is wrong with it; ProfileError if it isn't there."""
+    """Read a profile and list everything wrong with it; ProfileError if it is missing."""
     try:
         return _examine(_source(path), path, parse)
     except TomlError as error:
@@ -333,13 +336,16 @@ def _examine(
 
 
 def read_profile(path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]) -> T:
-    """Read a profile to show it; ProfileError with every problem if there is one."""
+    """Read a profile to show it; ProfileError with every problem if it has any."""
     return _load(path, kind, parse, only_to_show=True)
 
 
 def load_profile(path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]) -> T:
-    """Read a profile to use it; UntrustedProjectError where it is a project's and its user has not
-    agreed to what it makes edgekit run."""
+    """Read a profile to use it.
+
+    UntrustedProjectError if a project holds it and the user has not agreed to what it makes edgekit
+    run.
+    """
     return _load(path, kind, parse, only_to_show=False)
 
 
@@ -363,7 +369,7 @@ def _load(
 
 
 def trust_profile(path: Path, kind: ProfileKind) -> None:
-    """Remember that the user agrees to a profile: the user made it."""
+    """Remember that the user agrees to a profile that the user made."""
     if not is_own_folder(kind, path.parent):
         trust_effects(path, effects_of(kind, read_toml(path).table))
 

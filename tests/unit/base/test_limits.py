@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from edgekit.base.errors import BuildError, DeviceError, MissingToolError, ResourceError
-from edgekit.base.limits import explained_by_limits, limit_told_of, reached_limit
+from edgekit.base.limits import explained_by_limits, limit_named_in, reached_limit
 
 
 def caused(outer: Exception, inner: BaseException) -> Exception:
@@ -88,6 +88,6 @@ def test_an_error_that_nothing_explains_is_put_down_to_a_very_low_limit_alone() 
 
 
 def test_last_words_of_a_process_tell_of_a_limit() -> None:
-    assert limit_told_of("terminate called after throwing an instance of 'std::bad_alloc'")
-    assert limit_told_of("ld: cannot open x.o: Too many open files")
-    assert limit_told_of("segmentation fault") is None
+    assert limit_named_in("terminate called after throwing an instance of 'std::bad_alloc'")
+    assert limit_named_in("ld: cannot open x.o: Too many open files")
+    assert limit_named_in("segmentation fault") is None
