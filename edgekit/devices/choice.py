@@ -75,16 +75,16 @@ def device_for(
 
     With `twin`, return the board's emulated twin, or the named one, and start it if necessary.
     """
-    known = devices or {}
+    entries = devices or {}
     if twin:
-        return _emulated(_twin_called(name, board, known), board, timeout, events)
+        return _emulated(_twin_called(name, board, entries), board, timeout, events)
     if name is not None and name != LOCAL:
-        return _reached(board, _named(board, name, known), timeout, events)
+        return _reached(board, _named(board, name, entries), timeout, events)
     if board.kind == "local":
         return LocalDevice(timeout)
     if name == LOCAL:
         raise _not_local(board)
-    fitting = [entry for entry in known.values() if entry.board == board.name]
+    fitting = [entry for entry in entries.values() if entry.board == board.name]
     if not fitting:
         raise _none_known(board)
     if len(fitting) == 1:
@@ -96,18 +96,18 @@ def device_for(
     return _reached(board, entry, timeout, events)
 
 
-def _twin_called(name: str | None, board: Board, known: Mapping[str, DeviceEntry]) -> str:
+def _twin_called(name: str | None, board: Board, entries: Mapping[str, DeviceEntry]) -> str:
     """Return the name of the board's twin, or the given name if such a twin or entry exists."""
     from edgekit.twin.machine import all_twins
 
     if name is None:
         return board.name
-    if name in known and not known[name].twin:
+    if name in entries and not entries[name].twin:
         raise UsageError(
             f"--twin and --device {name} name two devices", hint="leave one of them out"
         )
     twins = [twin.name for twin in all_twins()]
-    if name not in (*known, *twins):
+    if name not in (*entries, *twins):
         making = f"edgekit twin up {board.name} --name {name} makes one"
         raise UsageError(f"there is no twin {name!r}", hint=did_you_mean(name, twins, making))
     return name
@@ -129,21 +129,21 @@ def _none_known(board: Board) -> DeviceError:
     )
 
 
-def _named(board: Board, name: str, known: Mapping[str, DeviceEntry]) -> DeviceEntry:
-    if name not in known:
+def _named(board: Board, name: str, entries: Mapping[str, DeviceEntry]) -> DeviceEntry:
+    if name not in entries:
         raise UsageError(
             f"there is no device {name!r}",
             hint=did_you_mean(
-                name, ("local", *known), "`edgekit device list` shows them; local always exists"
+                name, ("local", *entries), "`edgekit device list` shows them; local always exists"
             ),
         )
-    if known[name].board != board.name:
+    if entries[name].board != board.name:
         raise UsageError(
-            f"the device {name!r} has the board {known[name].board}, but the build is for "
+            f"the device {name!r} has the board {entries[name].board}, but the build is for "
             f"{board.name}",
-            hint=f"edgekit build MODEL --board {known[name].board} makes one for it",
+            hint=f"edgekit build MODEL --board {entries[name].board} makes one for it",
         )
-    return known[name]
+    return entries[name]
 
 
 def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -> Device:

@@ -61,12 +61,12 @@ def add_device(entry: DeviceEntry, *, replace: bool = False, file: Path | None =
     own = file or devices_file()
     with user_file.editing(own, "remember the device"):
         text = user_file.read_text(own)
-        known = _parse(own, text)
-        if entry.name in known:
+        entries = _parse(own, text)
+        if entry.name in entries:
             if not replace:
                 raise _taken(entry.name)
             text = _without(own, text, entry.name)
-        _write(own, f"{text or _HEADER}\n{_table(entry)}", {**known, entry.name: entry})
+        _write(own, f"{text or _HEADER}\n{_table(entry)}", {**entries, entry.name: entry})
     return own
 
 
@@ -77,10 +77,10 @@ def remove_device(name: str, file: Path | None = None) -> bool:
         return False
     with user_file.editing(own, "forget the device"):
         text = user_file.read_text(own)
-        known = _parse(own, text)
-        if name not in known:
+        entries = _parse(own, text)
+        if name not in entries:
             return False
-        left = {key: entry for key, entry in known.items() if key != name}
+        left = {key: entry for key, entry in entries.items() if key != name}
         _write(own, _without(own, text, name), left)
     return True
 
@@ -96,9 +96,9 @@ def forget_device(name: str, project: Project | None) -> Path:
     """Remove a device from the user's file and return that file; UsageError if it is not in it."""
     if remove_device(name):
         return devices_file()
-    known = find_device(name, known_devices(project))
+    found = find_device(name, known_devices(project))
     raise UsageError(
-        f"the device {name} is in {known.origin}", hint=f"remove [devices.{name}] from it"
+        f"the device {name} is in {found.origin}", hint=f"remove [devices.{name}] from it"
     )
 
 
@@ -127,9 +127,9 @@ def _without(file: Path, text: str, name: str) -> str:
     for position, start in enumerate(headers):
         if lines[start].split("#")[0].replace('"', "").strip() == f"[devices.{name}]":
             end = headers[position + 1] if position + 1 < len(headers) else len(lines)
-            kept = "".join(lines[:start]).rstrip("\n")
+            before = "".join(lines[:start]).rstrip("\n")
             rest = "".join(lines[end:])
-            return f"{kept}\n\n{rest}" if rest else f"{kept}\n"
+            return f"{before}\n\n{rest}" if rest else f"{before}\n"
     return text
 
 

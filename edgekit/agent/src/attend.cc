@@ -1,6 +1,6 @@
-// attend ROOT: holds the device for whoever is at the other end of our input, and does there what
-// they ask, until that input ends. One process for a whole deployment: on a slow board each program
-// that is started costs a tenth of a second.
+// attend ROOT: holds the device for the host on our input and serves its requests until that input
+// ends. One process serves a whole deployment: on a slow board each program that is started costs a
+// tenth of a second.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -67,7 +67,7 @@ void SendFile(const std::string& path) {
   if (fd >= 0) close(fd);
 }
 
-// Seconds since the start of the system: clocks of boards lie.
+// Seconds since the start of the system: a board's clock may be wrong.
 long Uptime() { return std::atol(FirstBytes("/proc/uptime", 32).c_str()); }
 
 // Ends the commands of a connection whose input is a stream of data, with no room for signs of
@@ -82,14 +82,14 @@ void EndStreams(const std::string& connection) {
   }
 }
 
-class Attendant {
+class LeaseServer {
  public:
-  explicit Attendant(std::string root) : root_(std::move(root)) {}
+  explicit LeaseServer(std::string root) : root_(std::move(root)) {}
 
-  ~Attendant() { Clean(); }
+  ~LeaseServer() { Clean(); }
 
-  // Ends all that this process did for a host, and all that the host's connection does besides,
-  // once the host is silent for so many seconds.
+  // Ends all work of this process and of the host's connection once the host is silent for so many
+  // seconds.
   void EndInSilence(int seconds, const std::string& connection) {
     requests_.EndInSilence(seconds, [this, connection] {
       EndRunning();
@@ -98,7 +98,7 @@ class Attendant {
     });
   }
 
-  // Somebody else holds the device for us, and this is their folder.
+  // Another process of the host holds the device; `scratch` is its folder.
   void Use(const std::string& scratch) { scratch_ = scratch; }
 
   void Attend() {
@@ -124,7 +124,7 @@ class Attendant {
     ours_ = false;
   }
 
-  // take stay|wait NAME USER FILE...: false where it did not come about.
+  // take stay|wait NAME USER FILE...: false if the device can't be held.
   bool Take(const Words& words) {
     if (!Lock(At(words, 1) == "wait")) return false;
     for (const std::string& left : NamesIn("runs")) RemoveFolder("runs/" + left);
@@ -171,8 +171,8 @@ class Attendant {
     return false;
   }
 
-  // call MARK OUTPUTS SAMPLES FILES (NAME SIZE)... COMMAND...: the files' bytes come next. What the
-  // command prints is followed by a line that no model knows.
+  // call MARK OUTPUTS SAMPLES FILES (NAME SIZE)... COMMAND...: the files' bytes come next. A line
+  // with the mark, which no model can know, ends the command's output.
   void Call(const Words& words) {
     const std::string& mark = At(words, 1);
     const size_t outputs = NumberAt(words, 2), samples = NumberAt(words, 3);
@@ -261,11 +261,11 @@ int Attend(Arguments arguments) {
     Tell("none");
     return 0;
   }
-  Attendant attendant(rest[0]);
-  if (!held.empty()) attendant.Use(held);
-  if (silence > 0) attendant.EndInSilence(silence, connection);
+  LeaseServer server(rest[0]);
+  if (!held.empty()) server.Use(held);
+  if (silence > 0) server.EndInSilence(silence, connection);
   Tell("here");
-  attendant.Attend();
+  server.Attend();
   return 0;
 }
 

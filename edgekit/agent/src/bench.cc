@@ -1,4 +1,4 @@
-// bench LIBRARY SAMPLE: times inferences one by one, then, if asked, once more kernel by kernel.
+// bench LIBRARY SAMPLE: times inferences one by one, then, on request, kernel by kernel.
 #include <sys/resource.h>
 #include <tvm/ffi/function.h>
 
@@ -45,7 +45,7 @@ int64_t Median(std::vector<int64_t> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// Time inside each kernel, as the virtual machine calls them, without that of what they call.
+// Time inside each kernel, without the kernels that it calls.
 class Profiler {
  public:
   std::string Measure(Model& model, const Tensors& inputs, size_t runs, Progress& progress) {
@@ -77,7 +77,7 @@ class Profiler {
  private:
   struct Open {
     int64_t started;
-    int64_t within;  // what it called
+    int64_t within;  // time in the kernels that it called
   };
 
   void End(int64_t now, const std::string& name, size_t runs) {
@@ -127,7 +127,7 @@ int Bench(Arguments arguments) {
     int64_t started = Now();
     tvm::ffi::Any result = model.Run(inputs);
     samples.push_back(Now() - started);
-    // Now, or the samples themselves would count as the model's.
+    // Later, the samples themselves would count as the model's memory.
     if (samples.size() == 1 && memory_known) memory_peak = StatusBytes("VmHWM");
     if (samples.size() >= runs && Now() >= enough) break;
     progress.Report("measuring", samples.size());

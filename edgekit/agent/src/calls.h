@@ -1,6 +1,6 @@
-// Calls between this program and TVM's libraries, by TVM's C interface: there an error is a code.
-// By its C++ interface it would be an exception, and none gets from one C++ library to another: a
-// compiler that brings its own, as Zig does, makes two of them in one process.
+// Calls between this program and TVM's libraries through TVM's C interface, where an error is a
+// code. In its C++ interface an error is an exception, which can't cross from one C++ library to
+// another. A compiler that brings its own library, such as Zig, puts two of them in one process.
 #pragma once
 
 #include <tvm/ffi/extra/module.h>
@@ -12,7 +12,7 @@
 
 namespace edgekit {
 
-// What a function of TVM's gives; throws tvm::ffi::Error, here, where it fails.
+// Returns the result of a TVM function; throws tvm::ffi::Error in this program if it fails.
 inline tvm::ffi::Any CallWith(const tvm::ffi::Function& function,
                               const std::vector<tvm::ffi::AnyView>& arguments) {
   tvm::ffi::Any result;
@@ -30,13 +30,13 @@ tvm::ffi::Any Call(const tvm::ffi::Function& function, const Values&... values) 
   return CallWith(function, {tvm::ffi::AnyView(values)...});
 }
 
-// One of those that TVM's libraries register by name.
+// Finds a function that TVM's libraries register by name.
 template <typename... Values>
 tvm::ffi::Any CallGlobal(const char* name, const Values&... values) {
   return Call(tvm::ffi::Function::GetGlobalRequired(name), values...);
 }
 
-// A function of ours for TVM to call: what it throws is an error there, and no exception.
+// Wraps a function for TVM to call: its exceptions become error codes.
 inline tvm::ffi::Function ForTvm(tvm::ffi::Function function) {
   using tvm::ffi::Function;
   auto call = [](void* self, const TVMFFIAny* arguments, int32_t count, TVMFFIAny* result) {
@@ -52,7 +52,7 @@ inline tvm::ffi::Module LoadModule(const std::string& path) {
   return CallGlobal("ffi.ModuleLoadFromFile", path).cast<tvm::ffi::Module>();
 }
 
-// No value where the module has no such function.
+// Empty if the module has no such function.
 inline tvm::ffi::Optional<tvm::ffi::Function> Member(const tvm::ffi::Module& module,
                                                      const char* name) {
   return CallGlobal("ffi.ModuleGetFunction", module, name, false)

@@ -1,4 +1,4 @@
-// The agent's commands. Each returns the process's exit code and says its results as JSON lines.
+// The agent's commands. Each returns the process's exit code and prints its results as JSON lines.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace edgekit {
 
-// Command-line options, `--name value`, and what is left.
+// Command-line options, `--name value`, and the remaining words.
 class Arguments {
  public:
   explicit Arguments(std::vector<std::string> words) : left_(std::move(words)) {}
   std::string Text(const std::string& name, const std::string& otherwise);
   double Number(const std::string& name, double otherwise);
   bool Flag(const std::string& name);
-  // Call last: whatever was not asked for is an error.
+  // Call last: an option that was not read is an error.
   std::vector<std::string> Rest(size_t at_least, const char* usage);
 
  private:
@@ -28,7 +28,7 @@ int Bench(Arguments arguments);
 int Serve(Arguments arguments);
 int Watch(Arguments arguments);
 
-// One of those, by its name and what follows it; what it throws is said, and is an exit code.
+// Runs a command by its words; an exception is reported and becomes an exit code.
 int RunCommand(std::vector<std::string> words);
 
 }  // namespace edgekit

@@ -22,7 +22,7 @@ constexpr const char* kVersion = ".version";
 constexpr size_t kLongestStamp = 200;
 constexpr size_t kMostDigits = 9;
 
-// A record's first line: which deployment it was, what was current before, the device's clock.
+// A record's first line: the deployment's number, the version before it, the device's clock.
 struct Stamp {
   long number = 0;
   std::string before = "none";

@@ -1,16 +1,16 @@
-// What is written down on a device about what happens there. The same is done by edgekit's shell
-// scripts where the agent is not there yet (device_log.py, versions.py).
+// The log and the deployment records on a device. edgekit's shell scripts write the same before the
+// agent is installed (device_log.py, versions.py).
 #pragma once
 
 #include <string>
 
 namespace edgekit {
 
-// An entry of the log, a JSON object without the clock. Never fails: it is only the log.
+// Adds an entry to the log, a JSON object without the clock. Never fails.
 void AddToLog(const std::string& line);
 
-// The version that is current already, deployed once more: a new record, nothing else changes.
-// False where it is not current, or where older versions are to go: then nothing is written.
+// Records another deployment of the current version; nothing else changes. Returns false and writes
+// nothing if the version is not current, or if older versions must be removed.
 bool RecordAgain(const std::string& model, const std::string& digest, long keep,
                  const std::string& record);
 

@@ -14,8 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostWaiting = 16;  // more of them stay with the kernel
-constexpr int kMostAtOnce = 256;     // more than that wait for the next turn of the loop
+constexpr size_t kMostWaiting = 16;  // further ones wait in the kernel
+constexpr int kMostAtOnce = 256;     // further ones wait for the next turn of the loop
 constexpr auto kBetweenTelling = std::chrono::seconds(30);
 constexpr useconds_t kAfterFailure = 10'000;
 constexpr uid_t kRoot = 0;

@@ -15,10 +15,10 @@ class Door {
  public:
   explicit Door(Socket listener) : listener_(std::move(listener)) {}
 
-  // Whether a connection of this user or root waits, or comes within so long. All others are closed
-  // before a byte is read, and told of now and then.
+  // Tells whether a connection of this user or root waits, or comes within so long. All others are
+  // closed before a byte is read, and reported now and then.
   bool Wait(int milliseconds);
-  // The first of those that wait.
+  // Accepts the first waiting connection.
   Socket Take();
   void Close();
 

@@ -8,15 +8,15 @@
 
 namespace edgekit {
 
-int64_t FileSize(const std::string& path);  // -1 where there is no such file
+int64_t FileSize(const std::string& path);  // -1 if there is no such file
 bool IsFolder(const std::string& path);
 std::vector<std::string> NamesIn(const std::string& folder);
-std::string FirstBytes(const std::string& path, size_t most);  // empty where it can't be read
+std::string FirstBytes(const std::string& path, size_t most);  // empty if it can't be read
 
-// These throw std::runtime_error where the system does not let them.
+// These throw std::runtime_error if the system refuses.
 void MakeFolder(const std::string& path);
 void WriteWhole(const std::string& path, const std::string& text);  // by renaming
 
-void RemoveFolder(const std::string& folder);  // says on stderr what it can't remove
+void RemoveFolder(const std::string& folder);  // reports failures on stderr
 
 }  // namespace edgekit

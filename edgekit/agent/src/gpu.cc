@@ -17,12 +17,12 @@ constexpr char kRuntime[] = "libtvm_runtime_cuda.so";
 
 int DeviceOf(const std::string& library) {
   void* opened = dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (opened == nullptr) return kDLCPU;  // TVM says why, when it is to load it
+  if (opened == nullptr) return kDLCPU;  // TVM reports the reason when it loads the library
   if (dlsym(opened, kMark) == nullptr) {
     dlclose(opened);
     return kDLCPU;
   }
-  // It came with the model, into the same folder.
+  // The runtime comes with the model, in the same folder.
   const std::string runtime = library.substr(0, library.rfind('/') + 1) + kRuntime;
   if (dlopen(runtime.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     const char* reason = dlerror();

@@ -7,11 +7,11 @@
 
 namespace edgekit {
 
-// Of the device that a library's kernels run on, as DLPack numbers them. Where that is a GPU, TVM's
-// runtime for CUDA is there after this call: it has to be before the library is loaded.
+// Returns DLPack's number of the device that a library's kernels run on. For a GPU it loads TVM's
+// runtime for CUDA, which must be loaded before the library.
 int DeviceOf(const std::string& library);
 
-// A copy on a device: the GPU, or the CPU's memory. It is whole when this returns.
+// Copies a tensor to the GPU or the CPU's memory. The copy is complete on return.
 tvm::ffi::Tensor On(int device, const tvm::ffi::Tensor& tensor);
 
 }  // namespace edgekit

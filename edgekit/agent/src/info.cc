@@ -1,4 +1,4 @@
-// info [FOLDER]: what edgekit checks a bundle against before it pushes it.
+// info [FOLDER]: facts that edgekit checks a bundle against before it sends it.
 #include <gnu/libc-version.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -11,7 +11,7 @@
 namespace edgekit {
 namespace {
 
-// `key` of /proc/meminfo or /proc/cpuinfo, of the first entry that has it.
+// The value of `key` in /proc/meminfo or /proc/cpuinfo, from the first entry that has it.
 std::string ProcField(const char* path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

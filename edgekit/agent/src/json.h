@@ -51,7 +51,7 @@ class Object {
   std::string body_;
 };
 
-// A line for edgekit on the other side; flushed, because it may be all that is ever written.
+// Prints a line for the host; flushed, because the process may crash at any time.
 inline void Say(const Object& message) {
   std::printf("%s\n", message.Str().c_str());
   std::fflush(stdout);

@@ -1,4 +1,4 @@
-// What this machine is and how it fares. What can't be read is negative or empty, never zero.
+// Facts and state of this machine. A value that can't be read is negative or empty, never zero.
 #pragma once
 
 #include <cstdint>

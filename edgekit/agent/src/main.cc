@@ -1,5 +1,5 @@
-// edgekit-agent: what edgekit puts on a Linux board. It runs a model once, measures it, and serves
-// TVM's RPC protocol; libtvm_runtime and libtvm_ffi beside it do the rest.
+// edgekit-agent: edgekit's program on a Linux board. It runs a model once, measures it, and serves
+// TVM's RPC protocol, with libtvm_runtime and libtvm_ffi from the same folder.
 #include <tvm/ffi/error.h>
 
 #include <cstdio>
@@ -57,9 +57,9 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-// A library that a model offloads to shares its work by OpenMP, whose threads look for more of it
-// 300,000 times before they sleep: on a board that does anything else, a call takes many times as
-// long. OpenMP reads these when the model's library is loaded.
+// Libraries that a model offloads to use OpenMP, whose idle threads spin 300,000 times before they
+// sleep. On a board that runs anything else, this makes a call many times slower. OpenMP reads
+// these variables when the model's library is loaded.
 void LetIdleThreadsSleep() {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "passive", 1);

@@ -34,12 +34,12 @@ Function RequiredMember(const Module& module, const char* name) {
   return found.value();
 }
 
-// dlopen searches the system's folders for a name without a slash.
+// dlopen searches the system's folders for a name without a slash, so one is added.
 std::string AsPath(const std::string& library) {
   return library.find('/') == std::string::npos ? "./" + library : library;
 }
 
-// What a region of the model says that takes long: to whoever is at the other end of our output.
+// Sends the host a progress message of a region that takes long.
 void HearRegions() {
   auto hear = [](std::string text) { Say(Object().Text("working", text)); };
   Function::SetGlobal("edgekit.progress", ForTvm(Function::FromTyped(std::move(hear))), true);
@@ -64,7 +64,7 @@ Model Model::Load(const std::string& library, int threads) {
   const int cpu = static_cast<int>(kDLCPU);
   if (device == cpu) {
     Call(initialise, cpu, 0, kPooledAllocator);
-  } else {  // shapes and the like stay with the CPU
+  } else {  // shapes and the like stay in the CPU's memory
     Call(initialise, device, 0, kPooledAllocator, cpu, 0, kPooledAllocator);
   }
   Model model(loaded, machine, RequiredMember(machine, "main"), device);

@@ -14,11 +14,11 @@ using Tensors = std::vector<tvm::ffi::Tensor>;
 
 class Model {
  public:
-  // `threads` 0 leaves the number to TVM. It has to be set before the pool exists, so: once.
+  // `threads` 0 leaves the number to TVM. It must be set before the pool exists, so only once.
   static Model Load(const std::string& library, int threads);
 
-  // Any of this may throw tvm::ffi::Error, or end the process: it is compiled code. Inputs and
-  // outputs lie in the CPU's memory, also where the model runs on a GPU.
+  // Compiled code may throw tvm::ffi::Error or end the process. Inputs and outputs lie in the CPU's
+  // memory, even if the model runs on a GPU.
   tvm::ffi::Any Run(const Tensors& inputs);
   static Tensors Flatten(const tvm::ffi::Any& result);
 

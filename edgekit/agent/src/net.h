@@ -21,7 +21,7 @@ class Socket {
   std::string ReceiveAll(size_t size) const;
   void SendInt(int32_t value) const;
   int32_t ReceiveInt() const;
-  // A peer that vanished without a word is noticed within seconds.
+  // Detects within seconds a peer that vanished without closing.
   void WatchPeer() const;
   void SetTimeout(int seconds) const;  // of each send and receive; 0 waits for ever
 

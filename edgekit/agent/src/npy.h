@@ -10,7 +10,7 @@ namespace edgekit {
 // A tensor whose data is aligned for vector loads. Throws std::runtime_error on a damaged file.
 tvm::ffi::Tensor ReadNpy(const std::string& path);
 
-// Writes beside `path` and renames, so that no reader ever sees a part.
+// Writes a temporary file and renames it, so that no reader ever sees a partial file.
 void WriteNpy(const std::string& path, const tvm::ffi::Tensor& tensor);
 
 }  // namespace edgekit

@@ -19,9 +19,9 @@ namespace edgekit {
 namespace {
 
 constexpr int kSecondsToAnswer = 1;
-constexpr int kLooksAtTables = 2;  // a row may be left out of one look while others come and go
+constexpr int kLooksAtTables = 2;  // a read may miss a row while other rows come and go
 
-// An address as IPv6 writes it; one of IPv4 is mapped.
+// An address in IPv6's form; one of IPv4 is mapped.
 struct End {
   in6_addr address;
   uint16_t port;
@@ -69,8 +69,8 @@ End Read(bool is_4, const __be32* address, __be16 port) {
   return end;
 }
 
-// Asks for one socket by its ends, which costs the same however many there are. A kernel without
-// sock_diag says of every socket that there is none.
+// Looks one socket up by its ends, at the same cost however many there are. A kernel without
+// sock_diag reports every socket as missing.
 std::optional<Row> FromNetlink(const End& peer, const End& own) {
   struct {
     nlmsghdr header;
@@ -104,7 +104,7 @@ std::optional<Row> FromNetlink(const End& peer, const End& own) {
   }
   const auto* found = reinterpret_cast<const inet_diag_msg*>(NLMSG_DATA(header));
   const bool is_4 = found->idiag_family == AF_INET;
-  // The kernel takes a listener where it finds no connection.
+  // The kernel answers with a listener if it finds no connection.
   if (!(Read(is_4, found->id.idiag_src, found->id.idiag_sport) == peer) ||
       !(Read(is_4, found->id.idiag_dst, found->id.idiag_dport) == own)) {
     return std::nullopt;
@@ -158,7 +158,7 @@ std::optional<Row> FromTables(const End& peer, const End& own, std::string* why)
   return std::nullopt;
 }
 
-// In a user namespace that lacks a user, the kernel shows one number for all that it lacks.
+// The kernel shows one number for all users that a user namespace lacks.
 bool IsNobodyInParticular(uid_t uid) {
   uid_t overflow = 65534;
   std::ifstream("/proc/sys/kernel/overflowuid") >> overflow;

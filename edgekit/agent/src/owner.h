@@ -8,7 +8,7 @@
 
 namespace edgekit {
 
-// Nothing where that is unknown. `why` is set where the system does not say it; it stays empty where
+// Empty if the user is unknown. `why` is set if the system does not report it, and stays empty if
 // the connection was closed or comes from another machine.
 std::optional<uid_t> PeerOwner(int fd, std::string* why);
 

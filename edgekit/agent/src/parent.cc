@@ -20,7 +20,7 @@ void EndWithParent(pid_t parent, int signal) {
 pid_t StartedBy() {
   const char* said = std::getenv(kParent);
   const pid_t parent = said == nullptr ? getppid() : static_cast<pid_t>(std::atol(said));
-  unsetenv(kParent);  // processes of ours have another one
+  unsetenv(kParent);  // our own children have another parent
   return parent;
 }
 

@@ -1,12 +1,12 @@
-// Processes that end with the process that started them, even where that one is killed.
+// Processes that end with the process that started them, even if that one is killed.
 #pragma once
 
 #include <sys/types.h>
 
 namespace edgekit {
 
-// Has the kernel send `signal` when the parent ends. Ends the process at once where the parent,
-// whose number was read before it could end, has ended already: the kernel sends nothing then.
+// Makes the kernel send `signal` when the parent ends. Ends the process at once if the parent has
+// ended already, as the kernel then sends nothing. `parent` was read before it could end.
 void EndWithParent(pid_t parent, int signal);
 
 // The number of the process that started this program, as edgekit/base/parent_process.py passes it.

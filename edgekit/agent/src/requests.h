@@ -1,5 +1,5 @@
-// What the host asks for on our input: words, a line each, after a line with their number; bytes
-// that belong to a request come right after it. Empty lines between requests are signs of life.
+// The host's requests on our input: a line with the number of words, then each word on a line, then
+// the request's bytes, if any. Empty lines between requests are signs of life.
 #pragma once
 
 #include <atomic>
@@ -17,22 +17,21 @@ class Requests {
  public:
   ~Requests() { heard_->last = std::numeric_limits<int64_t>::max() / 2; }  // the end is no silence
 
-  // The next request; empty at the end of the input. Throws std::runtime_error where it is none.
+  // The next request; empty at the end of the input. Throws std::runtime_error if it is invalid.
   std::vector<std::string> Next();
 
-  // Stores the next bytes of the input in a file. Says why where that fails; the bytes are gone then
-  // too, and the next request can be read.
+  // Stores the next bytes of the input in a file and returns the reason of a failure. The bytes are
+  // consumed in any case, so that the next request can be read.
   std::string Store(uint64_t bytes, const std::string& path);
 
-  // Whether the input has ended, having waited for up to so long or for `other` to be readable.
-  // What comes meanwhile is kept for later.
+  // Waits up to so long, or until `other` is readable, and tells whether the input has ended. Input
+  // that arrives meanwhile is kept.
   bool Ended(int other, int milliseconds);
 
-  // From now on, runs `clean` and ends the process once nothing has come for so many seconds,
-  // whatever the process is doing then.
+  // From now on, runs `clean` and ends the process once no input has come for so many seconds.
   void EndInSilence(int seconds, std::function<void()> clean);
 
-  // Never returns once that has begun: what its cleaning ended is no answer.
+  // Never returns once that has begun: a command that `clean` ended has no answer.
   void StopIfSilent() const;
 
  private:

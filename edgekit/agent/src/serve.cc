@@ -30,7 +30,7 @@ class Offers {
  public:
   Offers(TrackerAddress address, int port) : address_(std::move(address)), port_(port) {}
 
-  // Whoever connects next has to present this; empty while there is no tracker to tell.
+  // The key that the next client must present; empty without a tracker.
   const std::string& Key() {
     if (address_.is_none()) return address_.key;
     if (!tracker_) Register();
@@ -39,7 +39,7 @@ class Offers {
 
   void Renew() { key_.clear(); }
 
-  // Once a second while nobody connects.
+  // Called once a second while no client connects.
   void Tick() {
     if (!tracker_ || key_.empty()) return;
     try {
@@ -72,8 +72,8 @@ class Offers {
     }
   }
 
-  // The tracker is on another machine, from which its connection is brought through SSH. So no port
-  // of this machine, which every user of it reaches, leads there. Ours is open for that moment only.
+  // The host brings the tracker's connection through SSH, so that no port of this machine, which
+  // every user of it reaches, leads to the tracker. Our port is open only until it comes.
   Socket Dialled() {
     Door door(Socket::Listen("127.0.0.1", 0));
     Say(Object().Text("state", "wants tracker").Int("port", door.port()));

@@ -31,7 +31,7 @@ constexpr int kSecondsToGreet = 5;
 constexpr int32_t kLongestKey = 4096;
 constexpr useconds_t kBetweenChecks = 20'000;
 
-// A name from the client, inside the session's folder and nowhere else.
+// Reduces a client's name to a file inside the session's folder.
 std::string InFolder(const std::string& folder, const std::string& name) {
   size_t slash = name.rfind('/');
   std::string base = slash == std::string::npos ? name : name.substr(slash + 1);
@@ -55,7 +55,7 @@ void Offer(const char* name, Callable callable) {
     Offer("tvm.rpc.server.workpath", [folder](std::string name) { return InFolder(folder, name); });
     Offer("tvm.rpc.server.load_module",
           [folder](std::string name) { return LoadModule(InFolder(folder, name)); });
-    // The protocol says no version; clients of ours ask for it before anything else.
+    // The protocol has no version, so our clients ask for TVM's first.
     Offer("edgekit.tvm_version", [] { return std::string(EDGEKIT_TVM_VERSION); });
     Offer("edgekit.tvm_ffi_version", [] { return std::string(EDGEKIT_TVM_FFI_VERSION); });
     CallGlobal("rpc.ServerLoop", fd);
@@ -149,7 +149,7 @@ std::string ServeSession(const Client& client, const std::string& workspace, Doo
     door.Wait(0);
     usleep(kBetweenChecks);
   }
-  kill(-child, SIGKILL);  // whatever the session started
+  kill(-child, SIGKILL);  // all processes that the session started
   RemoveFolder(folder);
   return ending.empty() ? Ending(status) : ending;
 }

@@ -1,4 +1,4 @@
-// One RPC session in a process of its own, so that whatever happens in it ends with it.
+// One RPC session in a process of its own, so that a crash ends only the session.
 #pragma once
 
 #include <signal.h>
@@ -16,7 +16,7 @@ struct Client {
   double timeout_seconds;  // 0: as long as the client likes
 };
 
-// Greets who just connected; nothing for anybody without the key.
+// Greets a client that just connected; empty if it lacks the key.
 std::optional<Client> Greet(Socket socket, const std::string& key, const std::string& device_key);
 
 // Serves until the client leaves, its time is up, its process dies or `stop` is set; says how it

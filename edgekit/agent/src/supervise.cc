@@ -39,7 +39,7 @@ std::atomic<pid_t> g_running{0};
   _exit(code);
 }
 
-// False at its end.
+// Returns false at the end.
 bool KeepMore(int fd, std::string* kept) {
   char block[4096];
   const ssize_t count = read(fd, block, sizeof block);
@@ -89,7 +89,7 @@ Ended Supervise(const std::vector<std::string>& words, const std::string& folder
   }
   requests.StopIfSilent();
   g_running = 0;
-  kill(-child, SIGKILL);  // whatever it started
+  kill(-child, SIGKILL);  // all processes that it started
   while (open) {
     const size_t before = kept.size();
     open = KeepMore(errors[0], &kept) && kept.size() != before;

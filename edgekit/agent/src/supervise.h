@@ -1,4 +1,4 @@
-// A command of the agent's own in a process of its own: what crashes there does not end us.
+// An agent command in a process of its own, so that a crash does not end the agent.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ struct Ended {
   std::vector<std::string> errors;  // the last lines of its stderr
 };
 
-// Runs it in `folder`, and kills it when the input of `requests` ends. It needs no loading: it is
-// us, forked.
+// Runs it in `folder` as a fork, which loads nothing, and kills it when the input of `requests`
+// ends.
 Ended Supervise(const std::vector<std::string>& words, const std::string& folder,
                 Requests& requests);
 
-// Kills the command that runs at the moment, and what that started. Safe from another thread.
+// Kills the running command and its children. Safe from another thread.
 void EndRunning();
 
 }  // namespace edgekit

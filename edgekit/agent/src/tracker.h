@@ -10,21 +10,21 @@ namespace edgekit {
 struct TrackerAddress {
   std::string host;
   int port = 0;
-  bool dials = false;  // its connection is brought to a port of ours
+  bool dials = false;  // the tracker's connection comes to a port of ours
   std::string key;
-  std::string reported_host;  // what clients are told to connect to; empty: where we come from
+  std::string reported_host;  // the address for clients; empty: this connection's
 
   bool is_none() const { return port == 0 && !dials; }
 };
 
 class Tracker {
  public:
-  // Throws where no tracker answers on the connection.
+  // Throws if no tracker answers on the connection.
   Tracker(Socket connection, const TrackerAddress& address, int device_port);
 
-  // Offers one session to whoever presents the returned key.
+  // Offers one session to the client that presents the returned key.
   std::string Offer();
-  // Whether the offer made last was taken, though maybe not used yet. Throws if the tracker is gone.
+  // Tells whether the last offer was taken, used or not. Throws if the tracker is gone.
   bool Taken();
 
  private:

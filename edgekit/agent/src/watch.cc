@@ -1,5 +1,5 @@
-// Reads sensors again and again while something else is measured: a line for each time, with the
-// time in nanoseconds and what each file holds, until it is killed.
+// watch FILE...: reads sensors during a measurement until it is killed. Each line has the time in
+// nanoseconds and the content of each file.
 #include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,13 +20,13 @@ bool EndsWith(const std::string& path, const std::string& end) {
   return path.size() >= end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
 }
 
-// A Jetson's table of who has how much memory for the GPU: what matters is the line of the total.
+// A Jetson's table of GPU memory by process, of which only the total's line matters.
 std::string Total(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   while (std::getline(file, line)) {
     if (line.rfind("total", 0) != 0) continue;
-    std::string value;  // one blank is as good as many
+    std::string value;  // with single blanks
     for (char c : line.substr(0, 4 * kLongestValue)) {
       if (c == '\t') c = ' ';
       if (c != ' ' || (!value.empty() && value.back() != ' ')) value += c;

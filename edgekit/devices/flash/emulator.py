@@ -54,5 +54,5 @@ def write(job: FlashJob) -> None:
 
 def _is_written(output: str) -> bool:
     """Check gdb's output: gdb goes on after an error, and its exit code is always 0."""
-    failed = any(known.pattern.search(output) for known in FAILURES)
+    failed = any(each.pattern.search(output) for each in FAILURES)
     return "Transfer rate" in output and bool(_SECTIONS.search(output)) and not failed

@@ -62,13 +62,13 @@ NO_TARGET_HINT = "is the board powered, and the cable in the right connector?"
 def explained(job: FlashJob, tool: str, output: str, failures: Sequence[Failure]) -> DeviceError:
     """Return the error that explains a failure, with the tool's last lines as details."""
     lines = tuple(line.rstrip() for line in output.splitlines() if line.strip())
-    for known in failures:
-        if known.pattern.search(output):
+    for each in failures:
+        if each.pattern.search(output):
             return DeviceError(
-                known.what.format(
+                each.what.format(
                     device=job.device, board=job.board.name, machine=job.tools.machine
                 ),
-                hint=known.hint,
+                hint=each.hint,
                 details=lines[-_LAST_LINES:],
             )
     return DeviceError(

@@ -92,8 +92,8 @@ class Connection:
         may hear none, and in `mark` the mark of its connection.
         """
         if listens:
-            told = f"silence={self._silence} mark={self.mark}\n"
-            words = (*words[:2], told + words[2], *words[3:])
+            variables = f"silence={self._silence} mark={self.mark}\n"
+            words = (*words[:2], variables + words[2], *words[3:])
         channel = self.open_channel("session")
         try:
             with self.lost_explained():

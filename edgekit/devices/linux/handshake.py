@@ -171,7 +171,7 @@ def _start(hop: Hop, watched: WatchedSocket) -> Transport:
 
 def _agree(hop: Hop, transport: Transport, trust: Trust) -> None:
     options = transport.get_security_options()
-    known = {
+    trusted_kinds = {
         name
         for key in trust.known_hosts.keys_of(hop.key_name)
         for name in (
@@ -179,7 +179,7 @@ def _agree(hop: Hop, transport: Transport, trust: Trust) -> None:
         )
     }
     # A server has keys of several kinds and shows the kind that is requested first.
-    options.key_types = tuple(sorted(options.key_types, key=lambda kind: kind not in known))
+    options.key_types = tuple(sorted(options.key_types, key=lambda kind: kind not in trusted_kinds))
     transport.start_client(timeout=SECONDS_TO_LOG_IN)
     trust.known_hosts.check(
         hop.key_name,

@@ -81,13 +81,13 @@ class KnownHosts:
                 f"the host key of {host} is revoked: {fingerprint_of(key)}",
                 hint=f"{self._users} says so; give the device a new key",
             )
-        known = self.keys_of(host)
-        if any(hmac.compare_digest(key.asbytes(), one.asbytes()) for one in known):
+        trusted = self.keys_of(host)
+        if any(hmac.compare_digest(key.asbytes(), one.asbytes()) for one in trusted):
             if fingerprint is not None and fingerprint != fingerprint_of(key):
                 raise _other_fingerprint(host, key, fingerprint)
             return
-        if known:
-            raise self._changed(host, key, known)
+        if trusted:
+            raise self._changed(host, key, trusted)
         met = NewHostKey(host, key.get_name(), fingerprint_of(key))
         if fingerprint is not None:
             if not hmac.compare_digest(fingerprint, met.fingerprint):
@@ -125,18 +125,18 @@ class KnownHosts:
                 return False
             with exclusive_lock(self.own.with_suffix(".lock")):
                 lines = _text(self.own).splitlines(keepends=True)
-                kept = [line for line in lines if keep(line)]
-                if len(kept) == len(lines):
+                remaining = [line for line in lines if keep(line)]
+                if len(remaining) == len(lines):
                     return False
-                write_atomically(self.own, "".join(kept))
+                write_atomically(self.own, "".join(remaining))
                 return True
 
-    def _changed(self, host: str, key: PKey, known: tuple[PKey, ...]) -> UntrustedHostKey:
+    def _changed(self, host: str, key: PKey, trusted: tuple[PKey, ...]) -> UntrustedHostKey:
         own = bool(_read(self.own).lookup(host))
         file = self.own if own else self._users
         return UntrustedHostKey(
             f"the host key of {host} has changed: it is {fingerprint_of(key)}, "
-            f"and {', '.join(fingerprint_of(one) for one in known)} was expected",
+            f"and {', '.join(fingerprint_of(one) for one in trusted)} was expected",
             hint="another machine may be in between; if the device was set up again, remove its "
             f"line from {file} and check the new key with `edgekit device check`",
         )

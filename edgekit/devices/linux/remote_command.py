@@ -43,7 +43,7 @@ kill $w 2>/dev/null"""
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended. `status` is 128 and the signal's number where a signal ended it."""
+    """The end of a command. `status` is 128 plus the number of the signal that ended it."""
 
     status: int
     output: str

@@ -1,4 +1,4 @@
-"""How a device learns that the host that uses it is still alive.
+"""Signs of life that a host sends to the device it uses.
 
 A network that vanishes closes nothing: the SSH server on the device may keep its sessions for
 hours. So the host sends an empty line now and then to each command that holds something on the

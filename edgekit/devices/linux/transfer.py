@@ -233,8 +233,8 @@ class Store:
             self._fail(f"make the folder {folder}", done.errors)
 
     def _fail(self, doing: str, errors: Sequence[str]) -> None:
-        told = " ".join(errors).lower()
-        if "no space left" in told or "quota" in told:
+        text = " ".join(errors).lower()
+        if "no space left" in text or "quota" in text:
             hint = f"free some space on it: edgekit device clean {self._connection.name}"
             raise DeviceError(
                 f"the disk of {self._connection.name} is full: it could not {doing}", hint=hint
@@ -299,18 +299,18 @@ class _Progress:
         self._started = time.monotonic()
         self._next = 0.0
         self._sent = 0
-        self._untold = 0
+        self._unreported = 0
 
     def advance(self, count: int) -> None:
         self._sent += count
-        self._untold += count
+        self._unreported += count
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _SECONDS_BETWEEN_REPORTS
             self._tell()
 
     def skip(self, count: int) -> None:
-        self._untold += count
+        self._unreported += count
         self._tell()
 
     def summary(self, sent: int) -> str:
@@ -319,5 +319,5 @@ class _Progress:
 
     def _tell(self) -> None:
         seconds = max(time.monotonic() - self._started, 1e-9)
-        self._stage.advance(self._untold, f"{size(int(self._sent / seconds))}/s")
-        self._untold = 0
+        self._stage.advance(self._unreported, f"{size(int(self._sent / seconds))}/s")
+        self._unreported = 0

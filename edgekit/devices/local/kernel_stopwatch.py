@@ -23,7 +23,7 @@ class KernelStopwatch:
         self._inferences.append(Counter())
 
     def called(self, function: object, name: str, before: bool, *rest: object) -> int:
-        """Time a call; the machine's instrument."""
+        """Record a call's start or end; the instrument of TVM's virtual machine."""
         ended = time.perf_counter_ns()
         if before:
             self._open.append([time.perf_counter_ns(), 0])
@@ -35,7 +35,7 @@ class KernelStopwatch:
         self._inferences[-1][name] += ended - started - others
         return _GO_ON
 
-    def told(self) -> list[dict[str, object]]:
+    def report(self) -> list[dict[str, object]]:
         """Return the times in the form that the agent on a board sends."""
         return [
             {

@@ -144,7 +144,7 @@ class Worker:
             stopwatch.begin_inference()
             self._main(*tensors)
             progress.report("profiling", done + 1)
-        return stopwatch.told()
+        return stopwatch.report()
 
     def _flat(self, result: Any) -> list[Any]:
         """Return the tensors of a result, which is a tensor or nested arrays of them."""

@@ -135,8 +135,8 @@ class WorkerProcess:
         )
 
     def _last_words(self) -> tuple[str, ...]:
-        told = [line for line in self._stderr if not _is_python_frame(line)]
-        return tuple(told[-_SHOWN_STDERR_LINES:])
+        lines = [line for line in self._stderr if not _is_python_frame(line)]
+        return tuple(lines[-_SHOWN_STDERR_LINES:])
 
 
 @contextmanager

@@ -143,8 +143,8 @@ def _number(error: BaseException | None) -> int | None:
         number = getattr(error, "errno", None)
         if isinstance(number, int):
             return number
-        for known in (errno.EAGAIN, errno.ECONNREFUSED, errno.EACCES, errno.ENOENT):
-            if f"[Errno {known}]" in str(error):
-                return known
+        for number in (errno.EAGAIN, errno.ECONNREFUSED, errno.EACCES, errno.ENOENT):
+            if f"[Errno {number}]" in str(error):
+                return number
         error = error.__cause__ or error.__context__
     return None

@@ -110,7 +110,7 @@ def test_a_kernel_is_not_charged_for_what_it_calls(monkeypatch: pytest.MonkeyPat
             stopwatch.called(None, name, before)
             now += passed
 
-    told = {kernel["name"]: kernel for kernel in stopwatch.told()}
+    told = {kernel["name"]: kernel for kernel in stopwatch.report()}
 
     assert told["inner"] == {"name": "inner", "calls": 3, "nanoseconds": 30}
     assert told["outer"] == {"name": "outer", "calls": 3, "nanoseconds": 15}
@@ -124,4 +124,4 @@ def test_a_kernel_that_some_inferences_leave_out_took_no_time_in_them() -> None:
             stopwatch.called(None, "seldom", True)
             stopwatch.called(None, "seldom", False)
 
-    assert stopwatch.told() == [{"name": "seldom", "calls": 1, "nanoseconds": 0}]
+    assert stopwatch.report() == [{"name": "seldom", "calls": 1, "nanoseconds": 0}]
