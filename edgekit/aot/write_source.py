@@ -23,7 +23,7 @@ _ALIGNED = """\
 #endif
 """
 _STEP = """\
-/* A step stays a function of its own: to step through, and for a stack that ends with it. */
+/* A step stays its own function, for debuggers and so that its stack ends with it. */
 #if defined(__GNUC__) || defined(__clang__)
 #define EDGEKIT_STEP __attribute__((noinline)) static
 #else
@@ -169,7 +169,7 @@ def _checks(plan: TreePlan) -> Iterator[str]:
 
 
 def _arena_map(plan: TreePlan) -> Iterator[str]:
-    yield "/* Where everything lies in the arena. */"
+    yield "/* The offsets of all buffers in the arena. */"
     for buffer, offset in zip(plan.program.buffers, plan.arena.buffers, strict=True):
         shape = ", ".join(str(extent) for extent in buffer.shape)
         yield f"#define AT_{buffer.name} {offset} /* {buffer.dtype} [{shape}] */"

@@ -56,7 +56,7 @@ def vectors_text(
             array = arrays[spec.name]
             lines.append(f"static const {C_TYPES[spec.dtype]} {word}_{k}[{array.size}] = {{")
             lines += [*values_text(array), "};", ""]
-    lines += ["/* What rounding inside the model lets each output be off by. */"]
+    lines += ["/* The tolerance of each output for rounding inside the model. */"]
     for k, spec in enumerate(ends[1]):
         allowed = leeways[spec.name].allowed if spec.name in leeways else 0.0
         lines.append(f"static const double leeway_{k} = {float_text(allowed, 'float64')};")

@@ -53,7 +53,7 @@ SECTIONS
   ek_build_id = ek_build_note + {_BUILD_ID_HEADER};
   .text : {{ *(.text .text.*) . = ALIGN(4); }} > {boot}
   .rodata : {{ *(.rodata .rodata.*) . = ALIGN(4); }} > {weights}
-  /* At the very start: what grows over its end hits no memory, and not other people's data. */
+  /* At the start of RAM: a stack overflow then hits no memory rather than other data. */
   .stack (NOLOAD) : {{ ek_stack_start = .; . += {stack_bytes}; ek_stack_top = .; }} > {stack}
   .data : {{
     . = ALIGN(8); ek_data_start = .; *(.data .data.*) . = ALIGN(8); ek_data_end = .;

@@ -68,7 +68,7 @@ static inline int16x2_t ek_high_halves(int16x2_t first, int16x2_t second)
 """
 
 KEEP_ORDER = """\
-/* Compilers that load far ahead run out of registers: memory is read where it is written here. */
+/* Keeps loads in place: compilers that load far ahead run out of registers. */
 #define EK_KEEP_ORDER __asm__ volatile("" ::: "memory")
 """
 
@@ -117,7 +117,7 @@ static inline int8_t ek_clamp(int32_t value, int32_t low, int32_t high)
 """
 
 WIDEN = """\
-/* int8 to int16, in the order 0 2 1 3 of each four, which is the cheapest to make. */
+/* int8 to int16, in the order 0 2 1 3 of each four, which is the cheapest. */
 static inline void ek_widen(const int8_t *restrict from, int16_t *restrict to, uint32_t count)
 {
     const int8_t *end = from + count;
@@ -185,7 +185,7 @@ def tile(pixels: int) -> str:
 
 
 APART = """\
-/* In a function that several of these were put into, compilers run out of registers. */
+/* Compilers that inline several of these into one function run out of registers. */
 #define EK_APART __attribute__((noinline))
 """
 

@@ -54,7 +54,7 @@ static inline void ek_store_some(int8_t *to, int32x4_t value, int32_t zero, int3
 """
 
 STORE_EIGHT = """\
-/* Channels 0, 2, 4, 6 and 1, 3, 5, 7 side by side. */
+/* Interleave channels 0, 2, 4, 6 and 1, 3, 5, 7. */
 static inline void ek_store_eight(int8_t *to, int32x4_t even, int32x4_t odd, int16_t zero,
     int16_t low, int16_t high)
 {

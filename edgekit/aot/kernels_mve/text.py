@@ -57,7 +57,7 @@ static inline int32x4_t ek_four(int32_t a, int32_t b, int32_t c, int32_t d)
 
 
 APART = """\
-/* In a function that several of these were put into, compilers run out of registers. */
+/* Compilers that inline several of these into one function run out of registers. */
 #define EK_APART __attribute__((noinline))
 """
 

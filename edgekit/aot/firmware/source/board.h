@@ -1,4 +1,4 @@
-/* What a family of boards gives to the rest of the firmware. config.h is made from the profile. */
+/* The functions that each family of boards defines. config.h is made from the profile. */
 #ifndef EDGEKIT_BOARD_H
 #define EDGEKIT_BOARD_H
 
@@ -10,22 +10,22 @@
 
 /* families/NAME.c: one for each family. */
 
-/* Start the clock and the serial line; gives the core's clock in Hz, as it came out. */
+/* Start the clock and the serial line; return the core's actual clock in Hz. */
 uint32_t board_start(void);
-/* The next byte from the line, or -1 where none has come. */
+/* Return the next byte from the line, or -1 if none has arrived. */
 int board_read(void);
 void board_write(uint8_t byte);
 
-/* machine.c: what every Cortex-M has. */
+/* machine.c: the parts that every Cortex-M has. */
 
-/* Sleep until the line's interrupt is pending. Masked, so that nothing has to handle it. */
+/* Sleep until the line's interrupt is pending. It is masked, so that no handler is needed. */
 void machine_wait(void);
 void machine_reset(void);
 uint32_t machine_cpu(void);
 /* Cycles of the core since counter_start(); in QEMU they stand for instructions. */
 void counter_start(void);
 uint64_t counter_stop(void);
-/* The most bytes of stack that were ever in use. */
+/* Return the most bytes of stack that were ever in use. */
 uint32_t stack_used(void);
 uint32_t stack_size(void);
 

@@ -18,7 +18,7 @@ static uint32_t word_at(const uint8_t *bytes) {
   return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-/* Receiving: consistent overhead byte stuffing, undone as it comes. */
+/* Receiving: consistent overhead byte stuffing, decoded byte by byte. */
 static struct {
   uint8_t bytes[LONGEST];
   uint32_t count;
@@ -135,7 +135,7 @@ void frame_begin(uint8_t kind, uint32_t sequence, uint32_t length) {
   };
   sending.count = 0;
   sending.crc = 0xFFFFFFFFu;
-  board_write(0); /* ends whatever noise came before */
+  board_write(0); /* ends any noise before the frame */
   frame_add(header, sizeof header);
 }
 

@@ -15,13 +15,13 @@ typedef struct {
   const uint8_t *payload;
 } frame;
 
-/* Take a byte from the line; 1 when a whole and sound frame has come. It is valid until the next
- * byte is taken. */
+/* Take a byte from the line; return 1 when it completes a valid frame, which is valid until the
+ * next byte is taken. */
 int frame_take(uint8_t byte, frame *taken);
-/* What came and was no frame: noise. */
+/* Return the number of received blocks that were no frame: noise. */
 uint32_t frame_damaged(void);
 
-/* An answer, in pieces: its length is said first. */
+/* Send an answer in pieces; its length comes first. */
 void frame_begin(uint8_t kind, uint32_t sequence, uint32_t length);
 void frame_add(const void *bytes, uint32_t count);
 void frame_end(void);

@@ -1,4 +1,4 @@
-/* From reset to main, and what happens where something goes wrong. */
+/* From reset to main, and the fault handlers. */
 #include "board.h"
 
 #include <stddef.h>
@@ -110,7 +110,7 @@ void machine_wait(void) {
   NVIC_ISER(EK_UART_IRQ) = LINE_BIT(EK_UART_IRQ);
   __asm__ volatile("dsb\n wfi" ::: "memory");
   NVIC_ICPR(EK_UART_IRQ) = LINE_BIT(EK_UART_IRQ);
-  /* Left masked but for the time that is counted: see counter_start. */
+  /* Masked except while cycles are counted: see counter_start. */
 }
 
 void machine_reset(void) {
@@ -122,8 +122,8 @@ void machine_reset(void) {
 
 uint32_t machine_cpu(void) { return CPUID; }
 
-/* SysTick rather than DWT: every Cortex-M has it, emulated ones too. What it counts is the core's
- * cycles; each 2^24 of them cost one interrupt. */
+/* SysTick rather than DWT: every Cortex-M has it, emulated ones too. It counts the
+ * core's cycles; each 2^24 of them cost one interrupt. */
 void counter_start(void) {
   wraps = 0;
   SYST_CVR = 0;
@@ -155,7 +155,7 @@ uint32_t stack_used(void) {
   return (uint32_t)((uintptr_t)ek_stack_top - (uintptr_t)word);
 }
 
-/* The stack may be what is broken: whatever follows gets a fresh one. */
+/* The stack may be broken: the fault handler gets a fresh one. */
 __attribute__((naked)) void fault_handler(void) {
   __asm__ volatile(
       ".syntax unified\n"

@@ -29,7 +29,7 @@ typedef struct {
 extern const ek_model ek_models[];
 extern const uint32_t ek_models_count;
 
-/* One for all: they run one at a time. */
+/* One arena for all models: they run one at a time. */
 extern uint8_t ek_arena[];
 
 #endif

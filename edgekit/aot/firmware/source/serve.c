@@ -1,4 +1,4 @@
-/* Answers requests, one at a time, for ever: docs/serial-protocol.md. */
+/* Answer requests, one at a time, in an endless loop: docs/serial-protocol.md. */
 #include <string.h>
 
 #include "board.h"
@@ -31,13 +31,13 @@ extern uint8_t ek_spare_start[], ek_spare_end[];
 
 static uint32_t clock_hz;
 static uint32_t session;
-/* The sequence of the latest request: a fault while it is handled is its answer. */
+/* The sequence of the latest request, which a fault is an answer to. */
 static uint32_t asked;
-/* The latest run: asked for again, because the answer was lost, it is not repeated. */
+/* The latest run: requested again after a lost answer, it is not repeated. */
 static struct {
   uint32_t sequence;
   uint8_t kind;
-  uint8_t length; /* 0: there is none */
+  uint8_t length; /* 0: none */
   uint8_t answer[12];
 } latest;
 
@@ -69,8 +69,8 @@ static void empty_answer(const frame *request) {
 
 static uint32_t aligned(uint32_t bytes) { return (bytes + 15u) & ~15u; }
 
-/* Inputs lie outside of the arena where there is room for them, so that a run, which may overwrite
- * them there, can be repeated. */
+/* Inputs are outside of the arena if there is room, so that a run, which may overwrite inputs in
+ * the arena, can be repeated. */
 static int keeps_inputs(const ek_model *model) {
   uint32_t needed = 0;
   for (uint32_t i = 0; i < model->inputs; i++) {
@@ -200,7 +200,7 @@ static void run_model(const frame *request, const ek_model *model) {
   send_latest(request);
 }
 
-/* Bytes of payload that a request has at least; 0xFF for one that there is not. */
+/* The least bytes of payload of each request; 0xFF for one that does not exist. */
 static uint32_t least(uint8_t kind) {
   switch (kind) {
     case HELLO:
@@ -306,7 +306,7 @@ void serve(uint32_t clock) {
   }
 }
 
-/* Answers the request that was being handled, and every later one except a reset. */
+/* Answer the request under way, and every later one except a reset. */
 void serve_fault(const uint32_t *report, uint32_t words) {
   frame request = {0, asked, 0, 0};
   for (;;) {

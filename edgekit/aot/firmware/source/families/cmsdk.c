@@ -1,4 +1,4 @@
-/* Arm's own boards (MPS2, MPS3): the CMSDK UART. Nothing has to be done about their clock. */
+/* Arm's own boards (MPS2, MPS3): the CMSDK UART. Their clock needs no setup. */
 #include "board.h"
 
 #define DATA EK_REGISTER(EK_UART + 0x00u)
@@ -13,7 +13,7 @@
 
 uint32_t board_start(void) {
   BAUDDIV = EK_UART_CLOCK / EK_BAUD;
-  CTRL = 1u | 2u | 8u; /* send, receive, interrupt for what comes */
+  CTRL = 1u | 2u | 8u; /* send, receive, interrupt on receive */
   return EK_CLOCK;
 }
 

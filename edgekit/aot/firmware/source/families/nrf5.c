@@ -16,7 +16,7 @@
 #define TXD TASK(0x51Cu)
 #define BAUDRATE TASK(0x524u)
 
-/* The port that both chips have: other pins than its 32 would need another base. */
+/* The port that both chips have; pins beyond its 32 would need another base. */
 #define OUTSET EK_REGISTER(0x50000508u)
 #define PIN_CNF(pin) EK_REGISTER(0x50000700u + 4u * (pin))
 
@@ -24,10 +24,10 @@ uint32_t board_start(void) {
   OUTSET = 1u << EK_TX_PIN;
   PIN_CNF(EK_TX_PIN) = 3;   /* an output */
   PIN_CNF(EK_RX_PIN) = 0xC; /* an input, pulled up */
-  EK_REGISTER(0x40000000u) = 1; /* the crystal: the other oscillator is too far off for the line */
+  EK_REGISTER(0x40000000u) = 1; /* the crystal: the other one is too inaccurate for the line */
   PSELTXD = EK_TX_PIN;
   PSELRXD = EK_RX_PIN;
-  /* Nordic's values are of 2^32 / 16 MHz, rounded to a multiple of 0x1000. */
+  /* Nordic's values are the rate times 2^32 / 16 MHz, rounded to a multiple of 0x1000. */
   BAUDRATE = (uint32_t)((((uint64_t)EK_BAUD << 32) / 16000000u + 0x800u) & ~(uint64_t)0xFFFu);
   ENABLE = 4;
   INTENSET = 1u << 2;

@@ -1,4 +1,4 @@
-/* STM32F405/407 and their kin: the PLL on the internal oscillator, an USART of the first kind. */
+/* STM32F405/407 and similar: the PLL on the internal oscillator, a USART of the first kind. */
 #include "board.h"
 
 #define RCC 0x40023800u
@@ -21,7 +21,7 @@
 #define RXNE (1u << 5)
 #define TXE (1u << 7)
 
-/* An emulated chip has no such oscillator, and a broken one none that comes up. */
+/* An emulated chip has no such oscillator, and a broken one may never start. */
 static int comes_up(uint32_t reg, uint32_t mask, uint32_t value) {
   for (uint32_t tries = 0; tries < PATIENCE; tries++) {
     if ((EK_REGISTER(reg) & mask) == value) {
@@ -70,7 +70,7 @@ uint32_t board_start(void) {
   return clock;
 }
 
-/* Reading the status and then the data takes an overrun back as well. */
+/* Reading the status and then the data also clears an overrun. */
 int board_read(void) { return (SR & (RXNE | 1u << 3)) == 0u ? -1 : (int)(DR & 0xFFu); }
 
 void board_write(uint8_t byte) {

@@ -1,4 +1,4 @@
-/* STM32F7 and STM32H7 on the oscillator they wake up with: an USART of the second kind.
+/* STM32F7 and STM32H7 on their reset oscillator: a USART of the second kind.
  *
  * The clock stays as it is after a reset. What an H7 is told about its power supply can't be taken
  * back without a power cycle, and depends on how its board was wired. */
