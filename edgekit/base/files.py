@@ -208,7 +208,7 @@ def exclusive_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Ite
                     on_wait = None
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if not _is_open_at(descriptor, path):
-                continue  # removed by the former holder: a lock on it locks nobody out
+                continue  # removed by the former holder: a lock on it excludes no one
             yield
             return
         finally:

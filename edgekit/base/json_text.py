@@ -14,8 +14,10 @@ from typing import Any
 
 
 def json_text(value: object) -> str:
-    """A JSON document; what JSON can't hold (NaN, infinity) becomes null. One thing a line, but
-    a list of numbers is one thing: nobody reads ten thousand samples one below the other."""
+    """Return a JSON document. Values that JSON lacks (NaN, infinity) become null.
+
+    Each value has a line of its own, but a list of numbers is on one line.
+    """
     return _written(plain(value), "\n")
 
 

@@ -25,18 +25,18 @@ _STRAY_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def one_line(text: str) -> str:
-    """Printable text on one line."""
+    """Return printable text on one line."""
     return " ".join(printable(text).split())
 
 
 def c_comment(text: str) -> str:
-    """Text for a comment of C, C++ or a makefile: ASCII that neither ends nor continues it."""
+    """Return ASCII that neither ends nor continues a comment of C, C++ or a makefile."""
     plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text).replace("\\", "/")
     return _ADJACENT.sub(" ", plain)
 
 
 def c_string(text: str) -> str:
-    """A string literal of C or C++ with the text's UTF-8; a stray surrogate becomes `?`."""
+    """Return a string literal of C or C++ in UTF-8. A stray surrogate becomes `?`."""
     out = []
     for byte in text.encode("utf-8", "replace"):
         plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
@@ -45,17 +45,17 @@ def c_string(text: str) -> str:
 
 
 def html_text(text: str) -> str:
-    """Text for HTML or SVG, between tags or inside a quoted attribute."""
+    """Quote text for HTML or SVG, between tags or inside a quoted attribute."""
     return html.escape(printable(text), quote=True)
 
 
 def markdown_text(text: str) -> str:
-    """Text for a line or a table's cell in Markdown, with every mark taken literally."""
+    """Quote text for a line or a table's cell in Markdown. Every character is literal."""
     return _MARKDOWN.sub(r"\\\1", one_line(text))
 
 
 def markdown_code(text: str) -> str:
-    """A code span in Markdown, also inside a table."""
+    """Return a code span in Markdown, also for a table."""
     line = one_line(text) or " "
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     space = " " if line[0] == "`" or line[-1] == "`" else ""
@@ -63,7 +63,7 @@ def markdown_code(text: str) -> str:
 
 
 def csv_cell(value: object) -> object:
-    """A cell that no spreadsheet takes for a formula. Numbers stay numbers."""
+    """Return a cell that no spreadsheet takes for a formula. Numbers stay numbers."""
     if not isinstance(value, str):
         return value
     formula = value.lstrip().startswith(_FORMULA) or value[:1] in ("\t", "\r", "\n")
@@ -71,59 +71,59 @@ def csv_cell(value: object) -> object:
 
 
 def toml_string(text: str) -> str:
-    """A basic string of TOML."""
+    """Return a basic string of TOML."""
     whole = _STRAY_SURROGATE.sub("\ufffd", text)
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def toml_value(value: str | int) -> str:
-    """A string, a whole number or a truth value of TOML."""
+    """Return a string, a whole number or a truth value of TOML."""
     return toml_string(value) if isinstance(value, str) else json.dumps(value)
 
 
 def toml_key(name: str) -> str:
-    """A key of TOML, bare where that is possible."""
+    """Return a key of TOML, bare if possible."""
     return name if _BARE_KEY.fullmatch(name) else toml_string(name)
 
 
 def systemd_path(path: str | PurePath) -> str:
-    """The value of a unit's setting that takes a folder. No name in it ends the line or goes on."""
+    """Return a unit's value for a folder. No name in it ends or continues the line."""
     return f"{path}/".replace("%", "%%")
 
 
 def systemd_word(text: str) -> str:
-    """One word of a unit's setting that takes several, such as `Environment`."""
+    """Return one word of a unit's setting that takes several, such as `Environment`."""
     escaped = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", _escaped(text))
     return f'"{escaped.replace("%", "%%")}"'
 
 
 def systemd_command(words: Iterable[str]) -> str:
-    """A command line for `ExecStart`."""
+    """Return a command line for `ExecStart`."""
     return " ".join(systemd_word(word).replace("$", "$$") for word in words)
 
 
 def cmake_string(text: str) -> str:
-    """A quoted argument of CMake."""
+    """Return a quoted argument of CMake."""
     return '"' + _escaped(text).replace("$", "\\$") + '"'
 
 
 def tcl_word(text: str) -> str:
-    """A word of Tcl, such as OpenOCD's commands take."""
+    """Return a word of Tcl, for example for OpenOCD's commands."""
     return '"' + re.sub(r"([$\[\]])", r"\\\1", _escaped(text)) + '"'
 
 
 def prometheus_label(text: str) -> str:
-    """The value of a label in Prometheus' text format, with its quotes."""
+    """Return the value of a label in Prometheus' text format, with its quotes."""
     return f'"{_escaped(text)}"'
 
 
 def ssh_config_word(text: str | PurePath) -> str:
-    """A value in OpenSSH's configuration, with no token of its own."""
+    """Return a value in OpenSSH's configuration without any token."""
     return f'"{_escaped(str(text)).replace("%", "%%")}"'
 
 
 def qemu_value(text: str | PurePath) -> str:
-    """A value inside one of QEMU's options, where a comma would begin the next."""
+    """Quote a value inside one of QEMU's options, where a comma would begin the next."""
     return str(text).replace(",", ",,")
 
 

@@ -1,4 +1,4 @@
-"""What a build is asked for."""
+"""The request of a build."""
 
 from __future__ import annotations
 

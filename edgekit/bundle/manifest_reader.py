@@ -47,10 +47,10 @@ class Reader:
         if not isinstance(value, dict):
             self.refuse(f"{_kind(value)} where a table belongs")
         self.table: dict[str, object] = value
-        self._asked: set[str] = set()
+        self._keys_read: set[str] = set()
 
     def close(self) -> None:
-        unknown = self.table.keys() - self._asked
+        unknown = self.table.keys() - self._keys_read
         if unknown:
             self.refuse(f"an unknown key {ascii(min(unknown))[:80]}")
 
@@ -150,7 +150,7 @@ class Reader:
         return found
 
     def _take(self, key: str) -> object:
-        self._asked.add(key)
+        self._keys_read.add(key)
         if key not in self.table:
             self.refuse(f"no {key}")
         return self.table[key]

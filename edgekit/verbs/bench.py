@@ -35,7 +35,7 @@ _NOISY_SPREAD = 1.2
 _NOISY_LOAD = 0.5
 """The load of other processes, in cores, above which they disturb."""
 _FEW_RUNS = 100
-"""With fewer, the 99th percentile is little more than the slowest run."""
+"""The runs below which the 99th percentile is close to the slowest run."""
 
 
 def bench(
