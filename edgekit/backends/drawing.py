@@ -21,7 +21,7 @@ _END_COLOUR = "#ffffff"
 _CHARACTER = 6.6
 _LINE = 15.0
 _LONGEST_LINE = 34
-_MOST_TOLD = 40
+_MOST_TOOLTIP_LINES = 40
 """The most lines in the tooltip of one box."""
 
 
@@ -104,7 +104,7 @@ def _drawn(
         for row, line in enumerate(lines)
     )
     return (
-        f"<g><title>{html_text(_told(group))}</title>"
+        f"<g><title>{html_text(_tooltip(group))}</title>"
         f'<rect x="{place.x:.1f}" y="{place.y:.1f}" width="{box.width:.1f}" '
         f'height="{box.height:.1f}" rx="5" fill="{colour}" stroke="#444"/>{texts}</g>'
     )
@@ -114,7 +114,7 @@ def _weight(row: int) -> str:
     return ' font-weight="bold"' if row == 0 else ' font-size="11"'
 
 
-def _told(group: Group) -> str:
+def _tooltip(group: Group) -> str:
     """Return the tooltip of a box."""
     first = group.boxes[0]
     if first.kind != "operator":
@@ -130,8 +130,8 @@ def _told(group: Group) -> str:
         if len(group.boxes) > 1 and box.reason != first.reason:
             line += f"  ({box.reason})"
         lines.append(line)
-    if len(lines) > _MOST_TOLD:
-        lines = [*lines[:_MOST_TOLD], f"and {len(lines) - _MOST_TOLD} more"]
+    if len(lines) > _MOST_TOOLTIP_LINES:
+        lines = [*lines[:_MOST_TOOLTIP_LINES], f"and {len(lines) - _MOST_TOOLTIP_LINES} more"]
     return "\n".join(lines)
 
 

@@ -108,13 +108,13 @@ def _both(early: Partition, late: Partition) -> Partition:
         for d in early.decisions
         if d.backend is None and d.node and d.reason != NO_RULE
     }
-    told = {
+    completed = {
         variable: replace(decision, reason=declined[decision.node])
         if decision.reason == NO_RULE and decision.node in declined
         else decision
         for variable, decision in late.decision_of.items()
     }
-    decision_of = {**decided, **told}
+    decision_of = {**decided, **completed}
     return replace(
         late,
         regions=(*early.regions, *late.regions),

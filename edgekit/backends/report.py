@@ -116,13 +116,13 @@ def offload_in_words(regions: Sequence[ManifestRegion]) -> str:
     by_backend: dict[str, list[ManifestRegion]] = {}
     for region in regions:
         by_backend.setdefault(region.backend, []).append(region)
-    told = []
+    parts = []
     for backend, own in by_backend.items():
         whole = own[0].model_macs
         count = f"{len(own)} region{'s' if len(own) > 1 else ''}"
         part = share(sum(region.macs for region in own), whole)
-        told.append(f"{backend} {part} of {amount(whole)} MACs in {count}")
-    return "; ".join(told)
+        parts.append(f"{backend} {part} of {amount(whole)} MACs in {count}")
+    return "; ".join(parts)
 
 
 def share(part: int, whole: int) -> str:

@@ -1,6 +1,6 @@
-"""Elementwise arithmetic that Relax has no operator for, or a less exact one.
+"""Elementwise arithmetic for which Relax has no operator, or only a less exact one.
 
-Importers share it. Each function takes the block builder that its loop nests go into.
+All importers use it. Each function takes the block builder that receives its loop nests.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ op = relax.op
 
 
 def truncated_division(block: Any, first: Any, second: Any) -> Any:
-    """The quotient of whole numbers, rounded towards zero."""
+    """Return the quotient of whole numbers, rounded towards zero."""
     return _emitted(block, "div", tirx.truncdiv, first, second)
 
 
 def floored_division(block: Any, first: Any, second: Any) -> Any:
-    """The quotient of whole numbers, rounded down."""
+    """Return the quotient of whole numbers, rounded down."""
     return _emitted(block, "floordiv", tirx.floordiv, first, second)
 
 
 def truncated_remainder(block: Any, first: Any, second: Any) -> Any:
-    """What a division towards zero leaves: it has the sign of `first`. Exact for floats, too."""
+    """Return the remainder with the sign of `first`; exact for floats, too."""
     dtype = str(first.ty.dtype)
     if not dtype.startswith("float"):
         return _emitted(block, "mod", tirx.truncmod, first, second)
@@ -38,7 +38,7 @@ def truncated_remainder(block: Any, first: Any, second: Any) -> Any:
 
 
 def floored_remainder(block: Any, first: Any, second: Any) -> Any:
-    """What a division that rounds down leaves: it has the sign of `second`."""
+    """Return the remainder with the sign of `second`."""
     dtype = str(first.ty.dtype)
     if not dtype.startswith("float"):
         return _emitted(block, "mod", tirx.floormod, first, second)
@@ -50,8 +50,8 @@ def floored_remainder(block: Any, first: Any, second: Any) -> Any:
 
 
 def shifted(block: Any, value: Any, amount: Any, *, left: bool) -> Any:
-    """A shift of whole numbers. By less than zero, or by the type's width and more, it leaves only
-    the sign; the processor would wrap around."""
+    """Shift whole numbers. A negative shift, or one by the type's width or more, leaves only the
+    sign; the processor would wrap around."""
     dtype = str(value.ty.dtype)
     bits = np.dtype(dtype).itemsize * 8
     has_sign = not dtype.startswith("uint")
@@ -82,7 +82,7 @@ def _emitted(
 def _elementwise(
     function: Callable[[Any, Any], Any], first: te.Tensor, second: te.Tensor
 ) -> te.Tensor:
-    """A binary function with numpy's broadcasting."""
+    """Apply a binary function with numpy's broadcasting."""
     rank = max(len(first.shape), len(second.shape))
     shapes = [
         [1] * (rank - len(t.shape)) + [int(extent) for extent in t.shape] for t in (first, second)

@@ -1,4 +1,4 @@
-"""When two tensors count as the same, and where they differ most. docs/verify.md gives reasons."""
+"""Decide whether two tensors agree, and find their largest difference. docs/verify.md explains."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ Unit = Literal["absolute", "steps"]
 Value = float | int | bool
 
 ALL_ZERO_ATOL = 1e-7
-"""What may stand where the oracle's whole tensor is zero, and nothing else gives a scale."""
+"""The tolerance where the oracle's whole tensor is zero and nothing gives a scale."""
 
 ORACLE_NOISE_CAP = 0.02
-"""Of the largest expected magnitude: more than that is never put down to the oracle."""
+"""The largest share of the largest expected magnitude that counts as the oracle's own error."""
 
 QUANTISED_STEPS = 1
-"""Two right implementations may round a tie differently; whole int8 networks were measured at 0."""
+"""The tolerated steps: two correct implementations may round a tie differently."""
 
 FEW_ELEMENTS = 2
-"""Elements of any tensor that may lie on a tie."""
+"""The number of elements of any tensor that may lie on a tie."""
 
 SHARE_ON_TIES = 0.01
-"""The share of a tensor's elements that may lie on a tie, where nothing shows that it is more."""
+"""The share of a tensor's elements that may lie on a tie, unless more is proven."""
 
 
 @dataclass(frozen=True)
 class Leeway:
-    """What rounding inside a model lets a few elements of an output be off by."""
+    """The extra error that rounding inside a model allows a few elements of an output."""
 
     allowed: float
-    """Absolute; for a quantised output in its steps."""
+    """The absolute error; for a quantised output in its steps."""
     share: float
-    """The share of the elements that may make use of it."""
+    """The share of the elements that may use it."""
     reason: str
 
     def elements(self, size: int) -> int:
-        """Return how many of `size` elements may make use of it."""
+        """Return how many of `size` elements may use it."""
         return max(FEW_ELEMENTS, math.ceil(self.share * size))
 
     def __or__(self, other: Leeway | None) -> Leeway:
-        """Return what either allows."""
+        """Return the union of both allowances."""
         if other is None:
             return self
         return Leeway(
@@ -63,19 +63,19 @@ class Leeway:
 
 
 SHARE_OFF_BY_A_STEP = 0.25
-"""The share of a quantised output's elements that may be off by a step: libraries and tables of
-functions round a few in a hundred otherwise, a wrong zero point moves all of them."""
+"""The share of a quantised output's elements that may be off by a step: libraries and function
+tables round a few percent differently; a wrong zero point moves all of them."""
 
 ON_TIES = Leeway(QUANTISED_STEPS, SHARE_OFF_BY_A_STEP, "rounding of ties")
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """An element may be off by rtol * |expected| + of_max * max|expected tensor| + atol, and by
-    what the oracle itself is off by (`oracle_noise`, capped by ORACLE_NOISE_CAP).
+    """The allowed error of an element: rtol * |expected| + of_max * max|expected tensor| + atol,
+    plus the oracle's own error (`oracle_noise`, capped by ORACLE_NOISE_CAP).
 
-    For a quantised tensor with `steps`, by that many steps and the rest does not count. All zero
-    means: exactly equal. A few elements may use the `leeway` in addition.
+    For a quantised tensor with `steps`, only those steps count. All zero means exactly equal. A few
+    elements may use the `leeway` in addition.
     """
 
     rtol: float = 0.0
@@ -104,7 +104,7 @@ class Tolerance:
 EXACT = Tolerance()
 _FLOATS: Mapping[str, Tolerance] = {
     "float64": Tolerance(rtol=1e-6, of_max=1e-7),
-    # onnxruntime's sigmoid and tanh are rational approximations, good to 1e-7 and no better.
+    # onnxruntime's sigmoid and tanh are rational approximations, accurate to only 1e-7.
     "float32": Tolerance(rtol=1e-3, of_max=1e-4, oracle_noise=5e-7),
     "float16": Tolerance(rtol=1e-2, of_max=5e-3),
     "bfloat16": Tolerance(rtol=4e-2, of_max=2e-2),
@@ -113,7 +113,7 @@ _FLOATS: Mapping[str, Tolerance] = {
 
 @dataclass(frozen=True)
 class Widening:
-    """What a user asks for instead of the defaults; None leaves them."""
+    """The user's replacements of the defaults; None keeps a default."""
 
     rtol: float | None = None
     atol: float | None = None
@@ -123,7 +123,7 @@ class Widening:
 def tolerance_for(
     spec: TensorSpec, widening: Widening | None = None, leeway: Leeway | None = None
 ) -> Tolerance:
-    """Return the default for the tensor's type, with what a user asked for instead."""
+    """Return the default for the tensor's type, with the user's replacements."""
     if _is_quantised(spec):
         tolerance = Tolerance(steps=0, leeway=ON_TIES | leeway)
     else:
@@ -145,7 +145,7 @@ def tolerance_for(
 
 @dataclass(frozen=True)
 class WorstElement:
-    """The element that is furthest beyond what it may be off by, or comes nearest to that."""
+    """The element whose error exceeds its limit most, or comes nearest to it."""
 
     index: tuple[int, ...]
     expected: Value
@@ -161,17 +161,17 @@ class TensorComparison:
     elements: int
     out_of_tolerance: int
     max_error: float
-    """Infinite where one side is NaN or infinite and the other isn't."""
+    """The largest absolute error; infinite if only one side is NaN or infinite."""
     unit: Unit
-    """Of `max_error`."""
+    """The unit of `max_error`."""
     largest: float
-    """The largest finite magnitude that was expected."""
+    """The largest finite expected magnitude."""
     worst: WorstElement | None
-    """None where all elements are equal."""
+    """The worst element; None if all elements are equal."""
     top1_agrees: bool | None
-    """Whether both put the same class first; None where the tensor looks like no class scores."""
+    """Whether both rank the same class first; None if these do not look like class scores."""
     mismatch: str | None
-    """Why the tensors could not be compared at all."""
+    """The reason why the tensors could not be compared."""
     passed: bool
 
 
@@ -235,7 +235,7 @@ def compare_tensor(
 
 
 def within(expected: Array, actual: Array, tolerance: Tolerance) -> Flags:
-    """Return for each element whether it keeps to the tolerance, any leeway left aside."""
+    """Return for each element whether it is within the tolerance, without any leeway."""
     error, largest = _errors(expected, actual)
     close: Flags = error <= _allowed(expected, largest, tolerance)
     return close
@@ -293,14 +293,14 @@ def _mismatch(expected: Array | None, actual: Array | None) -> str | None:
 
 
 def _errors(expected: Array, actual: Array) -> tuple[Floats, float]:
-    """Each element's absolute error, and the largest finite magnitude that was expected."""
+    """Return each element's absolute error, and the largest finite expected magnitude."""
     import numpy as np
 
     left, right = expected.astype(np.float64), actual.astype(np.float64)
     same: Flags = (expected == actual) | (np.isnan(left) & np.isnan(right))
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(right - left)
-    # Two different 64-bit integers can be one and the same float64.
+    # Two different 64-bit integers can round to the same float64.
     error = np.where(error == 0.0, 1.0, error)
     error = np.where(np.isfinite(left) & np.isfinite(right), error, np.inf)
     finite = np.abs(left[np.isfinite(left)])
@@ -335,5 +335,5 @@ def _top1(expected: Array, actual: Array, spec: TensorSpec) -> bool | None:
     left, right = expected.reshape(-1).astype(np.float64), actual.reshape(-1).astype(np.float64)
     if np.isnan(left).any() or np.isnan(right).any():
         return None
-    # A tie for the first place on either side is no disagreement.
+    # A tie for first place on either side is no disagreement.
     return bool(right[np.argmax(left)] == right.max() or left[np.argmax(right)] == left.max())

@@ -14,9 +14,9 @@ _DTYPES = {"i": "int64", "f": "float32", "b": "bool"}
 
 
 def numbers(value: object) -> Array | None:
-    """Numbers or truth values, alone or in nested lists, as int64, float32 or bool; else None.
+    """Return numbers or booleans, alone or in nested lists, as int64, float32 or bool; else None.
 
-    The importer then gives them the dtype that the model declares.
+    The importer casts them to the dtype that the model declares.
     """
     try:
         array = np.array(value)
@@ -27,7 +27,7 @@ def numbers(value: object) -> Array | None:
 
 
 def read_constant(path: Path, name: str) -> Array:
-    """The value of input `name` out of a .npy file."""
+    """Read the value of input `name` from a .npy file."""
     try:
         with path.open("rb") as stream:
             array = read_npy(stream)

@@ -1,7 +1,7 @@
-"""Inputs at the edges of what a model may be given: zeros, the largest values, NaN.
+"""Edge-case inputs of a model: zeros, the largest values, NaN.
 
-Like the usual reference inputs they are the same on every machine. docs/verify.md tells which
-values they hold.
+Like the usual reference inputs they are the same on every machine. docs/verify.md lists their
+values.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from edgekit.models.inputs import integer_range, random_bits
 from edgekit.models.preprocess import Preprocess
 
 MAGNITUDES = (256.0, 16.0)
-"""The largest floats, the first where the model takes them: past every point at which exp, tanh
-and the like saturate, and within float16."""
+"""The magnitudes of the largest floats, in the order in which they are tried: within float16, and
+beyond the points at which exp, tanh and the like saturate."""
 _NUDGE = 2.0**-18
-"""Relative. About what float32 sums are off by."""
+"""The relative change of a nudge: about the error of float32 sums."""
 _LARGEST_STREAM = 1
-"""Tells the random bits of the largest values from those of the usual inputs."""
+"""The random stream of the largest values, apart from that of the usual inputs."""
 _BRIGHTEST = 255.0
 
 
@@ -30,10 +30,10 @@ def zero_inputs(
     usual: Mapping[str, Array],
     ranges: Mapping[str, tuple[int, int]],
 ) -> dict[str, Array]:
-    """Zeros, which quantised inputs store as their zero point.
+    """Return zeros, which quantised inputs store as their zero point.
 
-    An integer that may be a divisor or a count is only zero where the usual inputs have a zero
-    too, and one otherwise.
+    An integer that may be a divisor or a count is zero only if the usual inputs contain a zero;
+    otherwise it is one.
     """
     return {spec.name: _zeros(spec, usual[spec.name], ranges.get(spec.name)) for spec in specs}
 
@@ -45,8 +45,8 @@ def largest_inputs(
     preprocess: Mapping[str, Preprocess],
     magnitude: float,
 ) -> dict[str, Array]:
-    """Integers at either end of their range, and floats all over theirs, which reaches as far as
-    the preprocessing of an image does, or `magnitude` where there is none."""
+    """Return integers at both ends of their range, and floats spread over theirs: the range of an
+    image's preprocessing, or `magnitude` without one."""
     found = {}
     for spec in specs:
         dtype, bits = numpy_dtype(spec.dtype), random_bits(spec, seed, _LARGEST_STREAM)
@@ -65,7 +65,7 @@ def largest_inputs(
 
 
 def nan_inputs(usual: Mapping[str, Array]) -> dict[str, Array]:
-    """NaN in every float input, and the usual values in the others."""
+    """Return NaN in every float input, and the usual values in the others."""
     return {
         name: np.full_like(array, np.nan) if is_float(array) else array
         for name, array in usual.items()
@@ -73,8 +73,8 @@ def nan_inputs(usual: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def nudged_inputs(inputs: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
-    """Yield the same with each float moved by about what a sum is off by, or by the least that its
-    type can say: one up and the next down, and the other way round. Nothing without floats."""
+    """Yield the inputs with each float nudged by about the error of a sum, or by its type's
+    smallest step: alternately up and down, and then reversed. Yield nothing without floats."""
     if not any(is_float(array) for array in inputs.values()):
         return
     for sign in (1.0, -1.0):
@@ -114,7 +114,7 @@ def _span(preprocess: Preprocess | None, magnitude: float) -> tuple[float, float
 
 
 def is_float(array: Array) -> bool:
-    """Return whether the elements are floats, half ones included."""
+    """Tell whether the elements are floats, half precision included."""
     return str(array.dtype.name).startswith(("float", "bfloat"))
 
 

@@ -1,7 +1,7 @@
-"""An image file to an input tensor, through the model owner's declared preprocessing.
+"""Turn an image file into an input tensor with the preprocessing that the model's owner declares.
 
-Image files are not trusted: their size is looked at before their pixels are decoded, and whatever
-a decoder stumbles over becomes an InputError.
+Image files are not trusted: their size is checked before their pixels are decoded, and every
+failure of a decoder becomes an InputError.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _image_extent(spec: TensorSpec, preprocess: Preprocess) -> tuple[int, int]:
 
 
 def _decode(path: Path, preprocess: Preprocess, width: int, height: int) -> npt.NDArray[np.float64]:
-    """Pixels of 0 to 255, height x width x channels."""
+    """Return pixels of 0 to 255, height x width x channels."""
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
@@ -75,7 +75,7 @@ def _decode(path: Path, preprocess: Preprocess, width: int, height: int) -> npt.
         raise _too_large(path) from error
     except InputError:
         raise
-    except Exception as error:  # a decoder's parts raise whatever they do on damaged data
+    except Exception as error:  # decoders raise all kinds of errors on damaged data
         raise InputError(
             f"{path} is no image that can be read: {error}",
             hint="it may be cut off or damaged; open it in an image viewer to check",

@@ -1,4 +1,4 @@
-"""What goes into a model when nobody says: reference inputs that every machine makes the same."""
+"""Reference inputs of a model, the same on every machine."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WORD = 0xFFFFFFFFFFFFFFFF
 def reference_inputs(
     specs: Sequence[TensorSpec], seed: int, ranges: Mapping[str, tuple[int, int]] | None = None
 ) -> dict[str, Array]:
-    """The same inputs for the same specs and seed, on every machine and numpy.
+    """Return inputs that depend only on the specs and the seed, not on the machine or numpy.
 
-    Floats lie in [-1, 1). Quantised tensors and the small integer types (8 and 16 bits) take
-    their whole range. Wider integers are 0 or 1: they are mostly masks or counts, for which those
-    two are always in range. An input that has an entry in `ranges` takes values from it, the least
-    and the largest first.
+    Floats lie in [-1, 1). Quantised tensors and the small integer types (8 and 16 bits) use their
+    whole range. Wider integers are 0 or 1: they are mostly masks or counts, for which both values
+    are valid. An input with an entry in `ranges` takes values from it, the least and the largest
+    first.
     """
     ranges = ranges or {}
     return {spec.name: _reference_input(spec, seed, ranges.get(spec.name)) for spec in specs}
@@ -54,9 +54,9 @@ def _reference_input(spec: TensorSpec, seed: int, wanted: tuple[int, int] | None
 
 def random_bits(spec: TensorSpec, *seeds: int) -> npt.NDArray[np.uint64]:
     """Return 64 bits for each element of the tensor, the same on every machine."""
-    # Raw bits of a named generator: numpy promises their stability, but not that of the methods
-    # of Generator, and two builds must give the same bytes. The name is part of the seed so that
-    # inputs of one shape differ, whatever their order.
+    # Two builds must give the same bytes: numpy keeps the raw bits of a named generator stable,
+    # but not the methods of Generator. The seed includes the input's name so that inputs of one
+    # shape differ, in any order.
     source = PCG64([*(seed & _WORD for seed in seeds), zlib.crc32(spec.name.encode())])
     return np.asarray(source.random_raw(spec.elements), dtype=np.uint64)
 

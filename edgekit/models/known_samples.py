@@ -1,7 +1,7 @@
-"""Samples that lie beside a model's file: what `edgekit quantize` calibrated with, or a user's own.
+"""Samples next to a model's file: `edgekit quantize` calibrated with them, or the user made them.
 
 `net.samples.npz` belongs to `net.onnx`. It holds an array for each input, by the input's name, with
-the samples along the first axis. A build makes reference vectors of them.
+the samples along the first axis. A build turns them into reference vectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgekit.base.tensors import TensorSpec
 
 MOST_SAMPLES = 3
 LARGEST_FILE = 16 << 20
-"""Bytes that are written; a larger file is read all the same, up to LARGEST_READ."""
+"""The most bytes that are written; larger files are read up to LARGEST_READ."""
 LARGEST_READ = 256 << 20
 _HINT = "remove the file, or write it again with an array for each input, one row a sample"
 
@@ -31,14 +31,14 @@ def samples_file(model: Path) -> Path:
 
 
 def samples_identity(model: Path) -> str:
-    """Return the SHA-256 of the samples beside the model, for a build's key; empty for none."""
+    """Return the SHA-256 of the samples next to the model, for a build's key; empty without any."""
     file = samples_file(model)
     with storage_errors("read the samples", file):
         return sha256_file(file) if file.is_file() else ""
 
 
 def count_known_samples(model: Path, specs: Sequence[TensorSpec]) -> int:
-    """Return how many samples lie beside the model; InputError where they do not fit the inputs."""
+    """Return how many samples are next to the model; InputError if they do not fit the inputs."""
     if not specs or not samples_file(model).is_file():
         return 0
     with _opened(model) as entries:
@@ -52,14 +52,14 @@ def count_known_samples(model: Path, specs: Sequence[TensorSpec]) -> int:
 
 
 def read_known_sample(model: Path, specs: Sequence[TensorSpec], index: int) -> dict[str, Array]:
-    """Read one sample that `count_known_samples` counted; InputError where it is not finite."""
+    """Read one sample that `count_known_samples` counted; InputError if it is not finite."""
     with _opened(model) as entries:
         return {spec.name: _read(samples_file(model), entries, spec, index) for spec in specs}
 
 
 def write_known_samples(model: Path, samples: Iterator[Mapping[str, Array]], count: int) -> int:
-    """Write a few of `count` samples beside the model, and return how many; none are written where
-    a single one is too large, and none that lay there before stay."""
+    """Write a few of `count` samples next to the model, and return how many. Older samples are
+    replaced; none are written if a single one is too large."""
     file = samples_file(model)
     wanted, kept, room = set(spread(count)), list[Mapping[str, Array]](), LARGEST_FILE
     for index, sample in enumerate(samples):
@@ -81,7 +81,7 @@ def write_known_samples(model: Path, samples: Iterator[Mapping[str, Array]], cou
 
 
 def spread(count: int) -> list[int]:
-    """Return which of `count` samples are taken: the first, the last, and between."""
+    """Return the indices of the samples to take: the first, the last, and some between."""
     if count <= MOST_SAMPLES:
         return list(range(count))
     return [index * (count - 1) // (MOST_SAMPLES - 1) for index in range(MOST_SAMPLES)]

@@ -1,8 +1,8 @@
-"""Any model file to one `Model`: a Relax module, its inputs and outputs, its content hash.
+"""Turn any model file into a `Model`: a Relax module, its inputs and outputs, its content hash.
 
-`open_model` looks at the file without TVM (fast; enough for the cache key and the oracle);
-`scan_model` lists what is in it; `import_model` turns it into Relax. What importers get wrong is
-repaired in `edgekit/models/`, one package a format.
+`open_model` opens the file without TVM (fast; enough for the cache key and the oracle);
+`scan_model` lists its content; `import_model` turns it into Relax. Each format has a package under
+`edgekit/models/`, which repairs what the importers get wrong.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ MODEL_SUFFIXES: Mapping[str, ModelFormat] = {".onnx": "onnx", ".tflite": "tflite
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model file and how its open ends are to be closed."""
+    """A model file with the shapes and constants given for it."""
 
     path: Path
     format: ModelFormat
     sha256: str
-    """Of everything that decides the module: the file, its external data, shapes, constants."""
+    """The hash of all that decides the module: the file, its external data, shapes, constants."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Inputs that stop being inputs: bound to these values when the model is imported."""
+    """The values of inputs that become constants when the model is imported."""
     files: tuple[Path, ...] = ()
     """The files that `sha256` covers, the model file first."""
 
@@ -57,7 +57,7 @@ class OperatorCount:
 
 @dataclass(frozen=True)
 class UnsupportedOperator:
-    """An operator that can't be imported: the first node that uses it, and how many do."""
+    """An operator that can't be imported: its first node, and the number of its nodes."""
 
     name: str
     node: str
@@ -67,12 +67,12 @@ class UnsupportedOperator:
 
 @dataclass(frozen=True)
 class ModelScan:
-    """What a model file says about itself, before anything is compiled."""
+    """A summary of a model file, made without compiling it."""
 
     inputs: tuple[OpenTensorSpec, ...]
     outputs: tuple[OpenTensorSpec, ...]
     operators: tuple[OperatorCount, ...]
-    """In the words of the file's own format, most frequent first."""
+    """The operators, named as in the file's format, most frequent first."""
     parameters: int
     parameter_bytes: int
     unsupported: tuple[UnsupportedOperator, ...]
@@ -80,23 +80,23 @@ class ModelScan:
 
 @dataclass(frozen=True)
 class Model:
-    """A model as the compiler takes it."""
+    """A model in the form that the compiler takes."""
 
     source: ModelSource
     module: tvm.IRModule
-    """One function, `main`: tensors in (in the order of `inputs`), a tensor or a tuple out;
-    every shape known; weights are constants."""
+    """A module with one function, `main`: tensors in (in the order of `inputs`), a tensor or a
+    tuple out. Every shape is known, and weights are constants."""
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     repairs: tuple[str, ...]
-    """What was mended on the way in, in words a person can read."""
+    """The repairs made on import, as sentences for the user."""
 
 
 class Frontend(Protocol):
-    """What a package under edgekit/models/ offers for its format."""
+    """The interface of a format's package under edgekit/models/."""
 
     def content_files(self, path: Path) -> tuple[Path, ...]:
-        """Every file that the model consists of, the model file first; reads no weights."""
+        """Return every file of the model, the model file first, without reading weights."""
 
     def check_inputs(self, source: ModelSource) -> None: ...
 
@@ -110,7 +110,7 @@ def open_model(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> ModelSource:
-    """Look at a model file: is it one, of which format, and what identifies it. No TVM."""
+    """Open a model file and determine its format and hash, without TVM."""
     shapes = dict(sorted((shapes or {}).items()))
     constants = dict(sorted((constants or {}).items()))
     model_format = _format_of(path)
@@ -124,8 +124,8 @@ def open_model(
 
 @contextmanager
 def held(source: ModelSource) -> Iterator[None]:
-    """Make sure that what the block reads is what the source's hash is of; ModelError where another
-    program wrote to one of its files meanwhile, or put another file in its place."""
+    """Ensure that the block reads the files that were hashed; ModelError if another program changed
+    or replaced one of them meanwhile."""
     before = _stamps(source.files)
     try:
         yield
@@ -138,13 +138,13 @@ def held(source: ModelSource) -> Iterator[None]:
 
 
 def check_inputs(source: ModelSource) -> None:
-    """Whether every input has a shape, as the file and the user have it; ModelError where not. No
-    TVM: for before something that takes long and would be for nothing."""
+    """Raise ModelError if an input has no shape in the file or from the user. Works without TVM, so
+    that long work does not start in vain."""
     _frontend(source.format).check_inputs(source)
 
 
 def scan_model(source: ModelSource) -> ModelScan:
-    """List what a model file holds, and what of it can't be imported."""
+    """List the content of a model file, and the parts that can't be imported."""
     with held(source):
         return _frontend(source.format).scan(source)
 
@@ -212,7 +212,7 @@ def _digest(
 
 
 def _is_same(source: ModelSource, before: _Stamps) -> bool:
-    """Whether the files are those of the source's hash, and were since the stamps were taken."""
+    """Tell whether the files match the source's hash, and have not changed since the stamps."""
     if not source.files:
         return True
     try:
@@ -223,8 +223,8 @@ def _is_same(source: ModelSource, before: _Stamps) -> bool:
 
 
 def _stamps(files: Iterable[Path]) -> _Stamps:
-    """What changes with each write to a file and with each file that takes its place. A program
-    can set the time of the last write, but not that of the last change."""
+    """Return values that change when a file is written or replaced. A program can set the time of
+    the last write, but not that of the last change."""
     try:
         found = [file.stat() for file in files]
     except OSError:

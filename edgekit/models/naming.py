@@ -1,7 +1,7 @@
-"""Variables that say which node of the model file they came from.
+"""Variables named after the node of the model file that they come from.
 
-A partition tells in the file's words who runs what, and the user names nodes there. What a node
-computes is called `NODE__NUMBER`; backends/graph.py reads it.
+A partition reports nodes by their names in the file, and the user selects nodes by them. The result
+of a node is called `NODE__NUMBER`; backends/graph.py reads that name.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class NamingBuilder(relax.BlockBuilder):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.node = ""
-        """Empty where what is emitted comes from none."""
+        """The current node's name; empty if there is none."""
         self._count = 0
 
     def emit(self, expr: Any, name_hint: str = "") -> Any:
         return super().emit(expr, name_hint or self._next(self.node))
 
     def emit_output(self, output: Any, name_hint: str = "") -> Any:
-        """An output is a copy of what the last node computed: it has that node's name."""
+        """Emit an output under the last node's name, whose result it copies."""
         node = named_after(str(output.name)) if isinstance(output, relax.Var) else ""
         return super().emit_output(output, name_hint or self._next(node))
 

@@ -1,4 +1,4 @@
-"""Two oracles for ONNX: onnxruntime, and where that has no kernel, ONNX's reference evaluator."""
+"""Two oracles for ONNX: onnxruntime, and ONNX's reference evaluator where that has no kernel."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OnnxOracle:
         try:
             return self._oracle.run(inputs)
         except ModelError as error:
-            raise self._nobody(error) from error
+            raise self._without_oracle(error) from error
 
     def leeways(
         self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
@@ -59,7 +59,7 @@ class OnnxOracle:
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
         if self._failure is not None:
-            raise self._failure  # how fast the reference evaluator is says nothing
+            raise self._failure  # the speed of the reference evaluator says nothing
         return self._oracle.time(inputs, threads, runs)
 
     def _fall_back(self, failure: ModelError) -> None:
@@ -67,9 +67,9 @@ class OnnxOracle:
         try:
             self._oracle = ReferenceOracle(self._source)
         except ModelError as error:
-            raise self._nobody(error) from error
+            raise self._without_oracle(error) from error
 
-    def _nobody(self, error: ModelError) -> ModelError:
+    def _without_oracle(self, error: ModelError) -> ModelError:
         assert self._failure is not None
         return ModelError(
             self._failure.message,
@@ -79,7 +79,7 @@ class OnnxOracle:
 
 
 class ReferenceOracle:
-    """ONNX's own evaluator in Python: slow, and it has nearly every operator."""
+    """ONNX's own evaluator in Python: slow, but with nearly every operator."""
 
     name = "the ONNX reference evaluator"
 
@@ -122,7 +122,7 @@ class _OtherRuns:
     roundings: Roundings
     sessions: tuple[Any, ...]
     wide: Any | None
-    """In float32, what the model has in half precision."""
+    """The half-precision model in float32."""
 
 
 class OnnxRuntimeOracle:
@@ -131,15 +131,15 @@ class OnnxRuntimeOracle:
     name = "onnxruntime"
 
     def __init__(self, source: ModelSource) -> None:
-        # onnxruntime reports to its maker, under an id it leaves in the user's home, unless told
-        # not to before it is loaded. Proving a model is nobody else's business.
+        # onnxruntime sends telemetry, under an id that it writes to the user's home, unless this
+        # is set before it is loaded.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         self._ort = package("onnxruntime", "onnx")
         self.version = installed_or_unknown("onnxruntime")
         self._source = source
         self._session = self._open(threads=1, optimised=False)
         self._others: list[_OtherRuns | None] = []
-        """Empty until it is asked for."""
+        """The other runs; empty until first needed."""
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         names = [output.name for output in self._session.get_outputs()]
@@ -161,7 +161,7 @@ class OnnxRuntimeOracle:
             runs += [(others.wide, given) for given in rounded_inputs(inputs)]
         found = []
         for session, given in runs:
-            # One that onnxruntime can't run leaves less leeway, and no doubt.
+            # A variant that onnxruntime can't run only leaves less leeway.
             with suppress(ModelError), blamed(self):
                 values = session.run(names, self._feeds(session, given))
                 found.append(dict(zip(names, values, strict=True)))

@@ -1,7 +1,7 @@
-"""What a model computes according to somebody other than TVM.
+"""Reference results of a model, from a runtime independent of TVM.
 
-Each format has the runtime its authors test with: onnxruntime, LiteRT's reference kernels, PyTorch.
-They are optional packages; importing this module imports none of them.
+Each format uses the runtime of its authors: onnxruntime, LiteRT's reference kernels, PyTorch. They
+are optional packages; importing this module imports none of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def oracle_for(source: ModelSource) -> Oracle:
-    """The oracle for a model's format; MissingToolError if its package is not installed."""
+    """Return the oracle for a model's format; MissingToolError if its package is not installed."""
     if source.format == "onnx":
         from edgekit.models.onnx_oracle import OnnxOracle
 
@@ -44,7 +44,7 @@ class LiteRtOracle:
 
         self._interpreters = package("ai_edge_litert.interpreter", "tflite")
         self.version = installed_or_unknown("ai-edge-litert")
-        file = read_tflite(source.path)  # LiteRT checks less than this does, and is native code.
+        file = read_tflite(source.path)  # This checks more than LiteRT does, which is native code.
         self._content = file.data
         self._inputs = input_names(file)
         self._outputs = output_names(file)
@@ -146,7 +146,7 @@ class TorchOracle:
         return call
 
     def _tensor(self, array: Array) -> Any:
-        if array.dtype.name == "bfloat16":  # torch does not know numpy's extension type.
+        if array.dtype.name == "bfloat16":  # torch does not accept numpy's extension type.
             return self._torch.from_numpy(array.view(np.int16).copy()).view(self._torch.bfloat16)
         # Not np.ascontiguousarray, which makes a scalar a vector of one.
         return self._torch.from_numpy(np.asarray(array, order="C"))

@@ -1,4 +1,4 @@
-"""What an oracle is, and what all of them share."""
+"""The interface of an oracle, and code that all oracles share."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ class Oracle(Protocol):
     def version(self) -> str: ...
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The model's outputs by name."""
+        """Run the model and return its outputs by name."""
 
     def leeways(
         self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
     ) -> Mapping[str, Leeway]:
-        """Return what each of the `outputs` of `run` may be off by where the model rounds inside.
+        """Return the leeway of each of the `outputs` of `run` for rounding inside the model.
 
-        An output that no rounding reaches has no leeway.
+        An output that no rounding reaches has none.
         """
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
-        """Seconds of each of `runs` runs, as fast as this runtime goes on `threads` threads.
-
-        Timing uses the runtime's fast kernels; `run` uses those that are easiest to trust.
+        """Return the seconds of each of `runs` runs, with the runtime's fast kernels on `threads`
+        threads; `run` uses the kernels that are easiest to trust.
         """
 
 
 def package(module: str, extra: str) -> ModuleType:
     try:
-        # Ctrl-C while a native module starts would come out of it as an ImportError.
+        # Ctrl-C while a native module starts would surface as an ImportError.
         with interrupts_deferred():
             return import_module(module)
     except ImportError as error:
@@ -65,7 +64,7 @@ def installed_or_unknown(distribution: str) -> str:
 
 @contextmanager
 def blamed(oracle: Oracle) -> Iterator[None]:
-    """An oracle that fails is the model's problem, and is named."""
+    """Turn a failure of the oracle into a ModelError that names it."""
     try:
         yield
     except EdgekitError:

@@ -1,4 +1,4 @@
-"""How an image becomes an input tensor, as a model's owner declares it. `images.py` does it."""
+"""The declared preprocessing from image to input tensor; `images.py` applies it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _FRACTION = re.compile(r"(-?[0-9]{1,9})/([1-9][0-9]{0,8})")
 
 @dataclass(frozen=True)
 class Preprocess:
-    """value = (pixel * scale - mean) / std with pixels of 0 to 255, quantised if the input is.
+    """The formula value = (pixel * scale - mean) / std, with pixels of 0 to 255. The value is
+    quantised if the input is.
 
-    `mean` and `std` hold one number for all channels, or one a channel in the order of `color`.
+    `mean` and `std` hold one number for all channels, or one per channel in the order of `color`.
     """
 
     layout: Layout
@@ -69,7 +70,7 @@ def parse_preprocess(table: Mapping[str, object], where: str) -> Preprocess:
 
 
 def example_toml(spec: TensorSpec) -> str:
-    """The lines that declare a preprocessing for this input, to paste into edgekit.toml."""
+    """Return example lines for edgekit.toml that declare a preprocessing for this input."""
     layout, channels = _guess_layout(spec.shape)
     lines = [f"[preprocess.{toml_key(spec.name)}]", f'layout = "{layout}"']
     lines.append('color = "gray"' if channels == 1 else 'color = "rgb"')
@@ -132,7 +133,7 @@ def _numbers(
 
 def _number(value: object, key: str, where: str) -> float:
     fraction = _FRACTION.fullmatch(value) if isinstance(value, str) else None
-    if fraction:  # TOML has no way to divide
+    if fraction:  # TOML has no division
         value = int(fraction[1]) / int(fraction[2])
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not _finite(cast(float, value)):
@@ -146,7 +147,7 @@ def _number(value: object, key: str, where: str) -> float:
 def _finite(value: float) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # an integer that no float holds
+    except OverflowError:  # an integer too large for a float
         return False
 
 

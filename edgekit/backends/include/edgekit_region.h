@@ -150,8 +150,8 @@ int call(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outp
     return edgekit::call<Region>(#symbol, inputs, outputs, arguments, count, result);         \
   }
 
-// Beside the region a function that says how many bytes of inputs and outputs a call copies, or
-// brings into another layout: `copied_in_a_call` of the Region.
+// A function that returns how many bytes of inputs and outputs a call copies or rearranges:
+// `copied_in_a_call` of the Region.
 #define EDGEKIT_COPIED(symbol, Region)                                                        \
   extern "C" __attribute__((visibility("default"))) int __tvm_ffi_##symbol##_copied(          \
       void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {                                  \

@@ -1,7 +1,7 @@
-"""ONNX models into Relax: every shape fixed, weights constant, gaps mended or named.
+"""Import ONNX models into Relax: every shape fixed, weights constant, gaps repaired or reported.
 
-`files` reads, `binding` closes open shapes, `importer` walks the graph, `operators` holds one
-converter an operator, `scanning` says what is in a file without importing it.
+`files` reads, `binding` closes open shapes, `importer` walks the graph, `operators` has one
+converter per operator, `scanning` lists a file's content without importing it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def load(source: ModelSource, events: Events) -> Model:
-    """The model as a Relax module."""
+    """Import the model as a Relax module."""
     _require_onnx()
     load_tvm()
     from edgekit.models.onnx.loading import load_model
@@ -28,7 +28,7 @@ def load(source: ModelSource, events: Events) -> Model:
 
 
 def scan(source: ModelSource) -> ModelScan:
-    """What is in the file, and what of it can't be compiled; works for any readable model."""
+    """List the content of any readable model, and the parts that can't be compiled."""
     _require_onnx()
     load_tvm()
     from edgekit.models.onnx.scanning import scan_model
@@ -37,7 +37,7 @@ def scan(source: ModelSource) -> ModelScan:
 
 
 def check_inputs(source: ModelSource) -> None:
-    """ModelError where an input's shape is open."""
+    """Raise ModelError if an input's shape is open."""
     _require_onnx()
     from edgekit.models.onnx.binding import bind
     from edgekit.models.onnx.files import read_structure
@@ -46,7 +46,7 @@ def check_inputs(source: ModelSource) -> None:
 
 
 def content_files(path: Path) -> tuple[Path, ...]:
-    """The model file and its weight files: everything a hash of the model has to cover."""
+    """Return the model file and its weight files, which the model's hash must cover."""
     _require_onnx()
     from edgekit.models.onnx.files import external_files, read_structure
 

@@ -1,4 +1,4 @@
-"""Closing a model's open ends: shapes and constants given by the user, put to its inputs."""
+"""Bind the user's shapes and constants to a model's inputs."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ DEVICE_DTYPES = frozenset(
 
 @dataclass(frozen=True)
 class Bound:
-    """A graph whose inputs all have a shape, and the values of those that became constants."""
+    """A graph whose inputs all have a shape, and the values of inputs that became constants."""
 
     inputs: tuple[TensorSpec, ...]
     constants: Mapping[str, np.ndarray]
 
 
 def declared(items: list[onnx.ValueInfoProto]) -> tuple[OpenTensorSpec, ...]:
-    """What a model file says about its inputs or outputs."""
+    """Return the declared inputs or outputs of a model file."""
     return tuple(OpenTensorSpec(item.name, _dtype(item), _shape(item)) for item in items)
 
 
 def true_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """The inputs without those that have a default value in the file (older models list all)."""
+    """Return the inputs without a default value in the file (older models list all)."""
     stored = {tensor.name for tensor in graph.initializer}
     stored |= {tensor.values.name for tensor in graph.sparse_initializer}
     return [item for item in graph.input if item.name not in stored]
 
 
 def bind(graph: onnx.GraphProto, source: ModelSource) -> Bound:
-    """Every input with its shape, or its value; `ModelError` where one is missing or wrong."""
+    """Give every input its shape or its value; `ModelError` if one is missing or wrong."""
     names = [item.name for item in graph.input]
     for option, given in (("--shape", source.shapes), ("--constant", source.constants)):
         for name in given:
@@ -119,7 +119,7 @@ def _shape(item: onnx.ValueInfoProto) -> tuple[int | str, ...]:
 def _named_extents(
     specs: tuple[OpenTensorSpec, ...], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
-    """What the given shapes say about dimensions with a name: one name, one extent."""
+    """Return the extents that the given shapes imply for named dimensions, one for each name."""
     extents: dict[str, int] = {}
     for spec in specs:
         for extent, given in zip(spec.shape, shapes.get(spec.name, ()), strict=False):
@@ -189,7 +189,7 @@ def _text(shape: tuple[int | str, ...]) -> str:
 
 
 def _constant(item: onnx.ValueInfoProto, value: np.ndarray) -> np.ndarray:
-    """The value as the input's dtype; `ModelError` where it can't be that input."""
+    """Return the value in the input's dtype; `ModelError` if it does not fit the input."""
     dtype = _dtype(item)
     if dtype in ("unknown", "string"):
         raise ModelError(

@@ -1,7 +1,7 @@
-"""Operators that are defined by other operators: the model's own functions, and ONNX's.
+"""Operators defined by other operators: the model's own functions, and ONNX's.
 
-ONNX gives many operators (losses, LayerNormalization, CenterCropPad, ...) a body of simpler
-ones. Where edgekit has no converter for such an operator, its body is imported in its place.
+ONNX defines many operators (losses, LayerNormalization, CenterCropPad, ...) by a body of simpler
+ones. If edgekit has no converter for such an operator, it imports the body instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import onnx
 
 @dataclass(frozen=True)
 class Body:
-    """An operator written out: formal inputs and outputs, nodes, the operator sets they use."""
+    """The definition of an operator: formal inputs and outputs, nodes, and their operator sets."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -28,7 +28,7 @@ def has_body(operator: str, domain: str, opset: int) -> bool:
 
 
 def body_of(node: onnx.NodeProto, opset: int, input_types: Sequence[onnx.TypeProto]) -> Body | None:
-    """The body ONNX gives this operator, with the node's attributes put in."""
+    """Return ONNX's body of this operator, with the node's attributes inserted."""
     schema = _schema(node.op_type, node.domain, opset)
     if schema is None:
         return None
@@ -52,7 +52,7 @@ def body_of(node: onnx.NodeProto, opset: int, input_types: Sequence[onnx.TypePro
 def body_from(
     function: onnx.FunctionProto, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None = None
 ) -> Body:
-    """A function's body with the calling node's attributes (or their defaults) put in."""
+    """Return a function's body with the calling node's attributes (or their defaults) inserted."""
     given: dict[str, onnx.AttributeProto] = {}
     if schema is not None:
         for name, formal in schema.attributes.items():
@@ -71,7 +71,7 @@ def body_from(
 def _with_attributes(
     node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]
 ) -> onnx.NodeProto:
-    """The node with references to the caller's attributes replaced by what the caller gave."""
+    """Return the node with references to the caller's attributes replaced by their values."""
     result = onnx.NodeProto()
     result.CopyFrom(node)
     del result.attribute[:]
@@ -99,5 +99,5 @@ def _schema(operator: str, domain: str, opset: int) -> onnx.defs.OpSchema | None
 
 
 def _newest(versions: Sequence[int], opset: int) -> int:
-    """The newest version a body is written for that the model may use, else the oldest."""
+    """Return the newest version of a body that the model may use, else the oldest."""
     return max((version for version in versions if version <= opset), default=min(versions))

@@ -1,7 +1,7 @@
 """If, Loop, Scan and SequenceMap: decided, unrolled, or computed both ways.
 
-A device runs straight-line code here: a branch whose condition is known is taken at import, one
-whose condition is not is computed both ways and selected from; loops are written out.
+The device runs straight-line code. A branch with a known condition is decided at import; otherwise
+both branches are computed and one result is selected. Loops are unrolled.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from edgekit.models.onnx.operators.common import take_at
 from edgekit.models.onnx.values import Value, as_expr, dtype_of, is_known, shape_of
 
 LONGEST_LOOP = 20_000
-"""Iterations times nodes a loop may grow to when written out."""
+"""The most nodes, over all iterations, that an unrolled loop may have."""
 
 Scope = Mapping[str, Value]
 Opsets = Mapping[str, int]
 
 
 class Walker(Protocol):
-    """The import under way, as far as control flow needs it."""
+    """The interface of an import that control flow uses."""
 
     def repaired(self, sentence: str) -> None:
         """Tell the user of a repair, once."""
@@ -162,8 +162,8 @@ def _sequence_map(
     scope: Scope,
     opsets: Opsets,
 ) -> list[Value]:
-    """Import the body once for each item. ONNX's own definition of this operator hides from the
-    body what it reads of the graph around it."""
+    """Import the body once for each item. ONNX's own definition of this operator hides the outer
+    graph's values from the body."""
     body = _graph(node, "body")
     items = inputs[0]
     if not isinstance(items, tuple):
@@ -171,13 +171,13 @@ def _sequence_map(
     mapped: list[list[Value]] = [[] for _ in body.output]
     for index, item in enumerate(items):
         _check_length(index, body)
-        beside = [
+        others = [
             value[index] if isinstance(value, tuple) and index < len(value) else value
             for value in inputs[1:]
         ]
-        if any(isinstance(value, tuple) for value in beside):
+        if any(isinstance(value, tuple) for value in others):
             raise RefusedError("its sequences have different lengths")
-        results = importer.run_graph(body, [item, *beside], scope, opsets)
+        results = importer.run_graph(body, [item, *others], scope, opsets)
         for values, result in zip(mapped, results, strict=True):
             values.append(result)
     importer.repaired("loops were written out, iteration by iteration")

@@ -1,4 +1,4 @@
-"""Reading an ONNX file and the files its weights live in, trusting neither."""
+"""Read an ONNX file and its weight files, trusting neither."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLDEST_IR_VERSION = 3
 
 
 def read_structure(path: Path) -> onnx.ModelProto:
-    """The model without its external weights; `ModelError` where it is no ONNX model."""
+    """Read the model without its external weights; `ModelError` if it is not an ONNX model."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -46,7 +46,7 @@ def read_structure(path: Path) -> onnx.ModelProto:
 
 
 def read_model(path: Path) -> onnx.ModelProto:
-    """The model with its external weights loaded."""
+    """Read the model with its external weights."""
     import onnx
     from onnx.external_data_helper import load_external_data_for_model
 
@@ -65,7 +65,7 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def external_files(path: Path, model: onnx.ModelProto) -> tuple[Path, ...]:
-    """The weight files beside the model, each checked to exist inside the model's folder."""
+    """Return the external weight files, each checked to exist inside the model's folder."""
     root = path.parent.resolve()
     found: dict[str, Path] = {}
     for tensor in tensors(model):
@@ -88,7 +88,7 @@ def external_files(path: Path, model: onnx.ModelProto) -> tuple[Path, ...]:
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor stored in the model: initializers and attributes, subgraphs included."""
+    """Yield every tensor stored in the model: initializers and attributes, subgraphs included."""
     yield from _graph_tensors(model.graph)
     for function in model.functions:
         yield from _node_tensors(function.node)

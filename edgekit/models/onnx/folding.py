@@ -1,8 +1,8 @@
-"""Work that can be done at import time, done at import time.
+"""Fold nodes with known inputs at import.
 
 With every shape known, the subgraphs that compute shapes (Shape, Gather, Concat, ...) have only
-known inputs; so have transposed or reshaped weights. Each such node is run by the `onnx`
-package's own reference implementation.
+known inputs; so have transposed or reshaped weights. The `onnx` package's reference implementation
+runs each such node.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from onnx.reference import ReferenceEvaluator
 from edgekit.models.onnx.values import dtype_named
 
 LARGEST_GROWTH = 1 << 20
-"""A folded result may outgrow its inputs by so many bytes; more would bloat the model's file."""
+"""The most bytes by which a folded result may exceed its inputs; more would bloat the model."""
 
 KEPT = frozenset({"QuantizeLinear", "DequantizeLinear", "Identity"})
-"""Quantised weights stay quantised: what runs on int8 has to see the pair."""
+"""Operators that are not folded: quantised weights stay quantised, for code that runs on int8."""
 
 COMPUTED = frozenset(
     (
@@ -30,19 +30,19 @@ COMPUTED = frozenset(
         *("LSTM", "GRU", "RNN"),
     )
 )
-"""Operators that move windows over data. They are the device's, whose kernels are compared with
-onnxruntime: onnx's reference implementation gives GlobalMaxPool of five axes a sixth."""
+"""Operators that move windows over data. They run on the device, whose kernels are compared with
+onnxruntime: onnx's reference implementation adds a sixth axis to GlobalMaxPool of five axes."""
 
 
 def fold(
     node: onnx.NodeProto, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
 ) -> list[np.ndarray] | None:
-    """The node's outputs, or None where it has to be computed on the device."""
+    """Return the node's outputs; None if it must be computed on the device."""
     if node.op_type in KEPT | COMPUTED or not _is_deterministic(node, opsets):
         return None
     given = sum(value.nbytes for value in inputs if value is not None)
     if announced_elements(node.op_type, inputs) > given + LARGEST_GROWTH:
-        return None  # before it takes the memory
+        return None  # before it allocates the memory
     outputs = evaluate(node, inputs, opsets)
     if outputs is None:
         return None
@@ -52,7 +52,7 @@ def fold(
 
 
 def announced_elements(operator: str, inputs: Sequence[np.ndarray | None]) -> int:
-    """How large a result the inputs of an operator that makes large out of small ask for."""
+    """Return the size of the result of an operator that expands small inputs."""
     first, second = [*inputs, None, None][:2]
     if operator == "ConstantOfShape" and first is not None:
         return math.prod(max(int(extent), 0) for extent in first.reshape(-1))
@@ -65,7 +65,7 @@ def announced_elements(operator: str, inputs: Sequence[np.ndarray | None]) -> in
 def evaluate(
     node: onnx.NodeProto, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
 ) -> list[np.ndarray] | None:
-    """Run one node; None where the reference implementation can't."""
+    """Run one node; return None if the reference implementation can't."""
     graph = onnx.GraphProto(name="constant")
     graph.node.append(node)
     feeds: dict[str, np.ndarray] = {}
@@ -94,7 +94,7 @@ def evaluate(
 
 
 def _inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
-    """Return what the standard says of the outputs; empty where that does not follow."""
+    """Return the outputs' types that the standard implies; empty if it implies none."""
     try:
         return list(onnx.shape_inference.infer_shapes(model).graph.output)
     except onnx.shape_inference.InferenceError:
@@ -102,7 +102,7 @@ def _inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
 
 
 def _is_declared(item: onnx.ValueInfoProto, value: np.ndarray) -> bool:
-    """Return whether a result has the type and the shape that the standard gives it."""
+    """Tell whether a result has the type and the shape that the standard implies."""
     tensor = item.type.tensor_type
     if tensor.elem_type and tensor.elem_type != element_type(str(value.dtype)):
         return False
@@ -115,7 +115,7 @@ def _is_declared(item: onnx.ValueInfoProto, value: np.ndarray) -> bool:
 
 
 def element_type(dtype: str) -> int:
-    """ONNX's number of a dtype."""
+    """Return ONNX's number of a dtype."""
     return int(onnx.helper.np_dtype_to_tensor_dtype(dtype_named(dtype)))
 
 

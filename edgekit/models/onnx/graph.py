@@ -1,4 +1,4 @@
-"""Looking at an ONNX graph as a graph: order, what is read, what is inside a node."""
+"""Queries on an ONNX graph: order, names read, nested nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgekit.base.errors import ModelError
 
 
 def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
-    """Domain to version; the default domain is spelled ""."""
+    """Map domains to versions; the default domain is ""."""
     found = {_domain(item.domain): int(item.version) for item in model.opset_import}
     found.setdefault("", 1)
     return found
@@ -25,7 +25,7 @@ def _domain(domain: str) -> str:
 
 
 def label(node: onnx.NodeProto) -> str:
-    """The node's name, or the first thing it computes where it has none."""
+    """Return the node's name, or that of its first output if it has none."""
     return node.name or next((name for name in node.output if name), "unnamed")
 
 
@@ -37,7 +37,7 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes and those inside them, at any depth."""
+    """Yield the nodes and those inside them, at any depth."""
     for node in nodes:
         yield node
         for graph in subgraphs(node):
@@ -45,7 +45,7 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def reads(node: onnx.NodeProto) -> set[str]:
-    """The names a node reads, those that its subgraphs take from around it included."""
+    """Yield the names that a node reads, including those captured by its subgraphs."""
     names = {name for name in node.input if name}
     for graph in subgraphs(node):
         names |= captured(graph)
@@ -53,7 +53,7 @@ def reads(node: onnx.NodeProto) -> set[str]:
 
 
 def captured(graph: onnx.GraphProto) -> set[str]:
-    """The names a subgraph takes from the graph around it."""
+    """Return the names that a subgraph reads from the graph around it."""
     own = {item.name for item in graph.input} | {item.name for item in graph.initializer}
     wanted = {item.name for item in graph.output}
     for node in graph.node:
@@ -63,9 +63,9 @@ def captured(graph: onnx.GraphProto) -> set[str]:
 
 
 def in_order(nodes: Sequence[onnx.NodeProto]) -> tuple[list[onnx.NodeProto], bool]:
-    """The nodes, each after what it reads, and whether they had to be moved.
+    """Return the nodes, each after those that it reads, and whether the order changed.
 
-    ONNX demands that order, but some exporters (and some models in the wild) break it.
+    ONNX requires this order, but some exporters break it.
     """
     producer = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     before = [
@@ -98,7 +98,7 @@ def in_order(nodes: Sequence[onnx.NodeProto]) -> tuple[list[onnx.NodeProto], boo
 
 
 def needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
-    """Of ordered nodes, those that the outputs depend on."""
+    """Return those of the ordered nodes on which the outputs depend."""
     wanted = set(outputs)
     kept: list[onnx.NodeProto] = []
     for node in reversed(nodes):

@@ -1,9 +1,9 @@
-"""From ONNX to Relax: one walk over the graph.
+"""Convert ONNX to Relax in one walk over the graph.
 
-Each node's inputs are either known (numpy) or computed on the device (Relax). A node whose
-inputs are all known is folded; any other goes to its operator's converter, or, where there is
-none, to the operator's own definition in simpler operators. Because every input shape is known,
-so is every other one, and what comes out has no dynamic shape in it.
+Each node's inputs are either known (numpy) or computed on the device (Relax). A node whose inputs
+are all known is folded. Any other goes to its operator's converter or, without one, to the
+operator's definition in simpler operators. Because every input shape is known, so is every other,
+and the result has no dynamic shape.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from edgekit.models.onnx.values import (
 Functions = Mapping[tuple[str, str], onnx.FunctionProto]
 
 LONGEST_PROGRAM = 200_000
-"""Nodes a model may grow to when its functions and loops are written out: functions that call
-functions can make a small file endless."""
+"""The most nodes of a model with its functions and loops unrolled: functions that call functions
+can make a small file endless."""
 LARGEST_DENSE = 1 << 29
-"""Elements that a sparse tensor may have when it is written out."""
+"""The most elements of a sparse tensor in dense form."""
 
 
 @dataclass
@@ -50,10 +50,10 @@ class Importer:
     on_node: Callable[[onnx.NodeProto], None]
     repairs: list[str] = field(default_factory=list)
     folded: int = 0
-    """Nodes that were computed when importing."""
+    """The number of nodes computed on import."""
     depth: int = 0
     nodes: int = 0
-    """Nodes looked at so far, those of every call and iteration counted."""
+    """The number of nodes visited so far, in every call and iteration."""
 
     def repaired(self, sentence: str) -> None:
         if sentence not in self.repairs:
@@ -243,7 +243,7 @@ def to_array(tensor: onnx.TensorProto) -> np.ndarray:
 
 
 def dense_array(sparse: onnx.SparseTensorProto) -> np.ndarray:
-    """A sparse tensor written out in full."""
+    """Return a sparse tensor in dense form."""
     values, indices = to_array(sparse.values), to_array(sparse.indices)
     dims = tuple(sparse.dims)
     try:
@@ -264,7 +264,7 @@ def dense_array(sparse: onnx.SparseTensorProto) -> np.ndarray:
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
-    """Attributes as plain Python values; tensors as arrays, text as str."""
+    """Return attributes as plain Python values; tensors as arrays, text as str."""
     found: dict[str, Any] = {}
     for attribute in node.attribute:
         value = onnx.helper.get_attribute_value(attribute)
@@ -283,7 +283,7 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def type_proto(value: Value) -> onnx.TypeProto:
-    """The ONNX type of a value, which context-dependent bodies ask for."""
+    """Return the ONNX type of a value, which context-dependent bodies need."""
     if value is None:
         return onnx.TypeProto()
     if isinstance(value, tuple):

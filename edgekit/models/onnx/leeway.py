@@ -1,4 +1,4 @@
-"""What rounding inside an ONNX model lets its outputs be off by, as onnxruntime itself shows it."""
+"""Measure with onnxruntime how far rounding inside an ONNX model may move its outputs."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from edgekit.models.onnx.rounding import nudged, rounds, steps_of_outputs
 from edgekit.models.onnx.widening import holds_halves, widened
 
 _LARGEST_MODEL = (2 << 30) - (16 << 20)
-"""Bytes of a model that can be handed over in one piece."""
+"""The most bytes of a model that can be passed in one piece."""
 _HALF_STEP = 2.0**-11
-"""Relative. What float16 rounds."""
+"""The relative rounding error of float16."""
 _OTHER_RUNS = 2.0
-"""Another right runtime differs by no more than this times what onnxruntime differs from itself
-in the few runs that are tried."""
+"""The factor on onnxruntime's differences from itself in a few runs that bounds those of another
+correct runtime."""
 
 
 @dataclass(frozen=True)
 class Roundings:
-    """What is known of a model's roundings before it runs."""
+    """The roundings of a model, known before it runs."""
 
     steps: Mapping[str, tuple[float, str]]
-    """The largest step of each output that is rounded last of all, and what rounds it."""
+    """The largest step of each output whose last operator rounds, and the node that rounds it."""
     variants: tuple[bytes, ...]
-    """The model with every rounding nudged; empty for one that is too large to be changed."""
+    """The model with every rounding nudged; empty if it is too large to change."""
     wide: bytes | None
-    """A model that computes in half precision, in float32."""
+    """The float32 version of a model that computes in half precision."""
 
 
 def roundings(path: Path) -> Roundings | None:
-    """Return what the model rounds; None for one that computes in float32 or float64 alone."""
+    """Return the model's roundings; None if it computes only in float32 or float64."""
     structure = read_structure(path)
     is_rounded, has_halves = rounds(structure.graph), holds_halves(structure)
     if not (is_rounded or has_halves):
@@ -62,8 +62,8 @@ def roundings(path: Path) -> Roundings | None:
 
 
 def rounded_inputs(inputs: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
-    """Yield the float inputs in float32, as they are, and with every element moved by what half
-    precision rounds: one up and the next down, and the other way round."""
+    """Yield the float inputs in float32: unchanged, and with every element nudged by half
+    precision's rounding error, alternately up and down, and then reversed."""
     for size in (0.0, _HALF_STEP, -_HALF_STEP):
         moved = dict(inputs)
         for name, array in inputs.items():
@@ -80,7 +80,7 @@ def leeways(
     steps: Mapping[str, tuple[float, str]],
 ) -> Mapping[str, Leeway]:
     """Return the leeway of each output that depends on rounding: one step of the node that rounds
-    it, and what the `others` show, which are runs with other roundings."""
+    it, and the spread of the `others`, which are runs with other roundings."""
     spreads = {name: _Spread(array) for name, array in expected.items()}
     for found in others:
         for name, spread in spreads.items():
@@ -90,7 +90,7 @@ def leeways(
 
 
 class _Spread:
-    """How far one output is from itself in other runs."""
+    """The spread of one output over several runs."""
 
     def __init__(self, expected: Array) -> None:
         self._expected = expected

@@ -1,4 +1,4 @@
-"""The steps from a file to a `Model`, in order."""
+"""Load a file as a `Model`, step by step."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def load_model(source: ModelSource, events: Events) -> Model:
 
 
 def functions_of(proto: onnx.ModelProto) -> Mapping[tuple[str, str], onnx.FunctionProto]:
-    """The functions a model brings along, by domain and name."""
+    """Return the model's own functions, by domain and name."""
     return {(domain_of(function), function.name): function for function in proto.functions}
 
 
 def _refuse_unsupported(proto: onnx.ModelProto, bound: Bound) -> None:
-    """Say what can't be compiled before any work is done on the rest."""
+    """Refuse parts that can't be compiled before working on the rest."""
     found = unsupported_operators(proto, [spec.name for spec in bound.inputs])
     if not found:
         return
@@ -101,7 +101,7 @@ def _import_graph(
 
 @contextmanager
 def _closed_on_failure(block: relax.BlockBuilder) -> Iterator[None]:
-    """TVM writes a warning to the terminal about every builder that is left with a block open."""
+    """Close the builder's block on failure: TVM warns on the terminal about an open one."""
     try:
         yield
     except BaseException:
@@ -121,7 +121,7 @@ def _output_spec(name: str, value: Value) -> TensorSpec:
 
 
 def variable_names(names: list[str]) -> list[str]:
-    """The names as identifiers, still distinct."""
+    """Return the names as distinct identifiers."""
     taken: set[str] = set()
     result = []
     for name in names:

@@ -1,4 +1,4 @@
-"""One node of the graph in the hands of its converter."""
+"""A converter's view of one node of the graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgekit.models.onnx.values import Expr, Tensor, Value, as_expr, dtype_of, s
 
 
 class RefusedError(Exception):
-    """Why this node can't be compiled, and what would help."""
+    """Raised with the reason why a node can't be compiled, and a hint."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -22,7 +22,7 @@ class RefusedError(Exception):
 
 
 class NotKnownError(Exception):
-    """An input has to be known when the model is imported, and is not."""
+    """Raised if an input must be known when the model is imported, and is not."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -31,19 +31,19 @@ class NotKnownError(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """What a converter sees: its inputs as values, its attributes, and a way to emit code."""
+    """A node's inputs as values, its attributes, and a way to emit code."""
 
     operator: str
     name: str
     opset: int
-    """The version of the operator set the model asks for."""
+    """The version of the operator set that the model uses."""
     inputs: tuple[Value, ...]
     outputs: tuple[str, ...]
-    """Names; an empty one is an output that nobody asked for."""
+    """The outputs' names; an empty name is an unused output."""
     attributes: Mapping[str, Any]
     block: relax.BlockBuilder
     repaired: Callable[[str], None]
-    """Takes a sentence about what the converter mends."""
+    """The callback that takes a sentence about a converter's repair."""
 
     def has(self, position: int) -> bool:
         return position < len(self.inputs) and self.inputs[position] is not None
@@ -52,13 +52,13 @@ class Node:
         return self.inputs[position] if position < len(self.inputs) else None
 
     def expr(self, position: int) -> Expr:
-        """The input as a Relax expression."""
+        """Return the input as a Relax expression."""
         if not self.has(position):
             raise RefusedError(f"input {position} is missing")
         return as_expr(self.inputs[position])
 
     def known(self, position: int) -> np.ndarray:
-        """The input's value, which must be known when the model is imported."""
+        """Return the input's value, which must be known when the model is imported."""
         value = self.value(position)
         if value is None:
             raise RefusedError(f"input {position} is missing")
@@ -67,11 +67,11 @@ class Node:
         return value
 
     def known_or(self, position: int, default: Any) -> Any:
-        """The known value of an input, or `default` where it is left out."""
+        """Return the known value of an input, or `default` if it is left out."""
         return self.known(position) if self.has(position) else default
 
     def integers(self, position: int) -> tuple[int, ...] | None:
-        """A known input as a flat tuple of whole numbers; None where it is left out."""
+        """Return a known input as a flat tuple of whole numbers; None if it is left out."""
         if not self.has(position):
             return None
         return tuple(int(number) for number in self.known(position).reshape(-1))
@@ -83,12 +83,12 @@ class Node:
         return dtype_of(self.inputs[position])
 
     def get(self, attribute: str, default: Any = None) -> Any:
-        """An attribute, or its default, rounded as ONNX's attributes are: to float32."""
+        """Return an attribute or its default, rounded to float32 as ONNX's attributes are."""
         rounded = float(np.float32(default)) if isinstance(default, float) else default
         return self.attributes.get(attribute, rounded)
 
     def wants(self, position: int) -> bool:
-        """Whether anything reads this output."""
+        """Tell whether anything reads this output."""
         return position < len(self.outputs) and self.outputs[position] != ""
 
     def emit(self, expr: Expr) -> Expr:
@@ -97,5 +97,5 @@ class Node:
 
 
 Outputs: TypeAlias = Tensor | list[Value]
-"""One value, or a list with one entry an output."""
+"""One value, or a list with one entry per output."""
 Converter: TypeAlias = Callable[[Node], Outputs]

@@ -1,8 +1,7 @@
-"""Which inputs are parameters: they must be known when the model is imported.
+"""Parameters: inputs of operators that must be known when the model is imported.
 
-A shape, an axis, a count decides the shape of what comes out, and every shape is decided at
-build time. Most models carry these as constants; where one is an input of the model instead,
-`--constant NAME=VALUE` turns it into one.
+A shape, an axis or a count decides the shape of a result, and every shape is fixed at build time.
+Most models have these as constants; `--constant NAME=VALUE` makes one of a model's input.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ DATA_DEPENDENT: Mapping[str, tuple[int, ...]] = {
     "NonZero": (0,),
     "Unique": (0,),
 }
-"""Inputs whose values decide how much comes out; unlike parameters, they are data."""
+"""Inputs whose values decide the size of the result, but which are data, not parameters."""
 
 SHAPE_ONLY: Mapping[str, tuple[int, ...]] = {
     "CastLike": (1,),
@@ -74,7 +73,7 @@ SHAPE_ONLY: Mapping[str, tuple[int, ...]] = {
     "Shape": (0,),
     "Size": (0,),
 }
-"""Inputs of which only the shape or the dtype is read, both of which are known."""
+"""Inputs of which only the shape or the dtype is used, both of which are known."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +84,17 @@ class OpenParameter:
     node: str
     position: int
     inputs: tuple[str, ...]
-    """The model's inputs it is computed from."""
+    """The inputs of the model from which it is computed."""
     direct: bool
-    """Whether it is one of them as it stands."""
+    """Whether it is itself an input of the model."""
     data: bool
-    """Whether it is data, so that binding it to a value makes little sense."""
+    """Whether it is data, for which a constant makes little sense."""
 
 
 def open_parameters(
     nodes: Iterable[onnx.NodeProto], inputs: Iterable[str]
 ) -> tuple[OpenParameter, ...]:
-    """The parameters of ordered nodes that depend on the given inputs."""
+    """Return the parameters of ordered nodes that depend on the given inputs."""
     origins = {name: frozenset({name}) for name in inputs}
     return tuple(_open_in(nodes, origins, frozenset(origins)))
 
@@ -133,7 +132,7 @@ def _open_in(
             inner = dict(origins)
             inner.update({item.name: merged for item in graph.input})
             if node.op_type == "Loop" and graph.input:
-                inner[graph.input[0].name] = frozenset()  # the iteration's number
+                inner[graph.input[0].name] = frozenset()  # the iteration number
             found.extend(_open_in(graph.node, inner, inputs))
         origins.update({name: merged for name in node.output if name})
     return found

@@ -1,8 +1,8 @@
-"""What the integers at a model's border stand for.
+"""Find the scales and zero points of a model's integer inputs and outputs.
 
-ONNX says so on the nodes next to the border, not on the inputs and outputs themselves: an output
-that QuantizeLinear makes is compared in its steps, and an image for an input that DequantizeLinear
-reads is quantised the same way.
+ONNX has them on the adjacent nodes, not on the inputs and outputs themselves. An output of
+QuantizeLinear is compared in its steps; an image for an input of DequantizeLinear is quantised with
+its scale.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from edgekit.base.tensors import Quantization, TensorSpec
 from edgekit.models.onnx.importer import to_array
 
 _OF_OUTPUT = {"QuantizeLinear": (1, 2), "QLinearConv": (6, 7), "QLinearMatMul": (6, 7)}
-"""Where an operator that makes integers takes their scale and zero point."""
+"""The inputs for scale and zero point of operators that produce integers."""
 _OF_INPUT = {"DequantizeLinear": (1, 2), "QLinearConv": (1, 2), "QLinearMatMul": (1, 2)}
-"""Where an operator that reads integers, first of all, takes their scale and zero point."""
+"""The inputs for scale and zero point of operators whose first input is integers."""
 _MOVES = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity")
-"""Operators that leave every element's value as it is."""
+"""Operators that do not change the value of any element."""
 
 
 def outputs_with_steps(

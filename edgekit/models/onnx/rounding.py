@@ -1,8 +1,8 @@
-"""Where an ONNX model rounds, and the same model with every rounding nudged.
+"""Find the roundings of an ONNX model, and nudge them.
 
-A float that lies between two integers is rounded to one of them by one runtime and to the other by
-another: their sums differ in the last bit. Later layers make that a difference of whole steps. A
-model whose roundings are nudged by less than float32 sums are off by shows how large.
+Runtimes whose sums differ in the last bit may round a float between two integers differently. Later
+layers turn that into whole steps. A model with roundings nudged by less than the error of float32
+sums shows how large the difference gets.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _SCALE_OF_RESULT: Mapping[str, int] = {
     "QLinearSoftmax": 3,
     "QLinearConcat": 0,
 }
-"""The input of each rounding operator that holds the scale of its result."""
+"""The input of each rounding operator with the scale of its result."""
 _BY_RANGE = "DynamicQuantizeLinear"
 _SELECTS = (
     *("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Relu", "Clip"),
     *("MaxPool", "Slice", "Gather", "GatherElements", "GatherND", "Expand", "Tile", "Split"),
     *("ReduceMax", "ReduceMin", "GlobalMaxPool", "DepthToSpace", "SpaceToDepth", "Dropout"),
 )
-"""Operators whose results are elements of their first input, at most cut off at a limit."""
+"""Operators whose results are elements of their first input, possibly clipped."""
 _NUDGES = (2.0**-18, -(2.0**-18))
-"""Relative. Float32 sums of a few hundred elements are off by about that."""
+"""The relative nudges: about the error of float32 sums of a few hundred elements."""
 _NUDGES_OF_HALVES = (2.0**-10, -(2.0**-10))
 _SCATTER = 12345.0
-"""Makes a sine of elements that differ little a random number."""
+"""The factor that makes the sines of similar elements random."""
 
 
 def rounds(graph: onnx.GraphProto) -> bool:
-    """Return whether the graph quantises anything that it computes."""
+    """Tell whether the graph quantises anything that it computes."""
     return any(
         node.op_type in _SCALE_OF_RESULT or node.op_type == _BY_RANGE for _, node in _nodes(graph)
     )
@@ -69,8 +69,8 @@ def nudged(model: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
 
 
 def steps_of_outputs(graph: onnx.GraphProto) -> Mapping[str, tuple[float, str]]:
-    """Return for each float output that is rounded last of all its largest step, and the name of
-    the DequantizeLinear that gives it."""
+    """Return the largest step of each float output whose last operator rounds, and the name of the
+    DequantizeLinear that gives it."""
     makers = {name: node for node in graph.node for name in node.output if name}
     constants = _constants(graph)
     found = {}
@@ -86,7 +86,7 @@ def steps_of_outputs(graph: onnx.GraphProto) -> Mapping[str, tuple[float, str]]:
 
 
 def _maker(name: str, makers: Mapping[str, onnx.NodeProto]) -> onnx.NodeProto | None:
-    """Return the node that computes a tensor's elements, behind all that only select them."""
+    """Return the node that computes a tensor's elements, behind nodes that only select them."""
     node = makers.get(name)
     while node is not None and node.op_type in _SELECTS:
         node = makers.get(node.input[0])
@@ -105,7 +105,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[tuple[onnx.GraphProto, onnx.NodeP
 
 
 def _constants(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
-    """Return the known scalars and vectors by name: scales are no larger."""
+    """Return the known scalars and vectors by name; scales are never larger."""
     found = {}
     for owner in {id(owner): owner for owner, _ in _nodes(graph)}.values():
         for tensor in owner.initializer:
@@ -125,8 +125,8 @@ def _nudge(scale: np.ndarray, direction: int) -> np.ndarray:
 
 
 def _scatter(graph: onnx.GraphProto, node: onnx.NodeProto, name: str, size: float) -> None:
-    """Move each element that is to be rounded by a share of its own: a range that is measured
-    moves along with elements that all move alike."""
+    """Nudge each element by its own share: a measured range would follow elements that all move
+    alike."""
     numbers = {f"{name}_far": _SCATTER, f"{name}_size": size}
     for key, value in numbers.items():
         graph.initializer.append(numpy_helper.from_array(np.array(value, "float32"), key))

@@ -1,4 +1,4 @@
-"""What is in an ONNX file, and what of it can't be compiled, without importing it."""
+"""List the content of an ONNX file, and the parts that can't be compiled, without an import."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from edgekit.models.onnx.parameters import DATA_DEPENDENT, OpenParameter, open_p
 
 @dataclass(frozen=True)
 class Unsupported:
-    """An operator that can't be compiled, the first node that uses it, and what would help."""
+    """An operator that can't be compiled, its first node, and a hint."""
 
     name: str
     node: str
@@ -61,14 +61,14 @@ def scan_model(source: ModelSource) -> ModelScan:
 
 
 def _is_constant(node: onnx.NodeProto) -> bool:
-    """It computes nothing: another way to store a parameter, and counted as one."""
+    """Tell whether a node only stores a constant, which counts as a parameter."""
     return domain_of(node) == "" and node.op_type == "Constant"
 
 
 def unsupported_operators(proto: onnx.ModelProto, inputs: Sequence[str]) -> tuple[Unsupported, ...]:
-    """Operators without a way to compile them, and those whose parameters are model inputs.
+    """Return operators that can't be compiled, and those whose parameters are model inputs.
 
-    Only of nodes that the outputs depend on: the others are never imported.
+    Nodes on which no output depends are left out, because they are never imported.
     """
     opsets = opsets_of(proto)
     functions = {(domain_of(function), function.name) for function in proto.functions}
@@ -105,7 +105,7 @@ def is_supported(domain: str, operator: str, opsets: dict[str, int]) -> bool:
 
 
 def _open(parameters: Sequence[OpenParameter]) -> list[Unsupported]:
-    """One entry an operator: its first node's parameter that depends on model inputs."""
+    """Return for each operator its first node's parameter that depends on model inputs."""
     found: dict[str, Unsupported] = {}
     counts = Counter(item.operator for item in parameters)
     for item in parameters:

@@ -1,7 +1,7 @@
-"""What every later step takes for granted about an ONNX file that could be parsed.
+"""Check the rules on which every later step relies, after an ONNX file was parsed.
 
-Protobuf lets through what the schema forbids: text that is no text, numbers of element types
-that no ONNX defines, negative extents, functions that call themselves.
+Protobuf accepts what the schema forbids: text that is not UTF-8, unknown element types, negative
+extents, functions that call themselves.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NEWEST_OPSET = 2**31 - 1
-"""ONNX counts in 32 bits."""
+"""The highest valid opset: ONNX counts in 32 bits."""
 LARGEST_TENSOR = 1 << 40
-"""Elements; no machine that compiles a model holds more."""
+"""The most elements of a tensor; no host holds more."""
 
 _TENSOR_TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 _DECLARED_TYPES = frozenset(onnx.TensorProto.DataType.values())
 
 
 def check_sound(name: str, model: onnx.ModelProto, tensors: Iterable[onnx.TensorProto]) -> None:
-    """ModelError where the file `name` breaks one of these rules."""
+    """Raise ModelError if the file `name` breaks one of these rules."""
     problem = next(_problems(model, tensors), None)
     if problem is not None:
         raise ModelError(
@@ -54,8 +54,8 @@ def _problems(model: onnx.ModelProto, tensors: Iterable[onnx.TensorProto]) -> It
 
 
 def _bad_text(message: Any) -> Iterator[str]:
-    """Names that are not UTF-8: protobuf hands them out as bytes."""
-    if isinstance(message, onnx.TensorProto):  # not to copy its values
+    """Find names that are not UTF-8, which protobuf returns as bytes."""
+    if isinstance(message, onnx.TensorProto):  # avoids a copy of its values
         if isinstance(message.name, bytes):
             yield f"the name {message.name[:40]!r} of a tensor is not text"
         return
@@ -80,7 +80,7 @@ def _bad_extents(what: str, extents: Iterable[int]) -> Iterator[str]:
 
 
 def _recursion(model: onnx.ModelProto) -> Iterator[str]:
-    """Functions that call themselves, by whatever way."""
+    """Find functions that call themselves, directly or indirectly."""
     functions = {(domain_of(function), function.name): function for function in model.functions}
     calls = {
         key: {
@@ -95,7 +95,7 @@ def _recursion(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def _in_a_circle(calls: Mapping[Any, set[Any]]) -> Iterator[Any]:
-    """What is left when all that calls nothing that is left has been taken away."""
+    """Return what remains after repeatedly removing functions that call no remaining one."""
     left = dict(calls)
     while left:
         done = [key for key, called in left.items() if not called & left.keys()]

@@ -1,7 +1,7 @@
-"""What flows along an edge of the graph while it is imported.
+"""The values on the edges of the graph during an import.
 
-A value known at build time is a numpy array; one computed on the device is a Relax expression;
-a sequence is a tuple of values, since how many there are is always known at build time.
+A value known at build time is a numpy array; one computed on the device is a Relax expression; a
+sequence is a tuple of values, since its length is always known at build time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_known(value: Value) -> bool:
 
 
 def as_expr(value: Tensor) -> Expr:
-    """The value as Relax sees it; a known one becomes a constant."""
+    """Return the value as a Relax expression; a known one becomes a constant."""
     if isinstance(value, np.ndarray):
         return relax.const(np.ascontiguousarray(value).reshape(value.shape), str(value.dtype))
     return value
@@ -49,7 +49,7 @@ def is_float(dtype: str) -> bool:
 
 
 def dtype_minimum(dtype: str) -> float | int:
-    """The smallest value, -inf for floats."""
+    """Return the smallest value, -inf for floats."""
     return -float("inf") if is_float(dtype) else int(np.iinfo(dtype).min)
 
 
@@ -58,10 +58,10 @@ def dtype_maximum(dtype: str) -> float | int:
 
 
 def constant(number: float | int | bool, dtype: str) -> Expr:
-    """A scalar constant."""
+    """Return a scalar constant."""
     return relax.const(np.array(number).astype(np.dtype(dtype_named(dtype))), dtype)
 
 
 def dtype_named(dtype: str) -> Any:
-    """numpy's dtype object of this name, bfloat16 and the small types included."""
+    """Return numpy's dtype of this name, including bfloat16 and the small types."""
     return np.dtype(getattr(ml_dtypes, dtype, dtype))

@@ -1,5 +1,5 @@
-"""An ONNX model whose half-precision floats are all float32: what it would compute if it rounded
-less. The difference is what the model's own precision is worth."""
+"""Convert the half-precision floats of an ONNX model to float32. The difference in results shows
+the effect of the model's own precision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TYPES_IN_ATTRIBUTES = ("to", "dtype", "output_dtype")
 
 
 def holds_halves(model: onnx.ModelProto) -> bool:
-    """Return whether any tensor that the model names is of half precision."""
+    """Tell whether any tensor that the model names is of half precision."""
     return (
         any(
             tensor.data_type in _HALVES
@@ -36,7 +36,7 @@ def holds_halves(model: onnx.ModelProto) -> bool:
 
 
 def widened(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return the model in float32; None for one with functions, whose types are not followed."""
+    """Return the model in float32; None if it has functions, whose types are not tracked."""
     if len(model.functions):
         return None
     wide = onnx.ModelProto()
@@ -58,7 +58,7 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graph and all bodies of its control flow."""
+    """Yield the graph and all bodies in its control flow."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:

@@ -1,7 +1,7 @@
-"""TFLite files: what is in them, and what they are in Relax.
+"""TFLite files: list their content, and import them into Relax.
 
 `scan` needs no TVM. `load` keeps quantised models in the form relax.dequantize, float operator,
-relax.quantize, where a later phase finds what it can compute in integers.
+relax.quantize, so that a later phase can compute them in integers.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from edgekit.models.tflite.operators import TYPES, unsupported_operators
 
 
 def check_inputs(source: ModelSource) -> None:
-    """What such a file leaves open is known only once it was read: `load` says so."""
+    """Do nothing: open shapes are known only after reading the file, in `load`."""
 
 
 def content_files(path: Path) -> tuple[Path, ...]:
-    """The files that decide what the model is: a TFLite model is one file."""
+    """Return the files of the model: a TFLite model is one file."""
     return (path,)
 
 
 def scan(source: ModelSource) -> ModelScan:
-    """What the file says about itself."""
+    """List the content of the file."""
     file = read_tflite(source.path)
     graph = file.main
     weights = [tensor for tensor in graph.tensors if tensor.is_constant]
@@ -61,7 +61,7 @@ def scan(source: ModelSource) -> ModelScan:
 
 
 def load(source: ModelSource, events: Events) -> Model:
-    """The file as a Relax module, mended."""
+    """Import the file as a Relax module, with repairs."""
     file = read_tflite(source.path)
     graph = file.main
     _check_supported(source, graph)
@@ -90,7 +90,7 @@ def load(source: ModelSource, events: Events) -> Model:
 
 
 def input_shapes(file: TfliteFile, source: ModelSource) -> tuple[tuple[int, ...], ...]:
-    """The shape of each input, in order, every dimension closed."""
+    """Return the shape of each input, in order, with every dimension known."""
     shapes = _input_shapes(file.main, source)
     return tuple(shapes[index] for index in file.main.inputs)
 
@@ -100,7 +100,7 @@ def input_names(file: TfliteFile) -> tuple[str, ...]:
 
 
 def output_names(file: TfliteFile) -> tuple[str, ...]:
-    """The outputs' names; a tensor that is returned twice gets a second one."""
+    """Return the outputs' names; a tensor that is returned twice gets a second one."""
     names: list[str] = []
     for place, index in enumerate(file.main.outputs):
         name = file.main.tensors[index].name
@@ -147,7 +147,7 @@ def _check_constants(source: ModelSource) -> None:
 
 
 def _open_inputs(graph: TfliteGraph, source: ModelSource) -> list[TfliteTensor]:
-    """Inputs that the file leaves open. An open batch is not: the file stores the 1 it runs at."""
+    """Return the inputs with open dimensions, except a batch, for which the file stores 1."""
     tensors = [graph.tensors[index] for index in graph.inputs]
     return [
         tensor

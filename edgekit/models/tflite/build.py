@@ -1,4 +1,4 @@
-"""From a checked TFLite graph to a Relax module."""
+"""Build a Relax module from a checked TFLite graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BuiltModule:
 
 
 def build_module(file: TfliteFile, shapes: Mapping[int, tuple[int, ...]]) -> BuiltModule:
-    """One function, `main`, with the given shape for each input tensor."""
+    """Build a module with one function, `main`, and the given shape for each input."""
     graph = file.main
     resized = any(graph.tensors[index].shape != shape for index, shape in shapes.items())
     builder = NamingBuilder()
@@ -45,7 +45,7 @@ def build_module(file: TfliteFile, shapes: Mapping[int, tuple[int, ...]]) -> Bui
                 converter.convert_graph()
                 outputs = converter.outputs()
             except EdgekitError as error:
-                failure = error  # TVM complains on stderr about a builder left half way.
+                failure = error  # TVM writes to stderr about a builder with an open block.
             result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
             result = builder.emit_output(result)
         builder.emit_func_output(result)

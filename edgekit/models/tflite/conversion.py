@@ -1,4 +1,4 @@
-"""The conversion under way, as far as the converters of single operators need it."""
+"""The interface of a conversion that the converters of single operators use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgekit.base.arrays import Array
 
 
 class Conversion(Protocol):
-    """TVM's converter as it is subclassed in converter.py; names are TVM's."""
+    """TVM's converter as subclassed in converter.py, with TVM's names."""
 
     def get_input_tensors(self, op: tflite.Operator) -> list[TensorWrapper]: ...
 

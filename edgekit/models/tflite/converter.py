@@ -1,9 +1,8 @@
-"""From TFLite operators to Relax: TVM's converter, with what it gets wrong put right.
+"""Convert TFLite operators to Relax with TVM's converter, whose errors are corrected.
 
-TVM's class is subclassed, never patched. Its methods ask four questions of `self` (a tensor's
-value, expression, shape, quantisation); answering those from a checked `TfliteFile` mends most of
-what goes wrong. The operators that need more are in `layers.py`, `moves.py`, `pooling.py` and
-`transposed.py`.
+TVM's class is subclassed, never patched. Its methods get a tensor's value, expression, shape and
+quantisation from `self`; taking those from a checked `TfliteFile` corrects most errors. The
+operators that need more are in `layers.py`, `moves.py`, `pooling.py` and `transposed.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from edgekit.models.tflite.operators import MOVED, place
 
 
 class NamedTensor(tflite.Tensor):  # type: ignore[misc]
-    """A tensor under the name that is unique in its graph: TVM's converter files by name."""
+    """A tensor with a unique name in its graph, because TVM's converter looks up by name."""
 
     unique_name = ""
 
@@ -59,7 +58,7 @@ class NamedSubgraph:
 
 
 class Converter(OperatorConverter):  # type: ignore[misc]
-    """Converts one checked graph into the Relax function that the builder has open."""
+    """A converter of one checked graph into the builder's open Relax function."""
 
     def __init__(self, file: TfliteFile, builder: NamingBuilder, resized: bool) -> None:
         model = tflite.Model.GetRootAsModel(file.data, 0)
@@ -80,12 +79,12 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         self.repairs: list[str] = []
         self._resized = resized
         self._known: dict[int, Array] = {}
-        """Tensors whose values turned out to be known at import."""
+        """The tensors whose values are known at import."""
 
-    # What TVM's methods ask.
+    # Called by TVM's methods.
 
     def get_tensors(self, indices: Iterable[int]) -> list[TensorWrapper]:
-        """As TVM's, but float tensors that carry leftover scales stay float tensors."""
+        """Return tensors as TVM does, but keep float tensors with leftover scales as floats."""
         return [self._wrapper(int(index)) for index in self._indices_or_empty(indices)]
 
     def _wrapper(self, index: int) -> TensorWrapper:
@@ -111,13 +110,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return value
 
     def get_expr(self, input_tensor_idx: int) -> ir.RelaxExpr:
-        """As TVM's, which fails where an operator's data is a constant."""
+        """Return an expression as TVM does, also if an operator's data is a constant."""
         if self.has_expr(input_tensor_idx) or self.is_prefetched(input_tensor_idx):
             return super().get_expr(input_tensor_idx)
         return self.get_tensor_expr(self._wrapper(input_tensor_idx))
 
     def get_tensor_shape(self, tensor_wrapper: TensorWrapper) -> Array:
-        """The shape that came out, not the one declared: they differ once inputs are resized."""
+        """Return the computed shape, which differs from the declared one if inputs are resized."""
         index = tensor_wrapper.tensor_idx
         if self.has_expr(index):
             return np.array(static_shape(super().get_expr(index)), np.int64)
@@ -128,9 +127,9 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def convert_qnn_fused_activation_function(
         self, expr: Any, fused_activation_fn: int, scale: float, zero_point: int, dtype: str
     ) -> Any:
-        """A clip between stored values, rounded as LiteRT rounds; TVM rounds ties to even.
+        """Clip between stored values, rounded as LiteRT rounds; TVM rounds ties to even.
 
-        What would clip to the whole range of the type clips nothing.
+        A clip to the whole range of the type is left out.
         """
         if fused_activation_fn not in _CUT_OFF:
             return super().convert_qnn_fused_activation_function(
@@ -147,7 +146,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             return expr
         return relax.op.clip(expr, min=max(low, limits.min), max=min(high, limits.max))
 
-    # The walk.
+    # The walk over the operators.
 
     def set_input(self, index: int, variable: relax.Var) -> None:
         self.exp_tab.set_expr(self.graph.tensors[index].name, variable)
@@ -170,7 +169,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         self.bb.node = ""
 
     def _label(self, operator: TfliteOperator) -> str:
-        """Operators have no names there: the first tensor that one computes has."""
+        """Return the operator's label: TFLite names no operators, so its first result's name."""
         return self.graph.tensors[operator.outputs[0]].name if operator.outputs else ""
 
     def outputs(self) -> list[Any]:
@@ -214,7 +213,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         if operator.name in MOVED:
             self._check_moves_unchanged(operator)
         result = self.convert_map[operator.name](op=flat)
-        if result is None:  # The value is known now, and TVM keeps it for those who use it.
+        if result is None:  # The value is known, and TVM stored it for its readers.
             return
         values = self._emit(result, len(operator.outputs))
         for index, value in zip(operator.outputs, values, strict=True):
@@ -222,7 +221,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             self.exp_tab.set_expr(self.graph.tensors[index].name, value)
 
     def _emit(self, result: Any, count: int) -> Sequence[Any]:
-        """Bind the result to a variable, so that two users share it and don't compute it twice."""
+        """Bind the result to a variable, so that several readers do not compute it again."""
         if isinstance(result, relax.Tuple):
             return [self.bb.emit(self.bb.normalize(field)) for field in result.fields]
         value = self.bb.emit(self.bb.normalize(result))
@@ -231,7 +230,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return [value]
 
     def _check_moves_unchanged(self, operator: TfliteOperator) -> None:
-        """Quantised values may only move as they are where both sides read them the same way."""
+        """Refuse to move quantised values between tensors with different quantisations."""
         moved = [self.graph.tensors[operator.inputs[0]]]
         if operator.name == "PACK":
             moved = [self.graph.tensors[index] for index in operator.inputs]
@@ -241,7 +240,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
                     raise ValueError("its input and output are quantised differently")
 
     def _check_type(self, declared: TfliteTensor, value: Any) -> None:
-        """What TVM made is what the file says; a silent difference would be a wrong model."""
+        """Check TVM's result against the file: a silent difference would be a wrong model."""
         dtype = str(value.ty.dtype)
         if dtype != declared.dtype:
             raise ValueError(f"it comes out as {dtype}, the file says {declared.dtype}")
@@ -255,7 +254,7 @@ _CUT_OFF: dict[int, tuple[float | None, float | None]] = {
     tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
     tflite.ActivationFunctionType.RELU6: (0.0, 6.0),
 }
-"""Between which real numbers a fused activation leaves what it is given."""
+"""The real bounds of fused activations."""
 
 
 def _round_half_away(real: float, scale: float) -> int:
@@ -264,7 +263,7 @@ def _round_half_away(real: float, scale: float) -> int:
 
 
 def static_shape(expression: Any) -> tuple[int, ...]:
-    """The shape of an expression whose every dimension is known."""
+    """Return the shape of an expression; every dimension must be known."""
     shape = expression.ty.shape
     if shape is None:
         raise ValueError("its shape is only known when the model runs")
@@ -277,7 +276,7 @@ def static_shape(expression: Any) -> tuple[int, ...]:
 
 
 def variable_name(name: str, index: int) -> str:
-    """A name that Relax, C and a file system can all hold."""
+    """Return a name that is valid in Relax, C and a file system."""
     return re.sub(r"\W", "_", name, flags=re.ASCII)[:60] + f"_{index}"
 
 

@@ -1,6 +1,6 @@
-"""A TFLite file as plain data, checked: whoever gets a `TfliteFile` may rely on its indices.
+"""A TFLite file as checked plain data: every index in a `TfliteFile` is valid.
 
-Numbers of fields are those of the public schema (version 3, identifier "TFL3").
+Field numbers are those of the public schema (version 3, identifier "TFL3").
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ BYTES_PER_ELEMENT = {
 @dataclass(frozen=True)
 class TfliteTensor:
     name: str
-    """Unique within its graph, unlike in the file."""
+    """The name, unique within its graph, unlike in the file."""
     dtype: str
     shape: tuple[int, ...]
     signature: tuple[int, ...]
-    """The shape as declared: -1 where it is open."""
+    """The declared shape, with -1 for open dimensions."""
     quantization: Quantization | None
     constant_bytes: int
     variable: bool
@@ -100,7 +100,7 @@ class TfliteFile:
 
 
 def read_tflite(path: Path) -> TfliteFile:
-    """The file's content as plain data, or a ModelError that says what is wrong with it."""
+    """Read the file's content as plain data; ModelError says what is wrong with it."""
     data = _bytes_of(path)
     if len(data) < 8 or data[4:8] != IDENTIFIER:
         raise ModelError(
@@ -256,7 +256,7 @@ def _operator(table: Table, codes: list[str], tensors: int) -> TfliteOperator:
     code = table.number(0, "I")
     if code >= len(codes):
         raise DamagedBufferError(f"an operator has code {code}, which does not exist")
-    table.table(4)  # The options, whichever they are, must lie inside the file too.
+    table.table(4)  # The options must lie inside the file, too, whatever their type.
     table.span(5)
     return TfliteOperator(
         codes[code],

@@ -1,7 +1,7 @@
-"""Reads FlatBuffers without trusting them: every offset is checked before it is followed.
+"""Read FlatBuffers without trusting them: every offset is checked before it is followed.
 
-The generated accessors follow whatever offset a file holds; a damaged or hostile file makes them
-read nonsense, loop, or hand wild numbers to native code. This reader knows only the wire format.
+The generated accessors follow any offset; a damaged or hostile file makes them read nonsense, loop,
+or pass wild numbers to native code. This reader knows only the wire format.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import struct
 from collections.abc import Iterator
 
 MAX_OVERLAP = 8
-"""How often a sound file may be read over; parts that contain each other read far more."""
+"""How often a valid file may be read over; parts that contain each other read far more."""
 
 
 class DamagedBufferError(Exception):
-    """The bytes are not a FlatBuffer that can be followed."""
+    """Raised if the bytes are not a valid FlatBuffer."""
 
 
 class Buffer:
-    """The bytes of one file, and how much more of them it is fair to read."""
+    """The bytes of one file, and how many more of them may be read."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -35,7 +35,7 @@ class Buffer:
         return struct.unpack_from(f"<{count}{form}", self.data, position)
 
     def check(self, position: int, size: int) -> None:
-        """The bytes lie inside the file, and the file is not read over and over."""
+        """Check that the bytes lie inside the file, and that the file is not read over and over."""
         if position < 0 or size < 0 or position + size > len(self.data):
             raise DamagedBufferError(
                 f"it points at byte {position + size}, but has only {len(self.data)}"
@@ -45,7 +45,7 @@ class Buffer:
             raise DamagedBufferError("its parts contain each other")
 
     def skip(self, position: int, size: int) -> None:
-        """The same check for bytes that are located but not read, such as weights."""
+        """Check bytes that are located but not read, such as weights."""
         self.check(position, 0)
         self.check(position + size, 0)
 
@@ -54,7 +54,7 @@ class Buffer:
 
 
 class Table:
-    """One table: fields are found by their number in the schema, absent ones are None."""
+    """One table, with fields by their number in the schema; absent fields are None."""
 
     def __init__(self, buffer: Buffer, position: int) -> None:
         self._buffer = buffer
@@ -113,7 +113,7 @@ class Table:
         return self._buffer.data[start + 4 : start + 4 + size].decode("utf-8", "replace")
 
     def span(self, field: int) -> tuple[int, int] | None:
-        """Where a byte vector lies, and its size, without reading it."""
+        """Return the offset and size of a byte vector, without reading it."""
         start = self._target(field)
         if start is None:
             return None

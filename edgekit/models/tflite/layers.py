@@ -1,4 +1,4 @@
-"""FULLY_CONNECTED and SOFTMAX, where TVM's converter leaves out part of what they mean."""
+"""FULLY_CONNECTED and SOFTMAX, of which TVM's converter implements only a part."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from edgekit.models.tflite.conversion import Conversion
 
 
 def convert_fully_connected(converter: Conversion, operator: tflite.Operator) -> Any:
-    """FULLY_CONNECTED. TVM does not flatten the input, and transposes weights at run time.
+    """Convert FULLY_CONNECTED. TVM does not flatten the input, and transposes weights at run time.
 
-    The weights are transposed here, once, so that dequantize stays directly on a constant, where
-    the rewriting to int8 looks for it.
+    This transposes the weights on import, so that dequantize stays directly on a constant, where
+    the rewriting to int8 expects it.
     """
     tensors = converter.get_input_tensors(operator)
     (target,) = converter.get_output_tensors(operator)
@@ -63,7 +63,7 @@ def bias_as_float(
     weights: TensorWrapper,
     units: int,
 ) -> Any:
-    """The bias as float. LiteRT keeps it in steps of input scale times weight scale."""
+    """Return the bias as floats. LiteRT stores it in steps of input scale times weight scale."""
     expression = relax.op.reshape(converter.get_tensor_expr(bias), (units,))
     if bias.tensor.ShapeLength() == 1:
         expression = converter.get_tensor_expr(bias)
@@ -88,7 +88,7 @@ def activated(converter: Conversion, product: Any, target: TensorWrapper, activa
 
 
 def convert_softmax(converter: Conversion, operator: tflite.Operator) -> Any:
-    """SOFTMAX. TVM leaves out beta, the factor in front of the exponent."""
+    """Convert SOFTMAX. TVM leaves out beta, the factor in front of the exponent."""
     (source,) = converter.get_input_tensors(operator)
     (target,) = converter.get_output_tensors(operator)
     options = tflite.SoftmaxOptions()

@@ -1,4 +1,4 @@
-"""Operators that move values, where TVM's converter fails or moves them elsewhere."""
+"""Operators that move values and that TVM's converter gets wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgekit.models.tflite.conversion import Conversion
 
 
 def convert_expand_dims(converter: Conversion, operator: tflite.Operator) -> Any:
-    """EXPAND_DIMS. TVM calls its own operator with one argument too many."""
+    """Convert EXPAND_DIMS. TVM calls its own operator with one argument too many."""
     source, axis = converter.get_input_tensors(operator)
     return relax.op.expand_dims(
         converter.get_tensor_expr(source), int(converter.get_tensor_value(axis).item())
@@ -19,14 +19,14 @@ def convert_expand_dims(converter: Conversion, operator: tflite.Operator) -> Any
 
 
 def convert_gather_nd(converter: Conversion, operator: tflite.Operator) -> Any:
-    """GATHER_ND. TVM moves the last axis of the indices first, which its operator does not want."""
+    """Convert GATHER_ND. TVM wrongly moves the last axis of the indices first."""
     source, indices = converter.get_input_tensors(operator)
     wide = relax.op.astype(converter.get_tensor_expr(indices), "int64")
     return relax.op.gather_nd(converter.get_tensor_expr(source), wide)
 
 
 def convert_space_to_batch(converter: Conversion, operator: tflite.Operator) -> Any:
-    """SPACE_TO_BATCH_ND. TVM calls a packed function that does not take what it is given."""
+    """Convert SPACE_TO_BATCH_ND. TVM calls a packed function with wrong arguments."""
     source, block_tensor, pads_tensor = converter.get_input_tensors(operator)
     block = [int(extent) for extent in converter.get_tensor_value(block_tensor)]
     pads = converter.get_tensor_value(pads_tensor).tolist()
@@ -55,7 +55,7 @@ def convert_space_to_batch(converter: Conversion, operator: tflite.Operator) -> 
 
 
 def convert_batch_to_space(converter: Conversion, operator: tflite.Operator) -> Any:
-    """BATCH_TO_SPACE_ND. TVM calls a packed function that does not take what it is given."""
+    """Convert BATCH_TO_SPACE_ND. TVM calls a packed function with wrong arguments."""
     source, block_tensor, crops_tensor = converter.get_input_tensors(operator)
     block = [int(extent) for extent in converter.get_tensor_value(block_tensor)]
     crops = converter.get_tensor_value(crops_tensor).tolist()
@@ -81,7 +81,7 @@ def convert_batch_to_space(converter: Conversion, operator: tflite.Operator) -> 
 
 
 def convert_resize_nearest(converter: Conversion, operator: tflite.Operator) -> Any:
-    """RESIZE_NEAREST_NEIGHBOR. With aligned corners TVM rounds ties to even, LiteRT up."""
+    """Convert RESIZE_NEAREST_NEIGHBOR. With aligned corners TVM rounds ties to even, LiteRT up."""
     source, size = converter.get_input_tensors(operator)
     options = tflite.ResizeNearestNeighborOptions()
     table = operator.BuiltinOptions()

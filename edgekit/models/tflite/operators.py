@@ -1,7 +1,7 @@
-"""Which TFLite operators can be imported, and why the others cannot.
+"""The TFLite operators that can be imported, and why the others cannot.
 
-Listed here, and not asked of TVM, so that a scan needs no TVM and so that every name on the list is
-one that tests compare with LiteRT.
+The list does not come from TVM, so that a scan needs no TVM and so that tests compare every name on
+the list with LiteRT.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONTROL_FLOW = frozenset({"CALL", "IF", "STABLEHLO_CASE", "STABLEHLO_WHILE", "WH
 
 
 def unsupported_operators(graph: TfliteGraph) -> tuple[UnsupportedOperator, ...]:
-    """Every operator that cannot be imported, once each, where it is first used."""
+    """Return every operator that cannot be imported, at its first use."""
     first: dict[tuple[str, str], int] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for index, operator in enumerate(graph.operators):
@@ -62,7 +62,7 @@ def unsupported_operators(graph: TfliteGraph) -> tuple[UnsupportedOperator, ...]
 
 
 def place(graph: TfliteGraph, index: int) -> str:
-    """Where an operator is, in words that a model viewer shows too."""
+    """Describe an operator's place, in the terms of model viewers."""
     outputs = graph.operators[index].outputs
     made = f", making '{graph.tensors[outputs[0]].name}'" if outputs else ""
     return f"operator {index}{made}"

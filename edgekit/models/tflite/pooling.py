@@ -12,9 +12,9 @@ from edgekit.models.tflite.conversion import Conversion
 
 
 def convert_average_pool(converter: Conversion, operator: tflite.Operator) -> Any:
-    """AVERAGE_POOL_2D. TVM divides integers toward zero; LiteRT rounds half away from zero.
+    """Convert AVERAGE_POOL_2D. TVM divides integers toward zero; LiteRT rounds half away from zero.
 
-    Averaging the stored values, not the real ones: ties are broken away from a stored zero.
+    LiteRT averages stored values, not real ones: ties go away from a stored zero.
     """
     (source,) = converter.get_input_tensors(operator)
     (target,) = converter.get_output_tensors(operator)

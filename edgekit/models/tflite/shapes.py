@@ -1,4 +1,4 @@
-"""Computes at import what only looks like computation: the small graphs that produce shapes.
+"""Compute the small graphs that produce shapes at import.
 
 Converters write SHAPE, STRIDED_SLICE and PACK in front of a RESHAPE to keep the batch open. Once
 every shape is known these are constants, and Relax wants them as constants.
@@ -17,19 +17,19 @@ from edgekit.base.arrays import Array
 Fold = Callable[[tflite.Operator, Sequence[Array]], Array]
 
 MAX_FOLDED_ELEMENTS = 4096
-"""Shapes are short. Anything longer is data, and is left to the compiler."""
+"""The most elements to fold: shapes are short, and longer tensors are data."""
 
 OUTPUT_TYPES = {tflite.TensorType.INT32: np.int32, tflite.TensorType.INT64: np.int64}
 
 
 def fold_shape(operator: tflite.Operator, shape: Sequence[int]) -> Array:
-    """SHAPE of a tensor whose shape is known."""
+    """Fold SHAPE of a tensor with a known shape."""
     out_type = _options(operator, tflite.ShapeOptions).OutType()
     return np.array(shape, OUTPUT_TYPES.get(out_type, np.int32))
 
 
 def fold(name: str, operator: tflite.Operator, values: Sequence[Array]) -> Array | None:
-    """The operator's value on constants, or None where it is not one that shapes go through."""
+    """Return the operator's value on constants; None for operators that do not occur in shapes."""
     if name not in FOLDS or any(value.size > MAX_FOLDED_ELEMENTS for value in values):
         return None
     if any(value.dtype.kind != "i" for value in values):  # Arithmetic on data may be fused.

@@ -1,4 +1,4 @@
-"""TRANSPOSE_CONV in the one layout that TVM can compile it in."""
+"""TRANSPOSE_CONV in the only layout that TVM can compile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgekit.models.tflite.layers import activated, bias_as_float
 
 
 def convert_transposed_convolution(converter: Conversion, operator: tflite.Operator) -> Any:
-    """TRANSPOSE_CONV. TVM's converter emits NHWC, for which TVM has no loop nest."""
+    """Convert TRANSPOSE_CONV. TVM's converter emits NHWC, for which TVM has no loop nest."""
     tensors = converter.get_input_tensors(operator)
     (target,) = converter.get_output_tensors(operator)
     shape, weights, source = tensors[:3]

@@ -1,7 +1,7 @@
-"""PyTorch programs saved by torch.export.save (.pt2): what is in them, and what they are in Relax.
+"""PyTorch programs saved by torch.export.save (.pt2): list their content, and import them.
 
-A .pt2 file can carry code. `archive.py` reads it and writes an archive anew of what cannot run any;
-torch loads that archive and never the file.
+A .pt2 file can carry code. `archive.py` reads it and writes a new archive of parts that cannot run
+any; torch loads only that archive.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 def check_inputs(source: ModelSource) -> None:
-    """What such a file leaves open is known only once it was read: `load` says so."""
+    """Do nothing: open shapes are known only after reading the file, in `load`."""
 
 
 def content_files(path: Path) -> tuple[Path, ...]:
-    """A saved program is one file."""
+    """Return the files of the model: a saved program is one file."""
     return (path,)
 
 
 def scan(source: ModelSource) -> ModelScan:
-    """What the file says about itself, and what of it TVM's importer does not know."""
+    """List the content of the file, and the operators that TVM's importer does not know."""
     opened = open_program(source)
     outline = opened.outline
     counts = Counter(outline.operators)
@@ -55,7 +55,7 @@ def scan(source: ModelSource) -> ModelScan:
 
 
 def load(source: ModelSource, events: Events) -> Model:
-    """The program as a Relax module, every dimension closed. Batch norm stays one operator."""
+    """Import the program as a Relax module, every dimension known; batch norm stays an operator."""
     from edgekit.compiler.passes.guard_indices import guard_indices
 
     _check_no_constants(source)
@@ -96,7 +96,7 @@ def import_torch() -> ModuleType:
 
 @dataclass(frozen=True)
 class OpenedProgram:
-    """A program that torch has loaded, and its outline, both of one reading of the file."""
+    """A program that torch has loaded, and its outline, from one reading of the file."""
 
     program: ExportedProgram
     outline: ProgramOutline
@@ -104,7 +104,7 @@ class OpenedProgram:
 
 
 def open_program(source: ModelSource) -> OpenedProgram:
-    """Load what was found to be only data, from an archive of nothing else."""
+    """Load a program from a new archive that contains only checked data."""
     checked = read_program(source.path)
     torch = import_torch()
     for target in sorted(checked.targets):
@@ -121,7 +121,7 @@ def open_program(source: ModelSource) -> OpenedProgram:
 
 
 def _check_guards(guards: tuple[str, ...], inputs: tuple[TensorSpec, ...]) -> None:
-    """Refuse shapes that the program was not exported for."""
+    """Refuse shapes for which the program was not exported."""
     shapes = {spec.name: spec.shape for spec in inputs}
     for guard in guards:
         try:
@@ -140,7 +140,7 @@ def _check_guards(guards: tuple[str, ...], inputs: tuple[TensorSpec, ...]) -> No
 
 
 def _check_operator(torch: ModuleType, target: str, source: ModelSource) -> None:
-    """Refuse a name below `torch.ops` that is no overload of an operator: torch calls it anyway."""
+    """Refuse a name in `torch.ops` that is no overload of an operator, which torch would call."""
     if not target.startswith("torch.ops.") or target.startswith("torch.ops.higher_order."):
         return  # one of a short list of names
     _, _, namespace, name, overload = target.split(".")
@@ -156,7 +156,7 @@ def _check_operator(torch: ModuleType, target: str, source: ModelSource) -> None
 
 @contextmanager
 def _no_pickles() -> Iterator[None]:
-    """Have torch refuse pickles of anything but tensors, also where it asks for all of Python."""
+    """Make torch refuse pickles of anything but tensors, also where it would allow any object."""
     names = ("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
     before = {name: os.environ.pop(name, None) for name in names}
     os.environ[names[0]] = "1"
@@ -168,7 +168,7 @@ def _no_pickles() -> Iterator[None]:
 
 
 def closed_inputs(outline: ProgramOutline, source: ModelSource) -> tuple[TensorSpec, ...]:
-    """The inputs with every dimension known, or a ModelError that lists the open ones."""
+    """Return the inputs with every dimension known; ModelError lists the open ones."""
     names = [spec.name for spec in outline.inputs]
     for name in source.shapes:
         if name not in names:
@@ -189,7 +189,7 @@ def closed_inputs(outline: ProgramOutline, source: ModelSource) -> tuple[TensorS
 
 
 def arguments(program: ExportedProgram, tensors: list[torch.Tensor]) -> tuple[Any, Any]:
-    """Flat tensors as the positional and keyword arguments that the program was exported with."""
+    """Return flat tensors as the positional and keyword arguments of the exported program."""
     from torch.utils import _pytree as pytree
 
     specification = program.call_spec.in_spec
@@ -201,7 +201,7 @@ def arguments(program: ExportedProgram, tensors: list[torch.Tensor]) -> tuple[An
 
 @contextmanager
 def quiet_torch() -> Iterator[None]:
-    """torch warns about its own deprecations; none of them is for the user of a model."""
+    """Silence torch's deprecation warnings, which do not concern the user of a model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -246,7 +246,7 @@ def _specialised(
     inputs: tuple[TensorSpec, ...],
     events: Events,
 ) -> ExportedProgram:
-    """The program for exactly these shapes: exported again where it was left open."""
+    """Return the program for these shapes; one with open shapes is exported again."""
     if not any(spec.open_dimensions for spec in outline.inputs):
         return program
     torch = import_torch()
@@ -268,7 +268,7 @@ def _specialised(
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
-    """In core operators, as TVM's importer wants it."""
+    """Decompose the program into core operators, as TVM's importer expects."""
     with quiet_torch():
         decomposed: ExportedProgram = program.run_decompositions()
     return decomposed

@@ -1,10 +1,10 @@
-"""Looks into a .pt2 file without torch, refuses what would run code, and writes it anew.
+"""Read a .pt2 file without torch, refuse parts that would run code, and write a new archive.
 
-`torch.export.load` unpickles without restraint, evaluates the file's shape expressions as Python,
-runs compiled code that the archive holds and calls whatever attribute of `torch` a graph names. A
-program that `torch.export.save` writes needs none of that beyond tensors, symbols and registered
-operators. The file is read once. What torch gets is an archive written here, of nothing but what
-was checked: it has no pickle in it, and torch never sees a byte that it could read differently.
+`torch.export.load` unpickles without restriction, evaluates the file's shape expressions as Python,
+runs compiled code in the archive, and calls any attribute of `torch` that a graph names. A program
+that `torch.export.save` writes needs only tensors, symbols and registered operators. This module
+reads the file once and gives torch a new archive of only the checked parts: without pickles, and
+without bytes that torch could read differently.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TENSOR_GLOBALS = re.compile(
     r"|torch\._tensor _rebuild_from_type_v2|torch Tensor|torch\.nn\.parameter Parameter"
     r"|collections OrderedDict|torch \w+Storage|(?:builtins|__builtin__) set"
 )
-"""What pickled tensors name. Those with attributes, as of `Dim.DYNAMIC`, name their class."""
+"""The globals that pickled tensors name; those with attributes (`Dim.DYNAMIC`) name their class."""
 _SAVE_AGAIN = "save it again with torch.export.save(program, 'model.pt2')"
 
 DTYPES = {
@@ -78,27 +78,27 @@ BYTES_PER_ELEMENT = {
 
 @dataclass(frozen=True)
 class ProgramOutline:
-    """What a saved program says about itself."""
+    """A summary of a saved program."""
 
     inputs: tuple[OpenTensorSpec, ...]
     outputs: tuple[OpenTensorSpec, ...]
     operators: tuple[str, ...]
-    """One entry a call, in order."""
+    """The operators, one entry per call, in order."""
     parameters: int
     parameter_bytes: int
 
 
 @dataclass(frozen=True)
 class CheckedProgram:
-    """A program that runs nothing when torch loads it."""
+    """A program that runs no code when torch loads it."""
 
     outline: ProgramOutline
     targets: frozenset[str]
-    """Every operator that it calls, in torch's words."""
+    """The operators that it calls, by torch's names."""
     guards: tuple[str, ...]
-    """What it demands of its inputs' dimensions; guards.py reads them."""
+    """Its conditions on the inputs' dimensions, which guards.py reads."""
     archive: bytes
-    """The program as `torch.export.load` reads it, without anything that was not checked."""
+    """The archive for `torch.export.load`, of checked parts only."""
 
 
 def read_program(path: Path) -> CheckedProgram:
@@ -134,7 +134,7 @@ def read_program(path: Path) -> CheckedProgram:
 
 
 def _members(stream: io.BytesIO, name: str) -> dict[str, ZipMember]:
-    """What is in the archive, by the path below its one top folder."""
+    """List the archive's members, by the path below its only top folder."""
     members = read_zip(stream)
     folders = {path.partition("/")[0] for path in members}
     if len(folders) != 1:
@@ -148,7 +148,7 @@ def _members(stream: io.BytesIO, name: str) -> dict[str, ZipMember]:
 def _checked(
     members: Mapping[str, ZipMember], name: str
 ) -> tuple[dict[str, Any], tuple[str, ...], dict[str, bytes]]:
-    """The program's own document, its guards and the files of its weights, all harmless."""
+    """Return the program's document, its guards and its weight files, all checked."""
     programs = [member for member in members if re.fullmatch(r"models/\w+\.json", member)]
     if programs != [_PROGRAM]:
         raise ModelError(
@@ -173,7 +173,7 @@ def _checked(
 
 
 def _guards(document: dict[str, Any]) -> tuple[str, ...]:
-    """What the program demands of its inputs, taken out of it: torch would run that."""
+    """Remove and return the program's guards on its inputs, which torch would run."""
     guards = tuple(str(guard) for guard in document.get("guards_code") or ())
     document["guards_code"] = []
     for guard in guards:
@@ -189,7 +189,7 @@ def _text(members: Mapping[str, ZipMember], member: str, default: str) -> str:
 
 
 def _check_member(member: str) -> None:
-    """Refuse what torch would unpickle or run; other files that it does not need are left out."""
+    """Refuse files that torch would unpickle or run; other files are left out."""
     folder, _, file = member.removeprefix("data/").partition("/")
     if member.startswith("data/aotinductor/"):
         raise RunsCode("compiled code")
@@ -200,8 +200,8 @@ def _check_member(member: str) -> None:
 
 
 def _check_pickles(data: bytes) -> None:
-    """Refuse sample inputs that are more than tensors. They are left out in any case: a file that
-    carries code is told of, and not half used."""
+    """Refuse sample inputs with more than tensors. They are left out in any case, but a file with
+    code is refused rather than used in part."""
     for path, member in read_zip(io.BytesIO(data)).items():
         if path.endswith(".pkl"):
             for opcode, argument, _ in pickletools.genops(member.read()):
@@ -221,7 +221,7 @@ def _document(member: ZipMember, name: str) -> dict[str, Any]:
 
 
 def _payloads(members: Mapping[str, ZipMember], kind: str, name: str) -> dict[str, bytes]:
-    """The weights' bytes, and the file that says which is which."""
+    """Return the weights' bytes, and the file that maps names to them."""
     index = f"data/{kind}/model_{kind}_config.json"
     document = _document(members[index], name)
     check_words(document)
@@ -248,7 +248,7 @@ def _elements(tensor: dict[str, Any]) -> int:
 
 
 def _archive(document: dict[str, Any], payloads: Mapping[str, bytes]) -> bytes:
-    """The file that torch reads, without sample inputs: those are pickles."""
+    """Build the archive for torch, without sample inputs, which are pickles."""
     files = {
         "archive_format": b"pt2",
         "archive_version": b"0",

@@ -1,9 +1,9 @@
-"""PyTorch's elementwise operators, computed in the types that PyTorch computes them in.
+"""PyTorch's elementwise operators, computed in the same types as in PyTorch.
 
-TVM's importer has most of them, without PyTorch's rules for operands of two types: a sum of an
-int8 tensor and 2.5 became one of 2, `alpha` was ignored, and a division of whole numbers stayed
-whole. So one table says for each operator how PyTorch promotes its operands, and what is computed
-once they have that type. PyTorch itself tells the types.
+TVM's importer has most of them, but not PyTorch's rules for mixed types: it adds an int8 tensor and
+2.5 as if that were 2, ignores `alpha`, and divides whole numbers as whole numbers. So a table gives
+for each operator PyTorch's promotion of the operands, and the computation in that type. PyTorch
+itself determines the types.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def binary(kind: Any, function: Callable[[Any, Any], Any]) -> Elementwise:
 
 
 def _whole(function: Callable[[Any], Any]) -> Elementwise:
-    """Rounding: whole numbers are whole already."""
+    """Round floats; integers stay as they are."""
     return Elementwise(
         EXACT, 1, lambda given: function(given.values[0]) if given.is_float else given.values[0]
     )
@@ -112,7 +112,7 @@ def _is_nan(value: Any) -> Any:
 
 
 def _expm1(value: Any) -> Any:
-    """Exact near zero, where exp(x) - 1 has lost its digits."""
+    """Compute exp(x) - 1 accurately near zero, where the direct form loses digits."""
     one, two = (relax.const(number, str(value.ty.dtype)) for number in (1, 2))
     exponential = op.exp(value)
     near = op.multiply(op.tanh(op.divide(value, two)), op.add(exponential, one))
@@ -121,7 +121,7 @@ def _expm1(value: Any) -> Any:
 
 
 def _log1p(value: Any) -> Any:
-    """Exact near zero, where 1 + x has lost digits of x: what is lost is made up for."""
+    """Compute log(1 + x) accurately near zero, correcting for the digits that 1 + x loses."""
     one = relax.const(1, str(value.ty.dtype))
     more = op.add(value, one)
     near = op.multiply(op.log(more), op.divide(value, op.subtract(more, one)))
@@ -157,7 +157,7 @@ def _relu(given: Operands) -> Any:
 
 
 def _elu(given: Operands) -> Any:
-    """SELU is this one too, with a scale."""
+    """Compute ELU, or SELU with a scale."""
     value = given.values[0]
     alpha, scale, input_scale = (
         float(given.options.get(name, 1)) for name in ("alpha", "scale", "input_scale")
@@ -221,7 +221,7 @@ def _division(given: Operands) -> Any:
 
 
 def _floored(given: Operands) -> Any:
-    """As PyTorch has it for floats: from the exact remainder, so that 1.0 // 0.1 is 9."""
+    """Divide floats as PyTorch does: from the exact remainder, so that 1.0 // 0.1 is 9."""
     first, second = given.values
     if not given.is_float:
         return arithmetic.floored_division(given.block, first, second)
@@ -266,7 +266,7 @@ def _power(given: Operands) -> Any:
 
 
 def _known_power(base: Any, exponent: float, given: Operands) -> Any:
-    """Small powers as products, as PyTorch has them; None for others."""
+    """Return small powers as products, as PyTorch does; None for others."""
     if given.is_float and abs(exponent) == 0.5:
         return op.sqrt(base) if exponent > 0 else op.rsqrt(base)
     if exponent != int(exponent) or abs(exponent) > (3 if given.is_float else 64):
@@ -298,7 +298,7 @@ def _copysign(first: Any, second: Any) -> Any:
 
 
 def _number_of(better: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The larger or smaller one; a number rather than NaN."""
+    """Return the larger or smaller one, and a number rather than NaN."""
     return lambda a, b: op.where(_is_nan(a), b, op.where(_is_nan(b), a, better(a, b)))
 
 
@@ -393,16 +393,16 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "__lshift__": _shift(left=True),
     "__rshift__": _shift(left=False),
 }
-"""By the operator's name, all of its overloads."""
+"""The operators by name, which covers all overloads."""
 DIVISIONS: Mapping[bool, Elementwise] = {
     False: binary(FLOAT, op.divide),
     True: Elementwise(WIDE, 2, _division),
 }
-"""`div`, by whether it rounds."""
+"""The variants of `div`, by whether it rounds."""
 
 
 def converted(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
-    """The node's value, by the tables."""
+    """Convert a node by the tables."""
     name = operator_name(node)
     if name == "div":
         is_rounded = node.kwargs.get("rounding_mode") is not None
@@ -411,7 +411,7 @@ def converted(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
 
 
 def chosen(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
-    """The value of `where`, whose alternatives may be of two types."""
+    """Convert `where`, whose alternatives may have two types."""
     dtype = dtype_name(node.meta["val"].dtype)
     condition, *values = (environment[argument] for argument in node.args)
     first, second = (block.emit(as_type(value, dtype)) for value in values)
@@ -419,21 +419,21 @@ def chosen(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
 
 
 def any_true(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
-    """Whether any element is not zero: of all of them, or along some axes."""
+    """Convert `any`, over all elements or along some axes."""
     options = options_of(node)
     truth = op.astype(block.emit(as_type(environment[node.args[0]], "bool")), "int8")
     found = op.max(truth, options.get("dim"), keepdims=bool(options.get("keepdim", False)))
-    wanted = dtype_name(node.meta["val"].dtype)  # that of bytes is a byte
+    wanted = dtype_name(node.meta["val"].dtype)  # any of bytes is a byte
     return block.emit(as_type(block.emit(op.astype(found, "bool")), wanted))
 
 
 def copied(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
-    """The tensor in the type of the copy."""
+    """Convert a copy: the tensor in the type of the target."""
     return block.emit(as_type(environment[node.args[0]], dtype_name(node.meta["val"].dtype)))
 
 
 def targets() -> Mapping[str, Callable[[Any, Any, Mapping[Any, Any]], Any]]:
-    """What converts each operator of this module, by its name with the overload."""
+    """Return the converters of this module's operators, by name with overload."""
     found: dict[str, Callable[[Any, Any, Mapping[Any, Any]], Any]] = {
         **dict.fromkeys(("any.default", "any.dim", "any.dims"), any_true),
         "where.self": chosen,

@@ -1,8 +1,8 @@
-"""Which shape expressions torch may evaluate: short sums, products and comparisons of dimensions.
+"""Check the shape expressions for torch: short sums, products and comparisons of dimensions.
 
-Torch gives them to `sympy.sympify`, which evaluates Python and multiplies numbers out. So an
-expression is read as Python's syntax here, every word and operator in it is one of a list, and
-what it would grow to is bounded before SymPy sees it.
+Torch passes them to `sympy.sympify`, which evaluates Python and multiplies numbers out. So this
+module parses an expression as Python's syntax, allows only listed words and operators, and bounds
+its size before SymPy sees it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FUNCTIONS = frozenset(
         *("TruncToInt", "FloorToInt", "CeilToInt", "RoundToInt", "ToFloat"),
     }
 )
-"""Functions whose value is no longer than their longest argument, or their sum."""
+"""Functions whose value is no longer than their longest argument or the sum of all."""
 _DIVISIONS = frozenset(
     {
         *("Rational", "Mod", "PythonMod", "FloorDiv", "CleanDiv", "CeilDiv", "ModularIndexing"),
@@ -48,11 +48,11 @@ _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 @dataclass(frozen=True)
 class _Size:
-    """How large a part may become, at most."""
+    """An upper bound on the size of a part."""
 
     bits: int
     terms: int
-    """Those of its sum when products and powers are multiplied out."""
+    """The number of terms when products and powers are multiplied out."""
     has_power: bool = False
 
 
@@ -61,7 +61,7 @@ _REAL_NUMBER = _Size(bits=400, terms=1)
 
 
 def check_expression(text: str) -> None:
-    """Refuse what is no shape expression, or would take long to evaluate: ValueError."""
+    """Raise ValueError if this is no shape expression, or would take long to evaluate."""
     if len(text) > _LONGEST or _CHARACTERS.fullmatch(text) is None:
         raise ValueError("it is too long, or has other characters in it")
     try:

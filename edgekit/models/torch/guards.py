@@ -1,6 +1,7 @@
-"""What a saved program demands of its inputs' dimensions, in a few words of Python.
+"""Read the guards of a saved program: conditions on its inputs' dimensions, in Python syntax.
 
-Torch would run them as code. They are read as syntax: comparisons of whole numbers and dimensions.
+Torch would run them as code. This module parses them as comparisons of whole numbers and
+dimensions.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _COMPARISONS: Mapping[type, Callable[[int, int], bool]] = {
     ast.GtE: operator.ge,
 }
 Dimensions = Callable[[str, int], int]
-"""From an input's name and an axis to the extent."""
+"""A function from an input's name and an axis to the extent."""
 
 
 def check_guard(text: str) -> None:
-    """Refuse what is no comparison of dimensions: ValueError."""
+    """Raise ValueError if a guard is not a comparison of dimensions."""
     holds(text, lambda name, axis: 1)
 
 
 def holds(text: str, dimensions: Dimensions) -> bool:
-    """Whether the inputs are as the guard demands; ValueError where it cannot be read."""
+    """Tell whether the inputs satisfy the guard; ValueError if it cannot be read."""
     if len(text) > _LONGEST:
         raise ValueError("it is too long")
     try:
@@ -82,7 +83,7 @@ def _arithmetic(node: ast.expr, dimensions: Dimensions) -> int:
 
 
 def _sized(call: ast.Call) -> str:
-    """The name of the input whose size is asked, of `L['x'][0].size()`."""
+    """Return the name of the input in an expression such as `L['x'][0].size()`."""
     function = call.func
     if call.args or call.keywords or not isinstance(function, ast.Attribute):
         raise ValueError("it calls something")

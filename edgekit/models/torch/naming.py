@@ -1,4 +1,4 @@
-"""TVM's importer of PyTorch programs, with variables that say which node they came from."""
+"""TVM's importer of PyTorch programs, with variables named after their nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INDEXING = frozenset({"index", "index_put", "index_put_", "_unsafe_index", "_un
 
 
 class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
-    """Where TVM's class makes itself a builder, it gets one that names."""
+    """TVM's importer with a builder that names variables after nodes."""
 
     convert_map: dict[str, Callable[[Any], Any]]
 
@@ -47,13 +47,13 @@ class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
         return convert(self._builder, node, self.env)
 
     def _item(self, node: Any) -> Any:
-        """A number out of a tensor; the tensor is kept for those that index with the number."""
+        """Take a number from a tensor; the tensor is kept for nodes that index with the number."""
         tensor = self.env[node.args[0]]
         self._scalars[node] = self._emit(relax.op.reshape(tensor, ()))
         return super()._item(node)
 
     def _select(self, node: Any) -> Any:
-        """One place along an axis: the program's exporter has seen that it is inside."""
+        """Select a position along an axis; the exporter has checked that it is inside."""
         axis, place = int(node.args[1]), node.args[2]
         extent = self.shape_of(self.env[node.args[0]])[axis]
         if not isinstance(place, int):
@@ -76,7 +76,7 @@ class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
         )
 
     def retrieve_args(self, node: Any) -> Any:
-        """Where tensors are indices, as in x[i, j], -1 is the last element of its axis."""
+        """Wrap negative indices in tensors, as in x[i, j]: -1 is the last element of its axis."""
         arguments = list(super().retrieve_args(node))
         if getattr(node.target, "__name__", "").split(".")[0] in _INDEXING:
             shape = self.shape_of(arguments[0])
@@ -97,7 +97,7 @@ class NamingImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self._builder.emit(expression)
 
     def _of_its_type(self, value: Any, node: Any) -> Any:
-        """The value in the type that PyTorch gives it; some of TVM's converters have their own."""
+        """Cast the value to PyTorch's type, from which some of TVM's converters deviate."""
         wanted = dtype_name(getattr(node.meta.get("val"), "dtype", ""))
         kind = getattr(value, "ty", None)
         if not wanted or not isinstance(kind, relax.TensorType) or str(kind.dtype) == wanted:

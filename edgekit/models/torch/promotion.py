@@ -1,4 +1,4 @@
-"""The types that PyTorch computes an operator in, and its operands in them."""
+"""The types in which PyTorch computes an operator, and the conversion of its operands."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ EXACT, WIDE, FLOAT, BOOL, POWER = (
     KIND.ALWAYS_BOOL,
     KIND.BOOL_TO_LONG,
 )
-"""EXACT: one operation, that rounds once. WIDE: several, of half precision in float32. FLOAT: whole
-numbers become floats, half precision becomes float32 while it is computed."""
+"""The kinds of promotion. EXACT: one operation that rounds once. WIDE: several operations, with
+half precision in float32. FLOAT: whole numbers become floats, and half precision is computed in
+float32."""
 
 
 @dataclass(frozen=True)
 class Operands:
-    """What an operator is given."""
+    """The operands of an operator."""
 
     block: Any
     values: tuple[Any, ...]
-    """Tensors and numbers, all of them expressions of one type."""
+    """The tensors and numbers, as expressions of one type."""
     given: tuple[Any, ...]
-    """The node's own arguments, for those that are numbers in the program."""
+    """The node's own arguments, for operators that need the numbers of the program."""
     options: Mapping[str, Any]
 
     @property
@@ -53,7 +54,7 @@ Compute = Callable[[Operands], Any]
 
 @dataclass(frozen=True)
 class Elementwise:
-    """One operator."""
+    """An elementwise operator."""
 
     kind: Any
     operands: int
@@ -61,7 +62,7 @@ class Elementwise:
 
 
 def computed(operator: Elementwise, block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
-    """The value of a node whose operator is this one."""
+    """Convert a node with this operator."""
     given = tuple(node.args[: operator.operands])
     facts = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in given]
     kind, _ = elementwise_dtypes(
@@ -74,13 +75,13 @@ def computed(operator: Elementwise, block: Any, node: Any, environment: Mapping[
 
 
 def options_of(node: Any) -> dict[str, Any]:
-    """All arguments of a node that the program gives, by their names."""
+    """Return the arguments that the program gives a node, by name."""
     names = [argument.name for argument in node.target._schema.arguments]
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
 def operator_name(node: Any) -> str:
-    """The operator's name without its overload."""
+    """Return the operator's name without its overload."""
     return str(getattr(node.target, "__name__", node.target)).partition(".")[0]
 
 
@@ -89,7 +90,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def as_type(value: Any, dtype: str) -> Any:
-    """The value in another type; anything but zero is True, NaN included."""
+    """Convert the value to another type; anything but zero is True, NaN included."""
     source = str(value.ty.dtype)
     if source == dtype:
         return value
@@ -106,5 +107,5 @@ def _as_expression(block: Any, given: Any, environment: Mapping[Any, Any], dtype
         return None
     value = environment[given] if isinstance(given, torch.fx.Node) else given
     if not isinstance(value, relax.Expr):
-        return relax.const(np.asarray(value).astype(dtype), dtype)  # a number wraps around, too
+        return relax.const(np.asarray(value).astype(dtype), dtype)  # numbers wrap around, too
     return block.emit(as_type(value, dtype))

@@ -1,9 +1,9 @@
-"""Which words may stand in a saved program, so that torch runs nothing while it loads them.
+"""Check every text in a saved program, so that torch runs no code while it loads the program.
 
 Torch looks up targets as attributes, evaluates dimensions, imports classes that a description of
-inputs names, and prints every name into Python source that it runs. So each text in a program is
-of a known kind: an operator from a list, a dimension of plain arithmetic, a description of tuples,
-lists and dictionaries, or a plain name. Anything else is refused, whatever its key is.
+inputs names, and writes every name into Python source that it runs. So each text must be of a known
+kind: an operator from a list, a dimension of plain arithmetic, a description of tuples, lists and
+dictionaries, or a plain name. Anything else is refused, under any key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REACHES_OUT = re.compile(
     r"torch\.ops\.\w+\.(?:from_file|save|load\w*|_print|warn|_test_\w+|record_stream|set_data"
     r"|_\w*pin_memory|format)\b.*"
 )
-"""Operators that touch files, output or the process, not only tensors."""
+"""Operators that access files, output or the process, not only tensors."""
 
 _IDENTIFIER = re.compile(r"(?:(?!\d)\w+)?")
 _PATH = re.compile(r"[\w.\-]*")
@@ -63,11 +63,11 @@ _CONTAINERS = frozenset(
 
 
 class RunsCode(Exception):
-    """The program holds something that could run code; the message names it."""
+    """Raised if the program contains something that could run code; the message names it."""
 
 
 def cleaned(value: Any) -> Any:
-    """The document without what torch does not need: each node's history, and its own notes."""
+    """Return the document without each node's history and notes, which torch does not need."""
     if isinstance(value, dict):
         kept = {key: cleaned(item) for key, item in value.items()}
         if "metadata" in kept and kept.keys() & {"target", "graph"}:
@@ -79,7 +79,7 @@ def cleaned(value: Any) -> Any:
 
 
 def check_words(document: object) -> None:
-    """Refuse a document with a text in it that is of no known kind; RunsCode names it."""
+    """Refuse a document with a text of no known kind; RunsCode names the text."""
     for key, value in _walk(document):
         if isinstance(value, str):
             _check_text(key, value)
@@ -89,7 +89,7 @@ def check_words(document: object) -> None:
 
 
 def targets(document: object) -> frozenset[str]:
-    """Every operator that a document calls or passes on."""
+    """Return the operators that a document calls or passes as arguments."""
     return frozenset(
         value
         for key, value in _walk(document)
@@ -98,7 +98,7 @@ def targets(document: object) -> frozenset[str]:
 
 
 def _walk(document: object) -> Iterator[tuple[str, object]]:
-    """Every value with its key, the items of a list with their list's."""
+    """Yield every value with its key; items of a list have the list's key."""
     waiting: list[tuple[str, object]] = [("", document)]
     while waiting:
         key, value = waiting.pop()
@@ -131,7 +131,7 @@ def _check_value(text: str) -> None:
 
 
 def _check_name(text: str) -> None:
-    """A path of names, such as a weight's."""
+    """Check a path of names, such as a weight's."""
     plain = _PATH.fullmatch(text) is not None and unicodedata.is_normalized("NFKC", text)
     if not plain or len(text) > _LONGEST_TEXT:
         raise RunsCode(f"a name that is no name, {text[:_SHOWN]!r}")
@@ -155,7 +155,7 @@ def _check_version(text: str) -> None:
 
 
 def _check_structure(text: str) -> None:
-    """How inputs or outputs are nested; torch imports the classes that it names."""
+    """Check the nesting of inputs or outputs; torch imports the classes that it names."""
     protocol, outermost = read_json(text)
     waiting = [outermost]
     if protocol != 1:
@@ -196,9 +196,9 @@ _KINDS: dict[str, Callable[[str], None]] = {
     "fqn": _check_weight,
     "torch_version": _check_version,
 }
-"""What a text may be, by the key that it stands under; a path of names under any other."""
+"""The check of a text by its key; under any other key it must be a path of names."""
 
 
 def canonical(document: object) -> bytes:
-    """The document as JSON that every reader reads alike."""
+    """Return the document as JSON that all readers interpret alike."""
     return json.dumps(document, allow_nan=False).encode()

@@ -1,7 +1,7 @@
-"""How large the whole numbers grow that a saved program computes with while torch loads it.
+"""Bound the whole numbers that a saved program computes while torch loads it.
 
-Torch traces a program with numbers of any length: a power of two constants, or a product that is
-multiplied by itself again and again, keeps it busy without end.
+Torch traces a program with integers of any length: a power of two constants, or repeated squaring,
+would keep it busy without end.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _LARGEST_EXPONENT = 99
 
 
 def check_scalars(graph: Any, unknown: int = _ORDINARY_BITS) -> int:
-    """Refuse a graph whose Python operators make numbers too large, or repeat lists and texts:
-    ValueError. The bits of the largest number otherwise; `unknown` are those of its inputs."""
+    """Raise ValueError if a graph's Python operators make numbers too large, or repeat lists and
+    texts. Otherwise return the bits of the largest number; `unknown` are the bits of its inputs."""
     bits: dict[str, int] = {}
     largest = unknown
     for node in graph["nodes"]:
@@ -56,7 +56,7 @@ def _grown(operator: str, arguments: list[dict[str, Any]], sizes: list[int]) -> 
 
 
 def _bits_of(value: Any, bits: dict[str, int], unknown: int) -> int:
-    """The largest number in an argument."""
+    """Return the bits of the largest number in an argument."""
     if isinstance(value, bool) or value is None:
         return 1
     if isinstance(value, int):

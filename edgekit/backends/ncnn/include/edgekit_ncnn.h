@@ -1,6 +1,6 @@
-// What the C++ of every ncnn region shares: one ncnn::Net for each loaded region, weights read where
-// they lie in the library, tensors wrapped where ncnn's memory layout allows, outputs computed in
-// the caller's tensors (edgekit_ncnn_landing.h), and errors that name the layer.
+// What the C++ of every ncnn region shares: one ncnn::Net for each loaded region, weights read
+// where they lie in the library, tensors wrapped where ncnn's memory layout allows, outputs
+// computed in the caller's tensors (edgekit_ncnn_landing.h), and errors that name the layer.
 #pragma once
 
 #include <ncnn/allocator.h>
@@ -153,8 +153,8 @@ class Runner {
   }
 
   void run(const DLTensor* const* inputs, DLTensor* const* outputs) {
-    // ncnn counts whoever uses an input here: its in-place layers ask for that without looking
-    // whether there is a counter. It never comes to one, so they never overwrite an input.
+    // ncnn counts the users of an input in this array: its in-place layers read the counter without
+    // checking that there is one. It never reaches one, so they never overwrite an input.
     int users[kMostTensors];
     if (graph_.input_count > kMostTensors) throw std::length_error("too many inputs");
     uint64_t copied = 0;

@@ -1,5 +1,5 @@
-// Results that are computed in the caller's tensor: the layer that makes one is given that memory
-// for it, and layers behind it that work in place leave it there.
+// Results that are computed in the caller's tensor: the layer that makes one gets that memory, and
+// following layers that work in place keep it.
 #pragma once
 
 #include <ncnn/allocator.h>
@@ -14,7 +14,7 @@
 namespace edgekit {
 namespace ncnn_net {
 
-// Everything that one call needs: a pool's memory, and the caller's tensors, which nobody frees.
+// The memory of one call: a pool, and the caller's tensors, which are not freed.
 class CallMemory : public ncnn::Allocator {
  public:
   explicit CallMemory(ncnn::Allocator& pool, size_t results = 0) : pool_(pool), results_(results) {}
@@ -34,7 +34,7 @@ class CallMemory : public ncnn::Allocator {
     return output < results_.size() ? results_[output].data : nullptr;
   }
 
-  // Whoever uses it is counted here: ncnn keeps the number behind memory of its own.
+  // The counter of its users: ncnn keeps this number behind memory of its own.
   int* users_of(size_t output) { return &results_[output].users; }
 
  private:
@@ -127,8 +127,8 @@ class Landing : public ncnn::Layer {
   mutable Form form_;
 };
 
-// Where a result comes into being: before layers that hand on the memory they are given. From a
-// value that others read too nothing behind is followed, for they would see it overwritten.
+// Give a result's memory to the layer that first writes it, before layers that work in place. Stop
+// at a value with several readers, which would see it overwritten.
 inline void land(ncnn::Net& net, int blob, size_t output, const ncnn::Mat& made) {
   for (bool first = true;; first = false) {
     const int producer = net.blobs()[blob].producer;

@@ -1,9 +1,9 @@
-// Large weights on large pages. Hundreds of megabytes that are read for every inference through pages
-// of 4 KiB have page tables to be read as well; where the system leaves the choice to programs, as
-// Debian's does, it has to be asked.
+// Large weights on large pages. Reading hundreds of megabytes through pages of 4 KiB for every
+// inference also reads their page tables. Where the system leaves the choice to programs, as Debian
+// does, large pages must be requested.
 //
-// ncnn allocates with posix_memalign. Its references to that are bound to this one when the region
-// is linked, and nobody else's are: it is hidden.
+// ncnn allocates with posix_memalign. Linking the region binds only ncnn's references to this one,
+// because it is hidden.
 #pragma once
 
 #if defined(__linux__)

@@ -1,6 +1,6 @@
-// What the C++ of every oneDNN region shares: its primitives, made once, and memory for as many calls
-// at the same time as there are. Primitives may be executed by several threads; what is not shared is
-// the memory between layers, so each call takes a context of that and gives it back.
+// The C++ that every oneDNN region shares: its primitives, made once, and memory for any number of
+// concurrent calls. Several threads may execute a primitive, but the memory between layers is not
+// shared, so each call takes a context of that memory and returns it.
 #pragma once
 
 #include <cstdlib>

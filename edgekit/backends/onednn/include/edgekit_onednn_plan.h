@@ -1,5 +1,5 @@
-// A region's program as oneDNN's primitives. Convolutions choose the layouts of their tensors, which
-// are carried on from layer to layer; weights are brought into those layouts once.
+// A region's program as oneDNN's primitives. Convolutions choose the layouts of their tensors,
+// which are carried on from layer to layer; weights are brought into those layouts once.
 #pragma once
 
 #include <algorithm>
@@ -216,7 +216,7 @@ class Planner {
     add_step(layer.name, Primitive(made), made.scratchpad_desc(), arguments);
   }
 
-  // Whether a product may be added to the other tensor where that lies: nobody reads it any more.
+  // Whether a product may be added to the other tensor in place, because nothing reads that later.
   bool may_overwrite(int other, int from, const Desc& wanted) const {
     const int buffer = plan_.operands[other].buffer;
     if (plan_.buffers[buffer].kind != Buffer::kOwn || plan_.operands[other].desc != wanted ||

@@ -109,12 +109,12 @@ def _rule(operator: str, name: str, activation: str, take: Take) -> Rule:
         if match.dtype(OUT) != match.dtype("input"):
             raise Refused(f"it makes {match.dtype(OUT)} of {match.dtype('input')}")
         window = None if name == "dense" else _window(match)
-        return take(match, _told(match, window), window)
+        return take(match, _described(match, window), window)
 
     return Rule(f"int8 {name}", result, {**parts, OUT: result}, take_all)
 
 
-def _told(match: Match, window: Window | None) -> QuantisedLayer:
+def _described(match: Match, window: Window | None) -> QuantisedLayer:
     source, result = _quantisation(match, "source"), _quantisation(match, OUT)
     weight, scales = _weights(match, window)
     channels = weight.shape[0]

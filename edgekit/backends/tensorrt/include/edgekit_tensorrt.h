@@ -1,5 +1,5 @@
-// A region in TensorRT, as a model's library has it: without anything of NVIDIA's. What speaks to
-// TensorRT is a library of its own, looked for beside the model's at the region's first call.
+// A TensorRT region in the model's library, without anything of NVIDIA's. The runner, which calls
+// TensorRT, is a separate library next to the model's, loaded at the region's first call.
 #pragma once
 
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ struct Settings {
   int builder_level;
 };
 
-// To whoever runs the model and listens, or else to stderr: building an engine takes minutes.
+// Report to the application's listener, or else to stderr: building an engine takes minutes.
 inline void tell(const char* text, int moving) {
   static std::mutex telling;
   static time_t next = 0;
@@ -136,8 +136,7 @@ class Runner {
       throw std::runtime_error(why);
   }
 
-  // From the caller to pinned memory, from there to the GPU, and the same back: of tensors that lie
-  // in the CPU's memory.
+  // From the caller through pinned memory to the GPU, and back, for tensors in the CPU's memory.
   size_t copied_in_a_call() const {
     size_t sum = 0;
     for (size_t one : bytes_) sum += 2 * one;

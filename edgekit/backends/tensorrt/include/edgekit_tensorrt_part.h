@@ -1,6 +1,6 @@
-// What lies between a model's library and the part of it that speaks to TensorRT: a library of its
-// own beside the model's, compiled where NVIDIA's headers are, which may be the device. Plain C and
-// plain memory, so that neither side has to know what the other one was compiled with.
+// The interface between a model's library and the runner, a separate library next to the model's
+// that calls TensorRT. The runner is compiled where NVIDIA's headers are, possibly on the device.
+// Plain C and plain memory, so that the two need not be compiled alike.
 #pragma once
 
 #include <stddef.h>

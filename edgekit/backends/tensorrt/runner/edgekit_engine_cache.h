@@ -1,5 +1,5 @@
-// An engine out of the cache, or made and kept. `Engine` is whatever the maker's `load` gives: no
-// header of NVIDIA's is needed here.
+// An engine from the cache, or built and cached. `Engine` is the type that the maker's `load`
+// returns: this file needs no header of NVIDIA's.
 #pragma once
 
 #include <string>

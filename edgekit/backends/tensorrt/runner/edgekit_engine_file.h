@@ -1,5 +1,5 @@
-// Files that are there whole or not at all: engines and timing caches, with what they were made for.
-// No header of NVIDIA's is needed here.
+// Files that are written completely or not at all: engines and timing caches, with their keys. This
+// file needs no header of NVIDIA's.
 //
 //   edgekit-engine 1\n
 //   <bytes of the key> <bytes of the content> <hash of both, 16 hex digits>\n
@@ -20,7 +20,7 @@
 namespace edgekit {
 namespace tensorrt {
 
-// FNV-1a: against damage, not against malice. Whoever can write into a user's cache is that user.
+// FNV-1a: against damage, not against malice. Only the user can write into the user's cache.
 inline uint64_t hash_of(const void* data, size_t size, uint64_t hash = 1469598103934665603ull) {
   const unsigned char* bytes = static_cast<const unsigned char*>(data);
   for (size_t i = 0; i < size; ++i) hash = (hash ^ bytes[i]) * 1099511628211ull;
@@ -111,7 +111,7 @@ inline const char* head_line() { return "edgekit-engine 1\n"; }
 
 enum class Found { kNothing, kDamaged, kOther, kWhole };
 
-// `content` is what was written for this key; it is left alone unless all of it is there.
+// `content` receives the content for this key; it stays unchanged unless the file is complete.
 inline Found read_engine_file(const std::string& path, const std::string& key,
                               std::string* content) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -138,8 +138,8 @@ inline Found read_engine_file(const std::string& path, const std::string& key,
   return Found::kWhole;
 }
 
-// Under another name first: who reads sees the old file or the new one. Says whether it is there;
-// a full or read-only disk costs the next start some time and nothing else.
+// Write under another name first, so that readers see the old file or the new one. Return whether
+// the file was written; a full or read-only disk only costs the next start some time.
 inline bool write_engine_file(const std::string& folder, const std::string& name,
                               const std::string& key, const void* content, size_t size) {
   if (folder.empty() || !make_folders(folder)) return false;

@@ -1,5 +1,5 @@
-// How far the building of an engine is, in words, and not more often than somebody can read it.
-// No header of NVIDIA's is needed here.
+// The progress of building an engine, in words, no more often than a person can read. This file
+// needs no header of NVIDIA's.
 #pragma once
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 namespace edgekit {
 namespace tensorrt {
 
-// Integers of 32 bits as those of 64, of which there is room for `bytes`.
+// Widen integers of 32 bits to 64; `to` has room for `bytes`.
 inline void lengthen(const void* from, void* to, size_t bytes) {
   for (size_t i = 0; i < bytes / sizeof(int64_t); ++i) {
     int32_t given;

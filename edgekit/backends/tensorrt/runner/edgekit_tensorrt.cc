@@ -1,5 +1,5 @@
-// The part of a model that speaks to TensorRT, as a library of its own beside the model's. To
-// compile it by hand, with the folders of NVIDIA's headers where they are not found by themselves:
+// The runner, which calls TensorRT, as a separate library next to the model's. To compile it by
+// hand, add the folders of NVIDIA's headers if the compiler does not find them:
 //   g++ -std=c++17 -O2 -fPIC -shared -fvisibility=hidden -I FOLDER
 //       -o libedgekit_tensorrt.so edgekit_tensorrt.cc -ldl
 #include <exception>

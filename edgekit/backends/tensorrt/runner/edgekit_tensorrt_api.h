@@ -1,5 +1,5 @@
-// TensorRT, its ONNX parser and CUDA, found when a region runs for the first time: a model's library
-// needs none of them to be linked or loaded, and says by name which one is missing.
+// TensorRT, its ONNX parser and CUDA, found when a region runs for the first time: a model's
+// library needs none of them to be linked or loaded, and says by name which one is missing.
 #pragma once
 
 #include <NvInfer.h>
@@ -132,7 +132,7 @@ class Logger : public nvinfer1::ILogger {
  public:
   Messages messages;
 
-  // Who hears of every line; null for nobody.
+  // The receiver of every line; may be null.
   void follow(Progress* progress) { progress_ = progress; }
 
   void log(Severity severity, const char* text) noexcept override {
@@ -175,7 +175,7 @@ class Monitor : public nvinfer1::IProgressMonitor {
     try {
       work();
     } catch (...) {
-      // Without memory for a message nobody hears of this step.
+      // Without memory for a message this step is not reported.
     }
   }
 };

@@ -12,7 +12,7 @@
 namespace edgekit {
 namespace tensorrt {
 
-// To whoever runs the model; `moving` is how far it is, said again and again.
+// Report to the application; `moving` texts are repeated progress.
 using Tell = std::function<void(const std::string& text, bool moving)>;
 
 inline double seconds_now() {
@@ -130,7 +130,7 @@ class Maker {
         nvidia.create_parser(&network, logger(), NV_ONNX_PARSER_VERSION));
     if (!parser) fail("start its ONNX parser");
     if (parser->parse(model_, size_)) return parser;
-    // What it logged besides is the node, line by line.
+    // Its log only repeats the node, line by line.
     if (parser->getNbErrors() > 0) logger_.messages.clear();
     for (int i = 0; i < parser->getNbErrors(); ++i)
       logger_.messages.error(told(*parser->getError(i)));

@@ -1,5 +1,5 @@
-// A region in TensorRT: its engine, made of the embedded ONNX when it is opened or taken from the
-// cache, and the memory through which tensors go there and back.
+// A region in TensorRT: its engine, built from the embedded ONNX or taken from the cache, and the
+// memory through which tensors go to the GPU and back.
 #pragma once
 
 #include <cstring>

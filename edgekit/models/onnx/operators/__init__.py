@@ -1,4 +1,4 @@
-"""One converter an operator, one file a family."""
+"""The converters, one per operator, in one file per family."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from edgekit.models.onnx.values import Expr, as_expr, dtype_of, shape_of
 op = relax.op
 
 _SIXTH = float(np.float32(1 / 6))
-"""As ONNX has it: an attribute is a float32."""
+"""One sixth as ONNX has it: an attribute is a float32."""
 
 
 def _relu(value: Expr) -> Expr:
@@ -60,7 +60,7 @@ def _leaky_relu(node: Node) -> Outputs:
 
 
 def _prelu(node: Node) -> Outputs:
-    """With one slope a channel as `relax.nn.prelu`, which backends recognise."""
+    """Emit `relax.nn.prelu` for one slope per channel, which backends recognise."""
     value, slope = node.expr(0), node.expr(1)
     channels, ones = shape_of(value)[1:2], (1,) * (len(shape_of(value)) - 2)
     by_axis = shape_of(slope) in ((*channels, *ones), (1, *channels, *ones))
@@ -95,7 +95,7 @@ def _hard_swish(node: Node) -> Outputs:
 
 
 def _widely(function: Callable[[Expr], Expr]) -> Converter:
-    """A function that loses too much where each of its steps is rounded to half precision."""
+    """Compute in float32: half precision in each step would lose too much."""
 
     def convert(node: Node) -> Outputs:
         value = node.expr(0)
@@ -105,7 +105,7 @@ def _widely(function: Callable[[Expr], Expr]) -> Converter:
 
 
 def _softplus(value: Expr) -> Expr:
-    """log(1 + exp(x)) written so that large x does not overflow."""
+    """Compute log(1 + exp(x)) so that large x does not overflow."""
     folded = op.log(op.add(like(1, value), op.exp(op.negative(op.abs(value)))))
     return op.add(op.maximum(value, like(0, value)), folded)
 
@@ -138,7 +138,7 @@ def _shrink(node: Node) -> Outputs:
 
 
 def _over_axis(node: Node, function: str) -> Outputs:
-    """Softmax and its kin: since opset 13 over one axis, before that over all from `axis` on."""
+    """Convert a kind of softmax: over one axis since opset 13, before over all from `axis` on."""
     value = node.expr(0)
     shape, dtype = shape_of(value), dtype_of(value)
     if node.opset >= 13:
@@ -161,7 +161,7 @@ def _hardmax(value: Expr, axis: int) -> Expr:
 
 
 def _softmax(value: Expr, axis: int) -> Expr:
-    """In float16 and bfloat16 step by step, rounding where ONNX's reference rounds."""
+    """Compute float16 and bfloat16 step by step, rounding where ONNX's reference rounds."""
     dtype = dtype_of(value)
     if dtype not in ("float16", "bfloat16"):
         return op.nn.softmax(value, axis)

@@ -1,4 +1,4 @@
-"""Small things that converters of every family need."""
+"""Helpers of the converters of every family."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ op = relax.op
 
 
 def cast(value: Expr, dtype: str) -> Expr:
-    """The value in another type; a plain conversion, without ONNX's rules for bool."""
+    """Convert the value to another type, without ONNX's rules for bool."""
     return value if dtype_of(value) == dtype else op.astype(value, dtype)
 
 
 def like(number: float | int, value: Expr) -> Expr:
-    """A scalar constant of the value's type."""
+    """Return a scalar constant of the value's type."""
     return constant(number, dtype_of(value))
 
 
@@ -40,7 +40,7 @@ def positive_axis(axis: int, rank: int) -> int:
 
 
 def unary(function: Callable[[Expr], Expr]) -> Converter:
-    """A converter that applies one function to the only input."""
+    """Return a converter that applies a function to the only input."""
 
     def convert(node: Node) -> Outputs:
         return function(node.expr(0))
@@ -49,13 +49,13 @@ def unary(function: Callable[[Expr], Expr]) -> Converter:
 
 
 def wide(node: Node, value: Expr) -> Expr:
-    """float16 and bfloat16 as float32, so that sums and exponentials keep their accuracy."""
+    """Widen float16 and bfloat16 to float32, so that sums and exponentials stay accurate."""
     narrow = dtype_of(value) in ("float16", "bfloat16")
     return node.emit(op.astype(value, "float32")) if narrow else value
 
 
 def take_at(value: Expr, indices: Expr, axis: int) -> Expr:
-    """`take` with indices held inside the axis: TVM's faster mode reads beyond it, and says so."""
+    """Take with indices clamped to the axis: TVM's faster mode reads beyond it."""
     return op.take(value, indices, axis=axis, mode="clip")
 
 

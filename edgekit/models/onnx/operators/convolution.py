@@ -1,4 +1,4 @@
-"""Convolutions and their transposes."""
+"""Convolutions and transposed convolutions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRANSPOSED: dict[int, Callable[..., Expr]] = {
 
 
 def spatial(node: Node, name: str, rank: int, default: int = 1) -> tuple[int, ...]:
-    """An attribute with one number a spatial axis."""
+    """Return an attribute with one number per spatial axis."""
     return tuple(node.get(name, (default,) * rank))
 
 
@@ -37,7 +37,7 @@ def same_pads(
     dilations: Sequence[int],
     upper: bool,
 ) -> tuple[int, ...]:
-    """Padding for auto_pad SAME_UPPER and SAME_LOWER: the odd one goes after, or before."""
+    """Return the padding for SAME_UPPER and SAME_LOWER: an odd one goes after, or before."""
     before, after = [], []
     for extent, size, stride, dilation in zip(extents, kernel, strides, dilations, strict=True):
         span = dilation * (size - 1) + 1
@@ -64,7 +64,7 @@ def pads_of(
 
 
 def convolve(node: Node, value: Expr, weight: Expr) -> Expr:
-    """The node's convolution of these two, without a bias."""
+    """Apply the node's convolution to these two, without a bias."""
     kernel = shape_of(weight)[2:]
     rank = len(kernel)
     if rank not in _CONVOLUTIONS:
@@ -88,7 +88,7 @@ def _conv(node: Node) -> Outputs:
 
 
 def with_bias(node: Node, value: Expr, position: int) -> Expr:
-    """Plus a bias along the channels, if the node has one."""
+    """Add the bias along the channels, if the node has one."""
     if not node.has(position):
         return value
     bias, shape = node.value(position), (1, -1) + (1,) * (len(shape_of(value)) - 2)
@@ -98,7 +98,7 @@ def with_bias(node: Node, value: Expr, position: int) -> Expr:
 
 
 def _conv_transpose(node: Node) -> Outputs:
-    """Computed without padding, then cut: that holds for every padding, even an uneven one."""
+    """Compute without padding, then crop: that works for every padding, even an uneven one."""
     value, weight = node.expr(0), node.expr(1)
     extents, kernel = shape_of(value)[2:], shape_of(weight)[2:]
     rank, groups = len(kernel), node.get("group", 1)
@@ -135,7 +135,7 @@ def _transposed_extents(
     full: Sequence[int],
     extra: Sequence[int],
 ) -> tuple[list[int], list[int]]:
-    """How much to cut before, and how long the output is, along each axis."""
+    """Return the crop before and the length of the output along each axis."""
     rank = len(extents)
     mode = node.get("auto_pad", "NOTSET")
     wanted = node.get("output_shape")
@@ -157,14 +157,14 @@ def _transposed_extents(
 
 
 def _conv_integer(node: Node) -> Outputs:
-    """In int32: the zero points are taken off first."""
+    """Compute in int32, after subtracting the zero points."""
     value = without_zero_point(node, 0, 2, None)
     weight = without_zero_point(node, 1, 3, 0)
     return convolve(node, value, weight)
 
 
 def without_zero_point(node: Node, position: int, zero: int, axis: int | None) -> Expr:
-    """A quantised input as int32 with its zero point (along `axis`, if it has one) taken off."""
+    """Return a quantised input as int32, less its zero point (along `axis`, if it has one)."""
     value = node.emit(op.astype(node.expr(position), "int32"))
     if not node.has(zero):
         return value

@@ -1,4 +1,4 @@
-"""Operators that treat each element by itself."""
+"""Elementwise operators."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def binary(function: Callable[[Expr, Expr], Expr]) -> Converter:
 
 
 def aligned(node: Node) -> tuple[Expr, Expr]:
-    """Both inputs, the second in the place that `axis` gives it before opset 7."""
+    """Return both inputs; before opset 7, `axis` places the second."""
     first, second = node.expr(0), node.expr(1)
     if node.opset < 7 and node.get("axis") is not None:
         rank, axis = len(shape_of(first)), node.get("axis")
@@ -48,7 +48,7 @@ def aligned(node: Node) -> tuple[Expr, Expr]:
 
 
 def variadic(function: Callable[[Expr, Expr], Expr]) -> Converter:
-    """Operators that take any number of inputs, two at a time."""
+    """Convert an operator with any number of inputs, two at a time."""
 
     def convert(node: Node) -> Outputs:
         result = node.expr(0)
@@ -72,7 +72,7 @@ def _divide(node: Node) -> Outputs:
 
 
 def integer_division(node: Node, first: Expr, second: Expr) -> Expr:
-    """Division of whole numbers towards zero, which is what ONNX's runtimes do."""
+    """Divide whole numbers towards zero, as ONNX's runtimes do."""
     _refuse_zero(node)
     return truncated_division(node.block, first, second)
 
@@ -88,7 +88,7 @@ def _modulo(node: Node) -> Outputs:
 
 
 def _refuse_zero(node: Node) -> None:
-    """Refuse a constant zero among whole divisors: processors end a program for it."""
+    """Refuse a constant zero among whole divisors: processors abort the program."""
     divisor = node.value(1) if len(node.inputs) > 1 else None
     if is_known(divisor) and not np.all(divisor):
         raise RefusedError("it divides whole numbers by zero")
@@ -118,7 +118,7 @@ def _bit_shift(node: Node) -> Outputs:
 
 
 def _clip(node: Node) -> Outputs:
-    """As `relax.clip` wherever both bounds are known, so that ReLU6 can be recognised."""
+    """Emit `relax.clip` if both bounds are known, so that ReLU6 can be recognised."""
     value = node.expr(0)
     low, high = (
         (node.get("min"), node.get("max")) if node.opset < 11 else (node.value(1), node.value(2))
@@ -206,17 +206,17 @@ def _sign(value: Expr) -> Expr:
 
 
 def _is_nan(value: Expr) -> Expr:
-    """TVM has no such test of bfloat16."""
+    """Test for NaN; TVM has no such test for bfloat16."""
     return op.isnan(op.astype(value, "float32") if dtype_of(value) == "bfloat16" else value)
 
 
 def _whole(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
-    """Rounding: whole numbers are whole already."""
+    """Round floats; integers stay as they are."""
     return lambda value: function(value) if is_float(dtype_of(value)) else value
 
 
 def _in_float32(function: Callable[[Expr], Expr]) -> Converter:
-    """Functions whose device code exists for float32 and float64 only."""
+    """Compute functions in float32 whose device code exists only for float32 and float64."""
 
     def convert(node: Node) -> Outputs:
         value = node.expr(0)

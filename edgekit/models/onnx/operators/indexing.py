@@ -16,7 +16,7 @@ op = relax.op
 
 
 def wrapped(node: Node, position: int, *extents: int) -> Expr:
-    """Indices that may count from the end, made to count from the start and checked: all against
+    """Make indices that may count from the end count from the start, and check them: all against
     one extent, or each entry of the last axis against one of several."""
     value = node.value(position)
     signed = is_known(value) or not dtype_of(value).startswith("uint")
@@ -37,7 +37,7 @@ def _gather_elements(node: Node) -> Outputs:
 
 
 def _flat_indices(node: Node, position: int, shape: tuple[int, ...], batch: int) -> Expr:
-    """Index tuples (last axis) as positions in the array with the indexed axes flattened."""
+    """Return index tuples (last axis) as positions in the flattened indexed axes."""
     depth = node.shape(position)[-1]
     extents = shape[batch : batch + depth]
     steps = np.array([math.prod(extents[i + 1 :]) for i in range(depth)], np.int64)
@@ -69,14 +69,14 @@ def _scatter_elements(node: Node) -> Outputs:
     reduction = _REDUCTIONS[node.get("reduction", "none")]
     indices = wrapped(node, 1, node.shape(0)[axis])
     updates, read = node.expr(2), node.shape(1)
-    if node.shape(2) != read:  # an index picks the update at its own place; the others have none
+    if node.shape(2) != read:  # an index selects the update at its own position
         axes = list(range(len(read)))
         updates = node.emit(op.strided_slice(updates, axes, [0] * len(read), list(read)))
     return op.scatter_elements(node.expr(0), indices, updates, axis, reduction)
 
 
 def _scatter_nd(node: Node) -> Outputs:
-    """Through a table of rows: one index tuple is one row."""
+    """Scatter through a table of rows, one index tuple per row."""
     shape = node.shape(0)
     depth = node.shape(1)[-1]
     rows, rest = math.prod(shape[:depth]), math.prod(shape[depth:])
@@ -120,7 +120,7 @@ def _compress(node: Node) -> Outputs:
 
 
 def _tensor_scatter(node: Node) -> Outputs:
-    """New entries written into a cache, each batch from a place of its own."""
+    """Write new entries into a cache, each batch from its own position."""
     shape, update_shape = node.shape(0), node.shape(1)
     axis = positive_axis(node.get("axis", -2), len(shape))
     length, extent = update_shape[axis], shape[axis]
@@ -152,8 +152,8 @@ def _max_unpool(node: Node) -> Outputs:
     planes = output[0] * output[1]
     if wanted[:2] != output[:2]:
         raise RefusedError("it changes the batch or the channels")
-    # The indices count in the tensor that was pooled; where a larger one is asked for, they
-    # count in a tensor of the natural size, whose corner is the larger one's corner.
+    # The indices refer to the tensor that was pooled. If a larger output is requested, they
+    # refer to a tensor of the natural size, with the same corner.
     indices = op.reshape(node.expr(1), (-1,))
     flat = op.zeros((planes * math.prod(natural),), node.dtype(0))
     result = op.scatter_elements(

@@ -1,4 +1,4 @@
-"""Operators that move elements about without computing with them."""
+"""Operators that move elements without computing."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _split(node: Node) -> Outputs:
 
 
 def split(node: Node, value: Expr, axis: int, sizes: tuple[int, ...]) -> list[Expr]:
-    """Pieces of the given sizes along an axis."""
+    """Split into pieces of the given sizes along an axis."""
     if sum(sizes) != shape_of(value)[axis] or min(sizes, default=0) < 0:
         raise RefusedError(f"the parts {list(sizes)} don't add up to {shape_of(value)[axis]}")
     ends = np.cumsum(sizes)
@@ -104,7 +104,7 @@ def split(node: Node, value: Expr, axis: int, sizes: tuple[int, ...]) -> list[Ex
 
 
 def slice_axes(node: Node, value: Expr, ranges: dict[int, tuple[int, int, int]]) -> Expr:
-    """Python's slices, one an axis: start, stop and step as `slice.indices` gives them."""
+    """Slice each axis as Python does, with the start, stop and step of `slice.indices`."""
     shape = list(shape_of(value))
     spans = {axis: range(*limits) for axis, limits in ranges.items()}
     if any(len(span) == 0 for span in spans.values()):
@@ -162,7 +162,7 @@ def _tile(node: Node) -> Outputs:
 
 
 def tiled(node: Node, value: Expr, repeats: list[int]) -> Expr:
-    """By broadcasting along an axis before each axis: TVM's own `tile` mixes up four and more."""
+    """Tile by broadcasting along a new axis before each; TVM's `tile` is wrong from four on."""
     shape = shape_of(value)
     apart = tuple(part for extent in shape for part in (1, extent))
     spread = tuple(part for pair in zip(repeats, shape, strict=True) for part in pair)
@@ -218,7 +218,7 @@ def pad(
 
 
 def _padded_places(extent: int, low: int, high: int, mode: str) -> np.ndarray:
-    """Where each place of the padded axis takes its value from."""
+    """Return the source of each position of the padded axis."""
     places = np.arange(-low, extent + high)
     if mode == "edge":
         return np.clip(places, 0, extent - 1)

@@ -18,13 +18,13 @@ def _matmul(node: Node) -> Outputs:
 
 
 def product(node: Node, left: Expr, right: Expr) -> Expr:
-    """Summed up in float32 where the inputs are narrower: long sums would lose their accuracy."""
+    """Multiply, with sums in float32 for narrower inputs: long sums would lose accuracy."""
     result = node.emit(op.matmul(wide(node, left), wide(node, right)))
     return cast(result, dtype_of(left))
 
 
 def _gemm(node: Node) -> Outputs:
-    """As `matmul` plus a bias: constant weights are transposed and scaled beforehand."""
+    """Emit `matmul` plus a bias; constant weights are transposed and scaled on import."""
     alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
     left = node.expr(0)
     if node.get("transA", 0):
@@ -57,7 +57,7 @@ def _matmul_integer(node: Node) -> Outputs:
 
 
 def _einsum(node: Node) -> Outputs:
-    """Each pair of operands: permuted to (batch, rows, inner) and multiplied as matrices."""
+    """Permute each pair of operands to (batch, rows, inner), and multiply them as matrices."""
     text = node.get("equation").replace(" ", "")
     inputs = [node.expr(i) for i in range(len(node.inputs))]
     terms, output = _explicit(text, [len(shape_of(value)) for value in inputs])
@@ -75,7 +75,7 @@ def _einsum(node: Node) -> Outputs:
 
 
 def _explicit(text: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
-    """Labels of each operand and of the output, with "..." and a missing output spelled out."""
+    """Return the labels of each operand and the output; dots and a missing output are filled in."""
     left, arrow, right = text.partition("->")
     terms = []
     for term, rank in zip(left.split(","), ranks, strict=True):
@@ -90,13 +90,13 @@ def _explicit(text: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
 
 
 def _spelled(term: str, dots: int) -> list[str]:
-    """The dots count from the right, so that operands of different ranks line up."""
+    """Replace the dots by labels from the right, so that operands of different ranks align."""
     before, _, after = term.partition("...")
     return [*before, *(str(dots - 1 - i) for i in range(dots)), *after]
 
 
 def _diagonal(node: Node, value: Expr, labels: list[str]) -> tuple[Expr, list[str]]:
-    """A label twice in one operand means its diagonal."""
+    """Take the diagonal for a label that occurs twice in one operand."""
     labels = list(labels)
     for label in sorted(set(labels)):
         while labels.count(label) > 1:
@@ -144,7 +144,7 @@ def _summed(node: Node, value: Expr, labels: list[str], kept: set[str]) -> tuple
 def _arranged(
     node: Node, value: Expr, labels: list[str], groups: list[list[str]], extents: dict[str, int]
 ) -> Expr:
-    """The value as a stack of matrices, one axis a group of labels."""
+    """Return the value as a stack of matrices, one axis per group of labels."""
     order = [label for group in groups for label in group]
     moved = op.permute_dims(value, [labels.index(label) for label in order]) if order else value
     full = op.broadcast_to(node.emit(moved), tuple(extents[label] for label in order))

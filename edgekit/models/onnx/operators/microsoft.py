@@ -1,4 +1,4 @@
-"""The operators of com.microsoft that onnxruntime's optimiser leaves behind in saved models."""
+"""The com.microsoft operators that onnxruntime's optimiser leaves in saved models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _quick_gelu(node: Node) -> Outputs:
 
 
 def _skip_layer_normalization(node: Node) -> Outputs:
-    """Two tensors and a bias added up, then normalised over the last axis."""
+    """Add two tensors and a bias, then normalise over the last axis."""
     total = op.add(node.expr(0), node.expr(1))
     if node.has(4):
         total = op.add(total, node.expr(4))

@@ -33,7 +33,7 @@ def _batch_normalization(node: Node) -> Outputs:
 
 
 def _batch_normalization_in_training(node: Node) -> Outputs:
-    """With the batch's own statistics, and the running ones moved towards them."""
+    """Normalise with the batch's own statistics, and update the running ones."""
     value, epsilon, momentum = node.expr(0), node.get("epsilon", 1e-5), node.get("momentum", 0.9)
     rank = len(shape_of(value))
     others = [axis for axis in range(rank) if axis != 1]
@@ -99,7 +99,7 @@ def _instance_normalization(node: Node) -> Outputs:
 
 
 def _group_normalization(node: Node) -> Outputs:
-    """Scale and bias count groups before opset 21, channels since."""
+    """Normalise groups; scale and bias are per group before opset 21, per channel since."""
     shape, groups = node.shape(0), node.get("num_groups")
     value = wide(node, node.expr(0))
     parts = (shape[0], groups, shape[1] // groups, *shape[2:])
@@ -125,7 +125,7 @@ def _grouped(
 
 
 def _lrn(node: Node) -> Outputs:
-    """The sum of squares over neighbouring channels, one shifted copy a neighbour."""
+    """Sum squares over neighbouring channels, with one shifted copy per neighbour."""
     value, size = node.expr(0), node.get("size")
     shape, low = shape_of(value), (size - 1) // 2
     widths = [0, 0, low, size - 1 - low] + [0] * (2 * (len(shape) - 2))
@@ -157,7 +157,7 @@ def _lp_normalization(node: Node) -> Outputs:
 
 
 def _dropout(node: Node) -> Outputs:
-    """Nothing is dropped when a model is used."""
+    """Return the input: inference drops nothing."""
     from edgekit.models.onnx.node import RefusedError
 
     training = bool(node.known(2).reshape(-1)[0]) if node.has(2) else False

@@ -1,4 +1,4 @@
-"""Pooling, with ONNX's own rules for windows that hang over the edge."""
+"""Pooling, with ONNX's rules for windows that extend beyond the edge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AVERAGE = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
 
 @dataclass(frozen=True)
 class Window:
-    """Where the windows of a pooling lie."""
+    """The geometry of the windows of a pooling."""
 
     extents: tuple[int, ...]
     kernel: tuple[int, ...]
@@ -32,12 +32,12 @@ class Window:
     dilations: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
-    """The padding the model asks for."""
+    """The model's padding after each axis."""
     output: tuple[int, ...]
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """The padding after each axis that the last window really needs; may be negative."""
+        """Return the padding after each axis that the last window needs; may be negative."""
         return tuple(
             (count - 1) * stride + dilation * (size - 1) + 1 - extent - low
             for count, stride, dilation, size, extent, low in zip(
@@ -56,7 +56,7 @@ class Window:
         return (*self.before, *(max(0, amount) for amount in self.reach))
 
     def counts(self) -> np.ndarray:
-        """How many cells of each window lie inside the padding the model asks for."""
+        """Return how many cells of each window lie inside the padded image."""
         total = np.ones((1,) * len(self.kernel))
         for axis, size in enumerate(self.kernel):
             starts = np.arange(self.output[axis]) * self.strides[axis] - self.before[axis]
@@ -114,7 +114,7 @@ def _max_pool(node: Node) -> Outputs:
 
 
 def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
-    """Every window written out, its largest cell found, and that cell's place looked up."""
+    """Gather every window, find its largest cell, and look up that cell's position."""
     value, dtype = node.expr(0), node.dtype(0)
     rank, lead = len(window.kernel), node.shape(0)[:2]
     lowest = float(np.finfo(dtype).min) if dtype.startswith("float") else dtype_minimum(dtype)
@@ -148,7 +148,7 @@ def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
 
 
 def _cells(window: Window) -> list[np.ndarray]:
-    """For each axis, the coordinate of every cell (columns) of every window (rows)."""
+    """Return for each axis the coordinates of every cell (columns) of every window (rows)."""
     starts = itertools.product(*(range(count) for count in window.output))
     offsets = list(itertools.product(*(range(size) for size in window.kernel)))
     grid = np.array(

@@ -1,7 +1,7 @@
-"""Quantised arithmetic: kept as quantize and dequantize around the float operator.
+"""Quantised arithmetic, as quantize and dequantize around the float operator.
 
-That pair is what the int8 backends look for, wherever it comes from: a QDQ model, or an operator
-like QLinearConv that hides it.
+The int8 backends match that pair, whether it comes from a QDQ model or from an operator like
+QLinearConv.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ SMALL_INTEGERS = {"int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "ui
 
 
 def widened(value: Tensor) -> Tensor:
-    """Known values of 4 and 2 bits in a byte each: devices store nothing smaller."""
+    """Store known values of 4 and 2 bits in a byte each, the smallest unit of devices."""
     if is_known(value) and str(value.dtype) in SMALL_INTEGERS:
         return value.astype(SMALL_INTEGERS[str(value.dtype)])
     return value
 
 
 def _scalar(node: Node, value: Tensor) -> Expr:
-    """A per-tensor scale or zero point, with or without an axis around it, as a scalar."""
+    """Return a per-tensor scale or zero point as a scalar, with or without an axis around it."""
     if is_known(value):
         return as_expr(value.reshape(()))
     return node.emit(reshape(value, ()))
 
 
 def _along(node: Node, value: Tensor, shape: tuple[int, ...], axis: int, block: int) -> Expr:
-    """A scale or zero point in the shape of what it is applied to, or ready to broadcast."""
+    """Reshape a scale or zero point to broadcast to the tensor."""
     expr = as_expr(widened(value))
     if block:
         repeated = np.arange(shape[axis]) // block
@@ -144,7 +144,7 @@ def _qlinear_conv(node: Node) -> Outputs:
 
 
 def _bias(node: Node, rank: int) -> Expr:
-    """The int32 bias counts in steps of the input's scale times the weight's."""
+    """Return the bias; int32 counts in steps of the input's scale times the weight's."""
     first, second, bias = node.value(1), node.value(4), node.value(8)
     if is_known(first) and is_known(second) and is_known(bias):
         scale = np.asarray(first.reshape(()) * second.squeeze(), np.float32)

@@ -1,7 +1,7 @@
-"""RNN, GRU and LSTM, written out step by step.
+"""RNN, GRU and LSTM, unrolled step by step.
 
-The input's part of every gate is one matrix product for all steps; what is left for each step is
-the state's part.
+The input's part of every gate is one matrix product for all steps; each step computes the state's
+part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from edgekit.models.onnx.values import Expr, as_expr, constant, is_known, shape_
 op = relax.op
 Function = Callable[[Expr], Expr]
 LONGEST_SEQUENCE = 2_000
-"""Steps; each is written out, and more would take minutes to compile."""
+"""The most steps to unroll; more would take minutes to compile."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _gru_step(layer: Direction, given: Expr, state: State) -> State:
 
 
 def _lstm_step(layer: Direction, given: Expr, state: State) -> State:
-    """Gates in ONNX's order: input, output, forget, cell."""
+    """Compute one step, with gates in ONNX's order: input, output, forget, cell."""
     node, hidden = layer.node, layer.hidden
     before, cell = state
     recurred = layer.recur(before, layer.recurrence, layer.state_bias)
@@ -103,7 +103,7 @@ def _peeped(gate: Expr, weight: Expr | None, cell: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class Kind:
-    """What sets one recurrent operator apart."""
+    """The characteristics of one recurrent operator."""
 
     gates: int
     states: int
@@ -159,7 +159,7 @@ def _run(
     lengths: Expr | None,
     backwards: bool,
 ) -> tuple[Expr, State]:
-    """All steps of one direction: the state after each, in the order of the input, and the last."""
+    """Run one direction; return the state after each step, in input order, and the last state."""
     node = layer.node
     length, batch, size = shape_of(value)
     flat = node.emit(op.reshape(value, (length * batch, size)))
@@ -186,7 +186,7 @@ def _run(
 
 
 def _lengths(node: Node, length: int) -> Expr | None:
-    """How many steps of each sequence count, where it is not all of them."""
+    """Return how many steps of each sequence count; None for all."""
     value = node.value(4)
     if value is None or (is_known(value) and bool((value == length).all())):
         return None
@@ -214,7 +214,7 @@ def _direction(node: Node, kind: Kind, number: int, hidden: int) -> Direction:
 
 
 def _of_direction(node: Node, position: int, number: int, *, transpose: bool) -> Expr:
-    """One direction's share of a weight: a matrix, turned round, or a row."""
+    """Return one direction's part of a weight: a transposed matrix, or a row."""
     value = node.value(position)
     if is_known(value):
         share = value[number].T if transpose else value[number : number + 1]
@@ -233,7 +233,7 @@ def _initial(
 
 
 def _function(node: Node, name: str, place: int) -> Function:
-    """An activation by name; those with parameters take them from the node's lists."""
+    """Return an activation by name, with its parameters from the node's lists."""
     alphas, betas = node.get("activation_alpha", ()), node.get("activation_beta", ())
     alpha = alphas[place] if place < len(alphas) else _ALPHAS.get(name, 1.0)
     beta = betas[place] if place < len(betas) else 0.5

@@ -1,4 +1,4 @@
-"""Reductions, cumulative sums, and the largest and smallest."""
+"""Reductions, cumulative sums, and the largest and smallest elements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ op = relax.op
 Reduce = Callable[[Node, Expr, list[int], bool], Expr]
 
 AXES_INPUT_SINCE = {"ReduceSum": 13}
-"""The opset in which the axes became an input; 18 for the others."""
+"""The opset in which the axes became an input; 18 for operators not listed."""
 
 
 def _axes(node: Node, rank: int) -> list[int]:
@@ -44,7 +44,8 @@ def _axes(node: Node, rank: int) -> list[int]:
 
 
 def _reduction(reduce: Reduce, empty: Callable[[str], float | int], always: bool) -> Converter:
-    """`empty` is what an empty slice reduces to; `always` whether no axes still maps elements."""
+    """Return a converter. `empty` is the result for an empty slice; `always` tells whether elements
+    are mapped even without axes."""
 
     def convert(node: Node) -> Outputs:
         value = node.expr(0)
@@ -67,7 +68,7 @@ def _sum(node: Node, value: Expr, axes: list[int], keep: bool) -> Expr:
 
 
 def _log_sum_exp(node: Node, value: Expr, axes: list[int], keep: bool) -> Expr:
-    """Shifted by the largest element, so that nothing overflows."""
+    """Shift by the largest element, so that nothing overflows."""
     if not axes:
         return value
     largest = op.max(value, axes, keepdims=True)
@@ -106,7 +107,7 @@ def _extreme(function: Callable[..., Expr]) -> Reduce:
 
 
 def _float_extreme(node: Node, value: Expr, axes: list[int], keep: bool, largest: bool) -> Expr:
-    """TVM's own start from the largest finite number, so that all of -inf becomes finite."""
+    """Reduce from infinity: TVM starts from the largest finite number and makes all -inf finite."""
     start = -math.inf if largest else math.inf
     reducer = te.comm_reducer(
         lambda a, b: tirx.max(a, b) if largest else tirx.min(a, b),
@@ -184,7 +185,7 @@ def _top_k(node: Node) -> Outputs:
     value = node.expr(0)
     count = int(node.get("k")) if node.opset < 10 else int(known_scalar(node.known(1)))
     axis = positive_axis(node.get("axis", -1), len(shape_of(value)))
-    if count == 0:  # which TVM takes for all
+    if count == 0:  # which TVM takes as all axes
         none = node.emit(op.strided_slice(value, [axis], [0], [0]))
         return [none, node.emit(cast(none, "int64"))]
     if count > shape_of(value)[axis]:

@@ -1,4 +1,4 @@
-"""Operators that no device model can have, with the reason and what to do instead."""
+"""Operators that are not possible on a device, with the reason and an alternative."""
 
 from __future__ import annotations
 

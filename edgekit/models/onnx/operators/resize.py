@@ -1,7 +1,7 @@
 """Resize and Upsample, in every version and mode.
 
-Sizes are known, so the source of each pixel is worked out at import. The plain cases become
-`relax.image.resize2d`, which backends recognise; the others, gathers and weighted sums.
+Sizes are known, so the source of each pixel is computed on import. The plain cases become
+`relax.image.resize2d`, which backends recognise; the others become gathers and weighted sums.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from edgekit.models.onnx.values import Expr, as_expr, constant, dtype_of, is_flo
 
 op = relax.op
 MOST_GATHERED = 4
-"""More taps than this are cheaper as a matrix product."""
+"""The most taps to gather; more are cheaper as a matrix product."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What one axis is resized to."""
+    """The resize of one axis."""
 
     output: int
     scale: float
@@ -49,7 +49,7 @@ def _resize(node: Node) -> Outputs:
 
 
 def _axes(node: Node) -> list[Axis]:
-    """An empty roi, scales or sizes counts as left out: opset 11 has no other way to say it."""
+    """Return the resize of each axis. Empty inputs count as left out, as opset 11 requires."""
     shape = node.shape(0)
     places = [positive_axis(axis, len(shape)) for axis in node.get("axes", range(len(shape)))]
     region = None
@@ -140,7 +140,7 @@ _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel
 
 
 def _is_plain(method: Method, shape: tuple[int, ...], axes: list[Axis], dtype: str) -> bool:
-    """Whether `resize2d` computes this, to the last pixel."""
+    """Tell whether `resize2d` computes exactly this."""
     if len(shape) != 4 or dtype != "float32" or method.antialias or method.exclude_outside:
         return False
     if any(axis.output != e for axis, e in zip(axes[:2], shape[:2], strict=True)):
@@ -166,7 +166,7 @@ _SAFE_NEAREST = {
 
 
 def _resize2d(value: Expr, method: Method, axes: list[Axis]) -> Expr:
-    """With whole factors all safe ways to round agree on `asymmetric` with `floor`."""
+    """Emit `resize2d`: with whole factors, all safe roundings equal `asymmetric` with `floor`."""
     size = (axes[2].output, axes[3].output)
     if method.mode == "nearest":
         return op.image.resize2d(

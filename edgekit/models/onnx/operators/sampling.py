@@ -1,4 +1,4 @@
-"""Where the pixels of a resized axis come from: in numpy, since every size is known."""
+"""The sources of the pixels of a resized axis, in numpy, since every size is known."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Taps:
-    """For each place along the new axis, the old places it is a weighted sum of."""
+    """The old positions, and their weights, that sum to each position of the new axis."""
 
     indices: np.ndarray
-    """[new, taps]"""
+    """The old positions: [new, taps]."""
     weights: np.ndarray
-    """[new, taps]; rows add up to one."""
+    """Their weights: [new, taps]; rows add up to one."""
     outside: np.ndarray
-    """[new]: whether the place lies outside the image and takes the extrapolation value."""
+    """Whether a position is outside the image and takes the extrapolation value: [new]."""
 
     def matrix(self, extent: int) -> np.ndarray:
-        """The same as a matrix [new, old]."""
+        """Return the taps as a matrix [new, old]."""
         dense = np.zeros((len(self.indices), extent))
         for column in range(self.indices.shape[1]):
             np.add.at(
@@ -33,7 +33,7 @@ class Taps:
 
 @dataclass(frozen=True)
 class Method:
-    """How to resize, in the words of ONNX's Resize."""
+    """The attributes of ONNX's Resize."""
 
     mode: str
     coordinates: str
@@ -74,7 +74,7 @@ def taps(
 def positions(
     coordinates: str, extent: int, output: int, scale: float, region: tuple[float, float]
 ) -> np.ndarray:
-    """Where each new place lies along the old axis."""
+    """Return the coordinate of each new position along the old axis."""
     new: np.ndarray = np.arange(output, dtype=np.float64)
     exact = scale * extent
     if coordinates == "align_corners":

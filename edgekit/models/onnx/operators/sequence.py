@@ -1,4 +1,4 @@
-"""Sequences and optionals: how many items there are is always known, so they vanish."""
+"""Sequences and optionals, which vanish because their lengths are always known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with constant matrices: lengths are known, and mostly short."""
+"""Fourier transforms, as products with constant matrices: lengths are known and mostly short."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgekit.models.onnx.values import Expr, as_expr, dtype_of, shape_of
 
 op = relax.op
 LONGEST = 4096
-"""Points of a transform; the matrices grow with the square."""
+"""The most points of a transform; the matrices grow with the square."""
 
 
 def _dft(node: Node) -> Outputs:
@@ -33,7 +33,7 @@ def _dft(node: Node) -> Outputs:
 
 
 def transform(node: Node, value: Expr, length: int, inverse: bool, onesided: bool) -> Expr:
-    """Along the last axis; the axis before it holds the real and the imaginary part."""
+    """Transform the last axis; the axis before it holds the real and the imaginary part."""
     if length > LONGEST:
         raise RefusedError(f"it transforms {length} points, more than {LONGEST}")
     half = length // 2 + 1

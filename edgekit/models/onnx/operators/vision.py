@@ -1,4 +1,4 @@
-"""Sampling images at places that are computed on the device."""
+"""Sampling images at positions that are computed on the device."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _roi_align(node: Node) -> Outputs:
 
 
 def _col2im(node: Node) -> Outputs:
-    """Every cell of every window added to its place in the image."""
+    """Add every cell of every window to its position in the image."""
     image, block = node.integers(1) or (), node.integers(2) or ()
     rank = len(image)
     strides, dilations = spatial(node, "strides", rank), spatial(node, "dilations", rank)
@@ -105,7 +105,7 @@ def _cell(node: Node, row: int, column: int, rank: int) -> Expr:
 
 
 def _expanded(cells: list[list[Expr]]) -> Expr:
-    """Laplace's expansion along the first row."""
+    """Compute a determinant by Laplace's expansion along the first row."""
     if len(cells) == 1:
         return cells[0][0]
     total = None
