@@ -1,1 +1,1 @@
-"""Which way to take with a model on a board: options, what is known of them, and an order."""
+"""Advice about running a model on a board: options, their measurements, and an order."""

@@ -1,6 +1,6 @@
-"""What a board needs on this machine, what of it is there, and how to get the rest.
+"""Checks what this host needs to build for a board, and how to install what is missing.
 
-Nothing here imports TVM: whether it loads is found out in a process of its own.
+TVM is not imported: a child process tests whether it loads.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _SPACE_NEEDED = 1 << 30
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a board needs, or could use."""
+    """The result of one check."""
 
     name: str
     purpose: str
     required: bool
     ok: bool
     found: str
-    """The version, a path, a size; what is wrong where it is not ok."""
+    """The version, path or size that was found, or what is wrong."""
     expected: str
     fix: str | None
-    """The command that installs it, or what to do."""
+    """The command that installs it, or other instructions."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class DoctorReport:
     toolchain: str
     checks: tuple[Check, ...]
     ready: bool
-    """Whether models can be built for the board: nothing required is missing."""
+    """Whether models can be built for the board."""
 
 
 @dataclass(frozen=True)
 class _Package:
-    """A Python package that some models or inputs need, as pyproject.toml's extras ask for it."""
+    """An optional Python package, as in the extras of pyproject.toml."""
 
     name: str
     relation: str
@@ -92,9 +92,9 @@ _DEBIAN_PACKAGE_OF = {
 
 
 def examine(board: Board, events: Events = SILENT) -> DoctorReport:
-    """Look at everything that building for a board needs."""
+    """Check everything that building for a board needs."""
     toolchain = load_toolchain(board.toolchain)
-    with events.stage("look at this machine"):
+    with events.stage("check this host"):
         checks = (
             _python(),
             *_tvm(),
@@ -109,7 +109,7 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
             *_libraries(board),
             *_limits(),
         )
-        checks = tuple(map(_with_what_stops_it, checks))
+        checks = tuple(map(_with_real_cause, checks))
     ready = all(check.ok for check in checks if check.required)
     return DoctorReport(board.name, toolchain.name, checks, ready)
 
@@ -156,12 +156,12 @@ def _tvm() -> Iterable[Check]:
 
 
 def _trouble_loading(statement: str) -> str | None:
-    """What goes wrong when a fresh Python runs a statement; a crash is one of the answers."""
+    """Return why a statement fails in a new Python process, None if it works."""
     return _trouble_running(statement_command(statement))
 
 
 def _trouble_running(command: Sequence[str]) -> str | None:
-    """The last thing that a failing command says; nothing where it works."""
+    """Return why a command fails, None if it works."""
     try:
         child = run(command, limit_s=_PROBE_SECONDS)
     except TimeoutExpired:
@@ -169,13 +169,13 @@ def _trouble_running(command: Sequence[str]) -> str | None:
     if child.status == 0:
         return None
     if child.status < 0:
-        return f"it was ended by signal {-child.status}"
+        return f"it was killed by signal {-child.status}"
     lines = child.errors.strip().splitlines()
-    # What ran out stands at the end of a line, after a path that may be long.
+    # The exhausted resource is at the end of a line, after a path that may be long.
     causes = (line[-200:] for line in lines if disk_full(line) or limit_named_in(line) is not None)
     errors = (line for line in lines if "error:" in line)
-    said = next(chain(causes, errors, reversed(lines)), "")
-    return said[:200] or f"exit code {child.status}"
+    line = next(chain(causes, errors, reversed(lines)), "")
+    return line[:200] or f"exit code {child.status}"
 
 
 def _compilers(board: Board, toolchain: Toolchain) -> Iterable[Check]:
@@ -203,8 +203,7 @@ def _compilers(board: Board, toolchain: Toolchain) -> Iterable[Check]:
 def _trouble_compiling(
     board: Board, toolchain: Toolchain, compiler: Compiler, language: str, program: str
 ) -> str | None:
-    """What the compiler says to a small program for this board: headers, libraries and flags are
-    all there if it says nothing."""
+    """Return why the compiler can't build a small program for this board, None if it can."""
     sysroot = [f"--sysroot={toolchain.sysroot}"] if toolchain.sysroot else []
     whole = ["-c"] if board.kind == "baremetal" else ["-shared", "-fPIC"]
     cpu = toolchain.spelled(board.cpu.compile_flags)
@@ -232,20 +231,20 @@ def _binutils(toolchain: Toolchain) -> Iterable[Check]:
 
 def _sysroot(toolchain: Toolchain) -> Iterable[Check]:
     if toolchain.sysroot is not None:
-        there = Path(toolchain.sysroot).is_dir()
+        exists = Path(toolchain.sysroot).is_dir()
         yield Check(
             "sysroot",
             "link against the board's own libraries",
             required=True,
-            ok=there,
-            found=toolchain.sysroot if there else f"no folder {toolchain.sysroot}",
+            ok=exists,
+            found=toolchain.sysroot if exists else f"no folder {toolchain.sysroot}",
             expected="a folder",
             fix=toolchain.install.notes,
         )
 
 
 def _cache() -> Check:
-    """Room where builds are kept: in the cache folder, or where it will be made."""
+    """Check the free space of the cache folder, or of the folder that will hold it."""
     folder = cache_dir()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = free_space(existing)
@@ -296,7 +295,7 @@ def _twin(board: Board) -> Iterable[Check]:
 
 
 def _flash(board: Board) -> Iterable[Check]:
-    """What writes to a microcontroller; gdb, for emulated ones, is the toolchain's."""
+    """Check the flash tool of a microcontroller; gdb, for emulated ones, is in the toolchain."""
     driver = None if board.flash is None else board.flash.driver
     if driver == "openocd":
         yield _program(driver, "write to the board", apt_command((driver,)))
@@ -325,7 +324,7 @@ def _gpu(board: Board) -> Iterable[Check]:
 
 
 def _libraries(board: Board) -> Iterable[Check]:
-    """What the libraries that the board may offload to are built with."""
+    """Check the build tools of the libraries that the board may offload to."""
     recipes = [recipe.name for recipe in libraries_for(board) if recipe.cmake is not None]
     for tool, package in LIBRARY_TOOLS if recipes else ():
         fix = f"{pip_command(tool)}, or {apt_command((package,))}"
@@ -345,18 +344,17 @@ def _limits() -> Iterable[Check]:
         )
 
 
-def _with_what_stops_it(check: Check) -> Check:
-    """Tell what a program runs into in place of how to install it: what is there may look as if
-    it were not where a limit is low or a disk is full."""
+def _with_real_cause(check: Check) -> Check:
+    """Replace the fix if a low limit or a full disk makes an installed program fail."""
     if check.ok or not check.required:
         return check
     low = [limit.raise_it for limit in look_at_limits() if not limit.ok]
-    told = limit_named_in(check.found)
+    limit_hit = limit_named_in(check.found)
     if disk_full(check.found):
         return replace(check, fix=f"free some space in {tempfile.gettempdir()}")
     if low:
         return replace(check, fix=f"{' and '.join(low)}, then run edgekit doctor again")
-    return check if told is None else replace(check, fix=told.hint)
+    return check if limit_hit is None else replace(check, fix=limit_hit.hint)
 
 
 def _program(

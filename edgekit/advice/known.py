@@ -1,4 +1,4 @@
-"""What the store knows of each option: the best run, all of one device."""
+"""Finds the best stored run of each option, all from one device."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from edgekit.store.runs import BenchRun
 
 PURPOSE, TUNED_PURPOSE = "recommend", "recommend tuned"
-"""What `--measure` keeps its runs for: a run says nothing else of how its kernels were chosen."""
+"""The purposes of runs by `--measure`, which tell how their kernels were chosen."""
 _TUNED = (TUNED_PURPOSE, "tune")
 _INT8 = "int8"
 _MOST_RUNS = 1000
 
 
 def with_known(source: ModelSource, seen: Considered, store: str | None) -> tuple[Option, ...]:
-    """The options with their best runs: what was measured just now goes before what was."""
+    """Return the options with their best runs; new measurements take precedence."""
     measured = next((option.known for option in seen.options if option.known), None)
     found = _known(source, seen.board.name, store, measured)
     options = [replace(o, known=o.known or found.get(_key(o))) for o in seen.options]
@@ -35,8 +35,10 @@ def _key(option: Option) -> str:
 def _known(
     source: ModelSource, board: str, store: str | None, like: Known | None
 ) -> Mapping[str, Known]:
-    """By option, all of one device and unit, as times of several say nothing of the option: those
-    of `like`, else where most was measured. Without a store there is none."""
+    """Return the best run by option, all of one device and unit, so that they can be compared.
+
+    That device is the one of `like`, else the one with the most measured options.
+    """
     from edgekit.verbs.recording import is_off
 
     if is_off(store):
@@ -49,7 +51,7 @@ def _known(
         best = found.get(key)
         if best is None or run.median < best.median:
             found[key] = run
-    most = max(places.values(), key=len, default={})  # the latest where there are several
+    most = max(places.values(), key=len, default={})  # the latest if there are several
     return {
         key: Known(run.median, run.unit, run.device, run.measured_at, run.id)
         for key, run in most.items()
@@ -57,8 +59,7 @@ def _known(
 
 
 def _runs(source: ModelSource, board: str, store: str | None) -> list[tuple[str, BenchRun]]:
-    """Each with the key of its option. A model in int8 is another file: its name is all there is
-    to know it by."""
+    """Return the runs with the keys of their options. An int8 model is recognized by its name."""
     from edgekit.store.bench_runs import RunFilter
     from edgekit.store.results import list_results
 
@@ -77,12 +78,12 @@ def _option_of(run: BenchRun) -> str:
 
 
 def _compared(options: list[Option]) -> list[Option]:
-    """Each measured option beside the kernels that every other one wants to beat."""
+    """Add the comparison with edgekit's plain kernels to each measured option."""
     plain = next((o for o in options if o.kind == "kernels" and o.known is not None), None)
-    told = []
+    compared = []
     for option in options:
         if option.known is None or not option.supported:
-            told.append(option)
+            compared.append(option)
             continue
         words = f"{figure(option.known)} on {option.known.device}"
         if plain is not None and plain.known is not None and option is not plain:
@@ -90,8 +91,8 @@ def _compared(options: list[Option]) -> list[Option]:
             verdict = "yes" if ratio > 1 else "no"
             own = figure(plain.known)
             words = f"{verdict}: {ratio:.2f} times as fast as {plain.name}, {words} against {own}"
-        told.append(replace(option, answers=replace(option.answers, faster=words)))
-    return told
+        compared.append(replace(option, answers=replace(option.answers, faster=words)))
+    return compared
 
 
 def figure(known: Known) -> str:

@@ -1,4 +1,4 @@
-"""Whether a model fits into a board's memory, and whether a quarter of it would."""
+"""Estimates whether a model, or its int8 version, fits into a board's memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INT8_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Needs:
-    """Bytes, of what lies in memory while it runs and of what was learnt."""
+    """Bytes of a model's activations and weights."""
 
     activations: int
     weights: int
@@ -37,7 +37,7 @@ def needs_of(subject: Subject) -> Needs:
 
 
 def needs_in_c(subject: Subject, board: Board) -> Needs:
-    """By planning the arena of its C; what can't become C is told by a build, not here."""
+    """Return the needs of the model in C, by planning its arena; estimate if it can't become C."""
     from edgekit.aot.compile import compile_tree
     from edgekit.aot.generators import portable_generators
     from edgekit.aot.tree import Origin
@@ -58,7 +58,7 @@ def fit_of(board: Board, needs: Needs) -> Fit:
 
 
 def _fits(board: Board, needs: Needs, share: float) -> tuple[bool, str]:
-    """Whether a share of what the model needs fits, and what it needs in words."""
+    """Return whether a share of the model's needs fits, and the needs in words."""
     weights, memory = int(needs.weights * share), board.memory
     need_ram = int(needs.activations * share) + (weights if memory.flash is None else 0)
     words = f"about {size(need_ram)} of {size(memory.ram)} of memory"

@@ -1,4 +1,4 @@
-"""The ways that there are for a model on a board, and which of them can be had."""
+"""Lists the options for running a model on a board, and which are available."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def options_of(subject: Subject, board: Board) -> tuple[Option, ...]:
 
 
 def hot_spot_of(subject: Subject) -> HotSpot | None:
-    """By multiply-accumulates: where the time goes on a device is what `bench --profile` tells."""
+    """Return the operator with the most multiply-accumulates."""
     from edgekit.backends.offloading import partition_model
     from edgekit.backends.partition import Selection
 
@@ -84,7 +84,7 @@ def _tuned(subject: Subject, board: Board) -> Option:
             f"{ratio:.2f} times as fast in the {gain.measured} of {gain.kernels} kernels that were "
             f"measured on {', '.join(gain.devices)}"
         )
-        reasons = ("builds use what was measured without being told",)
+        reasons = ("builds use the measured kernels without an option",)
     return Option(
         TUNED,
         "tuned",
@@ -137,7 +137,7 @@ def _library(subject: Subject, board: Board, name: str, command: str) -> Option:
 
 
 def _supported(found: Partition, regions: int) -> str:
-    """How many operators it takes; of the others the reason that keeps the most work from it."""
+    """Describe how many operators it takes, and why it does not take the largest other one."""
     taken = sum(decision.backend is not None for decision in found.decisions)
     left: dict[str, int] = {}
     for decision in found.decisions:
@@ -152,13 +152,13 @@ def _supported(found: Partition, regions: int) -> str:
 
 
 def _faster(found: Partition) -> str:
-    """By the measured regions that the decision went by."""
-    told = dict.fromkeys(
+    """Describe the measured regions on which the decision is based."""
+    measured = dict.fromkeys(
         decision.reason
         for decision in found.decisions
         if decision.region is not None and decision.reason.startswith("measured")
     )
-    return "; ".join(list(told)[:_FEW_REGIONS]) if told else NOT_MEASURED
+    return "; ".join(list(measured)[:_FEW_REGIONS]) if measured else NOT_MEASURED
 
 
 def _hot(found: Partition, coverage: float) -> str:
@@ -175,7 +175,7 @@ def _hot(found: Partition, coverage: float) -> str:
 
 
 def _missing(board: Board, name: str) -> tuple[str, ...]:
-    """What this machine lacks to build for it."""
+    """Return what this host lacks to build with a backend."""
     from edgekit.profiles.toolchain import load_toolchain
 
     try:

@@ -1,7 +1,7 @@
-"""Which way to take with a model on a board: what is supported, what is known, what to try first.
+"""Recommends how to run a model on a board: support, measurements, what to try first.
 
-The questions of somebody who has done it before, in their order: can it be built, does it fit,
-which libraries take how much of it and why not more, what was measured, what has to be measured.
+It answers in this order: can it be built, does it fit, which libraries take how much of it and why
+not more, what was measured, what has to be measured.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measuring:
-    """How every option is tried on a device of its board."""
+    """How to measure every option on a device of its board."""
 
     reach: Callable[[Board, Events], Device]
     search: Search | None = None
-    """For faster kernels, first; None uses what is known."""
+    """The search for faster kernels before measuring; None uses known kernels."""
 
 
 def recommend(
@@ -37,8 +37,8 @@ def recommend(
     measuring: Measuring | None = None,
     events: Events = SILENT,
 ) -> Recommendation:
-    """Advice for these boards, or for all. With `measuring`, every supported option is tried on
-    the boards' devices first, all boards at the same time."""
+    """Return advice for these boards, or for all. With `measuring`, measure every supported option
+    on the boards' devices first, all boards at the same time."""
     from edgekit.advice.known import with_known
     from edgekit.advice.options import hot_spot_of
     from edgekit.advice.summary import summarise
@@ -68,7 +68,7 @@ def _considered(subject: Subject, board: Board, events: Events) -> Considered:
 def _measured(
     source: ModelSource, seen: Sequence[Considered], measuring: Measuring, events: Events
 ) -> list[Considered]:
-    """A board whose device can't be had keeps what is known of it, unless it is the only one."""
+    """Measure on each board; one of several without an available device keeps its options."""
     from edgekit.advice.trying import Trials, measured
     from edgekit.devices.choice import Candidate
     from edgekit.verbs.fleet import on_each
@@ -98,7 +98,7 @@ def _advices(subject: Subject, known: Sequence[Considered]) -> tuple[Advice, ...
     from edgekit.advice.memory import fit_of, needs_in_c, needs_of
     from edgekit.advice.verdict import advice_of
 
-    # Of all microcontrollers the same: kernels for one of them take a little more or less.
+    # The same for all microcontrollers: their kernels need about the same memory.
     small = next((one.board for one in known if one.board.kind == "baremetal"), None)
     needs = needs_of(subject)
     in_c = needs if small is None else needs_in_c(subject, small)

@@ -1,4 +1,4 @@
-"""What `edgekit inspect` tells about a model, importable or not."""
+"""Summarises a model for `edgekit inspect`, importable or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgekit.models.model import (
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why the model can't be built as it stands, and what to do about it."""
+    """The reason why a model can't be built, and what to do about it."""
 
     message: str
     hint: str | None
@@ -30,12 +30,12 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one inference takes; None where shapes depend on the data."""
+    """The cost of one inference; None if shapes depend on the data."""
 
     macs: int | None
     """Multiply-accumulates of convolutions and matrix products."""
     peak_activation_bytes: int | None
-    """Most bytes of tensors alive at the same time, without weights."""
+    """The most bytes of tensors alive at the same time, without weights."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ModelSummary:
     obstacle: Obstacle | None
     inputs: tuple[OpenTensorSpec, ...]
     outputs: tuple[OpenTensorSpec, ...]
-    """With the given shapes filled in, where the model could be imported."""
+    """The outputs, with the given shapes if the model could be imported."""
     operators: tuple[OperatorCount, ...]
     parameters: int
     parameter_bytes: int
@@ -59,8 +59,8 @@ class ModelSummary:
 def summarise(source: ModelSource, events: Events = SILENT) -> ModelSummary:
     """Scan a model, import it if that is possible, and count.
 
-    A model that can't be imported is described as far as it is known; a file that is no model,
-    or a given shape or constant that doesn't fit, is an error.
+    A model that can't be imported is described as far as possible. A file that is no model, or a
+    given shape or constant that doesn't fit, is an error.
     """
     with events.stage("read the model"):
         scan = scan_model(source)

@@ -1,4 +1,4 @@
-"""Every option built, proven and measured on the board's device; what is current there stays so."""
+"""Builds, verifies and measures every option on a device, without replacing its current version."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _NOISE_SAMPLES = 8
 
 @dataclass(frozen=True)
 class Trials:
-    """What is tried, where, and how kernels are searched before."""
+    """The model, the device, and the search for faster kernels."""
 
     source: ModelSource
     device: Device
     search: Search | None
-    """None uses what was measured before, and tries no tuned kernels where nothing was."""
+    """The search; None uses kernels that were measured before, if any."""
     events: Events
 
 
 def measured(trials: Trials, seen: Considered) -> Considered:
-    """The options with what was measured of them; one that fails is unsupported, and says why."""
+    """Return the measured options; one that fails is unsupported, with the reason."""
     done = []
     with tempfile.TemporaryDirectory(prefix="edgekit-recommend-") as folder:
         for number, option in enumerate(seen.options):
@@ -49,7 +49,7 @@ def measured(trials: Trials, seen: Considered) -> Considered:
             except EdgekitError as error:
                 trials.events.warn(f"{seen.board.name}: {option.name} failed: {error.message}")
                 answers = replace(option.answers, supported=f"failed: {error.message}")
-                # An accuracy that noise has spoilt says nothing against int8.
+                # Calibrating with noise spoils the accuracy, which is no argument against int8.
                 done.append(replace(option, supported=option.kind == "int8", answers=answers))
     return replace(seen, options=tuple(done))
 
@@ -68,7 +68,7 @@ def _tried(trials: Trials, seen: Considered, option: Option, place: Path) -> Opt
 
 
 def _request(trials: Trials, seen: Considered, option: Option, place: Path) -> BuildRequest | None:
-    """None where there is nothing to try: no kernel was tuned, and none is to be."""
+    """Return the build of an option, None if no kernel is or will be tuned."""
     source = trials.source
     path = _in_int8(trials, place) if option.kind == "int8" else source.path
     request = make_request(
@@ -87,7 +87,7 @@ def _request(trials: Trials, seen: Considered, option: Option, place: Path) -> B
 
 
 def _in_int8(trials: Trials, place: Path) -> Path:
-    """Calibrated with noise: as fast as with samples, and its numbers mean nothing."""
+    """Quantize the model with noise: the speed is real, the outputs are meaningless."""
     from edgekit.verbs.quantization.quantiser import Settings
     from edgekit.verbs.quantize import QuantizeRequest, quantize
 

@@ -1,4 +1,4 @@
-"""In which order to try options, and the sentence above them."""
+"""Orders the options and words the verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from edgekit.advice.memory import Fit
 
 MUCH = 0.5
-"""Of the multiply-accumulates: a library that takes so many is worth being tried first."""
+"""The share of the multiply-accumulates from which a library is tried first."""
 _ACCURACY = "; its accuracy has to be measured on your own samples"
 
 
@@ -22,7 +22,7 @@ def advice_of(seen: Considered, fit: Fit) -> Advice:
 
 
 def _place(option: Option, fits: bool) -> tuple[int, float]:
-    """What was measured first, the fastest in front; then what promises most."""
+    """Return the sort key: measured options by speed, then the most promising."""
     if not option.supported:
         return (9, 0.0)
     if not fits:
@@ -46,7 +46,7 @@ def _too_large(options: tuple[Option, ...], fits_in_int8: bool) -> str:
 def _verdict(options: tuple[Option, ...]) -> str:
     supported = [option for option in options if option.supported]
     if not supported:
-        return "nothing of edgekit's can run it there"
+        return "edgekit can't run it on this board"
     first = supported[0]
     measured = [option for option in supported if option.known is not None]
     if len(measured) > 1:

@@ -1,4 +1,4 @@
-"""What `edgekit recommend` says, as data."""
+"""The data of `edgekit recommend`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = Literal["kernels", "tuned", "library", "int8"]
 
 @dataclass(frozen=True)
 class Known:
-    """The best that was measured of an option, on whichever device of the board."""
+    """The best measurement of an option on a device of the board."""
 
     median: float
     unit: str
@@ -25,14 +25,14 @@ class Known:
 
 @dataclass(frozen=True)
 class Answers:
-    """To what somebody asks who has offloaded before."""
+    """The answers to the three questions about an option."""
 
     supported: str
-    """Does the library take it?"""
+    """Whether the library takes the model."""
     faster: str
-    """Is it faster, by how much, measured where?"""
+    """Whether it is faster, by how much, measured on which device."""
     hot_spot: str
-    """Does it matter: is that where the work is?"""
+    """Whether most of the work is in the part it takes."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Option:
     kind: Kind
     supported: bool
     command: str
-    """What tries it; empty where nothing does."""
+    """The command that tries the option; empty if none does."""
     answers: Answers
     reasons: tuple[str, ...] = ()
-    """What else speaks for it or against it."""
+    """Further reasons for or against it."""
     coverage: float | None = None
-    """The share of the multiply-accumulates that the library takes; None where nobody asks."""
+    """The share of the multiply-accumulates that a library takes."""
     regions: int | None = None
     known: Known | None = None
 
@@ -57,13 +57,13 @@ class Option:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is asked about: a model that can be built."""
+    """The model to give advice about."""
 
     source: ModelSource
     model: Model
     summary: ModelSummary
     store: str | None = None
-    """Where measurements are, if not at the usual place."""
+    """The URL of the store, if not the default."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,15 @@ class HotSpot:
 
 @dataclass(frozen=True)
 class Advice:
-    """For one board, the option to try first in front."""
+    """The advice for one board; the first option is the one to try first."""
 
     board: str
     title: str
     fits: bool
     fits_in_int8: bool
-    """As far as a quarter of the memory goes."""
+    """Whether a quarter of the needs fits."""
     memory: str
-    """What the model needs beside what there is, in a sentence."""
+    """The memory that the model needs and the board has, in words."""
     options: tuple[Option, ...]
     verdict: str
 
@@ -96,15 +96,15 @@ class Recommendation:
     macs: int | None
     parameter_bytes: int
     hot_spot: HotSpot | None
-    """None where nothing multiplies, or nobody knows how often."""
+    """The hot spot; None without known multiply-accumulates."""
     obstacle: str | None
-    """Why it can't be built at all; then there is no advice."""
+    """The reason why the model can't be built; then there is no advice."""
     boards: tuple[Advice, ...]
 
 
 @dataclass(frozen=True)
 class Considered:
-    """A board with its options, before they are in order."""
+    """A board with its options in no order."""
 
     board: Board
     options: tuple[Option, ...]
@@ -112,8 +112,8 @@ class Considered:
 
 @dataclass(frozen=True)
 class Search:
-    """For faster kernels, on the device that is measured on."""
+    """A search for faster kernels on the measured device."""
 
     seconds: float
     again: bool = False
-    """Whether among kernels that were measured before, too."""
+    """Whether to measure known kernels again."""

@@ -1,1 +1,1 @@
-"""Choices of schedules that were measured: how they are tried, and where they are kept."""
+"""Searches for faster schedules, measured on devices."""

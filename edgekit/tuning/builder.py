@@ -1,7 +1,6 @@
-"""The process that compiles batches: one kernel in many ways, into one library.
+"""The process that compiles batches: many variants of one kernel, into one library.
 
-Several of them run at the same time. One that crashes costs what it was compiling, which is then
-tried candidate by candidate.
+Several run at the same time. If one crashes, the candidates of its batch are compiled one by one.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ def serve(channel: Channel, workbench: Workbench) -> None:
         order = channel.next()
         assert isinstance(order, BatchOrder)
         try:
-            channel.say(workbench.make(order))
-        except Exception as error:  # noqa: BLE001 - told to the search, which tries one by one
+            channel.send(workbench.make(order))
+        except Exception as error:  # noqa: BLE001 - reported to the search, which retries
             traceback.print_exc()
-            said = str(error).strip().splitlines() or [type(error).__name__]
+            lines = str(error).strip().splitlines() or [type(error).__name__]
             places = range(_PLACE_OF_OWN, len(order.choices))
-            failures = tuple(BuildFailure(place, "compile", said[-1][:300]) for place in places)
+            failures = tuple(BuildFailure(place, "compile", lines[-1][:300]) for place in places)
             empty = order.folder / "nothing.so"
-            channel.say(BuiltBatch(empty, order.inputs, order.subject.output, (), failures))
+            channel.send(BuiltBatch(empty, order.inputs, order.subject.output, (), failures))
 
 
 class Workbench:
@@ -124,7 +123,7 @@ class Workbench:
         return library
 
     def _write_inputs(self, order: BatchOrder, names: set[str]) -> None:
-        """Each once, whoever comes first."""
+        """Write each input once; several builders may do so at the same time."""
         import numpy as np
 
         from edgekit.tuning.subjects import values_of

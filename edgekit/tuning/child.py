@@ -1,4 +1,4 @@
-"""A process that works for a search, as the search sees it: it may crash or hang at any moment."""
+"""A child process of a search, which may crash or hang at any moment."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from edgekit.base.interrupts import interrupts_deferred
 from edgekit.devices.local.crashes import signal_meaning
 
 HEADER = struct.Struct("<Q")
-_KEPT_LINES = 20
+_MOST_LINES = 20
 _SECONDS_TO_DIE = 10
 _BLOCK = 1 << 20
 
 
 class ChildGone(Exception):
-    """It ended, or was ended because it said nothing. The next message starts another one."""
+    """The process ended or was killed because it was silent. The next message starts a new one."""
 
     def __init__(self, reason: str, *, silent: bool) -> None:
         super().__init__(reason)
@@ -31,7 +31,7 @@ class ChildGone(Exception):
 
 
 class Child:
-    """Started when it is first spoken to, with a first message that says what it is for."""
+    """A child process that starts with its first message and is set up by it."""
 
     def __init__(
         self, module: str, setup: object = None, environment: Mapping[str, str] | None = None
@@ -40,12 +40,12 @@ class Child:
         self._setup = setup
         self._environment = environment
         self._process: Process | None = None
-        self._said: LastLines | None = None
+        self._last_lines: LastLines | None = None
         self._closed = False
 
     @property
     def pid(self) -> int | None:
-        """None while it is not running."""
+        """The process id; None while it is not running."""
         return None if self._process is None else self._process.pid
 
     def send(self, message: object) -> None:
@@ -53,15 +53,15 @@ class Child:
         self._write(message)
 
     def start(self) -> None:
-        """If it is not running."""
+        """Start the process if it is not running."""
         if self._process is None and not self._closed:
             self._start()
-        if self._closed:  # perhaps by another thread, just while it was being started
+        if self._closed:  # another thread may close it while it starts
             self.end()
             raise ChildGone("the search is over", silent=False)
 
     def receive(self, seconds: float) -> Any:
-        """The next answer; ChildGone where there is none within so long."""
+        """Return the next answer, or raise ChildGone if none comes in time."""
         deadline = time.monotonic() + seconds
         (size,) = HEADER.unpack(self._read(HEADER.size, deadline))
         return pickle.loads(self._read(size, deadline))  # from this very edgekit
@@ -71,21 +71,21 @@ class Child:
         return self.receive(seconds)
 
     def end(self) -> None:
-        """Whatever it is doing. Safe from another thread than the one that speaks with it."""
+        """Kill the process. Any thread may call this."""
         process, self._process = self._process, None
         if process is None:
             return
         process.kill()
         process.wait()
-        if self._said is not None:
-            self._said.wait(_SECONDS_TO_DIE)
+        if self._last_lines is not None:
+            self._last_lines.wait(_SECONDS_TO_DIE)
         for stream in (process.stdin, process.stdout):
             assert stream is not None
-            with suppress(BrokenPipeError):  # what it was still to be told
+            with suppress(BrokenPipeError):  # an unsent message
                 stream.close()
 
     def close(self) -> None:
-        """For good."""
+        """Kill the process and never start it again."""
         self._closed = True
         self.end()
 
@@ -93,7 +93,7 @@ class Child:
         with interrupts_deferred():
             self._process = start_module([self._module], self._environment)
         assert self._process.stderr is not None
-        self._said = LastLines(self._process.stderr, _KEPT_LINES)
+        self._last_lines = LastLines(self._process.stderr, _MOST_LINES)
         if self._setup is not None:
             self._write(self._setup)
 
@@ -120,7 +120,7 @@ class Child:
                 left = max(deadline - time.monotonic(), 0)
                 if not select.select([descriptor], [], [], left)[0]:
                     self.end()
-                    raise ChildGone("it gave no sign of life in time", silent=True)
+                    raise ChildGone("it did not answer in time", silent=True)
                 block = os.read(descriptor, min(size - len(data), _BLOCK))
             except (OSError, ValueError) as error:
                 raise self._gone(process) from error
@@ -134,9 +134,9 @@ class Child:
             code = process.wait(timeout=_SECONDS_TO_DIE)
         except TimeoutExpired:
             code = None
-        if self._said is not None:
-            self._said.wait(_SECONDS_TO_DIE)
-        lines = list(self._said or ())
+        if self._last_lines is not None:
+            self._last_lines.wait(_SECONDS_TO_DIE)
+        lines = list(self._last_lines or ())
         self.end()
         if code is not None and code < 0:
             return ChildGone(signal_meaning(-code), silent=False)

@@ -1,6 +1,6 @@
-"""The other end of tuning/child.py: takes messages on stdin, answers on what was stdout.
+"""The child's end of tuning/child.py: reads messages on stdin, answers on the original stdout.
 
-Messages are pickles: both ends are this very edgekit, and nobody else has the pipe.
+Messages are pickles: both ends are this edgekit, and no other process has the pipe.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Any
 from edgekit.base.parent_process import end_with_parent
 from edgekit.tuning.child import HEADER
 
-_POLITE = 19
+_LOWEST_PRIORITY = 19
 
 
 def yield_to_others() -> None:
-    """From now on this process runs where nobody else on this machine wants to."""
-    os.nice(_POLITE)
+    """Give this process the lowest CPU priority."""
+    os.nice(_LOWEST_PRIORITY)
 
 
 class Channel:
-    """To the search that started this process, and which it does not outlive."""
+    """The connection to the search that started this process, which ends with the search."""
 
     def __init__(self) -> None:
         end_with_parent()
-        # Whatever else writes to stdout must not end up between the messages.
+        # Other output on stdout must not mix with the messages.
         self._answers = os.fdopen(os.dup(1), "wb", buffering=0)
         os.dup2(2, 1)
         self._messages = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
 
     def waiting(self, seconds: float | None) -> bool:
-        """Whether a message comes within so long."""
+        """Return whether a message arrives in time."""
         return bool(select.select([self._messages], [], [], seconds)[0])
 
     def next(self) -> Any:
-        """The process ends where there will be no more: nothing of TVM's needs taking down."""
+        """Return the next message, or end the process if there will be no more."""
         (size,) = HEADER.unpack(self._read(HEADER.size))
         return pickle.loads(self._read(size))  # from this very edgekit
 
-    def say(self, answer: object) -> None:
+    def send(self, answer: object) -> None:
         data = pickle.dumps(answer)
         view = memoryview(HEADER.pack(len(data)) + data)
         while view:

@@ -1,7 +1,7 @@
-"""What a schedule is likely to take, learnt from those that were measured.
+"""A model that predicts a schedule's time from measured schedules.
 
 A ridge regression over what MetaSchedule counts of each statement: loops, bytes touched, reuse.
-It only has to put the hopeless ones last: whatever it likes is measured.
+It only has to rank hopeless schedules last: the others are measured anyway.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 from edgekit.base.arrays import Array
 
 _FEWEST = 12
-"""Measured schedules, before what they say is more than chance."""
+"""The number of measured schedules below which predictions are random."""
 _MOST = 2048
 _RIDGE = 1.0
 
 
 @derived_object
 class RidgeModel(PyCostModel):  # type: ignore[misc]
-    """Of one kernel."""
+    """A ridge regression for one kernel."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class RidgeModel(PyCostModel):  # type: ignore[misc]
         raise NotImplementedError
 
     def update(self, context: Any, candidates: Any, results: Any) -> None:
-        """Not asked for by our search, which tells times to `learn`."""
+        """Refuse: our search calls `learn` instead."""
         raise NotImplementedError
 
     def learn(self, context: Any, candidates: list[Any], microseconds: list[float]) -> None:
@@ -62,12 +62,12 @@ class RidgeModel(PyCostModel):  # type: ignore[misc]
             return self._random.random(len(candidates))
         rows = np.stack(self._rows(context, candidates))
         guessed = ((rows - self._middle) / self._scale) @ self._weights
-        # Scores are weights of a draw in the search: they have to be above zero.
+        # The search draws by these scores as weights: they must be positive.
         likely: Array = np.exp(guessed - guessed.max())
         return likely
 
     def _rows(self, context: Any, candidates: list[Any]) -> list[Array]:
-        """One row for each schedule: the sum over its statements and the largest of them."""
+        """Return a row per schedule: the sum and the maximum over its statements."""
         found = []
         for feature in self._features.extract_from(context, candidates):
             array = feature.numpy()

@@ -1,7 +1,7 @@
-"""Who compiles and who measures: threads that each speak with a process, and queues between them.
+"""The builders and runners of a search: a thread for each child process, and queues between.
 
-A batch goes from builder to runner to the search. Whatever goes wrong on the way costs a candidate
-and becomes a word about it; the batch always arrives.
+A batch goes from a builder to a runner and back to the search. A failure on the way is recorded
+with its candidate; the batch always arrives.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from edgekit.tuning.work import (
 _BUILD_SECONDS = 60.0
 _BUILD_SECONDS_EACH = 4.0
 _RUN_SECONDS = 20.0
-"""Without a word from a device, however fast the kernel is."""
+"""The shortest time to wait for a message from a device."""
 _TIMES_OWN = 400.0
 _AGAIN_SECONDS = (1.0, 2.0, 5.0, 10.0, 20.0)
-"""Between two attempts to get a device that was lost."""
+"""Waits between attempts to get a lost device back."""
 _OWN = -1
 
 
 @dataclass
 class Batch:
-    """Candidates of one kernel on their way."""
+    """Candidates of one kernel under way."""
 
     number: int
     subject: Subject
@@ -52,27 +52,26 @@ class Batch:
     device: str = ""
     own_us: float | None = None
     timed: dict[int, Timed] = field(default_factory=dict)
-    """By place."""
+    """Results by place."""
     blamed: set[int] = field(default_factory=set)
-    """Places under way when a session ended: tried once more, elsewhere, and after all others."""
+    """Places under way when a session ended: retried once, after all others."""
     attempts: int = 0
     drift: tuple[float, float] | None = None
     repeated: bool = False
     seconds: float = 0.0
-    """On devices."""
+    """Time spent on devices."""
     broken: str = ""
-    """Why nothing of it could be measured."""
+    """The reason why nothing could be measured."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is left to be measured; without choices, it is about the rule's
-        own way."""
+        """Whether nothing is left to measure; without choices, the rule's own way counts."""
         if self.broken:
             return True
         return not self.left() and (bool(self.choices) or self.own_us is not None)
 
     def left(self) -> list[int]:
-        """Places that are built and have no result, blamed ones last."""
+        """Return the built places without a result, blamed ones last."""
         assert self.built is not None
         places = [f.place for f in self.built.functions if f.place != _OWN]
         missing = [place for place in places if place not in self.timed]
@@ -84,17 +83,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class DeviceNews:
-    """Something about a device that a person may want to know."""
+    """A message about a device for the user."""
 
     text: str
     warn: bool = True
     lost: bool = False
-    """Somebody who measures has no device at the moment."""
+    """Whether a runner has no device at the moment."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A bug in edgekit: one of the crew can't go on."""
+    """A bug in edgekit that stopped a thread of the crew."""
 
     error: Exception
 
@@ -103,7 +102,7 @@ Heard = Callable[[Batch | DeviceNews | Fault], None]
 
 
 class Crew:
-    """Threads and processes; gone when `close` returns."""
+    """The threads and processes of a search; `close` ends them all."""
 
     def __init__(
         self,
@@ -119,11 +118,11 @@ class Crew:
         self._children = [*builders, *runners]
         self._threads = [
             *(
-                threading.Thread(target=self._works, args=(self._build, child))
+                threading.Thread(target=self._guarded, args=(self._build, child))
                 for child in builders
             ),
             *(
-                threading.Thread(target=self._works, args=(self._run, child, taken))
+                threading.Thread(target=self._guarded, args=(self._run, child, taken))
                 for child in runners
             ),
         ]
@@ -138,7 +137,7 @@ class Crew:
         self._to_run.put(batch)
 
     def withdraw(self) -> list[Batch]:
-        """What nobody measures yet, out of the queues."""
+        """Return the batches that still wait in the queues, and empty the queues."""
         found = []
         for waiting in (self._to_build, self._to_run):
             while True:
@@ -160,10 +159,10 @@ class Crew:
         for thread in self._threads:
             thread.join()
 
-    def _works(self, work: Callable[..., None], *arguments: object) -> None:
+    def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
         try:
             work(*arguments)
-        except Exception as error:  # noqa: BLE001 - raised by whoever waits for this batch
+        except Exception as error:  # noqa: BLE001 - raised by the search
             if not self._over.is_set():
                 self._heard(Fault(error))
 
@@ -197,10 +196,10 @@ class Crew:
                 lost = 0
                 self._requeue(batch)
                 continue
-            # Nobody gave us a device: others measure this batch, and we try again in a while.
+            # No device: other runners measure this batch, and this one tries again later.
             self._to_run.put(batch)
-            told = f"a device is left out for now: {ended.reason}"
-            self._heard(DeviceNews(told, warn=lost == 0, lost=True))
+            text = f"a device is left out for now: {ended.reason}"
+            self._heard(DeviceNews(text, warn=lost == 0, lost=True))
             wait = _AGAIN_SECONDS[min(lost, len(_AGAIN_SECONDS) - 1)]
             lost += 1
             self._over.wait(wait)
@@ -213,7 +212,7 @@ class Crew:
 
 
 def _built(child: Child, batch: Batch) -> BuiltBatch:
-    """All at once; one by one where that ended the compiler."""
+    """Build all candidates at once, or one by one if that ended the compiler."""
     order = BatchOrder(batch.subject, batch.choices, batch.folder / "all", batch.inputs)
     order.folder.mkdir(parents=True)
     answer = _answer(child, order)
@@ -259,7 +258,7 @@ def _answer(child: Child, order: BatchOrder) -> BuiltBatch | BuildFailure:
 
 
 class _Runner:
-    """One process that measures, and what it is doing."""
+    """A child process that measures, and its state."""
 
     def __init__(self, child: Child, taken: Callable[[Taken], str]) -> None:
         self._child = child
@@ -268,7 +267,7 @@ class _Runner:
         self._began = 0.0
 
     def measure(self, batch: Batch) -> SessionEnded | None:
-        """None where the batch came to its end."""
+        """Measure a batch; return None if it was finished."""
         assert batch.built is not None
         batch.attempts += 1
         own, *_ = (f for f in batch.built.functions if f.place == _OWN)
@@ -293,7 +292,7 @@ class _Runner:
             message = self._child.receive(patience + _first_wait(batch, self._device))
             if isinstance(message, Taken):
                 self._device = self._taken(message)
-                self._began = time.monotonic()  # it may have waited long for one
+                self._began = time.monotonic()  # waiting for a device does not count
             elif isinstance(message, Timed):
                 if message.place == _OWN:
                     batch.own_us = message.microseconds
@@ -316,7 +315,7 @@ class _Runner:
                 return message
 
     def _blame(self, batch: Batch, left: list[int], kind: ErrorKind, reason: str) -> None:
-        """Of the candidate that was being measured; the second time it is what it is."""
+        """Blame the candidate under way: retry it the first time, fail it the second time."""
         batch.device = batch.device or self._device
         culprit = next((place for place in left if place not in batch.timed), None)
         if batch.own_us is None:
@@ -329,5 +328,5 @@ class _Runner:
 
 
 def _first_wait(batch: Batch, device: str) -> float:
-    """It may have to wait for a device first, and to send much to it."""
+    """Return the extra patience for a runner that may have to wait for a device and upload."""
     return 600.0 if not device or batch.own_us is None else 0.0

@@ -1,4 +1,4 @@
-"""MetaSchedule's evolutionary search for one kernel: it proposes schedules, we measure them."""
+"""MetaSchedule's evolutionary search for one kernel: it proposes schedules to measure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _POPULATION = 64
 _UNMEASURED = 24
 _GENERATIONS = 2
 _AT_A_TIME = 32
-"""Schedules that one search gives, whatever is asked for: the next who asks gets the rest."""
+"""Schedules that one search gives; surplus ones answer the next request."""
 _ENDLESS = 1 << 20
 _ATTEMPTS = 3
-"""How often in a row nothing new comes before there is nothing more."""
+"""Searches in a row without a new schedule after which there are no more."""
 
 
 class Evolution:
@@ -57,7 +57,7 @@ class Evolution:
         self._ready: list[str] = []
 
     def propose(self, count: int) -> list[str]:
-        """Fewer, or none, where there is little left that was not proposed before."""
+        """Return up to `count` schedules that were not proposed before."""
         for _ in range(_ATTEMPTS):
             if self._ready:
                 break
@@ -72,23 +72,23 @@ class Evolution:
         return found
 
     def learn(self, measured: tuple[tuple[str, float], ...]) -> None:
-        """Those of earlier searches too."""
-        told = []
+        """Learn from measured traces, also from those of earlier searches."""
+        learned = []
         for text, microseconds in measured:
             known = self._waiting.pop(text, None)
             made = self._made_again(text) if known is None else (known, known.sch.trace)
             if made is None:
                 continue
             candidate, trace = made
-            told.append((candidate, microseconds))
+            learned.append((candidate, microseconds))
             self._database.commit_tuning_record(
                 TuningRecord(
                     *(trace, self._workload, [microseconds / 1e6]),
                     *(self._target, candidate.args_info),
                 )
             )
-        if told:
-            candidates, times = zip(*told, strict=True)
+        if learned:
+            candidates, times = zip(*learned, strict=True)
             self._model.learn(self._context, list(candidates), list(times))
 
     def _generated(self) -> list[MeasureCandidate]:
@@ -98,19 +98,19 @@ class Evolution:
             self._begun = True
         found = list(self._context.generate_measure_candidates() or ())
         if found:
-            # It waits for their times before it goes on; they are told by `learn` when they come.
+            # MetaSchedule waits for times before it goes on; `learn` adds the real ones later.
             self._context.search_strategy.notify_runner_results(
                 found, [RunnerResult([1.0], None) for _ in found]
             )
         return found
 
     def _made_again(self, text: str) -> tuple[MeasureCandidate, Any] | None:
-        """The schedule, and the trace that it has before what every schedule gets."""
+        """Return the schedule of a trace, and its trace without the common postprocessing."""
         schedule, plain = (s_tir.Schedule(self._context.mod) for _ in range(2))
         try:
             schedule_by_trace(schedule, text)
         except s_tir.ScheduleError:
-            return None  # of another kernel with the same key: whoever wrote it, it is no use here
+            return None  # a trace of another kernel with the same key
         s_tir.schedule.Trace.apply_json_to_schedule(json.loads(text), plain)
         self._seen.add(int(tvm_ffi.structural_hash(schedule.mod)))
         arguments = meta_schedule.arg_info.ArgInfo.from_entry_func(self._context.mod, False)

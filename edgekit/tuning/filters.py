@@ -1,4 +1,4 @@
-"""Candidates that are not worth a device's time: what they would need is counted beforehand."""
+"""Rejects candidates that are not worth a device's time, by counting before they run."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tvm.s_tir import SBlock, SBlockRealize
 from edgekit.compiler.schedules.machine import Machine
 
 _MOST_STATEMENTS = 1 << 14
-"""Written down one after another. LLVM takes seconds, and no cache holds the instructions."""
+"""The most unrolled statements: beyond, LLVM takes seconds and the code exceeds the cache."""
 _WIDEST = 8
-"""Vectors in one: LLVM takes it apart into so many registers, for each number that is alive."""
+"""The widest vector in registers: LLVM splits each live value into that many."""
 _MOST_SCRATCH = 256 << 20
-"""Bytes for what a kernel computes on its way."""
+"""The most bytes of a kernel's intermediate results."""
 
 
 def why_not(function: Any, machine: Machine) -> str | None:
-    """Why a scheduled kernel is not tried; None where nothing speaks against it."""
+    """Return why a scheduled kernel is rejected, None if it is not."""
     scratch = _scratch_bytes(function)
     if scratch > _MOST_SCRATCH:
-        return f"it needs {scratch >> 20} MiB on its way"
+        return f"it needs {scratch >> 20} MiB of scratch memory"
     statements, lanes = _counted(function)
     if statements > _MOST_STATEMENTS:
-        return f"{statements} statements are written out"
+        return f"{statements} statements are unrolled"
     if lanes > _WIDEST * machine.lanes:
         return f"vectors of {lanes} are more than registers hold"
     return None
@@ -45,7 +45,7 @@ def _scratch_bytes(function: Any) -> int:
 
 
 def _counted(function: Any) -> tuple[int, int]:
-    """The most statements that loops write out, and the widest vector."""
+    """Return the most statements that loops unroll, and the widest vector."""
     most, widest = 1, 1
 
     def visit(statement: Any, written: int) -> None:

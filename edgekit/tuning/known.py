@@ -1,4 +1,4 @@
-"""What earlier searches make of a model that nobody has tuned yet."""
+"""The gain that earlier searches bring to a model."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownGain:
-    """Of a model's kernels that were measured on this kind of CPU, in one inference."""
+    """The gain of a model's measured kernels on this kind of CPU, in one inference."""
 
     kernels: int
-    """Of the model, alike ones counted once."""
+    """The number of distinct kernels of the model."""
     measured: int
     own_us: float
-    """As the rules would have them."""
+    """The time with the rules' own schedules."""
     best_us: float
     devices: tuple[str, ...]
 
 
 def known_gain(model: Model, target: Target, store: str | None = None) -> KnownGain | None:
-    """None where nothing of this model was measured."""
+    """Return the gain, None if no kernel of this model was measured."""
     known = tuned_kernels(target, store)
     return gain_of(kernel_calls(model, target), known) if known else None
 
@@ -58,7 +58,7 @@ def gain_of(calls: Mapping[str, int], known: Mapping[str, Timed]) -> KnownGain |
 
 
 def kernel_calls(model: Model, target: Target) -> Counter[str]:
-    """How often each kernel runs, by its key."""
+    """Count how often each kernel runs, by its key."""
     import tvm
 
     from edgekit.backends.offloading import fused_for

@@ -1,4 +1,4 @@
-"""What passes between a search and the process that compiles for it."""
+"""Messages between a quick search and the process that compiles for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.profiles.cpu import Target
 
 @dataclass(frozen=True)
 class Order:
-    """Asks for the kernels of a model; the process keeps them."""
+    """A request for the kernels of a model, which the process keeps."""
 
     source: ModelSource
     target: Target
@@ -24,40 +24,39 @@ class Order:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What can be searched for."""
+    """A kernel with choices."""
 
     key: str
     words: str
     work: int
-    """Of all its calls in one inference: multiplications and additions, and bytes moved."""
+    """Operations and bytes moved, of all calls in one inference."""
     candidates: tuple[Choice, ...]
     """The rule's own choice first."""
 
 
 @dataclass(frozen=True)
 class TrialOrder:
-    """Asks for a program that runs one kernel each way. The first choice is what the others are
-    compared with."""
+    """A request for a program that runs one kernel with each choice and compares with the first."""
 
     key: str
     choices: tuple[Choice, ...]
     folder: Path
-    """Gets the object files, and the program's inputs."""
+    """The folder for the object files and the program's inputs."""
 
 
 @dataclass(frozen=True)
 class Trial:
     objects: Objects
     inputs: tuple[TensorSpec, ...]
-    """Their values are in the folder, as `input0.npy` and so on."""
+    """The inputs, whose values are in the folder as `input0.npy` and so on."""
     output: TensorSpec
-    """How far each choice after the first is from it: squares of the difference, summed up, over
-    those of the first's numbers."""
+    """The relative error of each choice against the first: sums of squared differences over sums of
+    squares."""
     tried: tuple[Choice, ...]
-    """Without those that give the same code as one before, or that the rule can't do."""
+    """The choices without duplicates of the code and without those that the rule refuses."""
 
     def kernel_of(self, place: int) -> str:
-        """The name under which a profile knows the choice at that place."""
+        """Return the name of the choice at a place in a profile."""
         return trial_kernel(place)
 
 

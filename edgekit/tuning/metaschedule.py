@@ -1,5 +1,4 @@
-"""Kernels and traces between the store and MetaSchedule's own database, which stock TVM writes and
-reads here."""
+"""Converts kernels and traces between the store and MetaSchedule's own database."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _MAIN = "main"
 
 
 def export_to(folder: Path, order: ToExport) -> Exported:
-    """Files as MetaSchedule's; a trace that is not of its kernel is left out."""
+    """Write MetaSchedule's files, without traces that do not fit their kernel."""
     database = JSONDatabase(work_dir=str(folder))
     modules = [_module_of(text) for text in order.modules]
     workloads: dict[int, Any] = {}
@@ -48,8 +47,7 @@ def export_to(folder: Path, order: ToExport) -> Exported:
 
 
 def kernel_of(line: tuple[str, str]) -> KernelOf | None:
-    """Of a workload as MetaSchedule's file has it; None for one that is no single kernel, or that
-    can't be read."""
+    """Return the kernel of a workload line, None if it is not a single readable kernel."""
     try:
         module = Workload.from_json(list(line)).mod
         functions = dict(module.functions_items())

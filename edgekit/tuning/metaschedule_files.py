@@ -1,5 +1,4 @@
-"""Tuned kernels to and from MetaSchedule's JSON database: two files in a folder, as stock TVM's
-JSONDatabase has them."""
+"""Exports and imports tuned kernels as MetaSchedule's JSON database, two files in a folder."""
 
 from __future__ import annotations
 
@@ -39,15 +38,15 @@ if TYPE_CHECKING:
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 DEVICE = "another tool"
-"""What stands for the device of an imported record, which MetaSchedule does not note."""
+"""The device of imported records, which MetaSchedule does not store."""
 _NO_TIME = 1e9
-"""Seconds: MetaSchedule writes more where a candidate failed."""
+"""The number of seconds from which MetaSchedule marks a failed candidate."""
 _ENTER_POSTPROC = "EnterPostproc"
 _TARGET_KEYS = ("kind", "mtriple", "mcpu", "mattr", "num-cores")
 
 
 def export_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Transfer:
-    """All schedules that a search found and timed, with the steps that MetaSchedule adds."""
+    """Export all timed schedules of searches, with the steps that MetaSchedule adds."""
     from edgekit.store.tuning import all_records
 
     with opened_store(url) as store, events.stage("export the tuned kernels") as stage:
@@ -66,8 +65,7 @@ def export_metaschedule(folder: Path, url: str | None = None, events: Events = S
 
 
 def import_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Transfer:
-    """All records that are not there yet. What no build of edgekit's could use, because it is for
-    another kind of processor or was never timed, is left out."""
+    """Import all new records, except those for another kind of processor or without a time."""
     from edgekit.store.findings import Findings
     from edgekit.store.saving import save_findings
 
@@ -88,7 +86,7 @@ def import_metaschedule(folder: Path, url: str | None = None, events: Events = S
 
 @dataclass(frozen=True)
 class _Line:
-    """Of the file of records."""
+    """A line of the file of records."""
 
     workload: int
     trace: Any
@@ -120,7 +118,7 @@ def _to_export(
 
 
 def _missing(store: Store, records: Sequence[TuningRecord]) -> list[TuningRecord]:
-    """Without those that came from this very store."""
+    """Return the records that the store does not have."""
     from edgekit.store.tuning import records_of
 
     known = {
@@ -133,7 +131,7 @@ def _missing(store: Store, records: Sequence[TuningRecord]) -> list[TuningRecord
 
 
 def _identity(record: TuningRecord) -> str:
-    """The same schedule of the same kernel with the same time, to a tenth of a nanosecond."""
+    """Hash a record's kernel, schedule and time, to a tenth of a nanosecond."""
     workload, time = record.workload, round((record.best_us or 0.0) * 1e4)
     trace = _numbers_only(read_json(str(record.choice["trace"])))
     parts = [workload.key, workload.target, workload.version, trace, time]
@@ -141,7 +139,7 @@ def _identity(record: TuningRecord) -> str:
 
 
 def _numbers_only(trace: Any) -> Any:
-    """What Python calls True, MetaSchedule's files call 1."""
+    """Replace booleans, which MetaSchedule's files write as numbers."""
     if isinstance(trace, list):
         return [_numbers_only(part) for part in trace]
     return int(trace) if isinstance(trace, bool) else trace
@@ -167,7 +165,7 @@ def _tuning_record(line: _Line, kernel: KernelOf | None) -> TuningRecord | None:
 
 
 def _trace(document: Any) -> str | None:
-    """Without the steps that are taken after every trace; None for one that edgekit refuses."""
+    """Return a trace without its postprocessing, None if edgekit refuses it."""
     try:
         steps, decisions = document
         names = [step[0] for step in steps]
@@ -181,7 +179,7 @@ def _trace(document: Any) -> str | None:
 
 
 def _target(document: Mapping[str, object]) -> str | None:
-    """As `Target.as_json` writes it; None for what is no CPU of LLVM's."""
+    """Return a target as `Target.as_json` writes it, None if it is no LLVM CPU."""
     if document.get("kind") != "llvm" or "mtriple" not in document or "mcpu" not in document:
         return None
     plain = {key: document[key] for key in _TARGET_KEYS if document.get(key)}
@@ -192,8 +190,8 @@ def _lines(path: Path) -> Iterator[Any]:
     with storage_errors("import tuned kernels", path):
         if not path.exists():
             raise InputError(
-                f"{path.parent} is no database of MetaSchedule's: it has no {path.name}",
-                hint="name the folder that tuning wrote its records into",
+                f"{path.parent} is no MetaSchedule database: it has no {path.name}",
+                hint="give the folder of MetaSchedule's tuning records",
             )
         if path.stat().st_size > LARGEST_IMPORT:
             raise InputError(f"{path} is larger than any such file", hint="check the path")
@@ -234,7 +232,7 @@ def _wrong(name: str, line: int | None = None) -> InputError:
 
 
 def _asked(order: ToExport | ToRead) -> Any:
-    """In a process of its own: a file that takes TVM down takes nothing else."""
+    """Answer an order in a child process, which a bad file may crash."""
     with interrupts_deferred():
         process = start_module(["edgekit.tuning.metaschedule_worker"])
     try:

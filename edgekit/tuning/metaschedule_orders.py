@@ -1,5 +1,4 @@
-"""What passes between `edgekit results` and the process that reads and writes MetaSchedule's
-files."""
+"""Messages between `edgekit results` and the process that reads and writes MetaSchedule's files."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from pathlib import Path
 @dataclass(frozen=True)
 class TraceToExport:
     module: int
-    """Its place among the modules."""
+    """The index among the modules."""
     trace: str
     seconds: float
     target: str
@@ -31,14 +30,14 @@ class Exported:
 
 @dataclass(frozen=True)
 class ToRead:
-    """Lines of a file of workloads: the hash, and the module in MetaSchedule's own form."""
+    """Lines of a workload file: the hash, and the module in MetaSchedule's own form."""
 
     workloads: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class KernelOf:
-    """A workload as edgekit knows it again."""
+    """A workload as edgekit's kernel."""
 
     key: str
     words: str

@@ -1,5 +1,7 @@
-"""The process that has TVM read and write MetaSchedule's files: what comes from outside may take it
-down, and nothing else. Messages are pickles: both ends are this very edgekit."""
+"""The process that reads and writes MetaSchedule's files with TVM, which a bad file may crash.
+
+Messages are pickles: both ends are this edgekit.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from edgekit.tuning.metaschedule_orders import ToExport, ToRead
 
 def main() -> None:
     end_with_parent()
-    # Whatever else writes to stdout must not end up in the answer.
+    # Other output on stdout must not mix with the answer.
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     load_tvm()
@@ -29,7 +31,7 @@ def main() -> None:
         answer = tuple(kernel_of(line) for line in order.workloads)
     pickle.dump(answer, channel)
     channel.flush()
-    os._exit(0)  # nothing of TVM's needs taking down piece by piece
+    os._exit(0)  # skip TVM's teardown
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What else a rule could be told: more than the likely few, near what was best so far."""
+"""Further parameters of a rule, near the best ones so far."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _VALUES: dict[str, tuple[object, ...]] = {
     "pixels": (None, 1, 2, 3, 4, 6, 7, 8),
     "lanes": (None, 4, 8, 16, 32, 64),
 }
-"""Of a field, whatever the kernel; what doesn't fit is refused when it is compiled."""
+"""The values of each field for any kernel; the compiler refuses those that do not fit."""
 _ONE_OF = 3
 
 
 def neighbours(best: Sequence[Choice], candidates: Sequence[Choice], seed: int) -> Iterator[Choice]:
-    """Choices near the best ones, the best first, without end of repetitions: each once.
+    """Yield choices near the best ones, the best first, each once.
 
-    `candidates` are the likely ones: what stands in them is tried in other company too.
+    Values of `candidates`, the likely choices, are tried in other combinations too.
     """
     chance = random.Random(seed)
     seen: set[Choice] = set()
@@ -45,7 +45,7 @@ def neighbours(best: Sequence[Choice], candidates: Sequence[Choice], seed: int) 
 
 
 def _steps(middle: Choice, candidates: Sequence[Choice]) -> Iterator[Choice]:
-    """One field changed."""
+    """Yield choices with one field changed."""
     for item in fields(middle):
         for value in _values(item.name, middle, candidates):
             if value != getattr(middle, item.name):
@@ -53,7 +53,7 @@ def _steps(middle: Choice, candidates: Sequence[Choice]) -> Iterator[Choice]:
 
 
 def _leaps(middle: Choice, candidates: Sequence[Choice], chance: random.Random) -> Iterator[Choice]:
-    """Two fields changed."""
+    """Yield a random third of the choices with two fields changed."""
     found: list[Choice] = []
     names = [item.name for item in fields(middle)]
     for place, first in enumerate(names):
@@ -68,11 +68,11 @@ def _leaps(middle: Choice, candidates: Sequence[Choice], chance: random.Random) 
 
 
 def _values(name: str, middle: Choice, candidates: Sequence[Choice]) -> list[Any]:
-    """What the likely ones have in that field, and what it can have besides."""
+    """Return a field's values in the likely choices, and its other values."""
     alike = [choice for choice in candidates if type(choice) is type(middle)]
-    said = [getattr(choice, name) for choice in (middle, *alike)]
-    return list(dict.fromkeys([*said, *_VALUES.get(name, ())]))
+    likely = [getattr(choice, name) for choice in (middle, *alike)]
+    return list(dict.fromkeys([*likely, *_VALUES.get(name, ())]))
 
 
 PARAMETERS = (ProductChoice, DepthwiseChoice, GenericChoice)
-"""Choices that a rule takes."""
+"""The choice types with parameters of a rule."""

@@ -1,4 +1,4 @@
-"""The other end of tuning/worker.py: started again where a candidate took it down."""
+"""The search's end of tuning/worker.py, which is started again after a crash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgekit.building.compilation import Failure
 from edgekit.building.compile_process import error_of
 from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
 
-_KEPT_LINES = 20
+_MOST_LINES = 20
 _SECONDS_TO_DIE = 10
 
 
@@ -22,24 +22,24 @@ class TuningProcess:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._process: Process | None = None
-        self._said: LastLines | None = None
+        self._last_lines: LastLines | None = None
 
     @property
     def pid(self) -> int | None:
-        """None while it is not running."""
+        """The process id; None while it is not running."""
         return None if self._process is None else self._process.pid
 
     def kernels(self) -> tuple[Kernel, ...]:
-        """Starts it, with the model."""
+        """Start the process with the model and return the model's kernels."""
         with interrupts_deferred():
             self._process = start_module(["edgekit.tuning.worker"])
         assert self._process.stderr is not None
-        self._said = LastLines(self._process.stderr, _KEPT_LINES)
+        self._last_lines = LastLines(self._process.stderr, _MOST_LINES)
         kernels: tuple[Kernel, ...] = self._ask(self._order)
         return kernels
 
     def make(self, order: TrialOrder) -> Trial:
-        """BuildError where it can't be compiled."""
+        """Make a program; raise BuildError if it can't be compiled."""
         if self._process is None:
             self.kernels()
         trial: Trial = self._ask(order)
@@ -51,11 +51,11 @@ class TuningProcess:
         process, self._process = self._process, None
         process.kill()
         process.wait()
-        if self._said is not None:
-            self._said.wait(_SECONDS_TO_DIE)
+        if self._last_lines is not None:
+            self._last_lines.wait(_SECONDS_TO_DIE)
         for stream in (process.stdin, process.stdout):
             assert stream is not None
-            with suppress(BrokenPipeError):  # what it was still to be told
+            with suppress(BrokenPipeError):  # an unsent message
                 stream.close()
 
     def _ask(self, message: object) -> Any:
@@ -67,7 +67,7 @@ class TuningProcess:
             self._process.stdin.flush()
             answer = pickle.load(self._process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
-            lines = list(self._said or ())
+            lines = list(self._last_lines or ())
             self.end()
             raise BuildError(
                 f"the compiler ended early: {lines[-1] if lines else 'it said nothing'}",
@@ -86,7 +86,7 @@ class TuningProcess:
 
 @contextmanager
 def tuning_process(order: Order) -> Iterator[TuningProcess]:
-    """Gone when the block ends, however it ends."""
+    """Run a tuning process for the duration of the block."""
     process = TuningProcess(order)
     try:
         yield process

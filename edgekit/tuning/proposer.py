@@ -1,4 +1,4 @@
-"""The process that knows a model's kernels and has MetaSchedule propose schedules for them."""
+"""The process that finds a model's kernels and lets MetaSchedule propose schedules for them."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def main() -> None:
     except EdgekitError as error:
         trace = traceback.format_exc()
         kind = type(error).__name__
-        channel.say(Failure(kind, error.message, error.hint, error.details, trace))
+        channel.send(Failure(kind, error.message, error.hint, error.details, trace))
         return
-    except Exception as error:  # noqa: BLE001 - reported on the other side
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        channel.say(Failure("", said[-1], None, (), traceback.format_exc()))
+    except Exception as error:  # noqa: BLE001 - reported to the search
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        channel.send(Failure("", lines[-1], None, (), traceback.format_exc()))
         return
-    channel.say(tuple(searches.tasks.values()))
+    channel.send(tuple(searches.tasks.values()))
     while True:
         message = channel.next()
         if isinstance(message, Propose):
-            channel.say(searches.propose(message))
+            channel.send(searches.propose(message))
         else:
             assert isinstance(message, Learn)
             searches.learn(message)
@@ -64,7 +64,7 @@ class _Searches:
             return ()
         try:
             return tuple(search.propose(message.count))
-        except Exception:  # noqa: BLE001 - MetaSchedule knows nothing more for this kernel
+        except Exception:  # noqa: BLE001 - MetaSchedule has no more schedules for this kernel
             traceback.print_exc()
             self._begun[message.key] = None
             return ()
@@ -75,11 +75,11 @@ class _Searches:
             return
         try:
             search.learn(message.measured)
-        except Exception:  # noqa: BLE001 - it goes on with what it knew
+        except Exception:  # noqa: BLE001 - the search goes on without these times
             traceback.print_exc()
 
     def _search(self, key: str) -> Evolution | None:
-        """None for a kernel that MetaSchedule has no schedules for."""
+        """Return a kernel's search, None if MetaSchedule has no schedules for it."""
         if key not in self._begun:
             self._begun[key] = self._started(self.tasks[key])
         return self._begun[key]
@@ -95,7 +95,7 @@ class _Searches:
         try:
             function: Any = tvm.ir.load_json(task.subject.function)
             return Evolution(function, self._target, self._seed)
-        except Exception:  # noqa: BLE001 - there is no schedule of MetaSchedule's for this kernel
+        except Exception:  # noqa: BLE001 - MetaSchedule has no schedule for this kernel
             traceback.print_exc()
             return None
 

@@ -1,8 +1,8 @@
-"""A minute's search on the device itself: the choices that rules leave open, measured.
+"""A short search on the device: it measures the choices that rules leave open.
 
-Kernels that take longest come first. Of each, one program runs the rule's own choice and a few
-others one after another, says how far their results are apart, and is timed kernel by kernel.
-What was measured is kept at once, and every later build uses the best of it.
+The kernels that take longest come first. For each, one program runs the rule's own choice and a few
+others in turn, compares their results, and is timed kernel by kernel. Results are stored at once,
+and every later build uses the best.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ if TYPE_CHECKING:
     from edgekit.devices.base import Device
 
 _FAR = 1e-9
-"""Squares of differences over squares: single precision in another order stays far below."""
+"""The largest relative squared error; reordered single precision stays far below."""
 _SECONDS_A_TRIAL = 0.5
 _FEWEST, _MOST = 5, 100
-"""Inferences of a trial."""
+"""The fewest and most inferences of a trial."""
 
 
 @dataclass(frozen=True)
 class QuickTune:
-    """What came of a search."""
+    """The result of a search."""
 
     kernels: int
-    """Of the model, that have choices."""
+    """The number of kernels of the model with choices."""
     measured: tuple[TunedKernel, ...]
-    """Now."""
+    """The kernels measured by this search."""
     known: int
-    """From earlier."""
+    """The number of kernels measured earlier."""
     seconds: float
 
     @property
@@ -77,9 +77,9 @@ def quick_tune(
     *,
     again: bool = False,
 ) -> tuple[BuildRequest, QuickTune]:
-    """Search for about so long; gives the request with what is known then.
+    """Search for about `seconds` and return the request with all known choices.
 
-    Kernels that were measured on this kind of CPU before are left out, except `again`.
+    Kernels that were measured on this kind of CPU before are skipped, unless `again`.
     """
     started = time.monotonic()
     target, store, twin = request.board.target, store_in_use(), is_twin(device)
@@ -127,7 +127,7 @@ def _in_words(found: QuickTune) -> str:
 
 
 def is_as_right(apart: float) -> bool:
-    """Of squares of differences over squares; NaN is no number that anybody should get."""
+    """Return whether a relative squared error is small enough; NaN is not."""
     return apart <= _FAR
 
 
@@ -162,7 +162,7 @@ class _Search:
         self._warned = False
 
     def measure(self, kernel: Kernel) -> None:
-        """Nothing, and a warning, where not even the rule's own choice could be timed."""
+        """Measure a kernel, or warn if not even the rule's own choice could be timed."""
         own, *others = kernel.candidates
         timed = self._timed(kernel, (own, *others))
         if not timed:
@@ -195,7 +195,7 @@ class _Search:
         )
 
     def take_records(self) -> list[TuningRecord]:
-        """Those since the last time."""
+        """Return the records since the last call."""
         taken, self._records = self._records, []
         return taken
 
@@ -230,8 +230,10 @@ class _Search:
         )
 
     def _timed(self, kernel: Kernel, choices: Sequence[Choice]) -> list[_Timed]:
-        """The first, and those of the others that ran and gave the same numbers. What crashes
-        costs itself only: then each is tried alone."""
+        """Time the first choice and those others that ran with the same numbers.
+
+        After a crash each is tried alone.
+        """
         try:
             return self._run(kernel, tuple(choices))
         except (BuildError, DeviceError) as error:
@@ -249,7 +251,7 @@ class _Search:
                 self._note(kernel, other, None, _kind_of(error))
                 continue
             found.setdefault(own, first)
-            # Against the own choice of the same moment.
+            # Relative to the rule's own choice in the same run.
             scale = found[own].microseconds / max(first.microseconds, 1e-3)
             found.update(
                 {one.choice: replace(one, microseconds=one.microseconds * scale) for one in rest}
@@ -271,7 +273,7 @@ class _Search:
             samples = session.bench(inputs, BenchPlan(1, 1, 0.0, None, count))
         if is_busy(samples) and not self._warned:
             self._warned = True
-            self._events.warn(f"{self._device.name} is busy: what is measured says less")
+            self._events.warn(f"{self._device.name} is busy: measurements are less reliable")
         times = (
             {}
             if samples.kernels is None
@@ -286,7 +288,8 @@ class _Search:
                 found.append(_Timed(choice, times[trial.kernel_of(place)]))
         if not found or found[0].choice != choices[0]:
             raise DeviceError(
-                "its own choice was not timed", hint="report this with the model: it is a bug"
+                "the rule's own choice was not timed",
+                hint="report this with the model: it is a bug",
             )
         return found
 
@@ -309,7 +312,7 @@ def _kind_of(error: BuildError | DeviceError) -> str:
 
 
 def _together(better: Sequence[Choice]) -> list[Choice]:
-    """What was better in one respect each, all at once: the best of those that exclude others."""
+    """Return the combination of all single improvements, the best where they conflict."""
     products = [choice for choice in better if isinstance(choice, ProductChoice)]
     if len(products) < 2:
         return []

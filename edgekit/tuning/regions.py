@@ -1,6 +1,6 @@
-"""Regions timed on a device both ways: by the library, and compiled by TVM.
+"""Times regions on a device both ways: by the library, and compiled by TVM.
 
-Each way is a small bundle of its own, which goes to the device and is measured there as any other.
+Each way is a small bundle, which is deployed and measured like any other.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ def measure_regions(
     plan: BenchPlan = PLAN,
     again: bool = False,
 ) -> BuildRequest:
-    """Measure what was not measured yet, or all `again`; gives the request with what is known then.
+    """Measure all new regions, or all `again`, and return the request with all known measurements.
 
-    Each result is kept at once: what is interrupted goes on where it stopped. What one backend
-    gives up is another one's to try, so this asks again until nothing new comes up.
+    Each result is stored at once, so that an interrupted run can resume. A region that one backend
+    loses may go to another one, so this repeats until nothing new comes up.
     """
     if not request.offload.backends:
         raise UsageError(
-            "no backend is named, and there is nothing to measure",
-            hint='say --offload NAMES, or backends = ["NAME"] under [offload] in edgekit.toml',
+            "no backend is named, so there is nothing to measure",
+            hint='add --offload NAMES, or backends = ["NAME"] under [offload] in edgekit.toml',
         )
     if is_twin(device):
         events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
     store = store_in_use()
     if is_off(store):
-        events.warn("no store is in use: what is measured serves this command only")
+        events.warn("no store is in use: the measurements serve this command only")
     try:
         return _with_everything_measured(request, device, events, plan, again, store)
     finally:
@@ -106,7 +106,7 @@ def _with_everything_measured(
 
 
 def _prepare_libraries(request: BuildRequest, backends: set[str], events: Events) -> None:
-    """Before anything is timed: making one takes minutes, and shows how far it is."""
+    """Build the libraries before anything is timed, because that takes minutes."""
     for backend, _ in selection_of(request.offload).backends:
         if backend.name in backends:
             backend.library(request.board, request.toolchain, events)
@@ -115,7 +115,7 @@ def _prepare_libraries(request: BuildRequest, backends: set[str], events: Events
 def _measured(
     request: BuildRequest, candidate: Candidate, device: Device, plan: BenchPlan, events: Events
 ) -> Measured | None:
-    """None, and a warning, for a region that can't be built: it stays with the stated rule."""
+    """Measure a region; warn and return None if it can't be built."""
     from edgekit.models.comparison import compare
 
     region = candidate.claim.region
@@ -157,13 +157,13 @@ def _measured(
 class _Timed:
     microseconds: float
     was_busy: bool
-    """Whether others took so much of the machine that the time says little."""
+    """Whether other work made the time unreliable."""
     outputs: dict[str, Array]
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """One region, to be built twice."""
+    """One region that is built both ways."""
 
     request: BuildRequest
     candidate: Candidate
@@ -210,7 +210,7 @@ class _Trial:
         return compile_model(model, self.request.board.target, regions=regions, weights_apart=True)
 
     def _bundle(self, way: Callable[[Path], CompiledModel]) -> Bundle:
-        """For a device only: what comes out of it is compared here, with no oracle's numbers."""
+        """Build a bundle without an oracle: the outputs are compared with each other."""
         from edgekit.models.inputs import reference_inputs
 
         folder = self.scratch / way.__name__

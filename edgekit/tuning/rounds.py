@@ -1,5 +1,4 @@
-"""Which way each step of a model in C takes in which firmware: every firmware tries another way of
-each step at once, and its steps are measured one by one."""
+"""Plans the firmwares of a search: each tries another way of every step, measured step by step."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from edgekit.aot.ways import StepWays, Way
 
 Assignment = Mapping[str, Way]
-"""By the key of the step. Steps that are not in it are made their own way."""
+"""Ways by the key of the step. Other steps take their own way."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Candidate:
 def candidates_of(
     steps: Sequence[StepWays], known: Mapping[str, frozenset[Way]]
 ) -> list[Candidate]:
-    """Each way of each kind of step, alike steps once, without what was measured before."""
+    """Return each way of each kind of step that was not measured before."""
     found: dict[tuple[str, Way], Candidate] = {}
     for step in steps:
         for way in step.others:
@@ -31,7 +30,7 @@ def candidates_of(
 
 
 def rounds(candidates: Sequence[Candidate]) -> Iterator[Assignment]:
-    """As few firmwares as there are ways of the step that has the most."""
+    """Yield as many firmwares as the step with the most ways needs."""
     left: dict[str, list[Way]] = {}
     for candidate in candidates:
         left.setdefault(candidate.key, []).append(candidate.way)
@@ -41,7 +40,7 @@ def rounds(candidates: Sequence[Candidate]) -> Iterator[Assignment]:
 
 
 def halves(assignment: Assignment) -> tuple[Assignment, Assignment]:
-    """Of one that can't be built, or whose numbers are wrong: one of its halves is to blame."""
+    """Split an assignment that failed, to find the way that is to blame."""
     keys = sorted(assignment)
     middle = len(keys) // 2
     return (

@@ -1,7 +1,7 @@
-"""The process that measures on devices: it asks a tracker for one, and times batch after batch.
+"""The process that measures on devices: it gets one from a tracker and times batch after batch.
 
-Every candidate is told as soon as it is measured, so that whoever listens knows which one was under
-way when nothing is heard any more.
+It reports every candidate as soon as it is measured, so that the search knows which one was under
+way at a crash.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from edgekit.tuning.work import (
 )
 
 _KEPT_WITHOUT_WORK = 0.5
-"""Seconds until a device that has nothing to do is given back."""
+"""Seconds until an idle device is given back."""
 _FAR_APART = 1e-9
-"""Squares of differences over squares, as quick_tune.is_as_right."""
+"""The largest relative squared error, as in quick_tune."""
 _HOPELESS = 1.6
-"""Times the rule's own: one run says enough."""
+"""The ratio to the rule's own time above which one run is enough."""
 _PROMISING = 1.08
 _SECONDS_A_REPEAT = 0.004
 _REPEATS, _MORE_REPEATS = 5, 9
 _ROUNDS = 3
-"""In turns with the rule's own, before something is called better."""
+"""Rounds in turn with the rule's own way that confirm a better candidate."""
 _MOST_RUNS = 10_000
 
 
@@ -58,15 +58,15 @@ def main() -> None:
         batch = channel.next()
         assert isinstance(batch, BuiltBatch)
         try:
-            holder.device().measure(batch, channel.say)
+            holder.device().measure(batch, channel.send)
         except DeviceError as error:
             began = holder.held
             holder.give_back()
-            channel.say(SessionEnded(error.message, began))
+            channel.send(SessionEnded(error.message, began))
 
 
 class _Holder:
-    """Has a device, or none; gives it back now and then, so that others get their turn."""
+    """Holds a device for a limited time, so that others get their turn."""
 
     def __init__(self, setup: RunnerSetup, channel: Channel) -> None:
         self._setup = setup
@@ -92,7 +92,7 @@ class _Holder:
         try:
             self._closing.close()
         except EdgekitError:
-            return  # it was over already
+            return  # the session had ended already
         finally:
             self._closing = ExitStack()
 
@@ -100,12 +100,12 @@ class _Holder:
         setup = self._setup
 
         def taken(assigned: Assigned) -> None:
-            self._channel.say(Taken(assigned.port, assigned.match_key))
+            self._channel.send(Taken(assigned.port, assigned.match_key))
 
         session = self._closing.enter_context(
             open_session(
                 setup.key,
-                # Longer than it is held: a batch that has begun comes to its end.
+                # Longer than it is held, so that a started batch can finish.
                 2 * setup.session_seconds,
                 tracker=setup.tracker,
                 wait=setup.wait_seconds,
@@ -124,8 +124,7 @@ class _Device:
     _libraries: int = 0
 
     def next_name(self) -> str:
-        """Of a library: TVM's own server keeps them all loaded, and crashes where the file of one
-        is written over."""
+        """Return a new library name: TVM's own server crashes if a loaded file changes."""
         self._libraries += 1
         return f"batch{self._libraries}.so"
 
@@ -137,11 +136,11 @@ class _Device:
         except (InternalError, RPCError) as error:
             raise SessionLost(
                 f"the session was lost: {str(error).strip().splitlines()[-1][:200]}",
-                hint="what crashes it should be left out",
+                hint="leave out the candidate that crashes it",
             ) from error
 
     def input(self, folder: Path, name: str) -> Any:
-        """Of one kernel at a time: they may be large."""
+        """Return an input on the device. Only one kernel's inputs are kept: they may be large."""
         import numpy as np
         import tvm
 
@@ -186,7 +185,7 @@ class _Measuring:
                 better.append((timed.microseconds, function))
                 continue
             self._say(timed)
-        # Most of what seems better once is luck: each has to be so in turns with the rule's own.
+        # Most single improvements are noise: each is confirmed in turn with the rule's own way.
         for microseconds, function in sorted(better, key=lambda item: item[0]):
             self._say(Timed(function.place, self._in_turns(own, function, microseconds, first)))
         last = self._timed(own, self._expected, first, _MORE_REPEATS)
@@ -200,7 +199,7 @@ class _Measuring:
             return self._failed(function, "run", str(error))
         self._call(FAR, self._expected, self._result, self._apart)
         apart = float(self._apart.numpy()[0])
-        if not apart <= _FAR_APART:  # NaN is no number that anybody should get
+        if not apart <= _FAR_APART:  # also refuses NaN
             return Timed(function.place, None, "numbers", f"apart by {apart:.2g}")
         if one > _HOPELESS * own:
             return Timed(function.place, one)
@@ -210,7 +209,7 @@ class _Measuring:
         return Timed(function.place, microseconds)
 
     def _failed(self, function: BuiltFunction, kind: ErrorKind, said: str) -> Timed:
-        """Raises again what ended the session."""
+        """Return the failure, or raise SessionLost if the session has ended."""
         from tvm.error import InternalError, RPCError
 
         try:
@@ -223,15 +222,15 @@ class _Measuring:
     def _in_turns(
         self, own: BuiltFunction, function: BuiltFunction, microseconds: float, first: float
     ) -> float:
-        """What it takes where the rule's own takes `first`."""
+        """Return the time, scaled to a time of the rule's own way of `first`."""
         relative = []
         for _ in range(_ROUNDS):
-            beside = self._timed(own, self._expected, first, _REPEATS)
-            relative.append(self._timed(function, self._result, microseconds, _REPEATS) / beside)
+            own_time = self._timed(own, self._expected, first, _REPEATS)
+            relative.append(self._timed(function, self._result, microseconds, _REPEATS) / own_time)
         return typical(relative) * first
 
     def _one_run(self, function: BuiltFunction, result: Any) -> float:
-        """Microseconds of one, after another that warms it up."""
+        """Return the microseconds of one run after a warm-up run."""
         return self._evaluated(function, result, 1, 1)[0]
 
     def _timed(self, function: BuiltFunction, result: Any, guess: float, repeats: int) -> float:

@@ -1,4 +1,4 @@
-"""A model's kernels as tasks: those that no offload took, and for each what there is to try."""
+"""Finds a model's kernels that no offload took, and the candidates of each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from edgekit.tuning.work import FindTasks, Subject, Task
 
 
 def tasks_of(order: FindTasks, target: Any, machine: Machine) -> list[Task]:
-    """Those that take longest first, by a count."""
+    """Return the tasks with the most work first."""
     use_vector_math()
     selection = selection_of(order.offload) if order.offload.backends else None
     module = fused_for(import_model(order.source), target, offload=selection)
@@ -52,7 +52,7 @@ def tasks_of(order: FindTasks, target: Any, machine: Machine) -> list[Task]:
 
 
 def _tasks_about(found: Found, machine: Machine) -> list[Task]:
-    """A product has two: its parameters, in any model, and the whole kernel as it is in this."""
+    """Return a kernel's tasks. A product has two: its parameters, and the whole kernel's traces."""
     blocks = blocks_of(s_tir.Schedule(tvm.IRModule({"main": found.function})))
     family = str(schedule_function(found.function, machine).attrs[RULE_ATTRIBUTE])
     if not blocks or family == "scalar":
@@ -96,7 +96,7 @@ def _words(family: str, found: Found) -> str:
 
 
 def _choices(family: str, found: Found, work: int, machine: Machine) -> list[Choice]:
-    """The rule's own first."""
+    """Return the choices of a kernel, the rule's own first."""
     if family == "depthwise":
         *_, pixels, channels = found.output.shape
         return candidates.depthwise_candidates(channels, pixels, work, machine)

@@ -1,4 +1,4 @@
-"""The search itself: which candidates come next, what came of them, and when it is over."""
+"""The search: it chooses the next candidates, takes their results, and decides when to end."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from edgekit.tuning.statistics import THROTTLED
 from edgekit.tuning.work import Learn, Propose, Task
 
 _FEWEST, _MOST = 4, 16
-"""Candidates of a batch."""
+"""The fewest and most candidates of a batch."""
 _SECONDS_A_BATCH = 8.0
-"""On a device: where candidates take long, fewer of them go at a time."""
+"""The target time of a batch on a device, which limits its size."""
 _RUNS_EACH = 18
-"""Of a candidate that is about as fast as the rule's own, as `runner` times it: what a kernel's
-candidates take is known before the first was measured."""
+"""Runs of an average candidate in `runner`, to estimate a batch's time before the first one."""
 _PROPOSAL_SECONDS = 120.0
 _AHEAD = 1
-"""Batches for each runner that are ready before it is: a device waits for no compiler."""
+"""Batches that are built ahead for each runner, so that no device waits for a compiler."""
 _LOOK_SECONDS = 0.2
 _SECONDS_WITHOUT_DEVICES = 900.0
 _DRIFTS_TOLD = 3
@@ -36,13 +35,13 @@ _DRIFTS_TOLD = 3
 @dataclass(frozen=True)
 class Limits:
     trials: int | None
-    """Of the model, earlier searches' included."""
+    """The number of trials for the model, including those of earlier searches."""
     seconds: float | None
 
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """A batch that came back."""
+    """The results of a finished batch."""
 
     standing: Standing
     batch: Batch
@@ -51,7 +50,7 @@ class BatchOutcome:
 
 
 class Search:
-    """Hears nothing of devices, files or people: they are `crew`, `proposer` and `told`."""
+    """Plans batches; `crew` runs them, `proposer` makes traces, `told` gets the outcomes."""
 
     def __init__(
         self,
@@ -82,12 +81,12 @@ class Search:
 
     @property
     def heard(self) -> Callable[[Batch | DeviceNews | Fault], None]:
-        """For the crew, from whatever thread."""
+        """The callback for the crew, for any thread."""
         return self._arrived.put
 
     @property
     def trials(self) -> int:
-        """Earlier searches' included."""
+        """The number of trials, including those of earlier searches."""
         return sum(standing.trials for standing in self.standings.values())
 
     @property
@@ -99,7 +98,7 @@ class Search:
         return time.monotonic() - self.began
 
     def learn_what_is_known(self) -> None:
-        """Before the first proposal: MetaSchedule goes on from what was measured before."""
+        """Tell MetaSchedule the earlier measurements before its first proposal."""
         for standing in self.standings.values():
             self._learn(standing, standing.results, standing.own_us or 1.0)
 
@@ -125,14 +124,13 @@ class Search:
                 raise arrived.error
             if isinstance(arrived, Batch):
                 last = time.monotonic()
-                self._came_back(arrived, crew)
+                self._finish(arrived, crew)
                 continue
             self._news(arrived)
             if arrived.lost and time.monotonic() - last > _SECONDS_WITHOUT_DEVICES:
                 raise DeviceError(
-                    f"for {_SECONDS_WITHOUT_DEVICES / 60:.0f} minutes there was no device to "
-                    "measure on",
-                    hint="what was measured is kept: the same command goes on when one is back",
+                    f"no device was available for {_SECONDS_WITHOUT_DEVICES / 60:.0f} minutes",
+                    hint="the measurements are kept: run the same command when a device is back",
                 )
 
     def _is_late(self) -> bool:
@@ -142,20 +140,20 @@ class Search:
         return self._is_late() or self._room() <= 0
 
     def _drop(self, batches: Sequence[Batch]) -> None:
-        """Nobody has begun to measure them."""
+        """Drop batches that no runner has started."""
         for batch in batches:
             del self._under_way[batch.number]
             self.standings[batch.subject.key].under_way -= len(batch.choices)
             batch.clean_up()
 
     def _size(self, standing: Standing) -> int:
-        """Of this kernel's next batch."""
+        """Return the size of this kernel's next batch."""
         expected = _RUNS_EACH * (standing.own_us or 0.0) / 1e6
         each = self._seconds_each.get(standing.key, expected)
         return max(_FEWEST, min(_MOST, round(_SECONDS_A_BATCH / each) if each else _MOST))
 
     def _room(self) -> int:
-        """How many candidates there may still be."""
+        """Return how many more candidates the limit allows."""
         if self._limits.trials is None:
             return _MOST
         pending = sum(len(batch.choices) for batch in self._under_way.values())
@@ -165,12 +163,14 @@ class Search:
         return self._survey() or self._trials()
 
     def _survey(self) -> Batch | None:
-        """First the rule's own way of every kernel: where the model spends its time is what all
-        else goes by."""
+        """Return a batch for the rule's own way of a kernel that is not yet timed, if any.
+
+        These come first: their times decide the order of all else.
+        """
         for standing in self.standings.values():
             known = standing.own_us or standing.task.problem_key
-            if not known and not standing.asked_for_own and not standing.broken:
-                standing.asked_for_own = True
+            if not known and not standing.own_requested and not standing.broken:
+                standing.own_requested = True
                 return self._batch(standing, ())
         return None
 
@@ -189,7 +189,7 @@ class Search:
             if choices:
                 return self._batch(standing, choices)
             if standing.under_way:
-                return None  # what comes back may say more
+                return None  # its results may suggest more
             standing.exhausted = True
         return None
 
@@ -197,8 +197,8 @@ class Search:
         return any(not batch.choices for batch in self._under_way.values())
 
     def _choices(self, standing: Standing, count: int) -> tuple[Choice, ...]:
-        """Parameters of the rule first; they are the strong ones. Then traces, and parameters near
-        the best ones, whichever there are."""
+        """Return the next choices: the rule's likely parameters, the strongest, then traces, or
+        parameters near the best ones."""
         tried = standing.tried() | self._pending(standing)
         first = (*standing.task.candidates, *standing.suggested)
         likely = [choice for choice in dict.fromkeys(first) if choice not in tried]
@@ -229,7 +229,7 @@ class Search:
             )
         except ChildGone as gone:
             self._no_more_traces = True
-            self._news(DeviceNews(f"MetaSchedule gave up on {standing.task.subject.words}: {gone}"))
+            self._news(DeviceNews(f"MetaSchedule failed on {standing.task.subject.words}: {gone}"))
             return ()
         return found
 
@@ -241,9 +241,9 @@ class Search:
             self._proposer.send(Learn(standing.key, measured))
         except ChildGone as gone:
             self._no_more_traces = True
-            self._news(DeviceNews(f"MetaSchedule gave up: {gone}"))
+            self._news(DeviceNews(f"MetaSchedule failed: {gone}"))
 
-    def _came_back(self, batch: Batch, crew: Crew) -> None:
+    def _finish(self, batch: Batch, crew: Crew) -> None:
         if batch.drift is not None and not batch.repeated:
             self._repeat(batch, crew)
             return
@@ -254,7 +254,7 @@ class Search:
                 self._news(
                     DeviceNews(
                         f"{batch.device} drifts: the same kernel took {first:.3g} and then "
-                        f"{last:.3g} µs; what is measured there says less"
+                        f"{last:.3g} µs; its measurements are less reliable"
                     )
                 )
         del self._under_way[batch.number]
@@ -291,7 +291,7 @@ class Search:
         batch.clean_up()
 
     def _repeat(self, batch: Batch, crew: Crew) -> None:
-        """The device was disturbed, or its clock went down."""
+        """Measure a batch again whose device was disturbed or throttled."""
         batch.repeated = True
         batch.drift = None
         for place in [p for p, timed in batch.timed.items() if timed.microseconds is not None]:
@@ -299,7 +299,7 @@ class Search:
         if batch.left():
             crew.measure_again(batch)
         else:
-            self._came_back(batch, crew)
+            self._finish(batch, crew)
 
     def _result(self, batch: Batch, place: int) -> Result:
         timed = batch.timed.get(place)

@@ -1,4 +1,4 @@
-"""Devices that serve TVM's RPC while a search lasts, behind a tracker of its own on loopback."""
+"""Serves devices over TVM's RPC during a search, behind a private tracker on loopback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.tuning.child import Child, ChildGone
 from edgekit.tuning.work import LocalPlan, Trouble, Up
 
 _SECONDS_TO_COME_UP = 300.0
-"""A twin may have to be started, an agent sent."""
+"""The longest start of a device, which may start a twin and upload an agent."""
 _A_LONG_TIME = 365 * 86_400.0
 
 Plan = ServePlan | LocalPlan
@@ -27,7 +27,7 @@ Plan = ServePlan | LocalPlan
 class Servers:
     tracker: TrackerAddress
     names: dict[int, str] = field(default_factory=dict)
-    """Of devices, by the port that the tracker tells clients."""
+    """Names of devices by the port that clients connect to."""
 
     def name_of(self, port: int) -> str:
         return self.names.get(port, "a device")
@@ -38,8 +38,7 @@ def served(
     plans: Callable[[TrackerAddress], Sequence[tuple[str, Plan]]],
     told: Callable[[str, str], None],
 ) -> Iterator[Servers]:
-    """Names of devices and how they serve; `told` hears a device's name and what troubles it. A
-    device that does not come up is told of too; DeviceError where none does."""
+    """Serve devices and report their troubles to `told`; raise DeviceError if none comes up."""
 
     def refused(reason: str) -> None:
         told("the tracker", reason)
@@ -74,7 +73,7 @@ def _port_of(name: str, child: Child, told: Callable[[str, str], None]) -> int:
         except ChildGone as gone:
             raise DeviceError(
                 f"{name} can't be served: {gone.reason}",
-                hint="`edgekit rpc serve` with that device says more",
+                hint="`edgekit rpc serve` with that device shows details",
             ) from gone
         if isinstance(message, Up):
             return message.port
@@ -84,7 +83,7 @@ def _port_of(name: str, child: Child, told: Callable[[str, str], None]) -> int:
 
 
 def _listen(name: str, child: Child, servers: Servers, told: Callable[[str, str], None]) -> None:
-    """Until it ends: a device that was lost may come back on another port."""
+    """Follow a device until it ends: a lost one may come back on another port."""
     while True:
         try:
             message = child.receive(_A_LONG_TIME)

@@ -1,8 +1,8 @@
-"""The process that lets one device serve TVM's RPC for as long as a search lasts.
+"""The process that serves one device over TVM's RPC during a search.
 
-A device over SSH as `edgekit rpc serve` does it, this machine by an agent of its own. It says once
-that the device is up, or why it can't be; after that it brings it back by itself. It ends with the
-search, however that ends, and the agent with it.
+It serves a device over SSH as `edgekit rpc serve` does, and this host with an agent. It reports
+when the device is up, or why not, and restarts it after a failure. It ends with the search, and the
+agent with it.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ def main() -> None:
     threading.Thread(target=_end_with_search, args=(channel,), daemon=True).start()
     try:
         if isinstance(plan, LocalPlan):
-            _serve_here(plan, channel)
+            _serve_local(plan, channel)
         else:
             assert isinstance(plan, ServePlan)
-            _serve_there(plan, channel)
+            _serve_remote(plan, channel)
     except EdgekitError as error:
         kind = type(error).__name__
-        channel.say(Failure(kind, error.message, error.hint, error.details, ""))
+        channel.send(Failure(kind, error.message, error.hint, error.details, ""))
 
 
-def _serve_there(plan: ServePlan, channel: Channel) -> None:
+def _serve_remote(plan: ServePlan, channel: Channel) -> None:
     def started(serving: Serving) -> None:
-        channel.say(Up(serving.port))
+        channel.send(Up(serving.port))
 
-    def told(event: object) -> None:
+    def report(event: object) -> None:
         if isinstance(event, Warned):
-            channel.say(Trouble(event.text))
+            channel.send(Trouble(event.text))
 
-    serve_device(plan, started=started, events=Events(told))
+    serve_device(plan, started=started, events=Events(report))
 
 
-def _serve_here(plan: LocalPlan, channel: Channel) -> None:
+def _serve_local(plan: LocalPlan, channel: Channel) -> None:
     threads = {} if plan.threads is None else {"TVM_NUM_THREADS": str(plan.threads)}
     while True:
         with start(
@@ -70,7 +70,7 @@ def _serve_here(plan: LocalPlan, channel: Channel) -> None:
             assert agent.stdout is not None
             _follow(agent.stdout, channel)
             code = agent.wait()
-        channel.say(Trouble(f"the agent of this machine ended with {code} and is started again"))
+        channel.send(Trouble(f"the agent of this host ended with {code} and is started again"))
         time.sleep(_SECONDS_BETWEEN_STARTS)
 
 
@@ -84,13 +84,13 @@ def _follow(lines: IO[bytes], channel: Channel) -> None:
         if message.get("state") == "listening":
             port = int(message["port"])
         elif message.get("state") == "registered":
-            channel.say(Up(port))
+            channel.send(Up(port))
         elif message.get("state") == "turned away":
-            channel.say(Trouble(str(message.get("reason", ""))))
+            channel.send(Trouble(str(message.get("reason", ""))))
 
 
 def _end_with_search(channel: Channel) -> None:
-    """Nothing more is said to us: the next that is heard is the end."""
+    """End this process when the search closes its pipe."""
     channel.waiting(None)
     os.kill(os.getpid(), signal.SIGKILL)
 

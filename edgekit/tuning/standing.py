@@ -1,7 +1,7 @@
-"""What is known of a kernel while it is searched for, and which kernel comes next.
+"""The state of each kernel's search, and the choice of the next kernel.
 
-Pure: hears what was measured, and decides. Times of one kernel are told relative to its rule's own
-of the same moment, so that devices and hours can be compared.
+Pure logic. Times are relative to the rule's own way at the same moment, so that devices and hours
+can be compared.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from edgekit.store.tuning_runs import TuningRecord
 from edgekit.tuning.work import Task
 
 _PATIENCE = 64
-"""Trials of a kernel without anything better, after which it is left alone."""
+"""Trials without an improvement after which a kernel is finished."""
 _HOPE, _LITTLE_HOPE = 0.3, 0.06
-"""Of a kernel's time: what may be hoped to be gained where nothing was tried yet. Less of products
-by traces: hardly any is as good as what the rules for products make."""
+"""The expected gain of an untried kernel, as a share of its time; little for traces of products."""
 _SAME = 0.005
-"""What is nearer to the best than this is nothing better."""
+"""The smallest gain that counts as an improvement."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One candidate of a kernel: a ratio against the rule's own, or why there is none."""
+    """One candidate of a kernel and its time relative to the rule's own; None if it failed."""
 
     choice: Choice
     ratio: float | None
@@ -35,33 +34,33 @@ class Result:
 
 @dataclass
 class Standing:
-    """One task under way."""
+    """The state of one task."""
 
     task: Task
     own_us: float | None = None
-    """The rule's own, as it was measured first."""
+    """The first measured time of the rule's own way."""
     assumed_us: float | None = None
-    """The same, where only a kernel that is much like this one was measured."""
-    asked_for_own: bool = False
+    """The same, measured only for a very similar kernel."""
+    own_requested: bool = False
     best: Choice | None = None
     best_ratio: float = 1.0
-    """Below one only where something is faster than the rule's own by more than noise."""
+    """The best time relative to the rule's own, below one only beyond noise."""
     trials: int = 0
-    """Candidates that are measured or have failed, earlier searches' included."""
+    """Candidates measured or failed, including those of earlier searches."""
     new_trials: int = 0
-    """Of this search."""
+    """Candidates of this search."""
     under_way: int = 0
     since_better: int = 0
     exhausted: bool = False
-    """There is nothing more to propose."""
+    """Whether there is nothing more to propose."""
     broken: str = ""
-    """Why not even the rule's own way can be measured."""
+    """The reason why not even the rule's own way can be measured."""
     results: list[Result] = field(default_factory=list)
     suggested: list[Choice] = field(default_factory=list)
-    """What others measured without the rule's own beside it: worth a trial."""
+    """Choices that were measured elsewhere without the rule's own way, to be tried."""
     failed: Counter[str] = field(default_factory=Counter)
     gains: list[float] = field(default_factory=list)
-    """Of the latest batches: how much of the best time was gained."""
+    """The gain of each batch, as a share of the best time."""
 
     @property
     def key(self) -> str:
@@ -81,7 +80,7 @@ class Standing:
         return None if own is None else own * self.best_ratio
 
     def measured(self, own_us: float, results: Sequence[Result]) -> bool:
-        """A batch; gives whether something better was found."""
+        """Take the results of a batch and return whether there was an improvement."""
         if self.own_us is None:
             self.own_us = own_us
         if not results:
@@ -100,13 +99,13 @@ class Standing:
         return False
 
     def remember(self, records: Iterable[TuningRecord]) -> int:
-        """What earlier searches measured; gives how many there were."""
+        """Take the records of earlier searches and return how many trials they hold."""
         count = 0
         for record in records:
             try:
                 choice = choice_from_json(record.choice)
             except ValueError:
-                continue  # of a field that is no more
+                continue  # of a choice that no longer exists
             if is_own(choice):
                 self.own_us = self.own_us or record.best_us
                 continue
@@ -126,7 +125,7 @@ class Standing:
         return {result.choice for result in self.results}
 
     def ranked(self) -> list[Choice]:
-        """What was measured, the fastest first; the rule's own where nothing is faster."""
+        """Return the choices faster than the rule's own, the fastest first, then the rule's own."""
         timed = sorted(
             ((r.ratio, place) for place, r in enumerate(self.results) if r.ratio is not None),
         )
@@ -147,8 +146,7 @@ def is_own(choice: Choice) -> bool:
 
 
 def share_of(standing: Standing, unit: float) -> float:
-    """Microseconds that the model spends on a kernel, once for each inference. `unit` is for those
-    that were never measured: microseconds for a piece of work, as with the others."""
+    """Return a kernel's microseconds in one inference; unmeasured ones take `unit` per work."""
     best = standing.best_us
     if best is None:
         return standing.task.work * unit * standing.task.calls
@@ -156,7 +154,7 @@ def share_of(standing: Standing, unit: float) -> float:
 
 
 def promise(standing: Standing, unit: float) -> float:
-    """Microseconds that the next batch may be hoped to gain for the model."""
+    """Return the microseconds that the next batch is expected to gain for the model."""
     share = share_of(standing, unit)
     recent = standing.gains[-3:]
     seen = sum(recent) / len(recent) if recent else standing.hope
@@ -166,7 +164,7 @@ def promise(standing: Standing, unit: float) -> float:
 
 
 def next_task(standings: Iterable[Standing]) -> Standing | None:
-    """The kernel where the next trials gain most for the model; None where all are finished."""
+    """Return the kernel with the largest expected gain, None if all are finished."""
     open_ones = [standing for standing in standings if not standing.finished]
     if not open_ones:
         return None
@@ -175,7 +173,7 @@ def next_task(standings: Iterable[Standing]) -> Standing | None:
 
 
 def unit_of(standings: Iterable[Standing]) -> float:
-    """Microseconds for a piece of work, as far as is known."""
+    """Return the microseconds per unit of work of the measured kernels."""
     known = [(s.own_us, s.task.work) for s in standings if s.own_us is not None]
     work = sum(amount for _, amount in known)
     return sum(time for time, _ in known) / work if work else 1e-4
@@ -183,7 +181,7 @@ def unit_of(standings: Iterable[Standing]) -> float:
 
 @dataclass(frozen=True)
 class KernelOutcome:
-    """A kernel of the model, in the end."""
+    """The result of a kernel's search."""
 
     key: str
     words: str
@@ -191,21 +189,21 @@ class KernelOutcome:
     own_us: float | None
     best_us: float | None
     choice: Choice | None
-    """None where the rule's own stands."""
+    """The best choice; None if the rule's own stands."""
     trials: int
     failed: int
     operations: int
 
     @property
     def gain(self) -> float:
-        """1.2 where it takes a fifth more time without."""
+        """The rule's own time over the best time."""
         if self.own_us is None or self.best_us is None:
             return 1.0
         return self.own_us / self.best_us
 
 
 def outcomes(standings: Mapping[str, Standing]) -> list[KernelOutcome]:
-    """Of a product that has two tasks, the better one counts."""
+    """Return the results; of a product's two tasks the better one counts."""
     found = []
     parents = {s.task.problem_key for s in standings.values() if s.task.problem_key is not None}
     for standing in standings.values():
@@ -233,7 +231,7 @@ def outcomes(standings: Mapping[str, Standing]) -> list[KernelOutcome]:
 
 
 def totals(found: Iterable[KernelOutcome]) -> tuple[float, float]:
-    """Microseconds of one inference: by the rules, and with the best that is known."""
+    """Return the microseconds of one inference: by the rules, and with the best choices."""
     timed = [one for one in found if one.own_us is not None and one.best_us is not None]
     own = sum((one.own_us or 0.0) * one.calls for one in timed)
     best = sum((one.best_us or 0.0) * one.calls for one in timed)
@@ -241,7 +239,7 @@ def totals(found: Iterable[KernelOutcome]) -> tuple[float, float]:
 
 
 def traces_of(results: Iterable[Result], own_us: float) -> list[tuple[str, float]]:
-    """What MetaSchedule learns from."""
+    """Return the measured traces that MetaSchedule learns from."""
     return [
         (result.choice.trace, result.ratio * own_us)
         for result in results

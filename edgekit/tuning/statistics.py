@@ -1,4 +1,4 @@
-"""What a few timings of the same thing say."""
+"""Statistics of repeated timings."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from statistics import median
 from edgekit.building.tuned_kernels import WORTH_IT
 
 _FAR_OUT = 3.0
-"""So many times the usual distance from the median is no timing of the kernel alone."""
+"""The distance from the median, in deviations, beyond which a timing is an outlier."""
 _USUAL = 1.4826
-"""From the median distance to what a standard deviation would be."""
+"""The factor from the median distance to a standard deviation."""
 _LEAST_SPREAD = 0.01
-"""Of the median: timings that are nearer than that are never left out."""
+"""The share of the median within which a timing is never an outlier."""
 
 DRIFT = 0.15
-"""Of the rule's own time within one batch. Beyond, the batch says little."""
+"""The largest change of the rule's own time within a reliable batch."""
 THROTTLED = 1.25
-"""Of the rule's own time at first: a device that takes so much longer now is hot, or busy."""
+"""The ratio to the rule's first own time above which a device is hot or busy."""
 
 
 def without_outliers(values: Sequence[float]) -> list[float]:
-    """At least half of them stay."""
+    """Return the values without outliers, at least half of them."""
     middle = median(values)
     distance = _USUAL * median(abs(value - middle) for value in values)
     limit = _FAR_OUT * max(distance, _LEAST_SPREAD * middle)
@@ -29,7 +29,7 @@ def without_outliers(values: Sequence[float]) -> list[float]:
 
 
 def typical(values: Sequence[float]) -> float:
-    """The median of what is no outlier."""
+    """Return the median without outliers."""
     return median(without_outliers(values))
 
 

@@ -1,4 +1,4 @@
-"""A kernel that is searched for, with the schedule that a choice gives it."""
+"""Applies a choice's schedule to a kernel of a search."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from edgekit.tuning.work import Subject
 
 _SEED = 0
 _SPOILT = 77
-"""What no kernel gives everywhere."""
+"""A value that no kernel writes everywhere."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A kernel in one of its ways."""
+    """A scheduled kernel."""
 
     function: Any
     arguments: tuple[str, ...]
@@ -37,11 +37,11 @@ class Way:
 
 
 class NotPossible(Exception):
-    """The choice can't be made for this kernel."""
+    """The choice does not fit this kernel."""
 
 
 def way_of(subject: Subject, choice: Choice | None, machine: Machine) -> Way:
-    """None is the rule's own choice."""
+    """Schedule a kernel by a choice; None is the rule's own."""
     function, arguments = _unscheduled(subject, choice, machine)
     try:
         scheduled = schedule_function(function, machine, choice)
@@ -74,7 +74,7 @@ def product_inputs(problem: Problem) -> tuple[TensorSpec, ...]:
 
 
 def values_of(subject: Subject, names: set[str]) -> Iterator[tuple[str, Array]]:
-    """Of those inputs."""
+    """Yield the values of the named inputs."""
     if not subject.problem:
         wanted = [spec for spec in subject.inputs if spec.name in names]
         yield from reference_inputs(wanted, _SEED).items()
@@ -91,6 +91,6 @@ def values_of(subject: Subject, names: set[str]) -> Iterator[tuple[str, Array]]:
 
 
 def spoiling_kernel(spec: TensorSpec) -> Any:
-    """Writes what no kernel would."""
+    """Return a kernel that fills an output with a value no kernel writes."""
     value = tirx.const(1, spec.dtype) if spec.dtype == "bool" else tirx.const(_SPOILT, spec.dtype)
     return te.create_prim_func([te.compute(spec.shape, lambda *_: value, name="spoilt")])

@@ -1,4 +1,4 @@
-"""Kernels of a model that have choices, and programs that run one of them each way."""
+"""Finds the kernels of a model that have choices, and makes programs that compare choices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Found:
-    """A kernel as a model has it."""
+    """A kernel of a model."""
 
     function: Any
     problem: Problem | None
@@ -50,7 +50,7 @@ class Found:
 
 
 class Workshop:
-    """One model's kernels, and what to make of them."""
+    """Compiles trial programs for one model's kernels."""
 
     def __init__(self, order: Order) -> None:
         use_vector_math()
@@ -63,7 +63,7 @@ class Workshop:
         self.kernels = tuple(self._kernels_of(module))
 
     def _kernels_of(self, module: Any) -> list[Kernel]:
-        """Those that take longest first, by a count."""
+        """Return the kernels with the most work first."""
         calls: Counter[str] = Counter()
         kernels: dict[str, Kernel] = {}
         for function, call in calls_of(module):
@@ -108,8 +108,8 @@ class Workshop:
         tried: list[Choice] = []
         for choice in order.choices:
             function, width = self._way(found, choice)
-            scheduled = schedule_function(function, self._machine, _said(choice))
-            took = CHOICE_ATTRIBUTE in scheduled.attrs or _said(choice) is None
+            scheduled = schedule_function(function, self._machine, _if_not_own(choice))
+            took = CHOICE_ATTRIBUTE in scheduled.attrs or _if_not_own(choice) is None
             plain = scheduled.without_attr(CHOICE_ATTRIBUTE) if took else scheduled
             if took and not any(tvm_ffi.structural_equal(plain, other) for other, _ in functions):
                 functions.append((plain, width))
@@ -122,7 +122,7 @@ class Workshop:
         return Trial(objects, program.inputs, program.output, tuple(tried))
 
     def _way(self, found: Found, choice: Choice) -> tuple[Any, int | None]:
-        """The kernel without a schedule, and how wide its weights are packed."""
+        """Return the unscheduled kernel and the width of its packed weights."""
         if found.problem is None:
             return found.function, None
         tile = choice.tile if isinstance(choice, ProductChoice) else None
@@ -130,14 +130,14 @@ class Workshop:
         return product_function(found.problem, tile_of)
 
 
-def _said(choice: Choice) -> Choice | None:
+def _if_not_own(choice: Choice) -> Choice | None:
     return None if choice == type(choice)() else choice
 
 
 def tile_of_problem(
     problem: Problem, tile: Tile | None, machine: Machine, lines: int, pixels: int
 ) -> Tile:
-    """As the weights are packed: compiler/passes/pack_weights.py."""
+    """Return the tile that compiler/passes/pack_weights.py packs for."""
     if tile is not None:
         return tile
     *inner, columns = problem.weight
@@ -177,7 +177,7 @@ def _window(problem: Problem) -> Window | None:
 
 
 def product_function(problem: Problem, tile_of: Callable[[int, int], Tile]) -> tuple[Any, int]:
-    """With a bias and a ReLU, which stand for whatever follows it in a model."""
+    """Return a product with a bias and a ReLU, which stand for what follows it in a model."""
     *inner, columns = problem.weight
     width = tile_of(*lines_and_pixels(problem)).channels
     data = te.placeholder(problem.data, "float32", "data")
@@ -195,7 +195,7 @@ def product_function(problem: Problem, tile_of: Callable[[int, int], Tile]) -> t
 
 
 class _Program:
-    """One kernel each way, one after another, and how far each result is from the first's."""
+    """Runs one kernel with each choice in turn and compares each result with the first."""
 
     def __init__(
         self, found: Found, functions: Sequence[tuple[Any, int | None]], machine: Machine
@@ -264,7 +264,7 @@ def _inputs_of(found: Found, widths: Sequence[int | None]) -> tuple[list[TensorS
 
 
 def far_apart_kernel(spec: TensorSpec) -> Any:
-    """Squares of differences over squares, both summed up: one wrong number stands out."""
+    """Return a kernel for the sum of squared differences over the sum of squares."""
     first, second = (te.placeholder(spec.shape, spec.dtype, name) for name in ("first", "second"))
 
     def summed(element: Callable[..., Any], name: str) -> Any:
@@ -306,7 +306,7 @@ def _type(spec: TensorSpec) -> Any:
 
 
 def calls_of(module: Any) -> list[tuple[Any, Any]]:
-    """Every kernel that a model calls, with the call."""
+    """Return every kernel that a model calls, with the call."""
     found = []
     for block in module["main"].body.blocks:
         for binding in block.bindings:
@@ -320,7 +320,7 @@ _CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 
 def found_in(function: Any, call: Any) -> Found | None:
-    """None for a kernel of several results, or of shapes that only running it tells."""
+    """Return a kernel, None if it has several results or dynamic shapes."""
     if len(call.args) > 2 or not isinstance(call.ty, relax.TensorType):
         return None
     if relax.analysis.has_reshape_pattern(function):

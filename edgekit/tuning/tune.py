@@ -1,8 +1,8 @@
-"""edgekit tune: every kernel of a model in many ways, on as many devices as there are.
+"""edgekit tune: measures many variants of every kernel of a model, on many devices.
 
-The rule's own way of each kernel is measured beside the others, in the same minute on the same
-device, and stands unless something is faster by more than noise. What is found is kept batch by
-batch, and every later build uses it.
+The rule's own way of each kernel is measured along with the others, in the same minute on the same
+device, and stands unless another one is faster beyond noise. Results are stored batch by batch, and
+every later build uses them.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ BUILDER = "edgekit.tuning.builder"
 
 _FIND_SECONDS = 1800.0
 _WAIT_SECONDS = 600.0
-"""For a device of the farm that others have."""
+"""The longest wait for a busy device of the farm."""
 _MOST_BUILDERS = 16
 
 
 @dataclass(frozen=True)
 class TuneReport:
-    """What came of a search."""
+    """The result of a search."""
 
     model: str
     board: str
@@ -57,18 +57,18 @@ class TuneReport:
     session: str
     devices: tuple[str, ...]
     emulated: bool
-    """All of them, so that what was found decides for twins alone."""
+    """Whether all devices are emulated, so that the results are for twins only."""
     seconds: float
     trials: int
-    """Now."""
+    """The number of trials of this search."""
     known: int
-    """From earlier searches."""
+    """The number of trials of earlier searches."""
     errors: Mapping[str, int]
-    """By kind."""
+    """The number of errors by kind."""
     ended: str
-    """Why: "trials", "time" or "nothing better to be expected"."""
+    """The reason of the end: "trials", "time" or "nothing better to be expected"."""
     own_us: float
-    """Of one inference's kernels, as the rules have them."""
+    """The time of one inference's kernels by the rules."""
     best_us: float
     kernels: tuple[KernelOutcome, ...]
 
@@ -80,11 +80,11 @@ class Effort:
     trials: int | None = None
     seconds: float | None = None
     again: bool = False
-    """What was measured before as well."""
+    """Whether to measure again what was measured before."""
     seed: int = 0
     builders: int | None = None
     pause_us: int = 0
-    """For benchmarks of the search itself: `tuning/work.py`."""
+    """A pause in each run, for benchmarks of the search itself."""
 
 
 def tune(
@@ -93,7 +93,7 @@ def tune(
     effort: Effort,
     events: Events = SILENT,
 ) -> TuneReport:
-    """`pool` is entered once it is known that there is something to tune."""
+    """Tune a model; enter `pool` only if there is something to tune."""
     with ExitStack() as closing:
         scratch = closing.enter_context(scratch_directory(cache_dir()))
         with events.stage("find the kernels") as stage:
@@ -110,18 +110,18 @@ def tune(
         session = replace(begun, target=target)
         log = closing.enter_context(tuning_log(session, store_in_use(), events))
         stage = closing.enter_context(_stage(devices, effort, events))
-        keeper = _Keeper(request, devices, log, stage, effort)
+        recorder = _Recorder(request, devices, log, stage, effort)
         search = Search(
             tasks,
             proposer,
             scratch,
             Limits(effort.trials, effort.seconds),
-            keeper.told,
-            lambda news: _tell(news, events),
+            recorder.told,
+            lambda news: _report_news(news, events),
         )
-        keeper.search = search
+        recorder.search = search
         known = 0 if effort.again else _remember(search, target)
-        keeper.begin(known)
+        recorder.begin(known)
         builders = effort.builders or min(len(os.sched_getaffinity(0)), _MOST_BUILDERS)
         crew = _crew(request, devices, search, builders, effort)
         closing.callback(crew.close)
@@ -142,7 +142,11 @@ def _found(
 ) -> tuple[Child, tuple[Task, ...]]:
     source = replace(request.source, path=request.source.path.absolute())
     order = FindTasks(
-        source, request.board.target, request.offload, effort.seed, _measures_here(request, effort)
+        source,
+        request.board.target,
+        request.offload,
+        effort.seed,
+        _measures_locally(request, effort),
     )
     proposer = Child("edgekit.tuning.proposer", order)
     closing.callback(proposer.close)
@@ -159,13 +163,13 @@ def _found(
     if not tasks:
         raise UnsupportedModelError(
             f"{request.source.name} has no kernel that could be tuned",
-            hint="`edgekit partition` shows what an offload took; --offload none tunes that too",
+            hint="`edgekit partition` shows what is offloaded; --offload none tunes that too",
         )
     return proposer, tasks
 
 
-def _measures_here(request: BuildRequest, effort: Effort) -> bool:
-    """Whether what compiles would be in the way of what is measured."""
+def _measures_locally(request: BuildRequest, effort: Effort) -> bool:
+    """Return whether compiling would disturb the measurements on this host."""
     return request.board.kind == LOCAL and not effort.pause_us
 
 
@@ -178,7 +182,7 @@ def _stage(devices: Pool, effort: Effort, events: Events) -> Iterator[Stage]:
         yield stage
 
 
-def _tell(news: DeviceNews, events: Events) -> None:
+def _report_news(news: DeviceNews, events: Events) -> None:
     if news.warn:
         events.warn(news.text)
     else:
@@ -186,7 +190,7 @@ def _tell(news: DeviceNews, events: Events) -> None:
 
 
 def _remember(search: Search, target: str) -> int:
-    """What earlier searches measured, of any model with the same kernels."""
+    """Load what earlier searches measured for these kernels, and return the number of trials."""
     url = store_in_use() or default_url()
     if is_off(url):
         return 0
@@ -211,7 +215,7 @@ def _crew(
 ) -> Crew:
     linker = Linker.for_board(request.board, request.toolchain, find_compiler(request.toolchain))
     setup = BuilderSetup(
-        request.board.target, linker, _measures_here(request, effort), effort.pause_us
+        request.board.target, linker, _measures_locally(request, effort), effort.pause_us
     )
     runtime_only = {"TVM_USE_RUNTIME_LIB": "1"}
     runners = [
@@ -235,8 +239,8 @@ def _crew(
     )
 
 
-class _Keeper:
-    """Puts every batch into the log, and says how far the search is."""
+class _Recorder:
+    """Logs every batch and reports the progress."""
 
     def __init__(
         self, request: BuildRequest, devices: Pool, log: TuningLog, stage: Stage, effort: Effort
@@ -303,7 +307,7 @@ class _Keeper:
         )
 
     def _detail(self, standing: Standing) -> str:
-        """Tasks, trials, the kernel's best and own, the model's, errors."""
+        """Describe the progress: tasks, trials, the kernel's speed, the model's gain, errors."""
         search = self.search
         done = sum(one.finished for one in search.standings.values())
         own, best = totals(outcomes(search.standings))

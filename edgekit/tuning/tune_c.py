@@ -1,8 +1,7 @@
-"""Tuning for microcontrollers: every way of making each step's C, counted on the board.
+"""Tuning for microcontrollers: counts every variant of each step's C on the board.
 
-One firmware takes another way of every step at once and is asked how long each step takes, so that
-a model needs as many firmwares as its richest step has ways. Numbers are compared with the oracle's
-each time: a way is never worth a wrong one.
+Each firmware tries another way of every step at once and times each step, so that a model needs as
+many firmwares as its richest step has ways. Outputs are compared with the oracle's each time.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ if TYPE_CHECKING:
 
 _RUNS = 3
 _NANOSECONDS_AN_INSTRUCTION = 1.0
-"""Of an emulated core, which has no time of its own: what `edgekit results` shows for it."""
+"""The nominal time of an emulated core, which `edgekit results` shows."""
 
 
 @dataclass(frozen=True)
 class TunedStep:
-    """Steps that are computed alike."""
+    """The result for steps that are computed alike."""
 
     key: str
     words: str
@@ -61,7 +60,7 @@ class TunedStep:
     own_us: float
     best_us: float
     steps: int
-    """How many of the model's steps are such."""
+    """The number of such steps in the model."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,12 @@ class TunedInC:
     unit: Unit
     steps: tuple[TunedStep, ...]
     measured: int
-    """Ways, now."""
+    """The number of ways measured by this search."""
     failed: int
     known: int
-    """From earlier."""
+    """The number of ways measured earlier."""
     own_us: float
-    """Of all steps, one inference."""
+    """The time of all steps in one inference."""
     best_us: float
     seconds: float
 
@@ -90,8 +89,10 @@ def tune_c(
     again: bool = False,
     events: Events = SILENT,
 ) -> TunedInC:
-    """Count every way that was not counted before, except `again`, or as many as the time or the
-    number allow; later builds use what is best. `unit` is what the devices count in."""
+    """Count every new way, or all `again`, within the limits of time and number.
+
+    Later builds use the best. `unit` is what the devices count in.
+    """
     started = time.monotonic()
     request = replace(request, ways={}, code_format=None)
     names = [device.name for device in devices]
@@ -127,7 +128,7 @@ def tune_c(
 def known_records(
     request: BuildRequest, keys: Iterable[str], unit: Unit
 ) -> tuple[TuningRecord, ...]:
-    """What earlier searches counted, of any model with the same steps."""
+    """Return what earlier searches counted for these steps."""
     url = store_in_use() or default_url()
     if is_off(url):
         return ()
@@ -153,7 +154,7 @@ def _seen(records: Iterable[TuningRecord]) -> dict[str, frozenset[Way]]:
 
 
 def _tuned(steps: Sequence[StepWays], records: Sequence[TuningRecord]) -> tuple[TunedStep, ...]:
-    """Of each kind of step, what is known to be best; those that take longest first."""
+    """Return the best known way of each kind of step, the longest steps first."""
     alike = Counter(step.key for step in steps)
     tuned = []
     for step in {step.key: step for step in reversed(steps)}.values():
@@ -168,7 +169,7 @@ def _tuned(steps: Sequence[StepWays], records: Sequence[TuningRecord]) -> tuple[
             elif found is not None and (best is None or record.best_us / record.own_us < best):
                 best, way = record.best_us / record.own_us, found
         if own is None:
-            continue  # the time was over before it was counted
+            continue  # the time ended before it was counted
         if best is None or best >= WORTH_IT:
             best, way = 1.0, step.taken
         words = step.words
@@ -196,7 +197,7 @@ def steps_of(request: BuildRequest, scratch: Path, events: Events) -> tuple[Step
 
 @dataclass
 class _Search:
-    """What the threads of several devices share."""
+    """The state that the threads of several devices share."""
 
     request: BuildRequest
     steps: tuple[StepWays, ...]
@@ -240,7 +241,7 @@ class _Search:
     def _try(
         self, assignment: Assignment, own: Mapping[str, float], device: Device, events: Events
     ) -> None:
-        """One that fails is halved until whoever is to blame stands alone."""
+        """Try an assignment; halve one that fails until the way to blame stands alone."""
         try:
             counts = self._counts(assignment, device)
         except _WrongNumbers:
@@ -269,7 +270,7 @@ class _Search:
         self._note(device, {key: (way, None, own.get(key))}, error)
 
     def _counts(self, ways: Assignment, device: Device) -> dict[str, float]:
-        """Microseconds of each kind of step; DeviceError where the board is at fault."""
+        """Return the microseconds of each kind of step."""
         with self._lock:
             self._made += 1
             folder = self.scratch / f"round{self._made}"
@@ -332,11 +333,11 @@ class _Search:
 
 
 class _WrongNumbers(Exception):
-    """What the firmware computes is not what the oracle does."""
+    """The firmware's outputs differ from the oracle's."""
 
 
 def unit_of(device: Device) -> Unit:
-    """What a microcontroller counts in."""
+    """Return what a microcontroller counts in."""
     return "instructions" if serial_device(device).chip is not None else "cycles"
 
 

@@ -1,4 +1,4 @@
-"""Devices for a search: those that the farm lends, or those that are named, served for its time."""
+"""Devices for a search: lent by the farm, or chosen by the user and served during the search."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from edgekit.project.devices import DeviceEntry
 
 HELD_SECONDS = 60.0
-"""A device is given back after so long, so that others get their turn."""
+"""The longest time that a device is held, so that others get their turn."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Pool:
     tracker: TrackerAddress
     names: tuple[str, ...]
     keys: tuple[str, ...]
-    """What each runner asks the tracker for."""
+    """The key that each runner requests from the tracker."""
     name_of: Callable[[int], str]
-    """Of a device, by the port behind which it is reached."""
+    """A function from a device's port to its name."""
     priority: int = 1
     taken: Callable[[int, str], None] = lambda port, offer: None
-    """Hears that a runner has the device behind a port, and by which of the tracker's offers."""
+    """A callback for a runner that got a device: its port, and the tracker's offer."""
     twins: frozenset[str] = frozenset()
-    """Names of emulated boards, whose times decide for twins alone."""
+    """Names of emulated boards, whose times are for twins only."""
 
     @property
     def is_emulated(self) -> bool:
@@ -60,7 +60,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class DeviceSelection:
-    """What a person said about devices."""
+    """The devices that the user chose."""
 
     names: tuple[str, ...] | None = None
     twin: bool = False
@@ -98,7 +98,7 @@ def pool_for(
 def served_pool(
     plans: Callable[[TrackerAddress], Sequence[tuple[str, Plan]]], events: Events = SILENT
 ) -> Iterator[Pool]:
-    """Devices that nobody serves yet. The key of each is its name."""
+    """Serve devices; the key of each is its name."""
     lock = threading.Lock()
 
     def told(name: str, text: str) -> None:
@@ -113,7 +113,7 @@ def served_pool(
 def _farm_pool(
     board: Board, selection: DeviceSelection, purpose: str, events: Events
 ) -> Pool | None:
-    """None where no farm is up, or it has no such device."""
+    """Return the farm's devices, None if no farm is up or it has no such device."""
     try:
         status = farm_status()
     except FarmDown:
@@ -130,7 +130,7 @@ def _farm_pool(
         missing = sorted(set(selection.names) - {device.name for device in named})
         if missing:
             raise UsageError(
-                f"the farm has {named[0].name}, and has no {missing[0]}",
+                f"the farm has {named[0].name} but not {missing[0]}",
                 hint="name devices of the farm only, or end it: edgekit farm down",
             )
         if len({device.key for device in members}) < len(members) and len(named) < len(members):
@@ -214,7 +214,7 @@ def _plan(
 def local_plan(
     board: Board, name: str, tracker: TrackerAddress, workspace: Path, events: Events = SILENT
 ) -> LocalPlan:
-    """This machine, under any name."""
+    """Return the plan for this host, under any name."""
     from edgekit.profiles.toolchain import load_toolchain
 
     toolchain = load_toolchain(board.toolchain)

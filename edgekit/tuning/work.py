@@ -1,4 +1,4 @@
-"""What passes between a search and the processes that propose, compile and measure for it."""
+"""Messages between a search and the processes that propose, compile and measure for it."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from edgekit.profiles.cpu import Target
 from edgekit.rpc.protocol import TrackerAddress
 
 ErrorKind = Literal["compile", "run", "numbers", "timeout", "device", "filtered"]
-"""Why a candidate has no time. What is filtered was never sent to a device."""
+"""The reason why a candidate has no time. Filtered ones were never sent to a device."""
 
 OWN, FAR, SPOIL = "edgekit_own", "edgekit_far", "edgekit_spoil"
-"""In a batch's library: the rule's own way, how far two results are apart, and what leaves a result
-that nobody could mistake for one."""
+"""Symbols in a batch's library: the rule's own way, the error between two results, and a kernel
+that overwrites a result with a wrong one."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A kernel that is searched for, complete: it is compiled far from its model."""
+    """A kernel of a search, self-contained so that it compiles without its model."""
 
     key: str
     words: str
     function: str
-    """TVM's JSON of it without a schedule; empty where `problem` says what is computed."""
+    """TVM's JSON of the unscheduled kernel; empty if `problem` describes it."""
     problem: str
-    """Of a product, whose weights are packed as each choice wants them."""
+    """The description of a product, whose weights are packed for each choice."""
     inputs: tuple[TensorSpec, ...]
     output: TensorSpec
 
 
 @dataclass(frozen=True)
 class Task:
-    """One kernel, and what there is to try."""
+    """One kernel and its candidates."""
 
     subject: Subject
     calls: int
-    """In one inference."""
+    """The number of calls in one inference."""
     work: int
-    """Of one call: multiplications and additions, and elements touched."""
+    """Operations and elements touched, of one call."""
     operations: int
-    """Of one call, additions and multiplications counted apart: what FLOP/s are of."""
+    """Floating-point operations of one call."""
     own: Choice
     candidates: tuple[Choice, ...]
-    """Parameters of its rule, likely ones first, without the rule's own."""
+    """Parameters of the rule, likely ones first, without the rule's own."""
     traced: bool
-    """Whether schedules of MetaSchedule's are worth looking for."""
+    """Whether to search for MetaSchedule's schedules."""
     problem_key: str | None = None
-    """Of the task about this product's parameters, where this one is about traces of it."""
+    """The key of the task for this product's parameters, if this task is for its traces."""
 
     @property
     def key(self) -> str:
@@ -62,19 +62,19 @@ class Task:
 
 @dataclass(frozen=True)
 class FindTasks:
-    """Asks the proposer for the kernels of a model; it keeps them."""
+    """A request for the kernels of a model, which the proposer keeps."""
 
     source: ModelSource
     target: Target
     offload: OffloadPlan
     seed: int
     yields: bool
-    """As builders do."""
+    """Whether to run at the lowest CPU priority."""
 
 
 @dataclass(frozen=True)
 class Propose:
-    """Asks for schedules that were not proposed before."""
+    """A request for schedules that were not proposed before."""
 
     key: str
     count: int
@@ -82,11 +82,11 @@ class Propose:
 
 @dataclass(frozen=True)
 class Learn:
-    """Tells how long schedules took."""
+    """The times of measured schedules."""
 
     key: str
     measured: tuple[tuple[str, float], ...]
-    """Traces, and microseconds."""
+    """Traces and their microseconds."""
 
 
 @dataclass(frozen=True)
@@ -94,27 +94,27 @@ class BuilderSetup:
     target: Target
     linker: Linker
     yields: bool = False
-    """To whatever else this machine does: it measures at the same time."""
+    """Whether to run at the lowest CPU priority, because this host measures at the same time."""
     pause_us: int = 0
-    """Added to every run, without using the CPU: stands for a device that takes its time."""
+    """A sleep added to every run, to simulate a slow device."""
 
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """Asks for one library with a kernel's own way and others."""
+    """A request for one library with a kernel's own way and others."""
 
     subject: Subject
     choices: tuple[Choice, ...]
     folder: Path
-    """Empty; gets the library and its objects."""
+    """The empty folder for the library and its objects."""
     inputs: Path
-    """Of the kernel, kept between batches."""
+    """The folder of the kernel's inputs, kept between batches."""
 
 
 @dataclass(frozen=True)
 class BuiltFunction:
     place: int
-    """Among the order's choices; -1 for the rule's own."""
+    """The index in the order's choices; -1 for the rule's own."""
     symbol: str
     arguments: tuple[str, ...]
     """Names of inputs."""
@@ -131,7 +131,7 @@ class BuildFailure:
 class BuiltBatch:
     library: Path
     inputs: Path
-    """The folder where each input lies, as NAME.npy."""
+    """The folder with each input as NAME.npy."""
     output: TensorSpec
     functions: tuple[BuiltFunction, ...]
     failures: tuple[BuildFailure, ...]
@@ -143,22 +143,22 @@ class RunnerSetup:
     key: str
     priority: int
     session_seconds: float
-    """For so long a device is held at most before others get their turn."""
+    """The longest time that a device is held before others get their turn."""
     wait_seconds: float
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The runner has a device now, behind this port."""
+    """The message that the runner has the device behind this port."""
 
     port: int
     offer: str
-    """Which of the tracker's offers it came with."""
+    """The tracker's offer that it came with."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One candidate of a batch, or the rule's own with place -1."""
+    """The time of a candidate of a batch, or of the rule's own with place -1."""
 
     place: int
     microseconds: float | None
@@ -175,7 +175,7 @@ class BatchDone:
 
 @dataclass(frozen=True)
 class SessionEnded:
-    """The session is over before the batch was: whatever was under way may have ended it."""
+    """The message that the session ended during a batch, perhaps because of the candidate."""
 
     reason: str
     began: bool
@@ -184,7 +184,7 @@ class SessionEnded:
 
 @dataclass(frozen=True)
 class LocalPlan:
-    """This machine as a device that serves TVM's RPC."""
+    """This host as a device that serves TVM's RPC."""
 
     agent: Path
     key: str
@@ -195,13 +195,13 @@ class LocalPlan:
 
 @dataclass(frozen=True)
 class Up:
-    """A device serves now, behind this port."""
+    """The message that a device serves behind this port."""
 
     port: int
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """With a device that serves; it is brought back."""
+    """A failure of a serving device, which is restarted."""
 
     text: str

@@ -1,6 +1,6 @@
-"""The process that compiles for a search: takes orders on stdin, answers on stdout.
+"""The process that compiles for a quick search: reads orders on stdin, answers on stdout.
 
-Messages are pickles: both ends are this very edgekit, and nobody else has the pipe.
+Messages are pickles: both ends are this edgekit, and no other process has the pipe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgekit.tuning.messages import Order, TrialOrder
 
 def main() -> None:
     end_with_parent()
-    # Whatever else writes to stdout must not end up between the messages.
+    # Other output on stdout must not mix with the messages.
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     load_tvm()
@@ -28,7 +28,7 @@ def main() -> None:
         try:
             order = pickle.load(sys.stdin.buffer)
         except EOFError:
-            os._exit(0)  # nothing of TVM's needs taking down piece by piece
+            os._exit(0)  # skip TVM's teardown
         try:
             answer: object
             if isinstance(order, Order):
