@@ -5,11 +5,11 @@ PYTEST := $(BIN)/python -m pytest
 # One more than there are cores, because many tests wait. TVM takes half a gigabyte a process: more than
 # four at once gains little.
 WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
-# Each process takes a half of the tests in their order, so that what a file builds is built once, and
-# in the end what the other one has left.
+# Each process takes a contiguous share of the tests, so that the builds of a file happen once, and
+# steals from the others at the end.
 PARALLEL := -n $(WORKERS) --dist worksteal
 STORY := tests/e2e/test_stories.py::test_from_a_model_file_to_a_deployed_verified_and_measured_bundle
-# Where one can't be built, its tests say so and wait.
+# If one can't be built, its tests are skipped with a reason.
 BUILD_LIBRARIES = @$(MAKE) --no-print-directory libraries || echo "make: tests of these libraries wait"
 export EDGEKIT_VENV := $(VENV)
 
@@ -30,16 +30,16 @@ setup-demo: ## Install what the demo needs
 setup-dev: ## Install what `make lint` and `make test-fast` need
 	@scripts/setup dev
 
-demo: setup-demo ## Run a trained network on an emulated Raspberry Pi 4, proven and timed [FILES="a b"]
+demo: setup-demo ## Run a trained network on an emulated Raspberry Pi 4, verify and time it [FILES="a b"]
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/filetype/demo $(FILES)
 
-demo-local: setup-demo ## Train a small model, build it, run it here, prove it and time it
+demo-local: setup-demo ## Train a small model, build, run, verify and time it on this host
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/digits/demo
 
 test-fast: setup-dev ## Run the unit tests and one story, within a minute
 	$(PYTEST) -n auto --maxprocesses 4 --dist worksteal tests/unit $(STORY)
 
-test: setup ## Run the tests of everything that a change can break
+test: setup ## Run the tests
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL)
 
@@ -63,11 +63,11 @@ lint: setup-dev ## Check style and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: setup-dev ## Put the code into the project's style
+format: setup-dev ## Format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-coverage: setup ## Run the tests and say which lines none of them reached
+coverage: setup ## Run the tests and list the lines that none of them reached
 	$(PYTEST) $(PARALLEL) --cov --cov-report=term-missing:skip-covered
 
 bench: setup ## Print the figures that the docs quote
@@ -81,10 +81,10 @@ operator-tests: setup ## Run hundreds of random cases of each backend's operator
 node-tests: setup ## Run every operator test that the onnx package ships; writes docs/onnx-operators.md
 	$(BIN)/python benchmarks/onnx_nodes.py
 
-node-tests-twin: setup ## Run one of them for each operator on an emulated Raspberry Pi; into the same docs
+node-tests-twin: setup ## Run one of these tests per operator on an emulated Raspberry Pi; writes the same page
 	$(BIN)/python benchmarks/onnx_nodes.py --twin
 
-graph-tests: setup ## Run random graphs by nnsmith here, in ncnn, in oneDNN and as C, against onnxruntime [SEEDS=A-B]
+graph-tests: setup ## Run random graphs by nnsmith on this host, in ncnn, in oneDNN and as C, against onnxruntime [SEEDS=A-B]
 	PYTHONPATH=.:tests $(BIN)/python -m graphs $(or $(SEEDS),0-1999)
 
 model-tests: setup ## Run real trained models, each fetched once, against their own runtimes
@@ -93,10 +93,10 @@ model-tests: setup ## Run real trained models, each fetched once, against their 
 model-table: setup ## Build and time the same models; writes docs/models.md
 	$(BIN)/python -m benchmarks.models
 
-fuzz: setup ## Give every parser of what comes from outside damaged data [SECONDS=60 or TRIES=1500] [SEED=1] [ONLY="pt2 json"]
+fuzz: setup ## Fuzz every parser of external data [SECONDS=60 or TRIES=1500] [SEED=1] [ONLY="pt2 json"]
 	PYTHONPATH=.:tests nice $(BIN)/python -W ignore -m fuzz --seconds $(or $(SECONDS),60) $(if $(TRIES),--tries $(TRIES)) $(if $(SEED),--seed $(SEED)) --only $(ONLY)
 
-faults: setup ## Let everything about a farm fail, one thing after the other, and see that work goes on [ONLY="a b"]
+faults: setup ## Inject every fault of a farm in turn and check that work goes on [ONLY="a b"]
 	PYTHONPATH=.:tests $(BIN)/python -m faults $(ONLY)
 
 test-pythons: ## Run the unit tests under every supported Python found on this machine
