@@ -107,11 +107,6 @@ def cmake_string(text: str) -> str:
     return '"' + _escaped(text).replace("$", "\\$") + '"'
 
 
-def tcl_word(text: str) -> str:
-    """Return a word of Tcl, for example for OpenOCD's commands."""
-    return '"' + re.sub(r"([$\[\]])", r"\\\1", _escaped(text)) + '"'
-
-
 def prometheus_label(text: str) -> str:
     """Return the value of a label in Prometheus' text format, with its quotes."""
     return f'"{_escaped(text)}"'

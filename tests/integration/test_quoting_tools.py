@@ -77,18 +77,6 @@ def test_cmake_reads_strings(tmp_path: Path) -> None:
     assert (tmp_path / "all").read_bytes().decode() == "".join(f"{text}\n--\n" for text in chosen)
 
 
-@needs("openocd")
-@needs("openocd")
-def test_openocd_reads_words_of_tcl(tmp_path: Path) -> None:
-    chosen = [text for text in texts(60) if "\x01" not in text]
-    lines = ["set out [open all w]"]
-    lines += [f"puts -nonewline $out {quoting.tcl_word(text)}\nputs $out --" for text in chosen]
-    script = tmp_path / "words.tcl"
-    script.write_text("\n".join([*lines, "close $out", "exit", ""]), encoding="utf-8", newline="")
-    done = subprocess.run(["openocd", "-f", script], cwd=tmp_path, stderr=subprocess.PIPE)
-    assert (tmp_path / "all").read_bytes().decode() == "".join(f"{t}--\n" for t in chosen), done
-
-
 @needs("systemd")
 @needs("systemd")
 def test_systemd_reads_words_of_a_unit(tmp_path: Path) -> None:
