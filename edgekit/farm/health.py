@@ -32,6 +32,16 @@ class Limits:
     """The seconds past its lease after which a session's device counts as hanging."""
 
 
+LONGEST_TURN = 1.0
+"""The most seconds of a worker's silence that one turn of the keeper adds. A turn that took longer
+is a pause of the keeper, or of the whole host, and says nothing about a worker."""
+
+
+def silence_of_a_turn(before: float, now: float) -> float:
+    """Return the seconds that workers count as silent for between two turns of the keeper."""
+    return min(max(now - before, 0.0), LONGEST_TURN)
+
+
 @dataclass(frozen=True)
 class Health:
     state: State = "starting"

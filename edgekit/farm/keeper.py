@@ -33,7 +33,6 @@ from edgekit.rpc.protocol import TrackerAddress
 
 _TICK = 0.25
 _SECONDS_BETWEEN_CHANGES = 0.05
-_SECONDS_ASLEEP = 2.0
 _SECONDS_STATUS_LASTS = 0.05
 _HIGHEST_PRIORITY = 1000
 _LONGEST_NAME = 100
@@ -90,19 +89,16 @@ class Keeper:
         self._read_hosts()
 
     def run(self) -> None:
-        looked, passed = time.monotonic(), -math.inf
+        passed = -math.inf
         while not self._over:
+            # Taken before reading: of what was sent until then, nothing is unread when a worker
+            # or a session is judged, however long this process is stopped in between.
+            now = time.monotonic()
             for key, _ in self._selector.select(_TICK):
                 key.data()
-            if time.monotonic() - looked > _SECONDS_ASLEEP:
-                # This process was suspended: what it missed is not the workers' silence.
-                for served in self._supervised():
-                    if served.worker is not None:
-                        served.worker.last_sign = time.monotonic()
-            looked = time.monotonic()
-            if looked - passed > _SECONDS_BETWEEN_CHANGES:
-                passed = looked
-                self._time_passed()
+            if now - passed > _SECONDS_BETWEEN_CHANGES:
+                self._time_passed(self._ahead + now, health.silence_of_a_turn(passed, now))
+                passed = now
 
     def close(self) -> None:
         for served in self._supervised():
@@ -165,8 +161,8 @@ class Keeper:
             waiting=len(device.turns.waiting),
         )
 
-    def _time_passed(self) -> None:
-        now, limits = self._now(), self._plan.limits
+    def _time_passed(self, now: float, silence: float) -> None:
+        limits = self._plan.limits
         for device in self._devices.values():
             device.health = health.time_passed(device.health, now, limits)
             if device.health.wants_worker and device.worker is None:
@@ -179,14 +175,16 @@ class Keeper:
             over = device.turns.expired(now)
             if over is not None:
                 self._dismiss(over, {"over": True})
-            self._next_turn(device, now)
+            self._next_turn(device, self._now())
         for host in self._hosts.values():
             host.time_passed(now)
             if host.health.wants_worker and host.worker is None:
                 self._start(host)
         for served in self._supervised():
-            if served.worker is not None and served.worker.is_silent(limits.silence):
-                served.worker.kill("its process hung and was killed")
+            if served.worker is not None:
+                served.worker.seconds_silent += silence
+                if served.worker.seconds_silent > limits.silence:
+                    served.worker.kill("its process hung and was killed")
 
     def _start(self, served: _Served) -> None:
         if isinstance(served, JoinedHost):
@@ -309,7 +307,7 @@ class Keeper:
                 for waiting in found.turns.waiting:
                     self._dismiss(waiting, {"error": f"{name} was drained by hand", "hint": ""})
                 found.turns.waiting.clear()
-                self._time_passed()
+                self._time_passed(now, silence=0.0)
         elif what == "lease":
             return self._lease(client, request, now)
         elif what == "priority":

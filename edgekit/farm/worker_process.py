@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +24,8 @@ class WorkerProcess:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._rest = bytearray()
-        self.last_sign = time.monotonic()
+        self.seconds_silent = 0.0
+        """The keeper's count since the last message."""
         self.last_reason = ""
         assert process.stdout is not None
         self.output: IO[bytes] = process.stdout
@@ -56,9 +56,6 @@ class WorkerProcess:
         except (BlockingIOError, BrokenPipeError):
             return False
 
-    def is_silent(self, seconds: float) -> bool:
-        return time.monotonic() - self.last_sign > seconds
-
     def kill(self, reason: str) -> None:
         """Kill the worker; `read` reports its end."""
         self.last_reason = reason
@@ -70,7 +67,7 @@ class WorkerProcess:
             block = os.read(self.output.fileno(), _BLOCK)
         except BlockingIOError:
             return [], False
-        self.last_sign = time.monotonic()
+        self.seconds_silent = 0.0
         self._rest += block
         *lines, rest = bytes(self._rest).split(b"\n") if b"\n" in block else [bytes(self._rest)]
         self._rest = bytearray(rest[-LONGEST_LINE:])

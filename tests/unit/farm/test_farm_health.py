@@ -12,6 +12,7 @@ from edgekit.farm.health import (
     came_up,
     drained,
     resumed,
+    silence_of_a_turn,
     time_passed,
     was_given_back,
     was_lost,
@@ -120,3 +121,21 @@ def test_whatever_happens_a_device_is_had_again_unless_somebody_drained_it(
     assert later.wants_worker == (later.state in SERVING)
     if not by_hand:
         assert later.wants_worker
+
+
+@given(
+    turns=st.lists(st.floats(0.0, 0.5), min_size=1, max_size=50),
+    pause=st.floats(0.0, 1e6),
+    place=st.integers(0, 50),
+)
+def test_a_pause_of_the_keeper_is_no_silence_of_its_workers(
+    turns: list[float], pause: float, place: int
+) -> None:
+    moments = [0.0]
+    for number, turn in enumerate(turns):
+        moments.append(moments[-1] + turn + (pause if number == place else 0.0))
+
+    counted = sum(map(silence_of_a_turn, moments, moments[1:]))
+
+    assert counted <= sum(turns) + 1.0 + 1e-6
+    assert counted >= sum(turns) - 1e-6 * len(turns) - (0.0 if pause < 1e3 else 1e-3)
