@@ -89,7 +89,9 @@ class ReferenceOracle:
         with blamed(self):
             from onnx.reference import ReferenceEvaluator
 
-            self._evaluator: Any = ReferenceEvaluator(_model(source.path))
+            from edgekit.models.onnx.reference_operators import PRECISE
+
+            self._evaluator: Any = ReferenceEvaluator(_model(source.path), new_ops=list(PRECISE))
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         given = {**inputs, **self._source.constants}
