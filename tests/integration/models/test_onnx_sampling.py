@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,3 +111,34 @@ def test_places_outside_a_cropped_region_take_the_extrapolation_value() -> None:
     method = Method("linear", "tf_crop_and_resize")
     found = taps(method, 4, 4, 1.0, (-0.5, 1.5))
     assert found.outside.tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize("coordinates", [*COORDINATES, "align_corners"])
+def test_nan_comes_through_the_same_pixels_as_in_onnxruntime(coordinates: str) -> None:
+    """Whichever weight a pixel has: its place lies on another pixel but for a rounding."""
+    pairs = [(7, 1), (49, 16384), *((n, m) for n in (2, 5, 41, 60) for m in (1, 3, 7, 50, 119))]
+    for extent, output in pairs:
+        node = helper.make_node(
+            "Resize",
+            ["x", "", "", "sizes"],
+            ["y"],
+            mode="linear",
+            coordinate_transformation_mode=coordinates,
+        )
+        graph = helper.make_graph(
+            [node],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, extent, 1, extent])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, extent, 1, output])],
+            [onnx.numpy_helper.from_array(np.array([1, extent, 1, output]), "sizes")],
+        )
+        opset = helper.make_opsetid("", 19)
+        model = helper.make_model(graph, ir_version=9, opset_imports=[opset])
+        session = onnxruntime.InferenceSession(model.SerializeToString())
+        one_is_nan = np.where(np.eye(extent, dtype=bool), np.nan, 1).astype(np.float32)
+        (found,) = session.run(None, {"x": one_is_nan.reshape(1, extent, 1, extent)})
+
+        wanted = taps(Method("linear", coordinates), extent, output, output / extent)
+        is_read = (wanted.indices[None] == np.arange(extent)[:, None, None]).any(axis=2)
+
+        np.testing.assert_array_equal(is_read, np.isnan(found[0, :, 0]), f"{extent} to {output}")

@@ -56,6 +56,8 @@ def taps(
     if method.mode == "nearest":
         nearest = np.clip(_rounded(places, method.nearest), 0, extent - 1).astype(np.int64)
         return Taps(nearest[:, None], np.ones((output, 1)), outside)
+    if method.mode == "linear" and not method.antialias:
+        places = np.clip(places, 0, extent - 1)  # onnxruntime reads the next pixel, times zero
     radius = 1 if method.mode == "linear" else 2
     stretch = min(scale, 1.0) if method.antialias else 1.0
     reach = math.ceil(radius / stretch)
@@ -74,13 +76,17 @@ def taps(
 def positions(
     coordinates: str, extent: int, output: int, scale: float, region: tuple[float, float]
 ) -> np.ndarray:
-    """Return the coordinate of each new position along the old axis."""
-    new: np.ndarray = np.arange(output, dtype=np.float64)
-    exact = scale * extent
+    """Return the coordinate of each new position along the old axis.
+
+    In float32, as onnxruntime computes it: a place that is whole but for a rounding decides which
+    pixels are read, and NaN comes through a weight of 1e-7 as through any other.
+    """
+    new: np.ndarray = np.arange(output, dtype=np.float32)
+    exact, step = scale * extent, np.float32(scale)
     if coordinates == "align_corners":
         return np.zeros(output) if exact == 1 else new * (extent - 1) / (exact - 1)
     if coordinates == "asymmetric":
-        return new / scale
+        return np.asarray(new / step)
     if coordinates == "tf_crop_and_resize":
         start, end = region
         span = (end - start) * (extent - 1)
@@ -88,10 +94,11 @@ def positions(
         return inner + start * (extent - 1)
     if coordinates == "pytorch_half_pixel" and exact == 1:
         return np.full(output, -0.5)
-    offset = 0.0
     if coordinates == "half_pixel_symmetric":
-        offset = extent / 2 * (1 - output / exact)
-    return offset + (new + 0.5) / scale - 0.5
+        offset = np.float32(extent / 2) * (1 - np.float32(output) / (step * np.float32(extent)))
+        exact_place = float(offset) + (new.astype(np.float64) + 0.5) / float(step) - 0.5
+        return exact_place.astype(np.float32)
+    return np.asarray((new + np.float32(0.5)) / step - np.float32(0.5))
 
 
 def _rounded(places: np.ndarray, mode: str) -> np.ndarray:
