@@ -20,7 +20,8 @@ _PASS_NAN_ON = frozenset(
         *("add", "subtract", "multiply", "divide", "negative", "abs", "square", "sqrt", "rsqrt"),
         *("exp", "log", "sin", "cos", "tan", "asin", "atan", "sinh", "cosh", "tanh", "sigmoid"),
         *("erf", "power", "floor", "ceil", "round", "cumsum", "image.resize2d"),
-        *("less", "less_equal", "greater", "greater_equal", "equal", "where"),
+        *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "where"),
+        *("isnan", "isinf", "sign"),  # importers choose what the sign of NaN is themselves
         *("matmul", "mean", "sum", "clip"),
         *("reshape", "permute_dims", "squeeze", "expand_dims", "flatten", "broadcast_to"),
         *("concat", "split", "strided_slice", "flip", "tile", "repeat", "take", "shape_to_tensor"),
@@ -66,7 +67,9 @@ def _passes_on(name: str, call: Any) -> bool:
     if name in _WITH_A_NUMBER:
         return any(_is_number(argument) for argument in call.args)
     if name == "astype":
-        return all(_is_float(kind) for kind in (call.ty, call.args[0].ty))
+        # NaN is true. As any other whole number it has no value that runtimes agree on.
+        kept = _is_float(call.ty) or str(call.ty.dtype) == "bool"
+        return kept or not _is_float(call.args[0].ty)
     if name == "call_tir":
         return False
     # An operator that reads no floats, such as indices of a selection, has no NaN to lose.

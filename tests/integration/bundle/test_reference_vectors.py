@@ -15,6 +15,7 @@ import pytest
 from onnx import helper
 from support.building import request_for, run_edgekit
 from support.local_bundles import copied, resealed
+from support.needs import needs
 from support.onnx_models import onnx_model
 
 from edgekit.base.errors import InputError, VerificationError
@@ -253,6 +254,66 @@ def test_operators_that_count_as_passing_nan_on_do_so(tmp_path: Path) -> None:
     assert failed(report) == []
     nan = next(vector for vector in bundle.vectors() if vector.name == "nan")
     assert all(np.isnan(array).any() for array in nan.outputs.values())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "only_truth"), [("float32", False), ("float64", False), ("float32", True)]
+)
+def test_signs_and_truth_of_nan_are_those_of_onnxruntime(
+    tmp_path: Path, dtype: str, only_truth: bool
+) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    nodes = [
+        helper.make_node("Sign", ["x"], ["sign"]),
+        helper.make_node("Cast", ["x"], ["truth"], to=onnx.TensorProto.BOOL),
+        helper.make_node("IsNaN", ["x"], ["unknown"]),
+        helper.make_node("Cast", ["unknown"], ["number"], to=element),
+    ]
+    types = {"truth": onnx.TensorProto.BOOL}
+    if not only_truth:
+        types |= {"sign": element, "number": element}
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", element, SHAPE)],
+        [helper.make_tensor_value_info(name, kind, SHAPE) for name, kind in types.items()],
+    )
+    opset = helper.make_opsetid("", 20)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), tmp_path / "net.onnx")
+
+    bundle = build(
+        request_for(tmp_path / "net.onnx"), tmp_path / "b", use_cache=False, isolated=False
+    ).bundle
+
+    assert failed(verify(bundle, LocalDevice(60))) == []
+    nan = next(vector for vector in bundle.vectors() if vector.name == "nan")
+    places = np.isnan(nan.inputs["x"])
+    assert places.any(), bundle.manifest.left_out
+    assert nan.outputs["truth"][places].all()
+    if not only_truth:
+        assert np.isnan(nan.outputs["sign"][places]).all()
+        np.testing.assert_array_equal(nan.outputs["number"], places)
+
+
+@needs("torch")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_signs_and_truth_of_nan_are_those_of_pytorch(tmp_path: Path, dtype: str) -> None:
+    import torch
+
+    class Signs(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return torch.sign(x), x.to(torch.bool), x.isnan().to(x.dtype), 2 * x
+
+    program = torch.export.export(Signs(), (torch.zeros(SHAPE, dtype=getattr(torch, dtype)),))
+    torch.export.save(program, tmp_path / "net.pt2")
+
+    bundle = build(
+        request_for(tmp_path / "net.pt2"), tmp_path / "b", use_cache=False, isolated=False
+    ).bundle
+
+    assert failed(verify(bundle, LocalDevice(60))) == []
+    nan = next(vector for vector in bundle.vectors() if vector.name == "nan")
+    assert any(np.isnan(array).any() for array in nan.inputs.values())
 
 
 @pytest.mark.parametrize(
