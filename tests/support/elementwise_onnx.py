@@ -45,7 +45,7 @@ class Case:
 
 
 ROUNDING_STEPS = frozenset({"Gelu", "Mish", "Sign", "Softplus"})
-IN_FLOAT32 = frozenset({"Shrink"})
+IN_FLOAT32 = frozenset({"Gelu", "Shrink"})
 """What the oracles compute in float32 where the type is float64."""
 
 UNARY = (
