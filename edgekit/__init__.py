@@ -1,4 +1,4 @@
-"""From a trained model to a board that runs it: the typed Python API, each name loaded when used.
+"""Take a trained model to a board: the typed Python API. Each name is loaded when it is used.
 
 import edgekit
 

@@ -303,7 +303,7 @@ def _row(device: DeviceStatus, now: float, hosts: bool) -> list[object]:
     lease = device.lease
     who = None if lease is None else f"{lease.owner}: {lease.purpose}"
     if device.waiting:
-        who = f"{who or 'nobody'}; {device.waiting} wait"
+        who = f"{who or 'no lease'}; {device.waiting} wait"
     return [
         device.name,
         *((device.host or "here",) * hosts),

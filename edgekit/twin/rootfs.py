@@ -1,4 +1,4 @@
-"""From Debian packages to a disk image, without root and without running the packages' code."""
+"""Debian packages become a disk image, without root and without running the packages' code."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
     lease = device.lease
     who = "" if lease is None else f"{lease.owner}: {lease.purpose}"
     if device.waiting:
-        who = f"{who or 'nobody'}; {device.waiting} wait"
+        who = f"{who or 'no lease'}; {device.waiting} wait"
     why = device.reason
     if device.again_at is not None:
         why = f"{why}; tried again in {duration(max(device.again_at - now, 0))}"
