@@ -57,7 +57,7 @@ def build_and_run(model: Path, board: str, folder: Path) -> tuple[Bundle, np.nda
     request = make_request(model, board, None, {}, {})
     bundle = build(request, folder / "bundle", use_cache=False).bundle
     sample = folder / "sample"
-    shutil.copytree(bundle.path / "reference", sample)
+    shutil.copytree(bundle.path / "reference" / "random", sample)
     (sample / "output-0.npy").unlink()
     program = [emulator, "-cpu", CPUS.get(board, "max"), "-L", str(_C_LIBRARY), str(agent)]
     arguments = ["run", "--threads", "1", str(bundle.library), str(sample)]

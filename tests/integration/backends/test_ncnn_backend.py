@@ -247,7 +247,7 @@ def test_no_memory_inside_ncnn_is_an_error_with_the_layers_name(tmp_path: Path) 
     process = subprocess.run(
         [
             *(sys.executable, "-c", OUT_OF_MEMORY),
-            *(str(tests / "integration"), str(tests), str(tmp_path)),
+            *(str(tests / "integration/backends"), str(tests), str(tmp_path)),
         ],
         capture_output=True,
         text=True,

@@ -218,7 +218,7 @@ def test_no_memory_between_layers_is_an_error_that_names_them(tmp_path: Path) ->
     process = subprocess.run(
         [
             *(sys.executable, "-c", OUT_OF_MEMORY),
-            *(str(tests / "integration"), str(tests), str(tmp_path)),
+            *(str(tests / "integration/backends"), str(tests), str(tmp_path)),
         ],
         capture_output=True,
         text=True,

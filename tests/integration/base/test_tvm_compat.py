@@ -169,5 +169,5 @@ def test_no_command_loads_torch_for_an_onnx_model(words: tuple[str, ...], tmp_pa
     )
 
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^import time:.* edgekit\.model$", done.stderr, re.MULTILINE)
+    assert re.search(r"^import time:.* edgekit\.models\.model$", done.stderr, re.MULTILINE)
     assert not re.search(r"^import time:.* torch\.nn$", done.stderr, re.MULTILINE)

@@ -155,7 +155,8 @@ def test_stock_clients_load_the_library_here_and_over_rpc(bundle: Bundle, tmp_pa
     agent = build_agent(load_toolchain("host"), platform.machine())
     (program,) = (file.path for file in agent.files if file.executable)
     command = [str(program), "serve", "--key", "desk", "--workspace", str(tmp_path)]
-    given, wanted = (bundle.path / "reference" / f"{end}-0.npy" for end in ("input", "output"))
+    vector = bundle.path / "reference" / "random"
+    given, wanted = (vector / f"{end}-0.npy" for end in ("input", "output"))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -177,7 +178,7 @@ def test_the_agent_computes_with_mapped_weights_on_another_architecture(tmp_path
     folder = agent.files[0].path.parent
     sample = tmp_path / "sample"
     sample.mkdir()
-    shutil.copy(built.path / "reference" / "input-0.npy", sample)
+    shutil.copy(built.path / "reference" / "random" / "input-0.npy", sample)
 
     command = [arm_emulator(), "-L", "/usr/aarch64-linux-gnu", str(folder / AGENT), "run"]
     subprocess.run([*command, str(library_of(built)), str(sample)], check=True, capture_output=True)

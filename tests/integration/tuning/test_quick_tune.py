@@ -159,7 +159,7 @@ def test_without_a_store_a_search_serves_its_own_build_and_says_so(
     after, found = quick_tune(request, LocalDevice(), LONG, Events(heard.append))
 
     said = [event.text for event in heard if isinstance(event, Warned)]
-    assert sum("not remembered" in text for text in said) == 1
+    assert sum("not saved" in text for text in said) == 1
     assert after.choices.of_kernel == {r.kernel: r.choice for r in found.measured if not r.is_own}
     assert not list((tmp_path / "data").rglob("*"))
 
