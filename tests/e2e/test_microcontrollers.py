@@ -187,7 +187,7 @@ def test_mistakes_are_told(model: Path, cache: Path) -> None:
         (("twin", "up", "stm32f746g-disco"), "no emulator has the memory"),
         (("twin", "up", "mps2-an386", "--icount"), "for twins of Linux boards"),
         (("deploy", str(model), "--board", "nrf52840-dk"), "--port /dev/ttyACM0 adds one"),
-        (("monitor", "--board", "rpi4", "--twin"), "no serial line to it"),
+        (("monitor", "--board", "rpi4", "--twin"), "neither firmware nor a serial line"),
         (("deploy", str(model), "--board", "stm32f405", "--twin", "--quick-tune", "5s"), "in C"),
         (("build", str(model), "--board", "stm32f405", "--quick-tune", "5s"), "leave it out"),
     ):
