@@ -323,7 +323,7 @@ def test_what_was_measured_before_ctrl_c_is_kept_and_the_rest_goes_on(lab: Lab) 
 
 def test_a_device_without_a_measurement_is_a_mistake(lab: Lab) -> None:
     ran = lab.run("partition", "net.onnx", "--board", "local", "--device", "local", code=2)
-    assert "error: nothing is to be measured" in ran.err
+    assert "error: --device and --again are for --measure" in ran.err
 
 
 def test_the_example_backend_builds_and_its_numbers_are_the_oracle_s(lab: Lab) -> None:

@@ -89,6 +89,6 @@ def test_the_command_shows_a_table_and_gives_everything_to_scripts(bundle: Bundl
     assert profile["inferences"] == 3
     slowest = profile["kernels"][0]
     assert slowest["share"] == max(kernel["share"] for kernel in profile["kernels"])
-    assert "10 inferences" in shown.stdout
+    assert "10 profiled inferences" in shown.stdout
     (row,) = [line for line in shown.stdout.splitlines() if line.startswith(slowest["name"] + " ")]
     assert row.endswith("%")
