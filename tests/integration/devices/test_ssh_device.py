@@ -522,7 +522,7 @@ def test_a_boards_sensors_are_read_while_a_model_is_measured(
             Sensor("gone", "fan", (str(tmp_path / "nothing"),), 1.0),
         ),
     )
-    monkeypatch.setattr("edgekit.devices.linux.observing._board_there", lambda connection: board)
+    monkeypatch.setattr("edgekit.devices.linux.observing._board_of", lambda connection: board)
     plan = BenchPlan(warmup=1, runs=3, seconds=1.0, sensors=True)
     report = bench(bundle, device_on(server), plan)
     assert report.power is not None
@@ -553,7 +553,7 @@ def test_a_board_without_sensors_is_measured_all_the_same(
     server: SshServer, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "edgekit.devices.linux.observing._board_there", lambda connection: Board(None, None, ())
+        "edgekit.devices.linux.observing._board_of", lambda connection: Board(None, None, ())
     )
     report = bench(bundle, device_on(server), BenchPlan(runs=3, seconds=0, sensors=True))
     assert (report.power, report.temperature) == (None, None)
