@@ -285,7 +285,7 @@ def _twin(board: Board) -> Iterable[Check]:
     if board.twin is None:
         return
     emulator = board.twin.emulator
-    if board.kind != "linux":
+    if not board.has_os:
         fix = apt_command((_DEBIAN_PACKAGE_OF[emulator],))
         yield _program(emulator, "stand in for the board", fix)
         return

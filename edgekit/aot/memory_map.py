@@ -53,7 +53,7 @@ def bare_metal_boards() -> tuple[Board, ...]:
     """Return the boards with a readable profile; `edgekit boards` reports the others' errors."""
     entries = list_profiles("boards", parse_board)
     boards = [entry.profile for entry in entries if entry.profile is not None]
-    return tuple(board for board in boards if board.kind == "baremetal")
+    return tuple(board for board in boards if not board.has_os)
 
 
 def memory_map(c: BareMetal, boards: Iterable[Board]) -> MemoryMap:

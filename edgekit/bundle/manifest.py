@@ -28,6 +28,7 @@ from edgekit.bundle.manifest_vectors import (
     vectors_problem,
 )
 from edgekit.models.preprocess import Preprocess
+from edgekit.profiles.kinds import HasKind
 
 SCHEMA_VERSION = 6
 """The schema version. Since 6 a bundle holds several reference vectors."""
@@ -62,7 +63,7 @@ class ModelEntry:
 
 
 @dataclass(frozen=True)
-class BoardEntry:
+class BoardEntry(HasKind):
     name: str
     kind: str
 

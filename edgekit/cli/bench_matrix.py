@@ -33,7 +33,7 @@ def run_matrix(
     source = choose_model(find_project(Path.cwd(), only_to_show=True), model, {}, {})
 
     def reach(board: Board, events: Events) -> Device:
-        return device_for_board(console, board, None, twin and board.kind != "local", timeout)
+        return device_for_board(console, board, None, twin and not board.is_host, timeout)
 
     matrix = measure_matrix(
         source,

@@ -229,6 +229,6 @@ def device_for_bundle(
     from edgekit.profiles.board import load_board
 
     built_for = bundle.manifest.board
-    if not twin and (device_name == "local" or (device_name is None and built_for.kind == "local")):
+    if not twin and (device_name == "local" or (device_name is None and built_for.is_host)):
         return LocalDevice(timeout)
     return device_for_board(console, load_board(built_for.name), device_name, twin, timeout)

@@ -27,7 +27,7 @@ def command(
     from edgekit.verbs.flashing import check_microcontroller, flash
 
     opened = open_bundle(bundle)
-    check_microcontroller(opened.manifest.board.name, opened.manifest.board.kind)
+    check_microcontroller(opened.manifest.board)
     device = device_for_bundle(console, opened, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
     report = flash(opened, device, console.events, again=again)
 

@@ -41,7 +41,7 @@ def command(
     if board_name is None and device_name is not None:
         board_name = find_device(device_name, known_devices(project)).entry.board
     board = load_board(choose_board(project, board_name))
-    check_microcontroller(board.name, board.kind)
+    check_microcontroller(board)
     device = serial_device(
         device_for_board(console, board, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
     )

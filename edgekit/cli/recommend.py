@@ -92,7 +92,7 @@ def command(
         raise UsageError("--measure needs a board", hint="add --board NAME")
 
     def reach(board: Board, voice: Events) -> Device:
-        return device_for_board(console, board, None, twin and board.kind != "local", timeout)
+        return device_for_board(console, board, None, twin and not board.is_host, timeout)
 
     search = None if tune_seconds is None else Search(tune_seconds, tune_again)
     done = recommend(

@@ -7,7 +7,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from edgekit.base.errors import ProfileError
 from edgekit.base.sizes import format_size
@@ -15,6 +15,7 @@ from edgekit.profiles.cpu import Cpu, Target, architecture, this_cpu
 from edgekit.profiles.gpu import Gpu, complain_of_libraries, parse_gpu, parse_rest
 from edgekit.profiles.hardware import Firmware, Flash, parse_firmware, parse_flash
 from edgekit.profiles.instruction_sets import CPU_FLAGS, LLVM_CPUS, LLVM_FEATURES
+from edgekit.profiles.kinds import KINDS, BoardKind, HasKind, TargetKind, Traits, TransportKind
 from edgekit.profiles.offload import OffloadSettings, parse_settings
 from edgekit.profiles.reader import (
     NAME_EXPECTED,
@@ -46,14 +47,8 @@ __all__ = [
     "load_board",
 ]
 
-BoardKind = Literal["local", "linux", "baremetal"]
-TransportKind = Literal["local", "ssh", "serial"]
-
 BACKENDS = ("ncnn", "acl", "onednn", "tensorrt", "cmsis-nn")
 """The backends that profiles may name. A backend of another package declares its own boards."""
-_TRANSPORTS: dict[str, TransportKind] = {"local": "local", "linux": "ssh", "baremetal": "serial"}
-_TARGET_KINDS = {"linux": "llvm", "baremetal": "c"}
-_ARCHITECTURES = {"linux": ("aarch64", "x86_64"), "baremetal": ("cortex-m",)}
 _EMULATORS = {
     "aarch64": "qemu-system-aarch64",
     "x86_64": "qemu-system-x86_64",
@@ -120,7 +115,7 @@ class Twin:
 
 
 @dataclass(frozen=True)
-class Board:
+class Board(HasKind):
     """A kind of board."""
 
     name: str
@@ -176,17 +171,19 @@ def _parse_with_toolchain(reader: TableReader, path: Path) -> Board:
 def parse_board(reader: TableReader, path: Path) -> Board:
     """Parse a profile. Faults are added to the reader's problems."""
     title = reader.text("title", limit=80)
-    kind = reader.choice("kind", _TRANSPORTS)
-    vendor_url = reader.matching("vendor_url", _URL, "an https:// link") if kind != "local" else ""
+    kind = reader.choice("kind", KINDS)
+    traits = KINDS.get(kind)
+    is_host = traits is not None and traits.is_host
+    vendor_url = "" if is_host else reader.matching("vendor_url", _URL, "an https:// link")
     toolchain = reader.choice("toolchain", profile_names("toolchains"))
-    gpu = parse_gpu(reader.table("gpu")) if kind == "linux" and reader.has("gpu") else None
-    if kind == "local":
+    gpu = parse_gpu(reader.table("gpu")) if _may_have_gpu(traits) and reader.has("gpu") else None
+    if is_host:
         cpu, target = this_cpu()
         memory = Memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None)
     else:
-        cpu = _parse_cpu(reader.table("cpu"), kind)
-        target = _parse_target(reader.table("target"), kind, cpu, gpu)
-        memory = _parse_memory(reader.table("memory"), kind)
+        cpu = _parse_cpu(reader.table("cpu"), traits)
+        target = _parse_target(reader.table("target"), traits, cpu, gpu)
+        memory = _parse_memory(reader.table("memory"), traits)
     return Board(
         name=path.stem,
         title=title,
@@ -197,24 +194,28 @@ def parse_board(reader: TableReader, path: Path) -> Board:
         toolchain=toolchain,
         offload=_parse_offload(reader.table("offload"), target),
         memory=memory,
-        transport=_parse_transport(reader.table("transport"), kind),
-        twin=_parse_twin(reader, cpu.arch) if kind != "local" and reader.has("twin") else None,
+        transport=_parse_transport(reader.table("transport"), traits),
+        twin=_parse_twin(reader, cpu.arch) if not is_host and reader.has("twin") else None,
         firmware=parse_firmware(reader.table("firmware"))
-        if _has(reader, kind, "firmware")
+        if _has(reader, traits, "firmware")
         else None,
-        flash=parse_flash(reader.table("flash")) if _has(reader, kind, "flash") else None,
+        flash=parse_flash(reader.table("flash")) if _has(reader, traits, "flash") else None,
         gpu=gpu,
         origin=path,
     )
 
 
-def _has(reader: TableReader, kind: str, table: str) -> bool:
+def _may_have_gpu(traits: Traits | None) -> bool:
+    return traits is not None and traits.has_os and not traits.is_host
+
+
+def _has(reader: TableReader, traits: Traits | None, table: str) -> bool:
     """Return whether a table of microcontrollers is present. Other boards may not have it."""
-    return kind in ("baremetal", "") and reader.has(table)
+    return (traits is None or not traits.has_os) and reader.has(table)
 
 
-def _parse_cpu(reader: TableReader, kind: str) -> Cpu:
-    arch = reader.choice("arch", _ARCHITECTURES.get(kind, LLVM_CPUS))
+def _parse_cpu(reader: TableReader, traits: Traits | None) -> Cpu:
+    arch = reader.choice("arch", traits.architectures if traits else LLVM_CPUS)
     name = reader.text("name", limit=60)
     features = reader.choices("features", CPU_FLAGS.get(arch, ()), f"a feature of {arch}")
     cores = reader.integer("cores", 1, 1024)
@@ -225,8 +226,8 @@ def _parse_cpu(reader: TableReader, kind: str) -> Cpu:
     return Cpu(name, arch, features, cores, flags)
 
 
-def _parse_target(reader: TableReader, kind: str, cpu: Cpu, gpu: Gpu | None) -> Target:
-    target_kind = reader.choice("kind", [_TARGET_KINDS[kind]] if kind else _TARGET_KINDS.values())
+def _parse_target(reader: TableReader, traits: Traits | None, cpu: Cpu, gpu: Gpu | None) -> Target:
+    target_kind = reader.choice("kind", [traits.target] if traits else get_args(TargetKind))
     triple = reader.matching("triple", _TRIPLE, "a triple such as aarch64-linux-gnu")
     llvm_cpu = reader.choice(
         "cpu", LLVM_CPUS.get(cpu.arch, ()), f"LLVM's name for a {cpu.arch} CPU"
@@ -238,14 +239,14 @@ def _parse_target(reader: TableReader, kind: str, cpu: Cpu, gpu: Gpu | None) -> 
         features = reader.choices(
             "features", signed, f"LLVM's name for a feature of {cpu.arch} after + or -"
         )
-    rest = parse_rest(reader, gpu) if kind == "linux" else None
+    rest = parse_rest(reader, gpu) if _may_have_gpu(traits) else None
     reader.finish()
     return Target(target_kind, triple, llvm_cpu, features, cpu.cores, rest)
 
 
-def _parse_memory(reader: TableReader, kind: str) -> Memory:
+def _parse_memory(reader: TableReader, traits: Traits | None) -> Memory:
     ram = reader.size("ram")
-    if kind != "baremetal" and (kind or not reader.has("flash")):
+    if traits.has_os if traits else not reader.has("flash"):
         reader.finish()
         return Memory(ram, None)
     flash = reader.size("flash")
@@ -298,8 +299,8 @@ def _parse_offload(reader: TableReader, target: Target) -> Offload:
     return Offload(default, allowed, settings)
 
 
-def _parse_transport(reader: TableReader, kind: str) -> Transport:
-    transport = reader.choice("kind", [_TRANSPORTS[kind]] if kind else _TRANSPORTS.values())
+def _parse_transport(reader: TableReader, traits: Traits | None) -> Transport:
+    transport = reader.choice("kind", [traits.transport] if traits else get_args(TransportKind))
     baud = reader.integer("baud", 1200, 12_000_000) if transport == "serial" else None
     reader.finish()
     return Transport(cast(TransportKind, transport), baud)

@@ -25,7 +25,7 @@ from edgekit.building.tuned_kernels import record_target
 from edgekit.compiler.schedules.choices import VERSION, Choice, choice_as_json
 from edgekit.cross.link import Linker
 from edgekit.cross.toolchain import find_compiler
-from edgekit.project.file import LOCAL, store_in_use
+from edgekit.project.file import store_in_use
 from edgekit.store.address import default_url, is_off
 from edgekit.store.lookup import deliver_waiting
 from edgekit.store.moments import now
@@ -170,7 +170,7 @@ def _found(
 
 def _measures_locally(request: BuildRequest, effort: Effort) -> bool:
     """Return whether compiling would disturb the measurements on this host."""
-    return request.board.kind == LOCAL and not effort.pause_us
+    return request.board.is_host and not effort.pause_us
 
 
 @contextmanager

@@ -231,7 +231,7 @@ def find_twin(word: str) -> TwinStatus:
 def hardware_of(board: Board) -> Hardware:
     """Return the emulated hardware of a board, with no more cores than the host has."""
     twin = board.twin
-    if board.kind != "linux" or twin is None or twin.emulator != qemu.EMULATOR:
+    if not board.has_os or twin is None or twin.emulator != qemu.EMULATOR:
         raise UsageError(
             f"the board {board.name} has no twin that runs Linux",
             hint="edgekit boards lists the boards; those of kind linux have one",

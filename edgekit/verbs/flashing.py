@@ -14,7 +14,9 @@ from edgekit.farm.lending import lent
 
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
+    from edgekit.bundle.manifest import BoardEntry
     from edgekit.devices.base import Device
+    from edgekit.profiles.board import Board
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ def flash(
     return FlashReport(board, written, time.monotonic() - began)
 
 
-def check_microcontroller(name: str, kind: str) -> None:
+def check_microcontroller(board: Board | BoardEntry) -> None:
     """Raise UsageError if a board is no microcontroller, before a device or twin is looked for."""
-    if kind != "baremetal":
-        raise _no_microcontroller(name)
+    if board.has_os:
+        raise _no_microcontroller(board.name)
 
 
 def serial_device(device: Device) -> SerialDevice:

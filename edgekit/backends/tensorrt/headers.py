@@ -46,7 +46,7 @@ def find_headers(board: Board, toolchain: Toolchain) -> Headers | None:
     folders = _folders(toolchain, board.target.triple)
     places = {name: _place(folders, name) for name in (*_WANTED, _VERSION)}
     missing = [name for name, place in places.items() if place is None]
-    if missing and board.kind != "local" and not os.environ.get(VARIABLE):
+    if missing and not board.is_host and not os.environ.get(VARIABLE):
         return None
     if missing:
         raise _nothing_found(board, missing, folders)
