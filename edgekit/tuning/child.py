@@ -18,6 +18,8 @@ from edgekit.devices.local.crashes import signal_meaning
 HEADER = struct.Struct("<Q")
 _MOST_LINES = 20
 _SECONDS_TO_DIE = 10
+_LOOK_SECONDS = 1.0
+"""The time between looks at the clock while a process is silent."""
 _BLOCK = 1 << 20
 
 
@@ -62,7 +64,7 @@ class Child:
 
     def receive(self, seconds: float) -> Any:
         """Return the next answer, or raise ChildGone if none comes in time."""
-        deadline = time.monotonic() + seconds
+        deadline = self._now() + seconds
         (size,) = HEADER.unpack(self._read(HEADER.size, deadline))
         return pickle.loads(self._read(size, deadline))  # from this very edgekit
 
@@ -97,6 +99,9 @@ class Child:
         if self._setup is not None:
             self._write(self._setup)
 
+    def _now(self) -> float:
+        return time.monotonic()
+
     def _write(self, message: object) -> None:
         process = self._process
         assert process is not None
@@ -117,8 +122,10 @@ class Child:
         while len(data) < size:
             try:
                 descriptor = process.stdout.fileno()
-                left = max(deadline - time.monotonic(), 0)
-                if not select.select([descriptor], [], [], left)[0]:
+                left = max(deadline - self._now(), 0)
+                if not select.select([descriptor], [], [], min(left, _LOOK_SECONDS))[0]:
+                    if left > _LOOK_SECONDS:
+                        continue
                     self.end()
                     raise ChildGone("it did not answer in time", silent=True)
                 block = os.read(descriptor, min(size - len(data), _BLOCK))

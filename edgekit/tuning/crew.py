@@ -20,6 +20,7 @@ from edgekit.tuning.statistics import drifted
 from edgekit.tuning.work import (
     BatchDone,
     BatchOrder,
+    Begun,
     BuildFailure,
     BuiltBatch,
     ErrorKind,
@@ -31,9 +32,14 @@ from edgekit.tuning.work import (
 
 _BUILD_SECONDS = 60.0
 _BUILD_SECONDS_EACH = 4.0
+_START_SECONDS = 620.0
+"""The longest wait for a device, the upload and the rule's own way."""
+_OWN_ATTEMPTS = 3
 _RUN_SECONDS = 20.0
 """The shortest time to wait for a message from a device."""
-_TIMES_OWN = 400.0
+_TIMES_OWN, _TIMES_FIRST = 400.0, 20.0
+"""The longest time of a candidate, relative to one run of the rule's own way, and to all that
+passed until that was timed in the same session. What slows the device or this host slows both."""
 _AGAIN_SECONDS = (1.0, 2.0, 5.0, 10.0, 20.0)
 """Waits between attempts to get a lost device back."""
 _OWN = -1
@@ -55,7 +61,8 @@ class Batch:
     """Results by place."""
     blamed: set[int] = field(default_factory=set)
     """Places under way when a session ended: retried once, after all others."""
-    attempts: int = 0
+    own_failures: int = 0
+    """How often a session ended while the rule's own way was measured."""
     drift: tuple[float, float] | None = None
     repeated: bool = False
     seconds: float = 0.0
@@ -265,39 +272,50 @@ class _Runner:
         self._taken = taken
         self._device = ""
         self._began = 0.0
+        self._under_way = _OWN
+        """The place of the candidate that is being measured."""
+        self._is_ready = False
+        """Whether this session has timed the rule's own way."""
 
     def measure(self, batch: Batch) -> SessionEnded | None:
         """Measure a batch; return None if it was finished."""
         assert batch.built is not None
-        batch.attempts += 1
         own, *_ = (f for f in batch.built.functions if f.place == _OWN)
         by_place = {f.place: f for f in batch.built.functions}
         left = batch.left()
         functions = (own, *(by_place[place] for place in left))
         self._began = time.monotonic()
+        self._under_way, self._is_ready = _OWN, False
         try:
             self._child.send(replace(batch.built, functions=functions))
-            return self._heard(batch, left)
+            return self._heard(batch)
         except ChildGone as gone:
             self._device = ""
-            self._blame(batch, left, "timeout" if gone.silent else "run", gone.reason)
+            self._blame(batch, "timeout" if gone.silent else "run", gone.reason)
             return SessionEnded(gone.reason, began=True)
         finally:
             batch.seconds += time.monotonic() - self._began
 
-    def _heard(self, batch: Batch, left: list[int]) -> SessionEnded | None:
+    def _heard(self, batch: Batch) -> SessionEnded | None:
         patience = _RUN_SECONDS
         while True:
             started = time.monotonic()
-            message = self._child.receive(patience + _first_wait(batch, self._device))
+            message = self._child.receive(patience if self._is_ready else _START_SECONDS)
             if isinstance(message, Taken):
                 self._device = self._taken(message)
                 self._began = time.monotonic()  # waiting for a device does not count
+            elif isinstance(message, Begun):
+                self._under_way = message.place
             elif isinstance(message, Timed):
                 if message.place == _OWN:
                     batch.own_us = message.microseconds
                     assert message.microseconds is not None
-                    patience = max(_RUN_SECONDS, _TIMES_OWN * message.microseconds / 1e6)
+                    self._is_ready = True
+                    patience = max(
+                        _RUN_SECONDS,
+                        _TIMES_OWN * message.microseconds / 1e6,
+                        _TIMES_FIRST * (time.monotonic() - self._began),
+                    )
                 else:
                     batch.timed[message.place] = message
             elif isinstance(message, BatchDone):
@@ -311,22 +329,20 @@ class _Runner:
                 self._device = ""
                 if message.began:
                     slow = time.monotonic() - started > patience
-                    self._blame(batch, left, "timeout" if slow else "run", message.reason)
+                    self._blame(batch, "timeout" if slow else "run", message.reason)
                 return message
 
-    def _blame(self, batch: Batch, left: list[int], kind: ErrorKind, reason: str) -> None:
+    def _blame(self, batch: Batch, kind: ErrorKind, reason: str) -> None:
         """Blame the candidate under way: retry it the first time, fail it the second time."""
         batch.device = batch.device or self._device
-        culprit = next((place for place in left if place not in batch.timed), None)
-        if batch.own_us is None:
-            if batch.attempts > 1:
+        culprit = self._under_way
+        if culprit == _OWN:
+            batch.own_failures += 1
+            if batch.own_failures == _OWN_ATTEMPTS and batch.own_us is None:
                 batch.broken = f"the rule's own way can't be measured: {reason}"
-        elif culprit is not None and culprit in batch.blamed:
+            elif batch.own_failures == _OWN_ATTEMPTS:
+                batch.timed |= {place: Timed(place, None, "device") for place in batch.left()}
+        elif culprit in batch.blamed:
             batch.timed[culprit] = Timed(culprit, None, kind, reason)
-        elif culprit is not None:
+        else:
             batch.blamed.add(culprit)
-
-
-def _first_wait(batch: Batch, device: str) -> float:
-    """Return the extra patience for a runner that may have to wait for a device and upload."""
-    return 600.0 if not device or batch.own_us is None else 0.0

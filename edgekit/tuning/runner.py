@@ -1,7 +1,7 @@
 """The process that measures on devices: it gets one from a tracker and times batch after batch.
 
-It reports every candidate as soon as it is measured, so that the search knows which one was under
-way at a crash.
+It names every candidate before it is measured, so that the search knows which one was under way at
+a crash.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from edgekit.tuning.work import (
     FAR,
     SPOIL,
     BatchDone,
+    Begun,
     BuiltBatch,
     BuiltFunction,
     ErrorKind,
@@ -180,6 +181,7 @@ class _Measuring:
             return
         better: list[tuple[float, BuiltFunction]] = []
         for function in others:
+            self._say(Begun(function.place))
             timed = self._candidate(function, first)
             if timed.microseconds is not None and is_better(timed.microseconds, first):
                 better.append((timed.microseconds, function))
@@ -187,7 +189,9 @@ class _Measuring:
             self._say(timed)
         # Most single improvements are noise: each is confirmed in turn with the rule's own way.
         for microseconds, function in sorted(better, key=lambda item: item[0]):
+            self._say(Begun(function.place))
             self._say(Timed(function.place, self._in_turns(own, function, microseconds, first)))
+        self._say(Begun(own.place))
         last = self._timed(own, self._expected, first, _MORE_REPEATS)
         self._say(BatchDone(first, last))
 

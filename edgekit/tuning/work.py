@@ -157,6 +157,13 @@ class Taken:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """The message that a candidate is measured from now on; its time may come much later."""
+
+    place: int
+
+
+@dataclass(frozen=True)
 class Timed:
     """The time of a candidate of a batch, or of the rule's own with place -1."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from edgekit.tuning.child_side import Channel
 from edgekit.tuning.work import OWN, BatchOrder, BuiltBatch
 
 FATAL = ProductChoice(unrolled=2)
-"""Takes the compiler down, or where FAULT says "run" the process that runs it; with "timeout" it
-never comes to its end."""
-FAULT = "EDGEKIT_TEST_FAULT"
+"""The choice that ends the compiler; with FAULT "run" it ends the process that runs it, and with
+"timeout" it creates the file that HANGS names and never returns."""
+FAULT, HANGS = "EDGEKIT_TEST_FAULT", "EDGEKIT_TEST_HANGS"
 
 
 class FaultyWorkbench(Workbench):
@@ -32,20 +33,23 @@ class FaultyWorkbench(Workbench):
 
     def linked(self, functions: dict[str, Any], folder: Path) -> Path:
         if self._deadly in functions:
-            call = ("sleep", 3600) if os.environ[FAULT] == "timeout" else ("abort",)
-            functions[self._deadly] = _calling(functions[self._deadly], *call)
+            if os.environ[FAULT] == "timeout":
+                calls = [("creat", os.environ[HANGS], 0o600), ("sleep", 3600)]
+            else:
+                calls = [("abort",)]
+            functions[self._deadly] = _calling(functions[self._deadly], calls)
         return super().linked(functions, folder)
 
 
-def _calling(function: Any, *call: str | int) -> Any:
+def _calling(function: Any, calls: Sequence[tuple[str | int, ...]]) -> Any:
     from tvm import s_tir, tirx
 
     realize = function.body
     root = realize.block
-    fault = tirx.Evaluate(tirx.call_extern("int32", *call))
+    faults = [tirx.Evaluate(tirx.call_extern("int32", *call)) for call in calls]
     block = s_tir.SBlock(
         *(root.iter_vars, root.reads, root.writes, root.name_hint),
-        body=tirx.SeqStmt([fault, root.body]),
+        body=tirx.SeqStmt([*faults, root.body]),
         alloc_buffers=root.alloc_buffers,
         annotations=root.annotations,
     )

@@ -16,7 +16,7 @@ import pytest
 from onnx import helper
 from support.building import CHECKOUT, command_line, environment, request_for, write_model
 from support.compiling import random_array, results_of
-from support.faulty_builder import FATAL, FAULT
+from support.faulty_builder import FATAL, FAULT, HANGS
 from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.processes import command_lines, descendants
@@ -143,16 +143,35 @@ def test_a_longer_search_goes_on_where_the_last_one_ended(
     assert (anew.trials, anew.known) == (4, 0)
 
 
+class _Observed(Child):
+    """A child process whose clock jumps when a candidate hangs: slow ones have all the time."""
+
+    _jumped = 0.0
+
+    def _now(self) -> float:
+        hangs = Path(os.environ[HANGS])
+        if self._module.endswith("runner") and hangs.exists():
+            hangs.unlink()
+            self._jumped += 100_000.0
+        return super()._now() + self._jumped
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["compile", "run", "timeout"])
 def test_a_candidate_that_is_fatal_costs_itself_only(
-    fault: str, request_: BuildRequest, store: str, monkeypatch: pytest.MonkeyPatch
+    fault: str,
+    request_: BuildRequest,
+    store: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("edgekit.tuning.tune.BUILDER", "support.faulty_builder")
     monkeypatch.setenv(FAULT, fault)
     monkeypatch.setenv("PYTHONPATH", str(CHECKOUT / "tests"))
-    if fault == "timeout":
-        monkeypatch.setattr("edgekit.tuning.crew._RUN_SECONDS", 6.0)
+    hangs = tmp_path / "hangs"
+    monkeypatch.setenv(HANGS, str(hangs))
+    monkeypatch.setattr("edgekit.tuning.tune.Child", _Observed)
+    monkeypatch.setattr("edgekit.tuning.crew._RUN_SECONDS", 600.0)
     before = workers()
 
     report = search(request_)
