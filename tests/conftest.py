@@ -5,27 +5,28 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from support import needs
 from support.examples import examples
-
-from edgekit.base.paths import cache_dir
+from support.session import session
 
 # Tests load onnxruntime themselves, not only through the oracle that asks for this.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-# What tests measure is nothing that anybody wants to find among their own results.
-os.environ.setdefault("EDGEKIT_STORE", "off")
+# The workers of pytest-xdist are of the session that started them.
+_SESSION = ExitStack()
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _SESSION.enter_context(session())
 
-# What tests write into folders of their own is theirs: tests of trust itself take this away.
-os.environ.setdefault("EDGEKIT_TRUSTED_PATH", "/")
+    # What tests measure is no result of the user's.
+    os.environ["EDGEKIT_STORE"] = "off"
 
-# What is compiled for this user is found by tests that have a home of their own, too: an agent
-# takes most of a minute. Tests of the cache itself name another folder.
-os.environ.setdefault("EDGEKIT_CACHE_DIR", str(cache_dir()))
+    # What tests write into folders of their own is theirs: tests of trust itself take this away.
+    os.environ["EDGEKIT_TRUSTED_PATH"] = "/"
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program
 # that a test starts and interrupts.
@@ -70,6 +71,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     yield
     for line in needs.waiting(terminalreporter.stats.get("skipped", ())):
         terminalreporter.write_line(line, yellow=True)
+
+
+def pytest_unconfigure() -> None:
+    _SESSION.close()
 
 
 def _random_of(item: pytest.Item) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from support.needs import Lacking
+from support.session import session
 
 from edgekit.base.errors import EdgekitError
 from faults import device_faults, host_faults, keeper_faults, store_faults, tuning_faults
@@ -67,4 +68,5 @@ def main(wanted: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with session():
+        sys.exit(main(sys.argv[1:]))

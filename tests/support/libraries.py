@@ -7,32 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgekit.base.paths import cache_dir
-from edgekit.cross.sources.library import libraries_cache
 from edgekit.cross.sources.recipe import built_in_recipe
+from support.session import link, shared_cache
 
 
 def share_libraries(cache: Path) -> None:
-    """Let a cache for tests have the third-party libraries of the user's own.
-
-    Call it before EDGEKIT_CACHE_DIR is set to `cache`.
-    """
-    _share(libraries_cache().root, cache / "libraries")
+    """Let a cache for tests have the third-party libraries of the user's own."""
+    link(shared_cache() / "libraries", cache / "libraries")
 
 
 def share_agents(cache: Path) -> None:
-    """Let a cache for tests have the agents of the user's own, and the runtimes that they need.
-
-    Call it before EDGEKIT_CACHE_DIR is set to `cache`.
-    """
+    """Let a cache for tests have the agents of the user's own, and the runtimes that they need."""
     for name in ("agents", "runtimes"):
-        _share(cache_dir() / name, cache / name)
-
-
-def _share(folder: Path, link: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(folder)
+        link(shared_cache() / name, cache / name)
 
 
 def ncnn_layers() -> tuple[str, ...]:

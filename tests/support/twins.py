@@ -21,21 +21,26 @@ from edgekit.twin.machine import all_twins, down, machines_dir, twin_folder
 from edgekit.twin.recipe import Recipe, default_recipe
 from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
 from support.libraries import share_agents
+from support.session import shared_cache
 
 COMMAND_SECONDS = 600
 
 
-def share_images(cache: Path, *recipes: Recipe) -> None:
-    """Let a cache for tests have images of the user's own cache, which take a minute each to build,
-    and the agents. The shared twin's image where none is named.
+def shared_image(recipe: Recipe) -> Path:
+    """Return the folder of an image in the user's cache, built if it is missing: a minute each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDGEKIT_CACHE_DIR", str(shared_cache()))
+        return ensure_image(recipe).folder
 
-    Call it before EDGEKIT_CACHE_DIR is set to `cache`.
-    """
+
+def share_images(cache: Path, *recipes: Recipe) -> None:
+    """Let a cache for tests have images of the user's own cache, and the agents. The shared twin's
+    image where none is named."""
     if any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)):
         return  # the tests say so, and skip
     (cache / "twins").mkdir(parents=True, exist_ok=True)
     for recipe in recipes or (default_recipe(),):
-        shared = ensure_image(recipe).folder
+        shared = shared_image(recipe)
         (cache / "twins" / shared.name).symlink_to(shared)
         log = shared.with_suffix(".log")
         if log.is_file():

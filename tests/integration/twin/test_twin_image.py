@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.needs import TWIN, needs
 from support.rpc_lab import eventually
-from support.twins import COMMAND_SECONDS, edgekit, on_twin, processes_with, twins_in
+from support.twins import COMMAND_SECONDS, edgekit, on_twin, processes_with, shared_image, twins_in
 
 from edgekit.profiles.board import load_board
 from edgekit.twin.image import Image, build_log, ensure_image, find_image
@@ -27,12 +27,6 @@ pytestmark = [
 ]
 
 BUILD = "from edgekit.twin import image, recipe; image.ensure_image(recipe.default_recipe())"
-
-
-@pytest.fixture
-def shared_image(twin_cache: Path) -> Path:
-    with twins_in(twin_cache):
-        return ensure_image(default_recipe()).kernel.parent.resolve()
 
 
 @pytest.fixture
@@ -63,10 +57,11 @@ def test_two_who_ask_at_once_get_one_build(cache: Path) -> None:
     assert any(package.startswith("openssh-server_") for package in contents["packages"])
 
 
-def test_a_damaged_image_is_built_again(shared_image: Path, cache: Path) -> None:
-    mine = cache / "twins" / shared_image.name
+def test_a_damaged_image_is_built_again(cache: Path) -> None:
+    shared = shared_image(default_recipe())
+    mine = cache / "twins" / shared.name
     mine.parent.mkdir()
-    subprocess.run(["cp", "-r", "--sparse=always", shared_image, mine], check=True)
+    subprocess.run(["cp", "-r", "--sparse=always", shared, mine], check=True)
     made = find_image(default_recipe())
     assert made is not None
     kernel = made.kernel
