@@ -32,6 +32,7 @@ from edgekit.aot.report import constant_bytes, operator_word
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
+from edgekit.backends.registry import load_kernel_backend
 from edgekit.base.arrays import Array
 from edgekit.models.inputs import reference_inputs
 from edgekit.models.model import Model, import_model, open_model
@@ -100,7 +101,7 @@ def measure(
 ) -> Row:
     board = load_board(BOARDS[cpu])
     origin = Origin(name, f"{name}.tflite", "0", board.name, board.cpu.name)
-    offers = generators(offload)
+    offers = generators([load_kernel_backend(name).generator({}) for name in offload])
     if library_alone:
         portable = {generator.name for generator in portable_generators()}
         offers = tuple(g for g in offers if g.name in {"cmsis-nn", *portable})

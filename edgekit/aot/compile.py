@@ -11,14 +11,14 @@ from typing import Any
 from edgekit.aot.arena import plan_arena
 from edgekit.aot.budget import check_budget
 from edgekit.aot.choose import Choice, choose_kernels, ways_of
-from edgekit.aot.generators import generators, is_portable, libraries_of, portable_generators
+from edgekit.aot.generators import generators, is_portable, portable_generators
 from edgekit.aot.job import TreeJob, WrittenTree
-from edgekit.aot.kernel import Generator
+from edgekit.aot.kernel import Generator, Library, UsesLibrary
 from edgekit.aot.lower import lower
 from edgekit.aot.program import Program
 from edgekit.aot.read import read_program
 from edgekit.aot.report import report_of
-from edgekit.aot.tree import Library, Origin, TreePlan
+from edgekit.aot.tree import Origin, TreePlan
 from edgekit.aot.ways import Way
 from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
@@ -49,7 +49,9 @@ def compile_tree(
     those that measured best."""
     program = read_program(name, model, lower(model.module, dump))
     choices = choose_kernels(program, cpu, offers, ways)
-    libraries = libraries_of(offers, [choice.kernel for choice in choices])
+    kernels = [choice.kernel for choice in choices]
+    users = [offer for offer in offers if isinstance(offer, UsesLibrary)]
+    libraries = tuple(library for user in users for library in user.libraries(kernels))
     plan = planned(program, choices, origin, libraries)
     if not all(is_portable(choice.kernel) for choice in choices):
         portable = choose_kernels(program, cpu, portable_generators())
@@ -58,11 +60,19 @@ def compile_tree(
 
 
 def compile_to_tree(
-    model: Model, job: TreeJob, scratch: Path, dump: Dump, events: Events
+    model: Model,
+    job: TreeJob,
+    libraries: Sequence[Generator],
+    scratch: Path,
+    dump: Dump,
+    events: Events,
 ) -> WrittenTree:
-    """Run a whole job: write C into a folder of the scratch folder, unless it would not fit."""
+    """Run a whole job: write C into a folder of the scratch folder, unless it would not fit.
+
+    `libraries` are generators of third-party libraries that may be used.
+    """
     with events.stage("write the model in C") as stage:
-        offers = generators(job.offload, job.cmsis_nn)
+        offers = generators(libraries)
         compiled = compile_tree(model, job.name, job.cpu, job.origin, offers, dump, job.ways)
         plan = compiled.plan
         report = report_of(plan, compiled.choices)

@@ -24,10 +24,6 @@ class TreeJob:
     origin: Origin
     cpu: Cpu
     memory: Memory
-    offload: tuple[str, ...]
-    """Libraries whose kernels may be used besides edgekit's own."""
-    cmsis_nn: Path | None = None
-    """The path of CMSIS-NN in the project."""
     ways: Mapping[str, Way] = field(default_factory=dict)
     """The ways that measured best, by the key of the step."""
     with_ways: bool = False

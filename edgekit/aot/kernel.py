@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from edgekit.aot.program import Step
 from edgekit.profiles.cpu import Cpu
@@ -23,11 +24,17 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class LibrarySources:
-    """Files of a third party's library that a kernel needs: paths inside that library's folder."""
+class Library:
+    """A third party's files that kernels need, as written under lib/NAME."""
 
-    library: Literal["cmsis-nn"]
-    sources: tuple[str, ...]
+    name: str
+    version: str
+    files: Mapping[str, str]
+    """Text by path: sources and headers."""
+    includes: tuple[str, ...]
+    """Include folders inside the library."""
+    license_name: str
+    license_text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +48,7 @@ class Kernel:
     """
 
     maker: str
-    """The generator's name in reports: edgekit, edgekit dsp, edgekit mve, cmsis-nn, tvm."""
+    """The generator's name in reports: edgekit, edgekit dsp, edgekit mve, tvm, or a library's."""
     source: str
     constants: tuple[Constant, ...] = ()
     helpers: tuple[str, ...] = ()
@@ -56,7 +63,8 @@ class Kernel:
     """Pairs of input and output that may be the same memory."""
     tells: bool = False
     """Whether it returns an int status: 0, or an error for the step's caller."""
-    library: LibrarySources | None = None
+    library_sources: tuple[str, ...] = ()
+    """Sources of its generator's library: paths inside that library's folder."""
     instructions: int | None = None
     """An estimate of the cost of a run on the CPU it was written for; None if unknown."""
     note: str = ""
@@ -86,4 +94,13 @@ class Generator(Protocol):
     def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
         """Return the other ways to make a step that it offers a kernel for: worth measuring, not
         worth offering unmeasured."""
+        ...
+
+
+@runtime_checkable
+class UsesLibrary(Protocol):
+    """The addition to `Generator` for those whose kernels call a third party's library."""
+
+    def libraries(self, kernels: Sequence[Kernel]) -> tuple[Library, ...]:
+        """Return the files that these kernels need; nothing if none calls the library."""
         ...

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgekit.aot.arena import ArenaPlan
-from edgekit.aot.kernel import Kernel
+from edgekit.aot.kernel import Kernel, Library
 from edgekit.aot.program import Program
 from edgekit.base.tensors import TensorSpec
 
@@ -23,20 +23,6 @@ class Origin:
     cpu: str
     flags: tuple[str, ...] = ()
     """The options of the board's compiler for its CPU."""
-
-
-@dataclass(frozen=True)
-class Library:
-    """A third party's files that kernels need, as written under lib/NAME."""
-
-    name: str
-    version: str
-    files: Mapping[str, str]
-    """Text by path: sources and headers."""
-    includes: tuple[str, ...]
-    """Include folders inside the library."""
-    license_name: str
-    license_text: str
 
 
 @dataclass(frozen=True)

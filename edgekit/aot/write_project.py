@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgekit.aot.c_text import C_TYPES
-from edgekit.aot.tree import Library, Port, TreePlan, ports
+from edgekit.aot.kernel import Library
+from edgekit.aot.tree import Port, TreePlan, ports
 from edgekit.base.quoting import c_comment, markdown_code, markdown_text
 
 HOST_FOLDER = "test/portable"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from edgekit.backends.refusal import Refused as Refused
 
 if TYPE_CHECKING:
+    from edgekit.aot.kernel import Generator
     from edgekit.backends.match import Match
     from edgekit.base.arrays import Array
     from edgekit.base.events import Events
@@ -206,6 +207,27 @@ class Backend(Protocol):
 
     def library(self, board: Board, toolchain: Toolchain, events: Events) -> BuiltLibrary | None:
         """Build or find the library for a board; return None if generated code needs none."""
+        ...
+
+
+class KernelBackend(Protocol):
+    """The interface of a library whose functions may run single steps of a model in C."""
+
+    @property
+    def name(self) -> str:
+        """The name that `--offload` takes."""
+        ...
+
+    def identity(self, options: Options) -> str:
+        """The identity of the library, part of a build's key; empty if it is not installed."""
+        ...
+
+    def require(self, options: Options) -> None:
+        """Raise MissingToolError if the library is not installed."""
+        ...
+
+    def generator(self, options: Options) -> Generator:
+        """The generator of its kernels; one that declines every step if it is not installed."""
         ...
 
 

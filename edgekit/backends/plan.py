@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from edgekit.backends.base import Backend, Options, OptionValue
 from edgekit.backends.cost import Rates
 from edgekit.backends.measurements import Measured, measured_backends, read_measurements
-from edgekit.backends.registry import backend_names, load_backend
+from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
 from edgekit.base.errors import ProfileError, UsageError
+from edgekit.base.own_backends import own_backends
 from edgekit.base.wording import did_you_mean
-from edgekit.profiles.board import BACKENDS
 from edgekit.profiles.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _faster_somewhere(board: Board, twin: bool) -> tuple[str, ...]:
     names = [
         name
         for name in backend_names()
-        if name in tried and (name not in BACKENDS or name in board.offload.allowed)
+        if name in tried and (name not in own_backends() or name in board.offload.allowed)
     ]
     measured = _measured(board, names, twin).values()
     faster = {record.backend for record in measured if record.verdict.pays}
@@ -110,7 +110,7 @@ def _table(settings: OffloadSettings, backend: str) -> Mapping[str, OptionValue]
 
 def _check_tables(settings: Sequence[OffloadSettings]) -> None:
     """Refuse options of an unknown backend: they are meant for another."""
-    known = (*backend_names(), *BACKENDS)
+    known = (*backend_names(), *kernel_backend_names())
     for name in {name: None for file in settings for name in file.options}:
         if name not in known:
             raise ProfileError(
@@ -120,7 +120,7 @@ def _check_tables(settings: Sequence[OffloadSettings]) -> None:
 
 
 def _check_allowed(name: str, board: Board) -> None:
-    if name in BACKENDS and name not in board.offload.allowed:
+    if name in own_backends() and name not in board.offload.allowed:
         raise _not_allowed(name, board, "")
     architectures = load_backend(name).architectures
     if board.cpu.arch not in architectures:

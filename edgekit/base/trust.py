@@ -20,6 +20,7 @@ from edgekit.base.consent import Effect, TrustedFile, is_agreed_to
 from edgekit.base.database_url import without_secrets
 from edgekit.base.errors import UntrustedProjectError
 from edgekit.base.files import exclusive_lock, replace_file, storage_errors
+from edgekit.base.own_backends import own_backends
 from edgekit.base.paths import data_dir, nearest_project_file, own_profile_folders, place_of
 from edgekit.base.toml_source import TomlError, read_toml
 
@@ -44,7 +45,6 @@ _MEANINGS: Mapping[FileKind, tuple[tuple[str, str], ...]] = {
     "project": (
         ("devices", "edgekit connects to this device and sends models to it"),
         ("store", "measurements are sent to this store, and read from it"),
-        ("cmsis_nn", "C in this folder is compiled into models"),
         ("offload", "an option of a library that runs parts of models"),
     ),
     "boards": (
@@ -185,6 +185,9 @@ def _shown(key: str, value: object) -> object:
 
 
 def _meaning(kind: FileKind, key: str) -> str:
+    libraries = {facts.project_table for facts in own_backends().values()} - {""}
+    if kind == "project" and any(_begins(key, table) for table in libraries):
+        return "C in this folder is compiled into models"
     for start, meaning in _MEANINGS[kind]:
         if _begins(key, start):
             return meaning

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from edgekit.aot.budget import check_budget
 from edgekit.aot.firmware.build import FIRMWARE_NAME, build_firmware
-from edgekit.aot.generators import cmsis_nn_place
 from edgekit.aot.job import OPTIMISATION, TreeJob, WrittenTree
 from edgekit.aot.memory_drawing import draw_memory_map
 from edgekit.aot.memory_map import bare_metal_boards, memory_map
@@ -55,8 +54,6 @@ def tree_job(request: BuildRequest) -> TreeJob | None:
         ),
         cpu=board.cpu,
         memory=board.memory,
-        offload=request.offload.backends,
-        cmsis_nn=cmsis_nn_place(request.offload.options),
         ways=request.ways,
     )
 

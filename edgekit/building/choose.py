@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.backends.plan import OffloadPlan, plan_offload
+from edgekit.backends.registry import kernel_backend_names, load_kernel_backend
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.building.build import check_toolchain
@@ -90,21 +91,18 @@ def _plan_for_c(
 
     Without a request, the board's default libraries are used.
     """
-    from edgekit.aot.generators import LIBRARIES
-    from edgekit.cross.cmsis_nn import find_cmsis_nn
-
-    place = project.cmsis_nn if project is not None else None
-    options = {"cmsis-nn": {"path": str(place)}} if place is not None else {}
+    paths = project.library_paths if project is not None else {}
+    options = {name: {"path": str(path)} for name, path in paths.items()}
+    usable = kernel_backend_names()
     if asked is None or asked == AUTO:
-        names = tuple(name for name in board.offload.default if name in LIBRARIES)
+        names = tuple(name for name in board.offload.default if name in usable)
         return OffloadPlan(names, options)
     for name in asked:
-        if name not in board.offload.allowed or name not in LIBRARIES:
-            known = ", ".join(n for n in board.offload.allowed if n in LIBRARIES)
+        if name not in board.offload.allowed or name not in usable:
+            known = ", ".join(n for n in board.offload.allowed if n in usable)
             raise UsageError(
                 f"models in C for {board.name} can't use kernels of {name}",
                 hint=f"there is {known}" if known else "leave --offload out: edgekit has its own",
             )
-    if "cmsis-nn" in asked:
-        find_cmsis_nn(place)
+        load_kernel_backend(name).require(options.get(name, {}))
     return OffloadPlan(asked, options)

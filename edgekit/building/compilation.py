@@ -154,12 +154,19 @@ class InProcessCompilation:
     def tree(self) -> WrittenTree:
         """Write the model as C. Replaces `compiled` for such jobs."""
         from edgekit.aot.compile import compile_to_tree
+        from edgekit.backends.registry import load_kernel_backend
         from edgekit.compiler.phases import dumper
 
         assert self._model is not None
         assert self._job.tree is not None
-        dump = dumper(self._job.dump_ir)
-        return compile_to_tree(self._model, self._job.tree, self._job.scratch, dump, self._events)
+        plan, dump = self._job.offload, dumper(self._job.dump_ir)
+        libraries = [
+            load_kernel_backend(name).generator(plan.options.get(name, {}))
+            for name in plan.backends
+        ]
+        return compile_to_tree(
+            self._model, self._job.tree, libraries, self._job.scratch, dump, self._events
+        )
 
 
 def write_objects(

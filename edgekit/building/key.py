@@ -96,9 +96,10 @@ def _offload_identity(request: BuildRequest) -> list[object]:
     if not plan.backends:
         return []
     if request.board.kind == "baremetal":
-        from edgekit.aot.generators import cmsis_nn_place, library_identity
+        from edgekit.backends.registry import load_kernel_backend
 
-        return library_identity(plan.backends, cmsis_nn_place(plan.options))
+        libraries = [load_kernel_backend(name) for name in plan.backends]
+        return [[b.name, b.identity(plan.options.get(b.name, {}))] for b in libraries]
     from edgekit.backends.plan import options_of
     from edgekit.backends.registry import load_backend, origin_of
 

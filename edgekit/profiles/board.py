@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from edgekit.base.errors import ProfileError
+from edgekit.base.own_backends import own_backends
 from edgekit.base.sizes import format_size
 from edgekit.profiles.cpu import Cpu, Target, architecture, this_cpu
 from edgekit.profiles.gpu import Gpu, complain_of_libraries, parse_gpu, parse_rest
@@ -30,7 +31,6 @@ from edgekit.profiles.reader import (
 from edgekit.profiles.toolchain import read_toolchain
 
 __all__ = [
-    "BACKENDS",
     "Board",
     "Cpu",
     "Firmware",
@@ -47,8 +47,6 @@ __all__ = [
     "load_board",
 ]
 
-BACKENDS = ("ncnn", "acl", "onednn", "tensorrt", "cmsis-nn")
-"""The backends that profiles may name. A backend of another package declares its own boards."""
 _EMULATORS = {
     "aarch64": "qemu-system-aarch64",
     "x86_64": "qemu-system-x86_64",
@@ -287,10 +285,11 @@ def _complain_of_overlaps(reader: TableReader, regions: tuple[MemoryRegion, ...]
 
 
 def _parse_offload(reader: TableReader, target: Target) -> Offload:
-    allowed = reader.choices("allowed", BACKENDS)
+    names = tuple(own_backends())  # a backend of another package declares its own boards
+    allowed = reader.choices("allowed", names)
     if target.gpu is not None:
         complain_of_libraries(reader, allowed)
-    default = reader.choices("default", BACKENDS)
+    default = reader.choices("default", names)
     for backend in default:
         if backend not in allowed:
             reader.complain("default", show(backend), "only what offload.allowed lists")

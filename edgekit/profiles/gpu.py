@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from edgekit.base.own_backends import own_backends
 from edgekit.profiles.reader import TableReader, show
 
 NEEDED_CUDA = 13
 """TVM's runtime for CUDA needs libcudart.so.13, and its source is not published with it."""
 _ARCH = re.compile(r"sm_[0-9]{2,3}[af]?")
-_ON_GPU = ("tensorrt",)
-"""Backends whose regions take tensors in the GPU's memory."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,8 @@ def parse_rest(target: TableReader, gpu: Gpu | None) -> str | None:
 
 def complain_of_libraries(offload: TableReader, allowed: tuple[str, ...]) -> None:
     """Complain of backends that run on the CPU, if the GPU runs the rest of a model."""
+    on_gpu = [name for name, facts in own_backends().items() if facts.tensors == "gpu"]
     for name in allowed:
-        if name not in _ON_GPU:
-            expected = f'{" or ".join(_ON_GPU)} where target.rest is "cuda"'
+        if name not in on_gpu:
+            expected = f'{" or ".join(on_gpu)} where target.rest is "cuda"'
             offload.complain("allowed", show(name), expected)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.database_url import read_database_url
 from edgekit.base.errors import ProjectError, UsageError
 from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.own_backends import own_backends
 from edgekit.base.paths import PROJECT_FILE, beside, nearest_project_file, place_of
 from edgekit.base.quoting import one_line, toml_string
 from edgekit.base.toml_source import TomlError, read_toml
@@ -64,8 +65,8 @@ class Project:
     preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
     devices: Mapping[str, DeviceEntry] = field(default_factory=dict)
     offload: ProjectOffload = field(default_factory=ProjectOffload)
-    cmsis_nn: Path | None = None
-    """A folder or a .pack file with CMSIS-NN."""
+    library_paths: Mapping[str, Path] = field(default_factory=dict)
+    """The folder or archive with a backend's library, by the backend's name."""
 
 
 def find_project(start: Path, *, only_to_show: bool = False) -> Project | None:
@@ -205,14 +206,15 @@ def _parse(reader: TableReader, path: Path) -> Project:
         offload=parse_project_offload(reader.table("offload"))
         if reader.has("offload")
         else ProjectOffload(),
-        cmsis_nn=_cmsis_nn(reader, path),
+        library_paths={
+            name: _library_path(reader.table(facts.project_table), path)
+            for name, facts in own_backends().items()
+            if facts.project_table and reader.has(facts.project_table)
+        },
     )
 
 
-def _cmsis_nn(reader: TableReader, file: Path) -> Path | None:
-    if not reader.has("cmsis_nn"):
-        return None
-    table = reader.table("cmsis_nn")
+def _library_path(table: TableReader, file: Path) -> Path:
     place = table.text("path", limit=1000)
     table.finish()
     return beside(file, place)

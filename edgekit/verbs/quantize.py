@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import InputError, MissingToolError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.own_backends import own_backends
 from edgekit.models.model import ModelSource, held
 from edgekit.models.preprocess import Preprocess
 
@@ -178,7 +179,8 @@ def _labels(path: Path, samples: int) -> Array:
 
 def wants_symmetric(board: Board) -> bool:
     """Return whether a library that the board may offload to needs zero points of zero."""
-    return "tensorrt" in board.offload.allowed
+    own = own_backends()
+    return any(name in own and own[name].symmetric_int8 for name in board.offload.allowed)
 
 
 def check_quantiser(source: ModelSource) -> None:

@@ -12,13 +12,13 @@ from support.examples import first_of
 from support.fast_kernels import CPUS, cases, layers, program
 from support.needs import CORTEX_M, needs
 
-from edgekit.aot.cmsis_nn import CmsisNnGenerator
 from edgekit.aot.kernel import Declined, Generator
 from edgekit.aot.kernels_dsp import DspGenerator
 from edgekit.aot.kernels_mve import MveGenerator
 from edgekit.aot.operators import Add, Conv2D, FullyConnected
 from edgekit.aot.program import Step
-from edgekit.cross.cmsis_nn import find_cmsis_nn
+from edgekit.backends.cmsis_nn.generator import CmsisNnGenerator
+from edgekit.backends.cmsis_nn.sources import find_cmsis_nn
 
 pytestmark = needs(*CORTEX_M)
 
@@ -87,9 +87,7 @@ def test_cmsis_nn_is_exact_and_has_enough_scratch(processor: str, tmp_path: Path
     assert checks
     asserted = "".join(f"    if (!({check})) {{ return 77; }}\n" for check in checks)
     text = program(batch).replace("    int wrong = 0;", f"    int wrong = 0;\n{asserted}")
-    sources = {
-        path for case in batch if case.kernel.library for path in case.kernel.library.sources
-    }
+    sources = {path for case in batch for path in case.kernel.library_sources}
     files = library.with_headers(sources)
     for path, content in files.items():
         file = tmp_path / path

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.profiles import machine_without_profiles
 
+from edgekit.backends.cmsis_nn.sources import find_cmsis_nn
 from edgekit.backends.tensorrt.headers import find_headers
 from edgekit.base.errors import UsageError
 from edgekit.base.paths import (
@@ -18,7 +19,6 @@ from edgekit.base.paths import (
     place_of,
     profile_search_path,
 )
-from edgekit.cross.cmsis_nn import find_cmsis_nn
 from edgekit.cross.sources import built_in_recipe, library_version
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain

@@ -203,7 +203,7 @@ def test_a_link_to_a_trusted_file_is_a_file_of_its_own_folder(
     for place in (folder, own):
         project = find_project(place)
         assert project is not None
-        assert project.cmsis_nn == place / "vendor"
+        assert project.library_paths["cmsis-nn"] == place / "vendor"
     revoke(agreed)
     with pytest.raises(UntrustedProjectError):
         find_project(folder)

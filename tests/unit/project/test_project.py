@@ -74,7 +74,7 @@ def test_everything_a_project_can_say(tmp_path: Path) -> None:
     }
     assert project.preprocess["image"].layout == "NCHW"
     assert project.devices == {"kitchen": DeviceEntry("kitchen", "rpi4")}
-    assert project.cmsis_nn == tmp_path / "third-party" / "CMSIS"
+    assert project.library_paths["cmsis-nn"] == tmp_path / "third-party" / "CMSIS"
 
 
 def test_every_relative_path_starts_from_the_file_wherever_edgekit_is_run(
@@ -123,7 +123,7 @@ url = "{url}"
         }
         assert found.model == project / "models/net.onnx"
         assert found.constants["table"].tolist() == [0, 1, 2]
-        assert found.cmsis_nn == project / "third-party/CMSIS"
+        assert found.library_paths["cmsis-nn"] == project / "third-party/CMSIS"
 
 
 def test_the_smallest_project(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgekit.aot.cmsis_nn import structures
-from edgekit.aot.kernel import NO_SUCH_WAY, Constant, Declined, Kernel, LibrarySources
+from edgekit.aot.kernel import NO_SUCH_WAY, Constant, Declined, Kernel, Library
 from edgekit.aot.operators import (
     Add,
     AveragePool,
@@ -17,7 +17,8 @@ from edgekit.aot.operators import (
     Softmax,
 )
 from edgekit.aot.program import Step
-from edgekit.cross.cmsis_nn import CmsisNn
+from edgekit.backends.cmsis_nn import structures
+from edgekit.backends.cmsis_nn.sources import CmsisNn
 from edgekit.profiles.cpu import Cpu
 
 _HEADERS = ('"arm_nnfunctions.h"',)
@@ -64,6 +65,19 @@ class CmsisNnGenerator:
         if absent and absent not in self.library.definitions:
             return Declined(f"CMSIS-NN {self.library.version} from {self._where} has no {absent}")
         return Declined(_NOT_EXACT.get(type(operator), "it has no such kernel"))
+
+    def libraries(self, kernels: Sequence[Kernel]) -> tuple[Library, ...]:
+        """Return the library's files that its own kernels among these need."""
+        sources = {path for k in kernels if k.maker == self.name for path in k.library_sources}
+        if not sources:
+            return ()
+        found = self.library
+        files = found.with_headers(sources)
+        includes = sorted({path.partition("/")[0] for path in files if path.endswith(".h")})
+        license_text = found.license_text
+        return (
+            Library(self.name, found.version, files, tuple(includes), "Apache-2.0", license_text),
+        )
 
     @property
     def _where(self) -> str:
@@ -198,7 +212,7 @@ static void {name}(const int8_t *restrict from, int8_t *restrict to, void *scrat
             headers=_HEADERS,
             scratch=scratch,
             checks=(f"{name}_scratch() <= {scratch}",),
-            library=LibrarySources("cmsis-nn", sources),
+            library_sources=sources,
             instructions=cost,
             note=f"{function} of CMSIS-NN {self.library.version}",
         )
@@ -246,7 +260,7 @@ static void {step.name}(const int8_t *restrict from, int8_t *restrict to{last})
             headers=_HEADERS,
             scratch=scratch,
             checks=(check,) if average and len(used) == 2 else (),
-            library=LibrarySources("cmsis-nn", self.library.sources_of(used)),
+            library_sources=self.library.sources_of(used),
             instructions=operator.result.elements * (30 + 6 * window),
             note=f"{function} of CMSIS-NN {self.library.version}",
         )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.backends.cmsis_nn.sources import VARIABLE, find_cmsis_nn, read_cmsis_nn
 from edgekit.base.errors import MissingToolError, ProjectError
-from edgekit.cross.cmsis_nn import VARIABLE, find_cmsis_nn, read_cmsis_nn
 
 HEADER = '#include "arm_nn_types.h"\n#include "cmsis_compiler.h"\n/* $Revision: V.9.1.0 */\n'
 CONVOLVE = """\
@@ -108,7 +108,7 @@ def test_what_is_missing_is_said(
     with pytest.raises(ProjectError, match=r"is no CMSIS-Pack"):
         read_cmsis_nn(broken, "broken")
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr("edgekit.cross.cmsis_nn.find_spec", lambda name: None)
+    monkeypatch.setattr("edgekit.backends.cmsis_nn.sources.find_spec", lambda name: None)
     with pytest.raises(MissingToolError) as missing:
         find_cmsis_nn()
     assert VARIABLE in missing.value.hint
