@@ -23,7 +23,8 @@ from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import open_bundle
 from edgekit.compiler.schedules.choices import NO_CHOICES
-from edgekit.devices.base import BenchPlan, Device
+from edgekit.devices.base import BenchPlan
+from edgekit.devices.device import Device
 from edgekit.devices.emulated import emulated_device
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import load_board

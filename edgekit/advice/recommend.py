@@ -17,7 +17,7 @@ from edgekit.profiles.board import Board, board_names, load_board
 
 if TYPE_CHECKING:
     from edgekit.advice.summary import ModelSummary
-    from edgekit.devices.base import Device
+    from edgekit.devices.device import Device
 
 
 @dataclass(frozen=True)

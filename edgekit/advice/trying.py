@@ -12,12 +12,11 @@ from edgekit.advice.words import Considered, Known, Option, Search
 from edgekit.base.errors import EdgekitError
 from edgekit.building.choose import make_request
 from edgekit.compiler.schedules.choices import NO_CHOICES
-from edgekit.farm.lending import opened_in_turn
 
 if TYPE_CHECKING:
     from edgekit.base.events import Events
     from edgekit.building.request import BuildRequest
-    from edgekit.devices.base import Device
+    from edgekit.devices.device import Device
     from edgekit.models.model import ModelSource
     from edgekit.verbs.bench_report import BenchReport
 
@@ -105,7 +104,7 @@ def _benched(trials: Trials, request: BuildRequest, place: Path, purpose: str) -
 
     device, events = trials.device, trials.events
     bundle = build(request, place / "bundle", events=events).bundle
-    with opened_in_turn(device, bundle, PURPOSE, events) as session:
+    with device.opened(bundle, purpose=PURPOSE, events=events) as session:
         verification = verify(bundle, session, events=events)
         raise_if_failed(verification)
         plan = shorten(SHORT_BENCH, verification)

@@ -26,7 +26,8 @@ from edgekit.cli.options import Command, bundle_argument, json_option, pass_cons
 
 if TYPE_CHECKING:
     from edgekit.base.events import Events
-    from edgekit.devices.base import BenchPlan, Device
+    from edgekit.devices.base import BenchPlan
+    from edgekit.devices.device import Device
     from edgekit.devices.sensors.state import BoardState
     from edgekit.verbs.bench_report import BenchReport, BenchSummary, CountedSummary, Profile
 

@@ -11,7 +11,8 @@ from edgekit.cli.device_options import device_for_board
 
 if TYPE_CHECKING:
     from edgekit.base.events import Events
-    from edgekit.devices.base import BenchPlan, Device
+    from edgekit.devices.base import BenchPlan
+    from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
     from edgekit.verbs.matrix_report import Matrix
 

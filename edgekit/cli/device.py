@@ -21,7 +21,8 @@ from edgekit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from edgekit.devices.linux.hostkeys import Ask, KnownHosts, NewHostKey
+    from edgekit.devices.device import Device
+    from edgekit.devices.linux.hostkeys import Ask, NewHostKey
     from edgekit.devices.linux.visit import CheckReport
     from edgekit.profiles.board import Board
     from edgekit.project.devices import DeviceEntry
@@ -59,16 +60,6 @@ class AddedPort:
     host: str | None
     """The host with the port; None for this host."""
     path: Path
-
-
-@dataclass(frozen=True)
-class CheckedPort:
-    """A serial port on another host that was checked."""
-
-    name: str
-    board: str
-    port: str
-    host: str
 
 
 @dataclass(frozen=True)
@@ -201,7 +192,7 @@ def add_command(
 
     def render() -> None:
         console.heading(f"added {name}")
-        console.fields([*_fields(report), ("remembered in", added.path)])
+        console.fields([*report.facts(), ("remembered in", added.path)])
 
     console.report(added, render)
 
@@ -211,11 +202,18 @@ def _add_on_a_line(
 ) -> None:
     from edgekit.devices.registry import add_device, refuse_taken
     from edgekit.devices.serial.lab_host import LabHost, meet
+    from edgekit.devices.serial.port import DEFAULT_BAUD
 
     refuse_taken(entry.name, force)
     if entry.target is not None:
         with console.events.stage(f"log in to {entry.target}"):
-            problem = meet(LabHost(entry), board, ask=asker(console), fingerprint=fingerprint)
+            problem = meet(
+                LabHost(entry),
+                entry.serial or "",
+                entry.baud or board.transport.baud or DEFAULT_BAUD,
+                ask=asker(console),
+                fingerprint=fingerprint,
+            )
         if problem is not None:
             console.events.warn(problem.message)
     added = AddedPort(
@@ -281,52 +279,17 @@ def list_command(console: Console) -> None:
 def check_command(console: Console, name: str, fingerprint: str | None) -> None:
     """Log in to a device and check whether models can be deployed to it."""
     from edgekit.devices.linux.hostkeys import check_fingerprint
-    from edgekit.devices.linux.visit import check_device
-    from edgekit.devices.registry import find_device, known_devices
-    from edgekit.profiles.board import load_board
-    from edgekit.project.file import find_project
 
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
-    known = find_device(name, known_devices(find_project(Path.cwd()))).entry
-    if known.serial is not None and known.target is not None:
-        _check_remote_port(console, known, expected)
-        return
-    entry, known_hosts = _reached(console, name)
+    device = _known(console, name).checkable()
     with console.events.stage(f"check {name}"):
-        report = check_device(
-            entry,
-            arch=load_board(entry.board).cpu.arch,
-            ask=asker(console),
-            fingerprint=expected,
-            known_hosts=known_hosts,
-        )
+        report = device.check(ask=asker(console), fingerprint=expected)
 
     def render() -> None:
-        console.heading(f"{name} is ready")
-        console.fields(_fields(report))
+        console.heading(report.heading)
+        console.fields(report.facts())
 
     console.report(report, render)
-
-
-def _check_remote_port(console: Console, entry: DeviceEntry, fingerprint: str | None) -> None:
-    from edgekit.devices.serial.lab_host import LabHost, meet
-    from edgekit.profiles.board import load_board
-
-    with console.events.stage(f"check {entry.name}"):
-        problem = meet(
-            LabHost(entry), load_board(entry.board), ask=asker(console), fingerprint=fingerprint
-        )
-        if problem is not None:
-            raise problem
-    checked = CheckedPort(entry.name, entry.board, entry.serial or "", str(entry.target))
-
-    def render() -> None:
-        console.heading(f"the serial port of {entry.name} is ready")
-        console.fields(
-            [("board", checked.board), ("serial port", checked.port), ("on", checked.host)]
-        )
-
-    console.report(checked, render)
 
 
 @command.command("remove")
@@ -363,13 +326,11 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
 
     Current versions and their records stay, unless --all is given.
     """
-    from edgekit.devices.linux.visit import clean_device
-
     if everything and keep:
         raise UsageError("--all keeps nothing", hint="leave --keep or --all out")
-    entry, known_hosts = _reached(console, name)
+    device = _known(console, name).file_keeper()
     with console.events.stage(f"tidy up {name}"):
-        report = clean_device(entry, keep=keep, everything=everything, known_hosts=known_hosts)
+        report = device.clean(keep=keep, everything=everything)
 
     def render() -> None:
         console.print(
@@ -380,26 +341,15 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
     console.report(report, render)
 
 
-def _reached(console: Console, name: str) -> tuple[DeviceEntry, KnownHosts | None]:
-    """Return a device's entry and its known hosts; start it if it is a twin."""
+def _known(console: Console, name: str) -> Device:
+    """Return a known device; start it if it is a twin."""
     from edgekit.devices.choice import device_for
-    from edgekit.devices.linux.ssh import SshDevice
     from edgekit.devices.registry import find_device, known_devices
     from edgekit.profiles.board import load_board
     from edgekit.project.file import find_project
 
     entry = find_device(name, known_devices(find_project(Path.cwd()))).entry
-    board = load_board(entry.board)
-    if board.kind == "baremetal":
-        raise UsageError(
-            f"{name} is a microcontroller, and holds nothing but its firmware",
-            hint=f"edgekit monitor --device {name} shows whether it answers",
-        )
-    if not entry.twin:
-        return entry, None
-    device = device_for(board, name, {name: entry}, events=console.events)
-    assert isinstance(device, SshDevice)
-    return device.entry, device.known_hosts
+    return device_for(load_board(entry.board), name, {name: entry}, events=console.events)
 
 
 def _address(entry: DeviceEntry) -> str | None:
@@ -425,18 +375,3 @@ def asker(console: Console) -> Ask | None:
         )
 
     return ask
-
-
-def _fields(report: CheckReport) -> list[tuple[str, object]]:
-    return [
-        ("board", report.board),
-        ("address", report.address),
-        ("host key", report.fingerprint),
-        ("machine", f"{report.machine}, Linux {report.kernel}, glibc {report.glibc or '-'}"),
-        ("files in", report.folder),
-        ("free space", None if report.free is None else size(report.free)),
-        (
-            "free memory",
-            None if report.memory_available is None else size(report.memory_available),
-        ),
-    ]

@@ -15,9 +15,8 @@ from edgekit.cli.options import DEVICE, REMOTE_DEVICE, board_option
 
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
-    from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
 
 
@@ -139,13 +138,11 @@ def remote_device(
     board_name: str | None,
     twin: bool,
     timeout: float | None = None,
-) -> SshDevice:
-    """Return the Linux device that --device names or the board implies."""
+) -> Device:
+    """Return the device that --device names or the board implies."""
     from edgekit.devices.choice import device_for
-    from edgekit.devices.linux.ssh import SshDevice
     from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.devices.serial.device import SerialDevice
     from edgekit.profiles.board import load_board
     from edgekit.project.file import LOCAL, choose_board, find_project
 
@@ -161,7 +158,7 @@ def remote_device(
         board_name = board_name or _board_of_twin(device_name, twin)
     if board_name is None and device_name is not None and device_name != LOCAL:
         board_name = find_device(device_name, known).entry.board
-    device = device_for(
+    return device_for(
         load_board(LOCAL if device_name == LOCAL else choose_board(project, board_name)),
         device_name,
         {name: device.entry for name, device in known.items()},
@@ -169,17 +166,6 @@ def remote_device(
         console.events,
         twin=twin,
     )
-    if isinstance(device, SerialDevice):
-        raise UsageError(
-            f"{device.name} is a microcontroller: it has one firmware, no older ones and no log",
-            hint="edgekit flash writes another; edgekit monitor shows its serial output",
-        )
-    if not isinstance(device, SshDevice):
-        raise UsageError(
-            "local is this machine: nothing is deployed to it, and it has no log",
-            hint="name a device with --device; `edgekit device list` shows them",
-        )
-    return device
 
 
 def _board_of_twin(name: str, twin_given: bool) -> str | None:

@@ -52,13 +52,11 @@ def command(
     follow: bool,
 ) -> None:
     """Show what happened on a device: deployments, rollbacks, runs and how they ended."""
-    from edgekit.devices.linux.visit import log_of
-
-    device = remote_device(console, device_name, board_name, twin)
+    device = remote_device(console, device_name, board_name, twin).log_keeper()
     if follow:
-        log_of(device, lines, follow=lambda entry: _show(console, entry))
+        device.read_log(lines, follow=lambda entry: _show(console, entry))
         return
-    report = LogReport(device.name, log_of(device, lines))
+    report = LogReport(device.name, device.read_log(lines))
     console.report(report, lambda: _render(console, report))
 
 

@@ -35,15 +35,13 @@ def command(
     from edgekit.devices.serial.monitor import watch
     from edgekit.profiles.board import load_board
     from edgekit.project.file import choose_board, find_project
-    from edgekit.verbs.flashing import check_microcontroller, serial_device
+    from edgekit.verbs.flashing import check_microcontroller
 
     project = find_project(Path.cwd())
     if board_name is None and device_name is not None:
         board_name = find_device(device_name, known_devices(project)).entry.board
     board = load_board(choose_board(project, board_name))
     check_microcontroller(board)
-    device = serial_device(
-        device_for_board(console, board, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
-    )
-    for seen in watch(device, ask=not listen, seconds=seconds):
+    device = device_for_board(console, board, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
+    for seen in watch(device.line(), ask=not listen, seconds=seconds):
         console.print(seen.words if seen.what == "text" else f"[{seen.what}] {seen.words}")

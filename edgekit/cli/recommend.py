@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from edgekit.advice.words import Advice, Option, Recommendation
     from edgekit.base.arrays import Array
     from edgekit.base.events import Events
-    from edgekit.devices.base import Device
+    from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
 
 

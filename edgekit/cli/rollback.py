@@ -60,7 +60,7 @@ def command(
     from edgekit.verbs.rollback import rollback
 
     device = remote_device(console, device_name, board_name, twin, timeout)
-    report = rollback(device, model, to=to, events=console.events)
+    report = rollback(device.version_keeper(), model, to=to, events=console.events)
     console.report(report, lambda: _render(console, report))
 
 

@@ -122,12 +122,9 @@ def serve_command(
     Everything goes through one SSH connection. If that is lost, or the device restarts, it
     is served again as soon as it is back.
     """
-    from edgekit.devices.emulated import emulated_device
-    from edgekit.devices.linux.ssh import SshDevice
-    from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.devices.choice import device_for
     from edgekit.devices.registry import find_device, known_devices
     from edgekit.profiles.board import load_board
-    from edgekit.profiles.toolchain import load_toolchain
     from edgekit.project.file import find_project
     from edgekit.rpc.protocol import parse_tracker
     from edgekit.rpc.server import ServePlan, serve_device
@@ -140,13 +137,7 @@ def serve_command(
     tracker = None
     if not direct:
         tracker = find_tracker(parse_tracker(tracker_text) if tracker_text else None)
-    toolchain = load_toolchain(board.toolchain)
-    if entry.twin:
-        device = emulated_device(
-            entry.name, board, toolchain, DEFAULT_TIMEOUT_SECONDS, console.events
-        )
-    else:
-        device = SshDevice(entry, toolchain)
+    device = device_for(board, name, {name: entry}, events=console.events).agent()
     plan = ServePlan(device, key or board.name, tracker, port or 0)
     reported = False
 

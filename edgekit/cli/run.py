@@ -29,8 +29,8 @@ from edgekit.cli.options import Command, bundle_argument, json_option, pass_cons
 if TYPE_CHECKING:
     from edgekit.base.events import Events
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
+    from edgekit.devices.device import Device
     from edgekit.verbs.run import OutputSummary, RunReport
 
 

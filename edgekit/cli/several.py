@@ -14,8 +14,8 @@ from edgekit.verbs.fleet import Outcome, on_each, raise_if_any_failed
 if TYPE_CHECKING:
     from edgekit.base.events import Events
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
+    from edgekit.devices.device import Device
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
     from edgekit.building.request import BuildRequest
-    from edgekit.devices.base import Device
+    from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}

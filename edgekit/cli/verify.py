@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.events import Events
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
+    from edgekit.devices.device import Device
     from edgekit.verbs.verify import OutputReport, VerifyReport
 
 

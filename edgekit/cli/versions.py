@@ -36,10 +36,9 @@ def command(
 ) -> None:
     """List the versions of models that are deployed to a device."""
     from edgekit.devices.linux.version_records import choose_model
-    from edgekit.devices.linux.visit import versions_on
 
     device = remote_device(console, device_name, board_name, twin)
-    versions = versions_on(device)
+    versions = device.version_keeper().versions()
     if model is not None:
         wanted = choose_model(versions, model, device.name)
         versions = tuple(version for version in versions if version.record.model == wanted)

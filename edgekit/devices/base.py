@@ -1,4 +1,4 @@
-"""Protocols and results of devices. A device is opened for a bundle, then runs and measures it."""
+"""Results of devices, and sessions: a device is opened for a bundle, then runs and measures it."""
 
 from __future__ import annotations
 
@@ -124,20 +124,21 @@ class Installed:
         return self.agent + self.runtime + self.model
 
 
-class Device(Protocol):
+class RunsBundles(Protocol):
+    """A device, or a session, which is opened already and returns itself."""
+
     @property
     def name(self) -> str: ...
 
-    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> AbstractContextManager[Session]:
-        """Open the device with the bundle on it, held for the block; DeviceError if that fails."""
-        ...
+    def opened(
+        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
+    ) -> AbstractContextManager[Session]: ...
 
 
-class Session(Device, Protocol):
+class Session(RunsBundles, Protocol):
     """A bundle on a device, to be run and measured any number of times.
 
-    `opened` on a session returns the session itself, so that whatever takes a device takes a
-    session. Every call raises DeviceError when the device or the model on it fails.
+    Every call raises DeviceError when the device or the model on it fails.
     """
 
     @property

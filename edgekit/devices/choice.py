@@ -13,7 +13,7 @@ from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS, LocalDevice
 from edgekit.project.file import LOCAL
 
 if TYPE_CHECKING:
-    from edgekit.devices.base import Device
+    from edgekit.devices.device import Device
     from edgekit.devices.serial.device import SerialDevice
     from edgekit.profiles.board import Board
     from edgekit.project.devices import DeviceEntry
@@ -54,11 +54,7 @@ def devices_for(
 
 
 def _prepared(device: Device, events: Events) -> Device:
-    from edgekit.agent.build import build_agent
-    from edgekit.devices.linux.ssh import SshDevice
-
-    if isinstance(device, SshDevice):
-        build_agent(device.toolchain, device.toolchain.triple.partition("-")[0], events=events)
+    device.prepare(events)
     return device
 
 

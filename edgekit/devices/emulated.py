@@ -3,16 +3,14 @@ their host keys, so none has to be confirmed."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgekit.base.events import SILENT, Events
 from edgekit.devices.linux.hostkeys import KnownHosts
 from edgekit.project.devices import DeviceEntry
-from edgekit.twin.machine import status, up
+from edgekit.twin.machine import up
 
 if TYPE_CHECKING:
-    from edgekit.devices.base import Device
     from edgekit.devices.linux.ssh import SshDevice
     from edgekit.devices.serial.device import SerialDevice
     from edgekit.profiles.board import Board
@@ -56,18 +54,3 @@ def emulated_microcontroller(
         gdb=toolchain.tools.gdb or "gdb-multiarch",
         chip=EmulatedChip(started.folder, started.clock),
     )
-
-
-def is_twin(device: Device) -> bool:
-    """Tell whether the device is an emulated Linux board, whose times are not the board's."""
-    from edgekit.devices.linux.ssh import SshDevice
-
-    return isinstance(device, SshDevice) and device.entry.twin
-
-
-def found_again(device: SshDevice) -> SshDevice:
-    """Return a twin with its present port, which a restart may have changed."""
-    access = status(device.name).access
-    if access is None:
-        return device
-    return replace(device, entry=replace(device.entry, port=access.port))

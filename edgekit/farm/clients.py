@@ -11,7 +11,8 @@ from typing import Any
 
 from edgekit.base.errors import EdgekitError
 from edgekit.base.json_reader import read_json
-from edgekit.farm.control import LONGEST_LINE, refusal
+from edgekit.devices.keeper_client import LONGEST_LINE
+from edgekit.farm.control import refusal
 
 _SECONDS_TO_SEND = 5.0
 

@@ -19,9 +19,10 @@ from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import Events
 from edgekit.base.own_listener import Door
 from edgekit.base.wording import did_you_mean
+from edgekit.devices.keeper_client import socket_path
 from edgekit.farm import health
 from edgekit.farm.clients import Client
-from edgekit.farm.control import listen, socket_path
+from edgekit.farm.control import listen
 from edgekit.farm.health import Health
 from edgekit.farm.hosts.file import known_hosts_of_farm
 from edgekit.farm.hosts.joined import JoinedHost

@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, try_lock
-from edgekit.farm.control import farm_folder, lock_path
+from edgekit.devices.keeper_client import farm_folder
+from edgekit.farm.control import lock_path
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.plan import FarmPlan
 from edgekit.farm.status import FarmStatus

@@ -10,7 +10,8 @@ from typing import Any
 
 from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.events import SILENT, Events
-from edgekit.farm.control import FarmDown, fair_priority, farm_status, note_lease, this_user
+from edgekit.devices.keeper_client import FarmDown, this_user
+from edgekit.farm.control import fair_priority, farm_status, note_lease
 from edgekit.rpc.protocol import Assigned, TrackerAddress, TrackerGone
 from edgekit.rpc.session import (
     DEFAULT_SESSION_SECONDS,

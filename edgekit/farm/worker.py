@@ -19,15 +19,14 @@ from edgekit.base.errors import EdgekitError
 from edgekit.base.events import SILENT
 from edgekit.base.parent_process import end_with_parent
 from edgekit.devices.registry import find_device, known_devices
-from edgekit.devices.serial.device import SerialDevice
 from edgekit.farm.line_watch import watch_line
 from edgekit.farm.vitals import Vitals, vitals_reported
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress
 from edgekit.rpc.server import ServePlan, ServingEvent, serve_until_lost
 
 if TYPE_CHECKING:
+    from edgekit.devices.device import Device
     from edgekit.devices.linux.connection import Connection
-    from edgekit.devices.linux.ssh import SshDevice
 
 Say = Callable[[dict[str, object]], None]
 
@@ -39,10 +38,12 @@ def main() -> None:
     with reported() as say:
         threading.Thread(target=_wait_for_keepers_end, daemon=True).start()
         device = _device(name, project)
-        if isinstance(device, SerialDevice):
-            watch_line(device, say)
+        if not key:  # TVM's tracker cannot hand it out
+            watch_line(device.line(), say)
             return
-        plan = ServePlan(device, key, TrackerAddress(LOOPBACK, int(tracker_port)), int(port))
+        plan = ServePlan(
+            device.agent(), key, TrackerAddress(LOOPBACK, int(tracker_port)), int(port)
+        )
         _serve(plan, say)
 
 
@@ -94,25 +95,16 @@ def _serve(plan: ServePlan, say: Say) -> None:
     serve_until_lost(plan, report, during, SILENT)
 
 
-def _device(name: str, project: str) -> SshDevice | SerialDevice:
+def _device(name: str, project: str) -> Device:
     from pathlib import Path
 
-    from edgekit.base.errors import UsageError
     from edgekit.devices.choice import device_for
-    from edgekit.devices.linux.ssh import SshDevice
     from edgekit.profiles.board import load_board
     from edgekit.project.file import read_project
 
     entries = known_devices(read_project(Path(project)) if project else None)
     entry = find_device(name, entries).entry
-    board = load_board(entry.board)
-    device = device_for(board, name, {name: entry})
-    if not isinstance(device, (SshDevice, SerialDevice)):
-        raise UsageError(
-            f"{name} is a {board.name}, which cannot serve TVM's RPC",
-            hint="name the other devices: `edgekit farm up DEVICE ...`",
-        )
-    return device
+    return device_for(load_board(entry.board), name, {name: entry})
 
 
 def _wait_for_keepers_end() -> None:

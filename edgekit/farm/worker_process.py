@@ -13,7 +13,7 @@ from edgekit.base.children import NOTHING, PIPE, Process, TimeoutExpired, start
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.json_reader import read_json
 from edgekit.base.parent_process import parent_environment
-from edgekit.farm.control import LONGEST_LINE
+from edgekit.devices.keeper_client import LONGEST_LINE
 
 _BLOCK = 1 << 16
 _SECONDS_TO_END = 5.0

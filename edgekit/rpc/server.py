@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
-from edgekit.devices.emulated import found_again
 from edgekit.devices.linux.agent_messages import AgentMessages
 from edgekit.devices.linux.forwarding import LocalForward, bring
 from edgekit.devices.linux.hostkeys import UntrustedHostKey
@@ -29,8 +28,8 @@ from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, TrackerClient
 from edgekit.rpc.versions import check_versions
 
 if TYPE_CHECKING:
+    from edgekit.devices.device import RunsAgent
     from edgekit.devices.linux.connection import Connection
-    from edgekit.devices.linux.ssh import SshDevice
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 _SESSIONS_THAT_END_WELL = ("ended",)
@@ -38,7 +37,7 @@ _SESSIONS_THAT_END_WELL = ("ended",)
 
 @dataclass(frozen=True)
 class ServePlan:
-    device: SshDevice
+    device: RunsAgent
     key: str
     """The key that clients ask the tracker for."""
     tracker: TrackerAddress | None
@@ -137,7 +136,7 @@ class _Server:
     def serve_once(self) -> None:
         """Serve until the connection or the agent ends, which raises DeviceError."""
         plan = self.plan
-        device = found_again(plan.device) if plan.device.entry.twin else plan.device
+        device = plan.device.found_again()
         with device.with_agent(events=self.events) as agent, ExitStack() as closing:
             connection = agent.connection
             info = agent.info()

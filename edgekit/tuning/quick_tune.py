@@ -31,7 +31,6 @@ from edgekit.building.tuned_kernels import (
 from edgekit.compiler.schedules.choices import VERSION, Choice, ProductChoice, choice_as_json
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan
-from edgekit.devices.emulated import is_twin
 from edgekit.project.file import store_in_use
 from edgekit.store.moments import now
 from edgekit.store.tuning_log import tuning_log
@@ -43,7 +42,7 @@ from edgekit.verbs.recording import session_of
 
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.base import Device
+    from edgekit.devices.device import Device
 
 _FAR = 1e-9
 """The largest relative squared error; reordered single precision stays far below."""
@@ -82,7 +81,7 @@ def quick_tune(
     Kernels that were measured on this kind of CPU before are skipped, unless `again`.
     """
     started = time.monotonic()
-    target, store, twin = request.board.target, store_in_use(), is_twin(device)
+    target, store, twin = request.board.target, store_in_use(), device.is_emulated
     if twin:
         events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
     order = Order(
@@ -213,7 +212,7 @@ class _Search:
         self._tried += 1
         self._failed += error is not None
         best_us, own_us = times or (None, None)
-        target = record_target(self._request.board.target, is_twin(self._device))
+        target = record_target(self._request.board.target, self._device.is_emulated)
         workload = Workload(kernel.key, target, VERSION, kernel.words)
         self._records.append(
             TuningRecord(
@@ -266,7 +265,7 @@ class _Search:
         trial = self._process.make(TrialOrder(kernel.key, choices, objects))
         bundle = self._bundle(trial, folder)
         inputs = bundle.reference_inputs()
-        with self._device.opened(bundle) as session:
+        with self._device.opened(bundle, purpose="tune") as session:
             result = session.run(inputs)
             apart = result.outputs[trial.output.name]
             count = max(_FEWEST, min(_MOST, int(_SECONDS_A_TRIAL / max(result.seconds, 1e-4))))

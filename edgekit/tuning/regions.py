@@ -26,7 +26,6 @@ from edgekit.building.timing_bundle import timing_bundle
 from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan
-from edgekit.devices.emulated import is_twin
 from edgekit.models.model import Model
 from edgekit.project.file import store_in_use
 from edgekit.store.address import is_off
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from edgekit.backends.offloading import OffloadedModel
     from edgekit.backends.partition import Candidate
     from edgekit.base.arrays import Array
-    from edgekit.devices.base import Device
+    from edgekit.devices.device import Device
 
 PLAN = BenchPlan(warmup=3, runs=10, seconds=1.0)
 
@@ -61,7 +60,7 @@ def measure_regions(
             "no backend is named, so there is nothing to measure",
             hint='add --offload NAMES, or backends = ["NAME"] under [offload] in edgekit.toml',
         )
-    if is_twin(device):
+    if device.is_emulated:
         events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
     store = store_in_use()
     if is_off(store):
@@ -142,7 +141,7 @@ def _measured(
     }
     return Measured(
         region=region.symbol,
-        board=twin_of(request.board) if is_twin(device) else request.board.name,
+        board=twin_of(request.board) if device.is_emulated else request.board.name,
         backend=region.backend,
         version=version,
         library_us=library.microseconds,
@@ -198,7 +197,7 @@ class _Trial:
     def time(self, way: Callable[[Path], CompiledModel], device: Device, plan: BenchPlan) -> _Timed:
         bundle = self._bundle(way)
         inputs = bundle.reference_inputs()
-        with device.opened(bundle) as session:
+        with device.opened(bundle, purpose="measure regions") as session:
             outputs = session.run(inputs).outputs
             samples = session.bench(inputs, plan)
         return _Timed(median(samples.nanoseconds) / 1e3, is_busy(samples), outputs)

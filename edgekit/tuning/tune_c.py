@@ -27,7 +27,6 @@ from edgekit.building.compile_process import compiling_in_child
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_steps import WORTH_IT, Unit, c_target
 from edgekit.devices.base import BenchPlan, Counted
-from edgekit.farm.lending import opened_in_turn
 from edgekit.project.file import store_in_use
 from edgekit.store.address import default_url, is_off
 from edgekit.store.lookup import deliver_waiting
@@ -35,14 +34,13 @@ from edgekit.store.moments import now
 from edgekit.store.tuning_log import TuningLog, tuning_log
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, Workload
 from edgekit.tuning.rounds import Assignment, candidates_of, halves, rounds
-from edgekit.verbs.flashing import serial_device
 from edgekit.verbs.fleet import on_each, raise_if_any_failed
 from edgekit.verbs.recording import session_of
 from edgekit.verbs.verify import verify
 
 if TYPE_CHECKING:
-    from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate as DeviceCandidate
+    from edgekit.devices.device import Device
 
 _RUNS = 3
 _NANOSECONDS_AN_INSTRUCTION = 1.0
@@ -275,7 +273,7 @@ class _Search:
             self._made += 1
             folder = self.scratch / f"round{self._made}"
         bundle = build(replace(self.request, ways=ways), folder, use_cache=False).bundle
-        with opened_in_turn(device, bundle, f"tune {self.request.source.name}") as session:
+        with device.opened(bundle, purpose=f"tune {self.request.source.name}") as session:
             if not verify(bundle, session).passed:
                 raise _WrongNumbers
             samples = session.bench(bundle.reference_inputs(), BenchPlan(0, _RUNS, 0.0, None, 1))
@@ -338,7 +336,7 @@ class _WrongNumbers(Exception):
 
 def unit_of(device: Device) -> Unit:
     """Return what a microcontroller counts in."""
-    return "instructions" if serial_device(device).chip is not None else "cycles"
+    return device.firmware().unit
 
 
 def microseconds(count: int, counted: Counted) -> float:

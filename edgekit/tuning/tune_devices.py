@@ -15,9 +15,8 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
 from edgekit.devices.choice import Candidate, device_for, devices_for
-from edgekit.devices.emulated import is_twin
-from edgekit.devices.linux.ssh import SshDevice
-from edgekit.farm.control import FarmDown, fair_priority, farm_status, note_lease, this_user
+from edgekit.devices.keeper_client import FarmDown, this_user
+from edgekit.farm.control import fair_priority, farm_status, note_lease
 from edgekit.farm.health import SERVING
 from edgekit.farm.status import DeviceStatus, FarmStatus
 from edgekit.project.file import LOCAL
@@ -29,7 +28,7 @@ from edgekit.tuning.work import LocalPlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edgekit.devices.base import Device
+    from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
     from edgekit.project.devices import DeviceEntry
 
@@ -91,7 +90,7 @@ def pool_for(
             ]
 
         with served_pool(plans, events) as pool:
-            yield replace(pool, twins=frozenset(name for name, d in devices if is_twin(d)))
+            yield replace(pool, twins=frozenset(name for name, d in devices if d.is_emulated))
 
 
 @contextmanager
@@ -205,10 +204,9 @@ def _plan(
     workspace: Path,
     events: Events,
 ) -> Plan:
-    if isinstance(device, SshDevice):
-        return ServePlan(device, name, tracker)
-    assert name == LOCAL
-    return local_plan(board, name, tracker, workspace, events)
+    if name == LOCAL:
+        return local_plan(board, name, tracker, workspace, events)
+    return ServePlan(device.agent(), name, tracker)
 
 
 def local_plan(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
-from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, Device
-from edgekit.farm.lending import opened_in_turn
+from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, RunsBundles
 from edgekit.verbs.bench_report import (
     BenchReport,
     CountedSummary,
@@ -40,7 +39,7 @@ _FEW_RUNS = 100
 
 def bench(
     bundle: Bundle,
-    device: Device,
+    device: RunsBundles,
     plan: BenchPlan,
     events: Events = SILENT,
     *,
@@ -52,7 +51,7 @@ def bench(
     With a purpose, the measurement is stored for `edgekit results`.
     """
     chosen = bundle.reference_inputs() if inputs is None else inputs
-    with opened_in_turn(device, bundle, purpose or "bench", events) as session:
+    with device.opened(bundle, purpose=purpose or "bench", events=events) as session:
         samples = session.bench(chosen, plan)
     report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
     report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))

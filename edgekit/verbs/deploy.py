@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from edgekit.building.build import BuildResult, build
 from edgekit.building.request import BuildRequest
 from edgekit.devices.base import BenchPlan, Installed
 from edgekit.devices.linux.versions import Recorded
-from edgekit.farm.lending import opened_in_turn
 from edgekit.project.file import DEFAULT_KEEP
 from edgekit.verbs.bench import bench
 from edgekit.verbs.bench_report import BenchSummary
@@ -23,8 +21,8 @@ from edgekit.verbs.verify import VerifyReport, raise_if_failed, verify
 
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
+    from edgekit.devices.device import Device
     from edgekit.models.comparison import Widening
 
 SHORT_BENCH = BenchPlan(warmup=3, runs=10, seconds=1.0)
@@ -88,7 +86,7 @@ def deploy(
 
     Wrong numbers are an error, and the device's current version stays current.
     """
-    with connect_early(device, events) as reached:
+    with device.prepared_early(events=events) as reached:
         built = build(
             request, out, archive=archive, dump_ir=dump_ir, use_cache=use_cache, events=events
         )
@@ -118,21 +116,12 @@ def deploy_to_each(
     return FleetReport(built, on_each(devices, work, events))
 
 
-def connect_early(device: Device, events: Events) -> AbstractContextManager[Device]:
-    """Connect to a remote device in the background while the block runs."""
-    from edgekit.devices.linux.ssh import SshDevice
-
-    if isinstance(device, SshDevice):
-        return device.connect_early(events=events)
-    return nullcontext(device)
-
-
 def deploy_bundle(
     bundle: Bundle, device: Device, plan: DeployPlan, events: Events = SILENT
 ) -> Deployed:
     """Verify and measure a bundle on a device, then make it the current version."""
     verification = measured = None
-    with opened_in_turn(device, bundle, "deploy", events) as session:
+    with device.opened(bundle, purpose="deploy", events=events) as session:
         if plan.verify:
             verification = verify(bundle, session, widening=plan.widening, events=events)
             try:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from edgekit.aot.firmware.firmware_file import read_firmware
 from edgekit.base.errors import BundleError, UsageError
 from edgekit.base.events import SILENT, Events
-from edgekit.devices.serial.device import SerialDevice
-from edgekit.farm.lending import lent
 
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
     from edgekit.bundle.manifest import BoardEntry
-    from edgekit.devices.base import Device
+    from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
 
 
@@ -56,22 +54,19 @@ def flash(
 
     Then let the board report which firmware runs."""
     began = time.monotonic()
-    on_a_line = serial_device(device)
+    target = device.firmware()
     if bundle.firmware is None:
         raise BundleError(
             f"the bundle {bundle.path} has no firmware",
             hint="build it for a bare-metal board; `edgekit boards` lists them",
         )
-    on_a_line.check_board(bundle)
+    target.check_board(bundle)
     firmware = read_firmware(bundle.firmware)
-    with (
-        lent(on_a_line.name, "flash", events=events),
-        on_a_line.prepared(firmware, events, again=again) as (client, hello, written),
-    ):
+    with target.flashed(firmware, events, again=again) as (client, hello, written):
         models = [client.model(index) for index in range(hello.models)]
     board = BoardReport(
         device.name,
-        on_a_line.port,
+        target.port,
         hello.build_id,
         hello.core,
         hello.clock,
@@ -84,17 +79,7 @@ def flash(
 def check_microcontroller(board: Board | BoardEntry) -> None:
     """Raise UsageError if a board is no microcontroller, before a device or twin is looked for."""
     if board.has_os:
-        raise _no_microcontroller(board.name)
-
-
-def serial_device(device: Device) -> SerialDevice:
-    if not isinstance(device, SerialDevice):
-        raise _no_microcontroller(device.name)
-    return device
-
-
-def _no_microcontroller(name: str) -> UsageError:
-    return UsageError(
-        f"{name} is not a microcontroller: it has neither firmware nor a serial line",
-        hint="edgekit deploy brings models to such devices",
-    )
+        raise UsageError(
+            f"{board.name} is not a microcontroller: it has neither firmware nor a serial line",
+            hint="edgekit deploy brings models to such devices",
+        )

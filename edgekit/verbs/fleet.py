@@ -13,8 +13,8 @@ from edgekit.base.errors import DevicesFailedError, EdgekitError, ErrorReport
 from edgekit.base.events import SILENT, Event, Events, Note, Warned
 
 if TYPE_CHECKING:
-    from edgekit.devices.base import Device
     from edgekit.devices.choice import Candidate
+    from edgekit.devices.device import Device
 
 T = TypeVar("T")
 

@@ -19,7 +19,6 @@ from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.json_reader import read_json
 from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
-from edgekit.farm.lending import opened_in_turn
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Board, load_board
 from edgekit.verbs.fleet import on_each
@@ -27,7 +26,8 @@ from edgekit.verbs.matrix_report import Cell, Matrix, write_reports
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
-    from edgekit.devices.base import BenchPlan, Device
+    from edgekit.devices.base import BenchPlan
+    from edgekit.devices.device import Device
 
 STATE_FILE = "matrix.json"
 _FORMAT = 2
@@ -112,14 +112,13 @@ def _measure(
 ) -> Cell:
     from edgekit.backends.report import offload_in_words
     from edgekit.building.build import build
-    from edgekit.devices.emulated import is_twin
     from edgekit.verbs.bench import bench
     from edgekit.verbs.verify import raise_if_failed, verify
 
     try:
-        request = _request(source, board, offload, is_twin(device))
+        request = _request(source, board, offload, device.is_emulated)
         bundle = build(request, out / "bundles" / f"{board.name}-{offload}", events=events).bundle
-        with opened_in_turn(device, bundle, "matrix", events) as session:
+        with device.opened(bundle, purpose="matrix", events=events) as session:
             verification = verify(bundle, session, events=events)
             raise_if_failed(verification)
             report = bench(bundle, session, plan, events, purpose="matrix")

@@ -28,8 +28,8 @@ from edgekit.devices.linux.version_records import (
 from edgekit.devices.linux.versions import damaged_files, make_current, read_versions
 
 if TYPE_CHECKING:
+    from edgekit.devices.device import KeepsVersions
     from edgekit.devices.linux.ready_agent import ReadyAgent
-    from edgekit.devices.linux.ssh import SshDevice
 
 _MOST_INPUT = 256 << 20
 """The most bytes of one input, because a device's record is not trusted."""
@@ -47,7 +47,7 @@ class RollbackReport:
 
 
 def rollback(
-    device: SshDevice,
+    device: KeepsVersions,
     model: str | None = None,
     *,
     to: str | None = None,

@@ -14,13 +14,12 @@ from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import made_directory, storage_errors, write_atomically
 from edgekit.base.tensors import TensorSpec
-from edgekit.farm.lending import opened_in_turn
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.bundle.folder import Bundle
     from edgekit.bundle.samples import Sample
-    from edgekit.devices.base import Device, Session
+    from edgekit.devices.base import RunsBundles, Session
 
 _UNSAFE_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_FILE_NAME = 80
@@ -72,7 +71,7 @@ class RunReport:
 
 def run(
     bundle: Bundle,
-    device: Device,
+    device: RunsBundles,
     *,
     samples: Iterable[Sample] | None = None,
     total: int = 1,
@@ -89,7 +88,7 @@ def run(
     specs = [entry.spec for entry in bundle.manifest.outputs]
     done: list[SampleRun] = []
     with (
-        opened_in_turn(device, bundle, "run", events) as session,
+        device.opened(bundle, events=events) as session,
         events.stage(f"run on {device.name}", total) as stage,
     ):
         for name, outputs, seconds in _results(bundle, session, samples):

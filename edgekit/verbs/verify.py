@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import InputError, UsageError, VerificationError
 from edgekit.base.events import SILENT, Events
 from edgekit.bundle.manifest_vectors import LeftOut
-from edgekit.farm.lending import opened_in_turn
 from edgekit.models.comparison import (
     Leeway,
     TensorComparison,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.bundle.folder import Bundle
     from edgekit.bundle.samples import Sample
-    from edgekit.devices.base import Device, Session
+    from edgekit.devices.base import RunsBundles, Session
     from edgekit.models.model import ModelSource
 
 __all__ = [
@@ -118,7 +117,7 @@ class _Judged:
 
 def verify(
     bundle: Bundle,
-    device: Device,
+    device: RunsBundles,
     *,
     samples: Iterable[Sample] | None = None,
     source: ModelSource | None = None,
@@ -137,7 +136,7 @@ def verify(
     reports: list[SampleReport] = []
     title = f"compare {device.name} with {expected.oracle}"
     with (
-        opened_in_turn(device, bundle, "verify", events) as session,
+        device.opened(bundle, purpose="verify", events=events) as session,
         events.stage(title, len(vectors) if samples is None else total) as stage,
     ):
         for wanted, given, seconds in _run(session, expected):

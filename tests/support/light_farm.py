@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from edgekit.base.events import SILENT
-from edgekit.farm.control import down, farm_folder
+from edgekit.devices.keeper_client import farm_folder
+from edgekit.farm.control import down
 from edgekit.farm.health import Limits
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.plan import FarmPlan, Member

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from edgekit.base.arrays import Array
 from edgekit.base.events import SILENT, Events
 from edgekit.bundle.folder import Bundle
-from edgekit.devices.base import BenchPlan, BenchSamples, Device, RunResult
+from edgekit.devices.base import BenchPlan, BenchSamples, RunResult, RunsBundles
 
 
 def run_on(
-    device: Device,
+    device: RunsBundles,
     bundle: Bundle,
     inputs: Mapping[str, Array] | None = None,
     events: Events = SILENT,
@@ -22,14 +22,14 @@ def run_on(
 
 
 def run_all_on(
-    device: Device, bundle: Bundle, samples: Sequence[Mapping[str, Array]]
+    device: RunsBundles, bundle: Bundle, samples: Sequence[Mapping[str, Array]]
 ) -> list[RunResult]:
     with device.opened(bundle) as session:
         return list(session.run_all(samples))
 
 
 def bench_on(
-    device: Device, bundle: Bundle, plan: BenchPlan, events: Events = SILENT
+    device: RunsBundles, bundle: Bundle, plan: BenchPlan, events: Events = SILENT
 ) -> BenchSamples:
     with device.opened(bundle, events=events) as session:
         return session.bench(bundle.reference_inputs(), plan)

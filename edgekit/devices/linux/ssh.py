@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from edgekit.agent.build import AGENT, Agent, build_agent
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.devices.base import Installed
+from edgekit.devices.device import Device
 from edgekit.devices.linux.agent_messages import AgentInfo, AgentMessages
 from edgekit.devices.linux.connection import Connection, connect
-from edgekit.devices.linux.device_log import holder
+from edgekit.devices.linux.device_log import LogEntry, holder, read_log
 from edgekit.devices.linux.early_connection import EarlyConnection, Reached
 from edgekit.devices.linux.lease import Lease, lease
 from edgekit.devices.linux.lease_client import LeaseClient, lease_client
@@ -24,19 +25,26 @@ from edgekit.devices.linux.ready_agent import ReadyAgent
 from edgekit.devices.linux.runner_build import RunnerSource, compile_on_device, library_of
 from edgekit.devices.linux.ssh_session import LIBRARY, SshSession, name_on_device
 from edgekit.devices.linux.transfer import Item, Store
+from edgekit.devices.linux.versions import read_versions
+from edgekit.devices.linux.visit import CheckReport, CleanReport, check_device, clean_device
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.twin.machine import status
 
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.linux.hostkeys import KnownHosts
+    from edgekit.devices.linux.hostkeys import Ask, KnownHosts
+    from edgekit.devices.linux.version_records import Version
     from edgekit.profiles.toolchain import Toolchain
     from edgekit.project.devices import DeviceEntry
 
 
 @dataclass(frozen=True)
-class SshDevice:
-    """A board over SSH. A session is one connection, and has the device to itself."""
+class SshDevice(Device):
+    """A board over SSH. A session is one connection, and has the device to itself: its lease is a
+    lock on the device, which every edgekit takes."""
 
+    what: ClassVar[str] = "a board with Linux"
+    instead: ClassVar[str] = "edgekit deploy brings models to it"
     entry: DeviceEntry
     toolchain: Toolchain
     """Toolchain that compiles the agent."""
@@ -51,7 +59,9 @@ class SshDevice:
         object.__setattr__(self, "name", self.entry.name)
 
     @contextmanager
-    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SshSession]:
+    def opened(
+        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
+    ) -> Iterator[SshSession]:
         items = [
             Item(bundle.path / file.path, name_on_device(file), file.sha256, file.size)
             for file in bundle.code
@@ -71,15 +81,13 @@ class SshDevice:
             )
 
     @contextmanager
-    def connect_early(self, *, events: Events = SILENT) -> Iterator[SshDevice]:
-        """Return the same device, which connects in the background for the block."""
+    def prepared_early(self, *, events: Events = SILENT) -> Iterator[SshDevice]:
         agent = build_agent(self.toolchain, self._arch, events=events)
         with EarlyConnection(lambda closing: self._connect(agent, closing)) as early:
             yield replace(self, early=early)
 
     @contextmanager
     def with_agent(self, *, events: Events = SILENT) -> Iterator[ReadyAgent]:
-        """Open the device with the agent on it and no model, held for the block."""
         with self._held(events) as place:
             place.have(events=events)
             yield place.ready_agent()
@@ -88,6 +96,57 @@ class SshDevice:
         """Ask the agent about the device."""
         with self.with_agent(events=events) as agent:
             return agent.info()
+
+    @property
+    def is_emulated(self) -> bool:
+        return self.entry.twin
+
+    def prepare(self, events: Events = SILENT) -> None:
+        build_agent(self.toolchain, self._arch, events=events)
+
+    def agent(self) -> SshDevice:
+        return self
+
+    def version_keeper(self) -> SshDevice:
+        return self
+
+    def log_keeper(self) -> SshDevice:
+        return self
+
+    def file_keeper(self) -> SshDevice:
+        return self
+
+    def checkable(self) -> SshDevice:
+        return self
+
+    def found_again(self) -> SshDevice:
+        access = status(self.name).access if self.is_emulated else None
+        if access is None:
+            return self
+        return replace(self, entry=replace(self.entry, port=access.port))
+
+    def versions(self) -> tuple[Version, ...]:
+        with connect(self.entry, known_hosts=self.known_hosts) as connection:
+            return read_versions(connection, self.entry.directory)
+
+    def read_log(
+        self, lines: int, *, follow: Callable[[LogEntry], None] | None = None
+    ) -> tuple[LogEntry, ...]:
+        with connect(self.entry, known_hosts=self.known_hosts) as connection:
+            return read_log(connection, self.entry.directory, lines, follow=follow)
+
+    def check(self, *, ask: Ask | None = None, fingerprint: str | None = None) -> CheckReport:
+        return check_device(
+            self.entry,
+            arch=self._arch,
+            ask=ask,
+            fingerprint=fingerprint,
+            known_hosts=self.known_hosts,
+        )
+
+    def clean(self, *, keep: int = 0, everything: bool = False) -> CleanReport:
+        known = self.known_hosts
+        return clean_device(self.entry, keep=keep, everything=everything, known_hosts=known)
 
     @contextmanager
     def _held(self, events: Events, *folders: _Folder) -> Iterator[_Place]:

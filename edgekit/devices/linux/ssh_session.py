@@ -54,7 +54,9 @@ class SshSession:
         return self.agent.connection.name
 
     @contextmanager
-    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SshSession]:
+    def opened(
+        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
+    ) -> Iterator[SshSession]:
         check_same(self.bundle, bundle)
         yield self
 

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.wording import size
 from edgekit.devices.linux.connection import Connection, connect
-from edgekit.devices.linux.device_log import (
-    ADD_TO_LOG,
-    LOG,
-    OLDER_LOG,
-    LogEntry,
-    holder,
-    log_line,
-    read_log,
-)
+from edgekit.devices.linux.device_log import ADD_TO_LOG, LOG, OLDER_LOG, holder, log_line
 from edgekit.devices.linux.lease import lease
 from edgekit.devices.linux.probe import DeviceFacts, ask_device, check_place
-from edgekit.devices.linux.version_records import Version
-from edgekit.devices.linux.versions import READ_STAMPS, SWEEP_OBJECTS, read_versions
+from edgekit.devices.linux.versions import READ_STAMPS, SWEEP_OBJECTS
 
 if TYPE_CHECKING:
     from edgekit.devices.linux.hostkeys import Ask, KnownHosts
-    from edgekit.devices.linux.ssh import SshDevice
     from edgekit.project.devices import DeviceEntry
 
 # An application may load the current version, so it stays.
@@ -72,6 +63,24 @@ class CheckReport:
     free: int | None
     """Free bytes."""
     memory_available: int | None
+
+    @property
+    def heading(self) -> str:
+        return f"{self.name} is ready"
+
+    def facts(self) -> list[tuple[str, object]]:
+        return [
+            ("board", self.board),
+            ("address", self.address),
+            ("host key", self.fingerprint),
+            ("machine", f"{self.machine}, Linux {self.kernel}, glibc {self.glibc or '-'}"),
+            ("files in", self.folder),
+            ("free space", None if self.free is None else size(self.free)),
+            (
+                "free memory",
+                None if self.memory_available is None else size(self.memory_available),
+            ),
+        ]
 
 
 @dataclass(frozen=True)
@@ -158,17 +167,3 @@ def clean_device(
         return CleanReport(
             entry.name, lines.count("removed models"), lines.count("removed agents"), freed
         )
-
-
-def versions_on(device: SshDevice) -> tuple[Version, ...]:
-    """Return every deployed version whose files remain, the newest first."""
-    with connect(device.entry, known_hosts=device.known_hosts) as connection:
-        return read_versions(connection, device.entry.directory)
-
-
-def log_of(
-    device: SshDevice, lines: int, *, follow: Callable[[LogEntry], None] | None = None
-) -> tuple[LogEntry, ...]:
-    """Read the log of a device; see `read_log`."""
-    with connect(device.entry, known_hosts=device.known_hosts) as connection:
-        return read_log(connection, device.entry.directory, lines, follow=follow)

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from edgekit.base.errors import BundleError, DeviceError, MissingToolError
 from edgekit.base.events import SILENT, Events
@@ -20,6 +20,7 @@ from edgekit.devices.base import (
     RunResult,
     check_same,
 )
+from edgekit.devices.device import Device
 from edgekit.devices.kernel_times import parse_kernel_times
 from edgekit.devices.linux.observing import observe_this_machine
 from edgekit.devices.linux.region_work import WORKING, WorkShown
@@ -39,12 +40,16 @@ _ELF_MACHINE = slice(18, 20)
 
 
 @dataclass(frozen=True)
-class LocalDevice:
+class LocalDevice(Device):
+    what: ClassVar[str] = "this machine"
+    instead: ClassVar[str] = "name a device with --device; `edgekit device list` shows them"
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     name: str = field(default="local", init=False)
 
     @contextmanager
-    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[LocalSession]:
+    def opened(
+        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
+    ) -> Iterator[LocalSession]:
         _check_machine(bundle)
         yield LocalSession(self, bundle, events)
 
@@ -67,7 +72,9 @@ class LocalSession:
         return None
 
     @contextmanager
-    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[LocalSession]:
+    def opened(
+        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
+    ) -> Iterator[LocalSession]:
         check_same(self.bundle, bundle)
         yield self
 

@@ -4,11 +4,11 @@ models run in it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
 from edgekit.base.errors import BundleError, DeviceError, UsageError
@@ -22,12 +22,15 @@ from edgekit.devices.base import (
     RunResult,
     check_same,
 )
+from edgekit.devices.device import Device
 from edgekit.devices.flash.job import FlashJob
 from edgekit.devices.flash.tool import HERE, Tools
 from edgekit.devices.flash.write import write_firmware
+from edgekit.devices.lending import lent
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.serial.client import BoardRestarted, Client, FirmwareFault
 from edgekit.devices.serial.faults import explain_fault, stack_overflow
+from edgekit.devices.serial.lab_host import LabHost, PortReport, meet
 from edgekit.devices.serial.labgrid import acquired
 from edgekit.devices.serial.link import Link, NoAnswer
 from edgekit.devices.serial.lock import PATIENCE
@@ -40,13 +43,16 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.errors import EdgekitError
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.serial.lab_host import LabHost
+    from edgekit.devices.linux.hostkeys import Ask
     from edgekit.profiles.board import Board
 
 _HELLO_SECONDS = 2.5
 _AFTER_WRITING_SECONDS = 8.0
 _EMULATED_SECONDS = 15.0
 """Time limit of either; an emulator shares this machine with other processes."""
+_SECONDS_BETWEEN_LOOKS = 5.0
+_SECONDS_BETWEEN_PLACES = 60.0
+"""The interval for labgrid's places: each look acquires the place, which takes seconds."""
 _TRIES = 3
 """Attempts at an inference whose board is reset in the middle."""
 
@@ -62,7 +68,13 @@ class EmulatedChip:
 
 
 @dataclass(frozen=True)
-class SerialDevice:
+class SerialDevice(Device):
+    """A microcontroller on a serial line. A farm leases it to one client at a time."""
+
+    what: ClassVar[str] = "a microcontroller"
+    instead: ClassVar[str] = (
+        "edgekit flash writes its firmware; edgekit monitor shows its serial output"
+    )
     name: str
     board: Board
     port: str
@@ -77,15 +89,44 @@ class SerialDevice:
     """Labgrid place that provides the port."""
 
     @contextmanager
-    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SerialSession]:
-        firmware = _firmware_of(bundle)
-        self.check_board(bundle)
-        with self.prepared(firmware, events) as (client, hello, sent):
-            model = _model_of(bundle, client, hello, self.name)
-            yield SerialSession(self, bundle, firmware, client, hello, model, sent, events)
+    def opened(
+        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
+    ) -> Iterator[SerialSession]:
+        with lent(self.name, purpose, events=events):
+            firmware = _firmware_of(bundle)
+            self.check_board(bundle)
+            with self.flashed(firmware, events) as (client, hello, sent):
+                model = _model_of(bundle, client, hello, self.name)
+                yield SerialSession(self, bundle, firmware, client, hello, model, sent, events)
+
+    @property
+    def is_emulated(self) -> bool:
+        return self.chip is not None
+
+    @property
+    def unit(self) -> Literal["cycles", "instructions"]:
+        return "cycles" if self.chip is None else "instructions"
+
+    def checkable(self) -> SerialDevice:
+        if self.host is None:
+            raise self._lacks("holds nothing but its firmware", "boards with Linux are checked")
+        return self
+
+    def check(self, *, ask: Ask | None = None, fingerprint: str | None = None) -> PortReport:
+        """Log in to the host of the port and open the port."""
+        assert self.host is not None
+        problem = meet(self.host, self.port, self.baud, ask=ask, fingerprint=fingerprint)
+        if problem is not None:
+            raise problem
+        return PortReport(self.name, self.board.name, self.port, self.host.address)
+
+    def firmware(self) -> SerialDevice:
+        return self
+
+    def line(self) -> SerialDevice:
+        return self
 
     def check_board(self, bundle: Bundle) -> None:
-        """Refuse a bundle for another board, whose firmware would not even start."""
         if bundle.manifest.board.name != self.board.name:
             raise DeviceError(
                 f"the bundle was built for the board {bundle.manifest.board.name}, but {self.name} "
@@ -94,12 +135,10 @@ class SerialDevice:
             )
 
     @contextmanager
-    def prepared(
+    def flashed(
         self, firmware: FirmwareFile, events: Events = SILENT, *, again: bool = False
     ) -> Iterator[tuple[Client, Hello, int]]:
-        """Provide the board with this firmware, and the number of bytes written. It is written if
-        the board has another one, or `again` is set."""
-        with self.held() as line:
+        with lent(self.name, "flash", events=events), self.held() as line:
             if not again and not self._blank():
                 with self.connected(line) as client:
                     hello = self._hello_or_none(client)
@@ -124,6 +163,23 @@ class SerialDevice:
         else:
             with held(self.port, patience, looking=looking):
                 yield LocalLine(self.port)
+
+    @contextmanager
+    def looking(self) -> Iterator[Callable[[], AbstractContextManager[Line]]]:
+        """Yield a function that takes the line for a moment; a remote line keeps one connection."""
+        if self.host is None:
+            yield lambda: self.held(looking=True)
+            return
+        with self.host.connected() as host:
+            yield lambda: host.held(self.port, looking=True)
+
+    @property
+    def seconds_between_looks(self) -> float:
+        return _SECONDS_BETWEEN_PLACES if self.labgrid else _SECONDS_BETWEEN_LOOKS
+
+    def check_answer(self, line: Line, seconds: float) -> None:
+        with self.connected(line) as client:
+            client.hello(self.patience(seconds))
 
     @contextmanager
     def connected(self, line: Line | None = None) -> Iterator[Client]:
@@ -211,7 +267,9 @@ class SerialSession:
         return Installed(agent=0, runtime=0, model=size, sent=self.sent)
 
     @contextmanager
-    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[SerialSession]:
+    def opened(
+        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
+    ) -> Iterator[SerialSession]:
         check_same(self.bundle, bundle)
         yield self
 

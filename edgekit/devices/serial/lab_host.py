@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgekit.base.errors import DeviceError, MissingToolError
 from edgekit.base.files import storage_errors
@@ -18,11 +18,8 @@ from edgekit.devices.linux.hostkeys import Ask, KnownHosts
 from edgekit.devices.linux.remote_command import CommandEnded, RemoteCommand
 from edgekit.devices.linux.signs_of_life import END_STREAMS, LISTEN
 from edgekit.devices.serial.lock import MOST_FOR_LOOKS, PATIENCE
-from edgekit.devices.serial.port import DEFAULT_BAUD, LineInUse, opened_port
+from edgekit.devices.serial.port import LineInUse, opened_port
 from edgekit.project.devices import DeviceEntry
-
-if TYPE_CHECKING:
-    from edgekit.profiles.board import Board
 
 _SECONDS_TO_OPEN = 20.0
 _SECONDS_TO_SEND = 60.0
@@ -137,12 +134,33 @@ class ChannelPort:
 
 
 @dataclass(frozen=True)
+class PortReport:
+    """A serial port of another host that was checked."""
+
+    name: str
+    board: str
+    port: str
+    host: str
+
+    @property
+    def heading(self) -> str:
+        return f"the serial port of {self.name} is ready"
+
+    def facts(self) -> list[tuple[str, object]]:
+        return [("board", self.board), ("serial port", self.port), ("on", self.host)]
+
+
+@dataclass(frozen=True)
 class LabHost:
     """The machine that has the serial port."""
 
     entry: DeviceEntry
     """Entry of the device; its address is the host's."""
     known_hosts: KnownHosts | None = None
+
+    @property
+    def address(self) -> str:
+        return str(self.entry.target)
 
     @contextmanager
     def connected(
@@ -341,13 +359,13 @@ class RemoteTools:
 
 def meet(
     lab: LabHost,
-    board: Board,
+    address: str,
+    baud: int,
     *,
     ask: Ask | None = None,
     fingerprint: str | None = None,
 ) -> DeviceError | None:
     """Log in and look at the port; return the error if it can't be opened."""
-    address, baud = lab.entry.serial or "", lab.entry.baud or board.transport.baud or DEFAULT_BAUD
     with lab.connected(ask, fingerprint) as host:
         try:
             with host.held(address), host.opened(address, baud):

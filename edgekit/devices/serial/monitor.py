@@ -19,7 +19,7 @@ from edgekit.devices.serial.messages import (
 )
 
 if TYPE_CHECKING:
-    from edgekit.devices.serial.device import SerialDevice
+    from edgekit.devices.device import HasLine
 
 _QUIET_SECONDS = 0.3
 """Silence after which an unfinished line is shown."""
@@ -32,9 +32,7 @@ class Seen:
     words: str
 
 
-def watch(
-    device: SerialDevice, *, ask: bool = True, seconds: float | None = None
-) -> Iterator[Seen]:
+def watch(device: HasLine, *, ask: bool = True, seconds: float | None = None) -> Iterator[Seen]:
     """Yield the traffic as it comes, for `seconds` or without end. With `ask`, ask what runs on the
     board."""
     import serial

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import UsageError
-from edgekit.farm.control import FarmDown, farm_status, read_hosts_again
+from edgekit.devices.keeper_client import FarmDown
+from edgekit.farm.control import farm_status, read_hosts_again
 from edgekit.farm.hosts.file import FarmHost, forget_host, remember_host
 from edgekit.farm.hosts.worker import connected, first_news
 from edgekit.farm.status import FarmStatus

@@ -15,7 +15,8 @@ from typing import Any
 
 from edgekit.base.errors import EdgekitError
 from edgekit.base.json_reader import read_json
-from edgekit.farm.control import Conversation, read_lines, refusal
+from edgekit.devices.keeper_client import Conversation
+from edgekit.farm.control import read_lines, refusal
 from edgekit.version import __version__
 
 SECONDS_OF_SILENCE = 30.0

@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 
 from edgekit.base.files import replace_file, storage_errors
-from edgekit.farm.control import farm_folder
+from edgekit.devices.keeper_client import farm_folder
 
 _FORM = re.compile(r"[A-Za-z0-9_-]{32}\n?")
 _LONGEST = 100

@@ -294,11 +294,11 @@ class _Interrupted(LocalDevice):
 
     opened_before = 0
 
-    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Any:
+    def opened(self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT) -> Any:
         if _Interrupted.opened_before == 2:
             raise KeyboardInterrupt
         _Interrupted.opened_before += 1
-        return super().opened(bundle, events=events)
+        return super().opened(bundle, purpose=purpose, events=events)
 
 
 def test_what_was_measured_before_ctrl_c_is_kept_and_the_rest_goes_on(lab: Lab) -> None:

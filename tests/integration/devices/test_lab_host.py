@@ -55,7 +55,7 @@ def m4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SerialDevice]:
     """A twin with the toy model on it."""
     with twins_in(tmp_path_factory.mktemp("chips")):
         device = emulated("mps2-an386")
-        with device.prepared(toy_firmware("mps2-an386")):
+        with device.flashed(toy_firmware("mps2-an386")):
             pass
         yield device
 
@@ -77,7 +77,7 @@ def test_a_terminal_of_another_machine_carries_an_inference(
 ) -> None:
     with pty_line(m4.port) as name:
         device = via(server, name)
-        with device.prepared(toy_firmware("mps2-an386")) as (client, _, written):
+        with device.flashed(toy_firmware("mps2-an386")) as (client, _, written):
             assert written == 0
             assert inference(client, DATA) == tripled(DATA)
         assert any("on a Cortex-M4" in seen.words for seen in watch(device, seconds=60.0))
@@ -88,7 +88,7 @@ def test_a_socket_that_another_machine_sees_does_as_well(
 ) -> None:
     with (
         noisy_line(m4.port, Harm()) as address,
-        via(server, address).prepared(toy_firmware("mps2-an386")) as (client, _, written),
+        via(server, address).flashed(toy_firmware("mps2-an386")) as (client, _, written),
     ):
         assert written == 0
         assert inference(client, DATA) == tripled(DATA)
@@ -221,7 +221,7 @@ def test_what_can_only_be_written_on_the_spot_is_told(m4: SerialDevice, server: 
     device = via(server, m4.port)
     with (
         pytest.raises(UsageError, match=r"can only be written on .* itself"),
-        device.prepared(toy_firmware("mps2-an386"), again=True),
+        device.flashed(toy_firmware("mps2-an386"), again=True),
     ):
         pass
 

@@ -63,7 +63,7 @@ def m4(cache: Path) -> SerialDevice:
 def test_each_board_runs_a_model_that_was_written_to_its_twin(name: str) -> None:
     device, firmware = emulated(name), toy_firmware(name)
 
-    with device.prepared(firmware) as (client, hello, written):
+    with device.flashed(firmware) as (client, hello, written):
         assert written == sum(segment.file_size for segment in firmware.segments)
         assert hello.build_id == firmware.build_id
         assert hello.core == load_board(name).cpu.name
@@ -75,7 +75,7 @@ def test_each_board_runs_a_model_that_was_written_to_its_twin(name: str) -> None
         marks = client.memory()
         assert 0 < marks.stack_used < marks.stack == hello.stack
 
-    with device.prepared(firmware) as (client, _, written):
+    with device.flashed(firmware) as (client, _, written):
         assert written == 0
         assert inference(client, DATA[::-1]) == tripled(DATA[::-1])
 
@@ -89,7 +89,7 @@ def test_instructions_are_counted_one_by_one(name: str, tmp_path: Path) -> None:
     device, counts = emulated(name), []
     for n in (1_000_000, 3_000_000):
         firmware = toy_firmware(name, 16, loop.replace("{n}", str(n)))
-        with device.prepared(firmware) as (client, _, _):
+        with device.flashed(firmware) as (client, _, _):
             client.write(0, 0, bytes(16))
             ticks = {client.run(0, LIMIT_S).cycles for _ in range(3)}
             assert device.chip is not None
@@ -100,7 +100,7 @@ def test_instructions_are_counted_one_by_one(name: str, tmp_path: Path) -> None:
 
 def test_a_line_that_harms_what_it_carries_harms_no_inference(m4: SerialDevice) -> None:
     firmware = toy_firmware("mps2-an386")
-    with m4.prepared(firmware):
+    with m4.flashed(firmware):
         pass
     harm = Harm(changed=0.0004, lost=0.0004, repeated=0.05, invented=0.05, calm=1500)
     with (
@@ -121,7 +121,7 @@ def test_a_line_that_harms_what_it_carries_harms_no_inference(m4: SerialDevice) 
 def test_a_terminal_and_a_port_of_another_host_work_as_well(
     line: Callable[[str], AbstractContextManager[str]], m4: SerialDevice
 ) -> None:
-    with m4.prepared(toy_firmware("mps2-an386")):
+    with m4.flashed(toy_firmware("mps2-an386")):
         pass
     with (
         line(m4.port) as address,
@@ -133,7 +133,7 @@ def test_a_terminal_and_a_port_of_another_host_work_as_well(
 
 def test_a_lost_answer_does_not_run_the_model_twice(m4: SerialDevice) -> None:
     """Its arena is written over by each run: two would triple twice, had it no inputs kept."""
-    with m4.prepared(toy_firmware("mps2-an386")) as (client, _, _):
+    with m4.flashed(toy_firmware("mps2-an386")) as (client, _, _):
         client.write(0, 0, DATA)
         steps = [client.run_step(0, step, LIMIT_S).cycles for step in (0, 1)]
         assert client.read(0, 0, len(DATA)) == tripled(DATA)
@@ -153,7 +153,7 @@ def test_a_lost_answer_does_not_run_the_model_twice(m4: SerialDevice) -> None:
 
 
 def test_a_reset_in_the_middle_is_noticed(m4: SerialDevice) -> None:
-    with m4.prepared(toy_firmware("mps2-an386")) as (client, _, _):
+    with m4.flashed(toy_firmware("mps2-an386")) as (client, _, _):
         client.write(0, 0, DATA)
         client.reset()
         with pytest.raises(BoardRestarted, match="was reset while in use"):
@@ -173,7 +173,7 @@ def test_a_reset_in_the_middle_is_noticed(m4: SerialDevice) -> None:
 @pytest.mark.parametrize("name", ["mps2-an386", "mps3-an547"])
 def test_a_fault_is_told_with_its_function_and_survived(name: str, also: str, says: str) -> None:
     device, bad = emulated(name), toy_firmware(name, 600, also)
-    with device.prepared(bad) as (client, hello, _):
+    with device.flashed(bad) as (client, hello, _):
         client.write(0, 0, DATA)
         with pytest.raises(FirmwareFault) as caught:
             client.run(0, LIMIT_S)
@@ -182,7 +182,7 @@ def test_a_fault_is_told_with_its_function_and_survived(name: str, also: str, sa
     assert any(line.startswith("cfsr 0x") for line in explained.details)
 
     # Another session resets it, and finds it sound.
-    with device.prepared(bad) as (client, _, written):
+    with device.flashed(bad) as (client, _, written):
         assert written == 0
         assert client.run_step(0, 0, LIMIT_S).status == 0
 
@@ -191,7 +191,7 @@ def test_a_fault_answers_the_request_that_led_to_it() -> None:
     """On the line, without our own reader's patience in between."""
     bad = toy_firmware("mps2-an386", 600, '__asm__ volatile("udf #1");')
     device = emulated("mps2-an386")
-    with device.prepared(bad):
+    with device.flashed(bad):
         pass
     decoder, hello, run, later = FrameDecoder(), 0x12340001, 0x12340002, 0x12340003
     with line_of(device.port) as line:
@@ -220,7 +220,7 @@ def test_the_serial_port_of_nordics_chips_works_on_a_core_with_little(
         "EDGEKIT_BOARD_PATH", str(Path(support.microcontrollers.__file__).parent / "boards")
     )
     device = emulated("microbit")
-    with device.prepared(toy_firmware("microbit")) as (client, hello, _):
+    with device.flashed(toy_firmware("microbit")) as (client, hello, _):
         assert hello.core == "Cortex-M0"
         assert inference(client, DATA) == tripled(DATA)
     down("microbit", delete=True)
@@ -232,7 +232,7 @@ def test_a_stack_that_overflows_is_told() -> None:
     deep = toy_firmware(
         "mps3-an547", 600, "volatile char big[20000]; big[0] = 1; data[0] = big[0];"
     )
-    with device.prepared(deep) as (client, hello, _):
+    with device.flashed(deep) as (client, hello, _):
         client.write(0, 0, DATA)
         with pytest.raises(FirmwareFault) as caught:
             client.run(0, LIMIT_S)
@@ -245,7 +245,7 @@ def test_two_models_of_one_firmware_keep_apart(m4: SerialDevice, tmp_path: Path)
     second = write_c_tree(tmp_path / "b", "second", factor=5, count=100)
     firmware = firmware_for(m4.board, tmp_path / "out", first, second)
 
-    with m4.prepared(firmware) as (client, hello, _):
+    with m4.flashed(firmware) as (client, hello, _):
         assert hello.models == 2
         assert [client.model(index).name for index in (0, 1)] == [
             "first of the tests",
@@ -271,7 +271,7 @@ def test_a_board_without_memory_for_inputs_gets_them_anew(tmp_path: Path) -> Non
         ),
     )
     data = random.Random(1).randbytes(60_000)
-    with device.prepared(firmware_for(tight, tmp_path / "out", tree)) as (client, _, _):
+    with device.flashed(firmware_for(tight, tmp_path / "out", tree)) as (client, _, _):
         assert not client.model(0).keeps_inputs
         assert inference(client, data) == tripled(data)
 
@@ -311,7 +311,7 @@ def test_an_emulator_that_is_killed_while_it_is_written_to_is_told_and_started_a
     assert re.search("ended, or was not running|does not answer", caught.value.message)
     assert status(name).condition == "died"
 
-    with emulated(name).prepared(large) as (client, _, written):
+    with emulated(name).flashed(large) as (client, _, written):
         assert written > 3_000_000
         assert inference(client, DATA) == tripled(DATA)
 
@@ -327,7 +327,7 @@ def test_a_twin_starts_blank_stops_and_is_found_again() -> None:
 
     device = replace(emulated("mps2-an386"), name="spare", port=started.serial)
     device = replace(device, chip=replace(device.chip, folder=started.folder))
-    with device.prepared(toy_firmware("mps2-an386")) as (client, _, _):
+    with device.flashed(toy_firmware("mps2-an386")) as (client, _, _):
         assert inference(client, DATA) == tripled(DATA)
     assert status("spare").condition == "running"
     assert not microcontroller.up("spare", board, fresh=True).already_running

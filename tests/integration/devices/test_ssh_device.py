@@ -152,7 +152,7 @@ def test_a_device_is_reached_while_something_else_is_done(
     assert_usable(server, bundle)
     before = logins(server)
 
-    with device_on(server).connect_early() as reached:
+    with device_on(server).prepared_early() as reached:
         eventually(lambda: agents_of(server))
         with reached.opened(bundle) as session:
             assert session.run(bundle.reference_inputs()).seconds > 0
@@ -164,7 +164,7 @@ def test_a_device_is_reached_while_something_else_is_done(
 def test_a_connection_lost_on_the_way_is_made_anew(server: SshServer, bundle: Bundle) -> None:
     assert_usable(server, bundle)
 
-    with device_on(server).connect_early() as reached:
+    with device_on(server).prepared_early() as reached:
         eventually(lambda: agents_of(server))
         eventually(lambda: all(t.name != "edgekit-early" for t in threading.enumerate()))
         server.drop_connections()
@@ -176,7 +176,7 @@ def test_a_connection_lost_on_the_way_is_made_anew(server: SshServer, bundle: Bu
 def test_who_was_on_the_way_for_nothing_leaves_nothing(server: SshServer, bundle: Bundle) -> None:
     assert_usable(server, bundle)
 
-    with device_on(server).connect_early():
+    with device_on(server).prepared_early():
         pass
 
     eventually(lambda: not server.sessions())

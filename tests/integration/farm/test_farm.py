@@ -27,7 +27,7 @@ from support.stores import a_point, a_run, a_session, save_records, save_session
 
 from edgekit.base.events import SILENT
 from edgekit.base.unix_sockets import reachable
-from edgekit.farm.control import farm_folder
+from edgekit.devices.keeper_client import farm_folder
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.plan import FarmPlan, Member
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease

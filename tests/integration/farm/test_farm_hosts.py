@@ -32,7 +32,7 @@ time.sleep(600)
 """
 LENT = """
 import json, time
-from edgekit.farm.lending import lent
+from edgekit.devices.lending import lent
 with lent("wing", "counting cycles", wait=600):
     print(json.dumps({"lent": True}), flush=True)
     time.sleep(600)

@@ -16,16 +16,17 @@ from support.light_farm import light_farm
 from support.rpc_lab import eventually
 
 from edgekit.base.errors import BundleError, DeviceError, UsageError
+from edgekit.devices.keeper_client import ask
+from edgekit.devices.lending import LeaseOver, lent
 from edgekit.devices.serial.device import SerialDevice
-from edgekit.farm.control import ask, drain, farm_status, resume
-from edgekit.farm.lending import LeaseOver, lent, opened_in_turn
+from edgekit.farm.control import drain, farm_status, resume
 from edgekit.farm.plan import Member
 from edgekit.farm.status import DeviceStatus
 from edgekit.profiles.board import load_board
 
 HOLDS = """
 import sys, time
-from edgekit.farm.lending import lent
+from edgekit.devices.lending import lent
 with lent("wing", sys.argv[1]):
     print("mine", flush=True)
     time.sleep(600)
@@ -130,7 +131,7 @@ def test_whoever_measures_asks_for_the_device_first(others: list[Other]) -> None
 
     def measure() -> None:
         try:
-            with opened_in_turn(wing, bundle, "bench"):
+            with wing.opened(bundle, purpose="bench"):
                 pass
         except BundleError as error:
             refused.append(error)

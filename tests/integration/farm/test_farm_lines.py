@@ -67,7 +67,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             emulated("mps2-an500"),
         )
         for device in (running.near, running.far):
-            with device.prepared(toy_firmware(device.name)):
+            with device.flashed(toy_firmware(device.name)):
                 pass
         nowhere = f"socket://127.0.0.1:{CLOSED_PORT}"
         where = f"{server.user}@127.0.0.1:{server.port}"

@@ -22,7 +22,8 @@ from edgekit.building.build import build
 from edgekit.building.choose import make_request
 from edgekit.building.partition import partition
 from edgekit.building.request import BuildRequest
-from edgekit.devices.base import BenchPlan, Device
+from edgekit.devices.base import BenchPlan
+from edgekit.devices.device import Device
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.local.device import LocalDevice
 from edgekit.profiles.toolchain import load_toolchain

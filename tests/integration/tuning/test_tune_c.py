@@ -20,8 +20,8 @@ from edgekit.base.events import SILENT
 from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_steps import measured_ways
-from edgekit.devices.base import Device
 from edgekit.devices.choice import Candidate
+from edgekit.devices.device import Device
 from edgekit.devices.local.device import LocalDevice
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain

@@ -126,7 +126,9 @@ class DriftingDevice(LocalDevice):
     """A device whose numbers are off: this machine, with one added to every output."""
 
     @contextmanager
-    def opened(self, bundle: Bundle, *, events: Events = SILENT) -> Iterator[LocalSession]:
+    def opened(
+        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
+    ) -> Iterator[LocalSession]:
         yield DriftingSession(self, bundle, events)
 
 

@@ -21,8 +21,8 @@ from support.ssh_server import SshServer, agents_of, ssh_server
 
 from edgekit.base.events import Event, Events, StageEnded, StageStarted
 from edgekit.bundle.folder import Bundle
-from edgekit.devices.base import Device
 from edgekit.devices.choice import Candidate
+from edgekit.devices.device import Device
 from edgekit.devices.linux.connection import connect
 from edgekit.devices.linux.hostkeys import KnownHosts
 from edgekit.devices.linux.ssh import SshDevice

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import duration
-from edgekit.farm.control import Conversation, FarmDown, farm_status, raise_refusal, this_user
-
-if TYPE_CHECKING:
-    from edgekit.bundle.folder import Bundle
-    from edgekit.devices.base import Device, Session
+from edgekit.devices.keeper_client import (
+    Conversation,
+    FarmDown,
+    ask,
+    raise_refusal,
+    this_user,
+)
 
 DEFAULT_LEASE_SECONDS = 1800.0
 DEFAULT_WAIT_SECONDS = 600.0
@@ -78,25 +79,14 @@ def lent(
             _lent_to_this_process.discard(name)
 
 
-@contextmanager
-def opened_in_turn(
-    device: Device, bundle: Bundle, purpose: str, events: Events = SILENT
-) -> Iterator[Session]:
-    """Open a session on a device, after waiting for a lease if the farm lends the device."""
-    from edgekit.devices.serial.device import SerialDevice
-
-    with ExitStack() as stack:
-        if isinstance(device, SerialDevice):
-            stack.enter_context(lent(device.name, purpose, events=events))
-        yield stack.enter_context(device.opened(bundle, events=events))
-
-
 def _lends(name: str) -> bool:
+    """Tell whether a farm lends the device: it has no key, as TVM's tracker cannot hand it out."""
     try:
-        devices = farm_status().devices
+        devices = ask({"do": "status"}).get("devices")
     except FarmDown:
         return False
-    return any(device.name == name and not device.key for device in devices)
+    listed = devices if isinstance(devices, list) else []
+    return any(d.get("name") == name and d.get("key") == "" for d in listed if isinstance(d, dict))
 
 
 def _wait_for_turn(conversation: Conversation, name: str, wait: float, events: Events) -> None:
