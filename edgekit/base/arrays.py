@@ -10,12 +10,7 @@ import numpy as np
 from edgekit.base.errors import InputError, UnsupportedModelError
 from edgekit.base.npy import Array as Array
 from edgekit.base.npy import read_npy, read_npy_header
-
-DTYPES = (
-    *("float32", "float16", "bfloat16", "float64"),
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"),
-)
-"""The types of a model's inputs and outputs."""
+from edgekit.base.tensors import DTYPES
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

@@ -72,7 +72,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Convert:
-    """A function from the document's value to the field's; it raises ValueError for a bad one."""
+    """A function from the document's value to the field's.
+
+    It raises ValueError or OverflowError for a bad one.
+    """
 
     expected: str
     function: Callable[[Any], Any]
@@ -357,16 +360,26 @@ def _narrowed(decoder: _Decoder, mark: Any) -> _Decoder:
 def _converted(mark: Convert, value: Any, _: _Options) -> Any:
     try:
         return mark.function(value)
+    except DecodeError:
+        raise
     except (ValueError, OverflowError):
         wrong(value, mark.expected)
 
 
-def _to_float(value: Any) -> float:
+def finite(value: Any) -> float:
+    """Return a number as a float; raise ValueError or OverflowError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
         raise ValueError
     if math.isinf(number := float(value)):
         raise ValueError
     return number
+
+
+def _is_text(value: Any) -> bool:
+    """Tell whether a value is text without half a character (a lone surrogate)."""
+    return isinstance(value, str) and (
+        value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    )
 
 
 def _plain(expected: str, holds: Callable[[Any], bool]) -> _Decoder:
@@ -376,8 +389,8 @@ def _plain(expected: str, holds: Callable[[Any], bool]) -> _Decoder:
 _ANYTHING = _Decoder("a value", lambda value, _: value)
 _SCALARS: Mapping[Any, _Decoder] = {
     int: _plain("a whole number", lambda v: type(v) is int and abs(v) <= _LARGEST),
-    float: _narrowed(_ANYTHING, Convert("a number", _to_float)),
-    str: _plain("text", lambda v: isinstance(v, str)),
+    float: _narrowed(_ANYTHING, Convert("a number", finite)),
+    str: _plain("text", _is_text),
     bool: _plain("true or false", lambda v: isinstance(v, bool)),
     object: _ANYTHING,
 }

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
+
+from edgekit.base.decode import Check, Count
+
+DTYPES = (
+    *("float32", "float16", "bfloat16", "float64"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"),
+)
+"""The types of a model's inputs and outputs."""
 
 
 @dataclass(frozen=True)
@@ -15,14 +24,20 @@ class Quantization:
     axis: int | None = None
 
 
+def _has_pairs(found: Quantization) -> bool:
+    return 0 < len(found.scales) == len(found.zero_points)
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """A tensor whose dimensions are all known. `dtype` is numpy's name, plus "bfloat16"."""
 
     name: str
-    dtype: str
-    shape: tuple[int, ...]
-    quantization: Quantization | None = None
+    dtype: Annotated[str, Check(f"one of {', '.join(DTYPES)}", DTYPES.__contains__)]
+    shape: tuple[Count, ...]
+    quantization: (
+        Annotated[Quantization, Check("one zero point for each of its scales", _has_pairs)] | None
+    ) = None
 
     @property
     def elements(self) -> int:

@@ -53,10 +53,10 @@ def amount(count: int) -> str:
 def nearest(word: str, choices: Iterable[str]) -> str | None:
     """Return the most similar choice, if any is similar; of two equally similar, the first."""
     matcher = difflib.SequenceMatcher()
-    matcher.set_seq2(word)
+    matcher.set_seq2(word.lower())
     best, best_ratio = None, 0.6
     for choice in choices:
-        matcher.set_seq1(choice)
+        matcher.set_seq1(choice.lower())
         ratio = matcher.ratio()
         if ratio > best_ratio or (ratio == best_ratio and best is None):
             best, best_ratio = choice, ratio

@@ -40,6 +40,7 @@ from edgekit.bundle.manifest import (
     ToolchainEntry,
     Versions,
     manifest_text,
+    parse_json,
     parse_manifest,
 )
 from edgekit.bundle.manifest_bare_metal import BareMetal
@@ -303,13 +304,11 @@ def foreign_file(folder: Path) -> str | None:
 
 
 def _listed_files(folder: Path) -> frozenset[str]:
-    from edgekit.bundle.manifest_reader import parse_json
-
     try:
         document = parse_json(_read_manifest_text(folder))
     except BundleError:
         return frozenset()
-    if not isinstance(document, dict) or not isinstance(document.get("schema_version"), int):
+    if not isinstance(document.get("schema_version"), int):
         return frozenset()
     files = document.get("files")
     paths = [

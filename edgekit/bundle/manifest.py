@@ -7,26 +7,20 @@ bytes, and any changed byte is noticed. docs/bundle.md describes every key.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from edgekit.base.arrays import DTYPES
+from edgekit.base.decode import Check, Count, DecodeError, decode, encode
 from edgekit.base.errors import BundleError
 from edgekit.base.files import sha256_bytes
-from edgekit.base.tensors import Quantization, TensorSpec
-from edgekit.bundle.manifest_bare_metal import BareMetal, read_bare_metal
-from edgekit.bundle.manifest_oracle import OracleEntry, read_oracle
-from edgekit.bundle.manifest_reader import Reader, parse_json
-from edgekit.bundle.manifest_runners import RunnerEntry, read_runner, runners_problem
-from edgekit.bundle.manifest_vectors import (
-    LeftOut,
-    VectorEntry,
-    read_left_out,
-    read_only_vector,
-    read_vector,
-    vectors_problem,
-)
+from edgekit.base.json_reader import JsonError, read_json_object
+from edgekit.base.tensors import TensorSpec
+from edgekit.bundle.manifest_bare_metal import BareMetal
+from edgekit.bundle.manifest_oracle import OracleEntry
+from edgekit.bundle.manifest_runners import RunnerEntry, runners_problem
+from edgekit.bundle.manifest_vectors import RANDOM, LeftOut, VectorEntry, vectors_problem
 from edgekit.models.preprocess import Preprocess
 from edgekit.profiles.kinds import HasKind
 
@@ -49,7 +43,29 @@ FileRole = Literal[
     "reference-input",
     "reference-output",
 ]
-FILE_ROLES: tuple[FileRole, ...] = get_args(FileRole)
+
+AGAIN = "build the bundle again, or get it again from the person who built it"
+
+Sha256 = Annotated[str, Check("a SHA-256", re.compile(r"[0-9a-f]{64}").fullmatch)]
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The parts of TVM's target that edgekit uses."""
+
+    kind: str = ""
+    mcpu: str = ""
+    mtriple: str = ""
+    mattr: tuple[str, ...] = ()
+    host: _Target | None = None
+
+
+def _is_target(text: str) -> bool:
+    try:
+        decode(_Target, read_json_object(text), ignore_unknown=True)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,7 @@ class ModelEntry:
 
     name: str
     format: str
-    sha256: str
+    sha256: Sha256
     file: str
 
 
@@ -99,9 +115,9 @@ class Region:
     name: str
     backend: str
     operators: tuple[str, ...]
-    macs: int
+    macs: Count
     """Multiply-accumulates."""
-    model_macs: int
+    model_macs: Count
     """Multiply-accumulates of the whole model."""
     reason: str
 
@@ -119,8 +135,8 @@ class Kernel:
 @dataclass(frozen=True)
 class FileEntry:
     path: str
-    sha256: str
-    size: int
+    sha256: Sha256
+    size: Count
     role: FileRole
 
 
@@ -130,7 +146,7 @@ class Manifest:
     edgekit_version: str
     model: ModelEntry
     board: BoardEntry
-    target: str
+    target: Annotated[str, Check("a target of TVM as JSON", _is_target)]
     """TVM's target, as JSON text."""
     toolchain: ToolchainEntry
     versions: Versions
@@ -153,22 +169,27 @@ class Manifest:
 
 def manifest_text(manifest: Manifest) -> str:
     """Write the manifest in its only form."""
-    return _text_of(asdict(manifest))
+    return _text_of(encode(manifest))
 
 
 def parse_manifest(text: bytes) -> Manifest:
     """Read the manifest that `manifest_text` wrote; BundleError for any other text."""
     document = parse_json(text)
-    reader = Reader(document, "the manifest")
-    _check_schema(reader)
-    if text != _text_of({k: v for k, v in reader.table.items() if k != "digest"}).encode():
-        raise BundleError(
-            "the manifest was changed after it was written",
-            hint="build the bundle again, or get it again from the person who built it",
-        )
-    manifest = _read_manifest(reader)
+    _check_schema(document)
+    document.pop("digest", None)
+    if text != _text_of(document).encode():
+        raise BundleError("the manifest was changed after it was written", hint=AGAIN)
+    manifest = _read_manifest(document)
     _check_references(manifest)
     return manifest
+
+
+def parse_json(text: bytes) -> dict[str, object]:
+    """Read the JSON of a manifest of any version; BundleError for what is none."""
+    try:
+        return read_json_object(text)
+    except JsonError as error:
+        raise BundleError(f"the manifest is not readable: {error}", hint=AGAIN) from error
 
 
 def _text_of(document: Mapping[str, object]) -> str:
@@ -189,146 +210,67 @@ def _dump(document: Mapping[str, object]) -> str:
         ) from error
 
 
-def _check_schema(reader: Reader) -> None:
-    found = reader.integer("schema_version")
-    if found in (_ONE_VECTOR, SCHEMA_VERSION):
-        return
-    writer = reader.table.get("edgekit_version")
-    raise BundleError(
-        f"the bundle has schema version {found} (written by edgekit {ascii(writer)[:40]}); this "
-        f"edgekit reads versions {_ONE_VECTOR} and {SCHEMA_VERSION}",
-        hint="build the model again with this edgekit, or use the edgekit that wrote the bundle",
-    )
+def _check_schema(document: Mapping[str, object]) -> None:
+    found, writer = document.get("schema_version"), document.get("edgekit_version")
+    if type(found) is not int:
+        raise BundleError("the manifest has no schema version", hint=AGAIN)
+    if found not in (_ONE_VECTOR, SCHEMA_VERSION):
+        raise BundleError(
+            f"the bundle has schema version {found} (written by edgekit {ascii(writer)[:40]}); "
+            f"this edgekit reads versions {_ONE_VECTOR} and {SCHEMA_VERSION}",
+            hint="build the model again with this edgekit, or use the edgekit that wrote it",
+        )
 
 
-def _read_manifest(reader: Reader) -> Manifest:
-    has_one_vector = reader.integer("schema_version") == _ONE_VECTOR
-    inputs, outputs = reader.children("inputs"), reader.children("outputs")
-    if has_one_vector:
-        vectors: tuple[VectorEntry, ...] = (read_only_vector(inputs, outputs),)
-        left_out: tuple[LeftOut, ...] = ()
-    else:
-        vectors = tuple(read_vector(item) for item in reader.children("vectors"))
-        left_out = tuple(read_left_out(item) for item in reader.children("left_out"))
-    manifest = Manifest(
-        schema_version=SCHEMA_VERSION,
-        edgekit_version=reader.text("edgekit_version"),
-        model=_read_model(reader.child("model")),
-        board=_read_board(reader.child("board")),
-        target=reader.target("target"),
-        toolchain=_read_toolchain(reader.child("toolchain")),
-        versions=_read_versions(reader.child("versions")),
-        oracle=read_oracle(reader.optional_child("oracle")),
-        seed=reader.integer("seed"),
-        inputs=tuple(_read_input(item) for item in inputs),
-        outputs=tuple(_read_output(item) for item in outputs),
-        vectors=vectors,
-        left_out=left_out,
-        regions=tuple(_read_region(item) for item in reader.children("regions")),
-        runners=tuple(read_runner(item) for item in reader.children("runners")),
-        kernels=tuple(_read_kernel(item) for item in reader.children("kernels")),
-        bare_metal=read_bare_metal(reader.optional_child("bare_metal")),
-        files=tuple(_read_file(item) for item in reader.children("files")),
-        reproducible=reader.flag("reproducible"),
-        reproducible_note=reader.text("reproducible_note"),
-    )
-    reader.text("digest")
-    reader.close()
-    return manifest
+def _read_manifest(document: Mapping[str, object]) -> Manifest:
+    try:
+        if document["schema_version"] == _ONE_VECTOR:
+            document = _with_vectors(document)
+        return decode(Manifest, document, "the manifest", need_all=True)
+    except DecodeError as error:
+        raise BundleError(str(error), hint=AGAIN) from error
 
 
-def _read_model(reader: Reader) -> ModelEntry:
-    entry = ModelEntry(
-        reader.text("name"), reader.text("format"), reader.sha256("sha256"), reader.text("file")
-    )
-    reader.close()
-    return entry
+@dataclass(frozen=True)
+class _OldInput:
+    spec: object
+    preprocess: object
+    reference: str
 
 
-def _read_board(reader: Reader) -> BoardEntry:
-    entry = BoardEntry(reader.text("name"), reader.text("kind"))
-    reader.close()
-    return entry
+@dataclass(frozen=True)
+class _OldOutput:
+    spec: object
+    reference: str | None
+    leeway: object
 
 
-def _read_toolchain(reader: Reader) -> ToolchainEntry:
-    entry = ToolchainEntry(reader.text("name"), reader.text("compiler"))
-    reader.close()
-    return entry
+@dataclass(frozen=True)
+class _OldTensors:
+    """The inputs and outputs of schema version 5, which name the files of the only vector."""
+
+    inputs: tuple[_OldInput, ...]
+    outputs: tuple[_OldOutput, ...]
 
 
-def _read_versions(reader: Reader) -> Versions:
-    entry = Versions(reader.text("tvm"), reader.text("tvm_ffi"))
-    reader.close()
-    return entry
-
-
-def _read_input(reader: Reader) -> InputEntry:
-    preprocess = reader.optional_child("preprocess")
-    entry = InputEntry(
-        spec=_read_spec(reader.child("spec")),
-        preprocess=None if preprocess is None else preprocess.preprocess(),
-    )
-    reader.close()
-    return entry
-
-
-def _read_output(reader: Reader) -> OutputEntry:
-    entry = OutputEntry(_read_spec(reader.child("spec")))
-    reader.close()
-    return entry
-
-
-def _read_region(reader: Reader) -> Region:
-    entry = Region(
-        name=reader.text("name"),
-        backend=reader.text("backend"),
-        operators=reader.texts("operators"),
-        macs=reader.count("macs"),
-        model_macs=reader.count("model_macs"),
-        reason=reader.text("reason"),
-    )
-    reader.close()
-    return entry
-
-
-def _read_kernel(reader: Reader) -> Kernel:
-    entry = Kernel(reader.text("name"), reader.text("rule"), reader.text("choice"))
-    reader.close()
-    return entry
-
-
-def _read_file(reader: Reader) -> FileEntry:
-    entry = FileEntry(
-        path=reader.text("path"),
-        sha256=reader.sha256("sha256"),
-        size=reader.count("size"),
-        role=reader.word("role", FILE_ROLES),
-    )
-    reader.close()
-    return entry
-
-
-def _read_spec(reader: Reader) -> TensorSpec:
-    quantization = reader.optional_child("quantization")
-    spec = TensorSpec(
-        name=reader.text("name"),
-        dtype=reader.word("dtype", DTYPES),
-        shape=reader.counts("shape"),
-        quantization=None if quantization is None else _read_quantization(quantization),
-    )
-    reader.close()
-    return spec
-
-
-def _read_quantization(reader: Reader) -> Quantization:
-    scales = reader.numbers("scales")
-    zero_points = reader.integers("zero_points")
-    if not scales or len(scales) != len(zero_points):
-        reader.refuse(f"{len(scales)} scales and {len(zero_points)} zero points")
-    axis = reader.optional_integer("axis")
-    reader.close()
-    return Quantization(scales, zero_points, axis)
+def _with_vectors(document: Mapping[str, object]) -> dict[str, object]:
+    """Return a document of schema version 5 in the form of the newest."""
+    tensors = {key: document[key] for key in ("inputs", "outputs") if key in document}
+    old = decode(_OldTensors, tensors, "the manifest")
+    files = [(output.reference, output.leeway) for output in old.outputs]
+    vector = {
+        "name": RANDOM,
+        "inputs": [entry.reference for entry in old.inputs],
+        "outputs": [{"file": file, "leeway": leeway} for file, leeway in files if file is not None],
+    }
+    return {
+        **document,
+        "schema_version": SCHEMA_VERSION,
+        "inputs": [{"spec": item.spec, "preprocess": item.preprocess} for item in old.inputs],
+        "outputs": [{"spec": item.spec} for item in old.outputs],
+        "vectors": [vector],
+        "left_out": [],
+    }
 
 
 def _check_references(manifest: Manifest) -> None:
@@ -369,7 +311,4 @@ def _check_references(manifest: Manifest) -> None:
 
 
 def _inconsistent(what: str) -> BundleError:
-    return BundleError(
-        f"the manifest {what}",
-        hint="build the bundle again, or get it again from the person who built it",
-    )
+    return BundleError(f"the manifest {what}", hint=AGAIN)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from edgekit.bundle.manifest_reader import Reader
 
 NOTHING_PROVEN = "none: nothing is proven"
 """The oracle in reports of a bundle without expected outputs."""
@@ -22,11 +18,3 @@ class OracleEntry:
 
 def oracle_in_words(oracle: OracleEntry | None) -> str:
     return NOTHING_PROVEN if oracle is None else f"by {oracle.name} {oracle.version}"
-
-
-def read_oracle(reader: Reader | None) -> OracleEntry | None:
-    if reader is None:
-        return None
-    entry = OracleEntry(reader.text("name"), reader.text("version"))
-    reader.close()
-    return entry

@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from edgekit.bundle.manifest_reader import Reader
-
 Built = Literal["host", "device"]
-BUILT: tuple[Built, ...] = ("host", "device")
 FOLDER = "runner"
 """The folder of the sources in a bundle."""
 
@@ -44,24 +41,15 @@ def _stem(backend: str) -> str:
     return "edgekit_" + backend.replace("-", "_")
 
 
-def read_runner(reader: Reader) -> RunnerEntry:
-    """Read a runner. Its names must follow from the backend's: commands on a device use them."""
-    entry = RunnerEntry(
-        backend=reader.text("backend"),
-        built=reader.word("built", BUILT),
-        source=reader.text("source"),
-        library=reader.text("library"),
-        version=reader.text("version"),
-    )
-    names = (runner_source(entry.backend), runner_library(entry.backend))
-    if not _BACKEND.fullmatch(entry.backend) or (entry.source, entry.library) != names:
-        reader.refuse("a part of no backend's")
-    reader.close()
-    return entry
-
-
 def runners_problem(runners: tuple[RunnerEntry, ...], roles: Mapping[str, str]) -> str | None:
-    """Say what is wrong with a manifest's runners and their files; None if nothing is."""
+    """Say what is wrong with a manifest's runners and their files; None if nothing is.
+
+    A runner's names must follow from the backend's: commands on a device use them.
+    """
+    for runner in runners:
+        names = (runner_source(runner.backend), runner_library(runner.backend))
+        if not _BACKEND.fullmatch(runner.backend) or (runner.source, runner.library) != names:
+            return "has a part of no backend's"
     sources = {path for path, role in roles.items() if role == "runner-source"}
     if sources != {runner.source for runner in runners} or len(sources) != len(runners):
         return "must list the source of each of its runners, once"

@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edgekit.models.comparison import Leeway
-
-if TYPE_CHECKING:
-    from edgekit.bundle.manifest_reader import Reader
 
 RANDOM = "random"
 """The name of the usual vector, which every bundle holds first."""
@@ -47,38 +43,6 @@ def vectors_in_words(vectors: Sequence[VectorEntry]) -> str:
     return ", ".join(vector.name for vector in vectors)
 
 
-def read_vector(reader: Reader) -> VectorEntry:
-    entry = VectorEntry(
-        name=reader.text("name"),
-        inputs=reader.texts("inputs"),
-        outputs=tuple(_read_expected(item) for item in reader.children("outputs")),
-    )
-    reader.close()
-    return entry
-
-
-def read_left_out(reader: Reader) -> LeftOut:
-    entry = LeftOut(reader.text("name"), reader.text("reason"))
-    reader.close()
-    return entry
-
-
-def read_only_vector(inputs: Sequence[Reader], outputs: Sequence[Reader]) -> VectorEntry:
-    """Read the only vector of schema version 5 from the manifest's inputs and outputs."""
-    found = [
-        (reader.optional_text("reference"), reader.optional_child("leeway")) for reader in outputs
-    ]
-    return VectorEntry(
-        RANDOM,
-        tuple(reader.text("reference") for reader in inputs),
-        tuple(
-            ExpectedEntry(file, None if leeway is None else leeway.leeway())
-            for file, leeway in found
-            if file is not None
-        ),
-    )
-
-
 def vectors_problem(vectors: Sequence[VectorEntry], inputs: int, outputs: int) -> str | None:
     """Say what is wrong with the vectors of a model with so many inputs and expected outputs."""
     if not vectors:
@@ -97,10 +61,3 @@ def vectors_problem(vectors: Sequence[VectorEntry], inputs: int, outputs: int) -
                 f"{outputs} for the vector {vector.name[:40]!a}"
             )
     return None
-
-
-def _read_expected(reader: Reader) -> ExpectedEntry:
-    leeway = reader.optional_child("leeway")
-    entry = ExpectedEntry(reader.text("file"), None if leeway is None else leeway.leeway())
-    reader.close()
-    return entry

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from edgekit.base.decode import Range
 from edgekit.base.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ SHARE_ON_TIES = 0.01
 class Leeway:
     """The extra error that rounding inside a model allows a few elements of an output."""
 
-    allowed: float
+    allowed: Annotated[float, Range(0.0, math.inf)]
     """The absolute error; for a quantised output in its steps."""
-    share: float
+    share: Annotated[float, Range(0.0, 1.0)]
     """The share of the elements that may use it."""
     reason: str
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Literal, cast
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from edgekit.base.decode import Convert, DecodeError, decode, finite
 from edgekit.base.errors import ProjectError
 from edgekit.base.quoting import toml_key
 from edgekit.base.tensors import TensorSpec
@@ -17,10 +16,25 @@ Layout = Literal["NCHW", "NHWC"]
 Color = Literal["rgb", "bgr", "gray"]
 Resize = Literal["stretch", "crop", "pad"]
 
-_LAYOUTS = ("NCHW", "NHWC")
-_COLORS = ("rgb", "bgr", "gray")
-_RESIZES = ("stretch", "crop", "pad")
 _FRACTION = re.compile(r"(-?[0-9]{1,9})/([1-9][0-9]{0,8})")
+
+
+_HINT = """for example: layout = "NCHW" or "NHWC", scale = "1/255", mean = [0.5]"""
+
+
+def _number(value: object) -> float:
+    fraction = _FRACTION.fullmatch(value) if isinstance(value, str) else None
+    if fraction:  # TOML has no division
+        return int(fraction[1]) / int(fraction[2])
+    return finite(value)
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    return decode(tuple[_Number, ...], value if isinstance(value, (list, tuple)) else [value])
+
+
+_Number = Annotated[float, Convert('a number, or a fraction such as "1/255"', _number)]
+_Numbers = Annotated[tuple[float, ...], Convert('numbers, or fractions such as "1/255"', _numbers)]
 
 
 @dataclass(frozen=True)
@@ -34,9 +48,21 @@ class Preprocess:
     layout: Layout
     color: Color = "rgb"
     resize: Resize = "stretch"
-    mean: tuple[float, ...] = (0.0,)
-    std: tuple[float, ...] = (1.0,)
-    scale: float = 1.0
+    mean: _Numbers = (0.0,)
+    std: _Numbers = (1.0,)
+    scale: _Number = 1.0
+
+    def __post_init__(self) -> None:
+        for key, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, self.channels):
+                raise ValueError(
+                    f"it has {len(values)} numbers in {key!r}, and {self.color} has "
+                    f"{self.channels} channels: give one for all, or one a channel"
+                )
+        if 0.0 in self.std:
+            raise ValueError("it divides by a std of 0; 1.0 leaves values alone")
+        if self.scale == 0.0:
+            raise ValueError('it has a scale of 0; 1.0 is for pixels to 255, "1/255" for 0 to 1')
 
     @property
     def channels(self) -> int:
@@ -44,29 +70,11 @@ class Preprocess:
 
 
 def parse_preprocess(table: Mapping[str, object], where: str) -> Preprocess:
-    """Read a declaration from TOML or JSON; `where` names it in errors, as "edgekit.toml: …"."""
-    known = [field.name for field in fields(Preprocess)]
-    for key in table:
-        if key not in known:
-            raise ProjectError(
-                f"{where} has an unknown key {key!r}",
-                hint=_did_you_mean(key, known) or f"the keys are {', '.join(known)}",
-            )
-    if "layout" not in table:
-        raise ProjectError(
-            f"{where} does not say how its pixels lie in memory",
-            hint='add layout = "NCHW" or layout = "NHWC"',
-        )
-    preprocess = Preprocess(
-        layout=cast(Layout, _word(table, "layout", _LAYOUTS, "", where)),
-        color=cast(Color, _word(table, "color", _COLORS, "rgb", where)),
-        resize=cast(Resize, _word(table, "resize", _RESIZES, "stretch", where)),
-        mean=_numbers(table, "mean", (0.0,), where),
-        std=_numbers(table, "std", (1.0,), where),
-        scale=_number(table.get("scale", 1.0), "scale", where),
-    )
-    _check(preprocess, where)
-    return preprocess
+    """Read a declaration from a TOML file; `where` names it in errors, as "edgekit.toml: …"."""
+    try:
+        return decode(Preprocess, table, where)
+    except DecodeError as error:
+        raise ProjectError(str(error), hint=_HINT) from error
 
 
 def example_toml(spec: TensorSpec) -> str:
@@ -88,70 +96,3 @@ def _guess_layout(shape: tuple[int, ...]) -> tuple[Layout, int]:
     if len(shape) >= 3 and shape[-3] == 1:
         return "NCHW", 1
     return "NCHW", 3
-
-
-def _check(preprocess: Preprocess, where: str) -> None:
-    for key, values in (("mean", preprocess.mean), ("std", preprocess.std)):
-        if len(values) not in (1, preprocess.channels):
-            raise ProjectError(
-                f"{where} has {len(values)} numbers in {key!r}, "
-                f"and {preprocess.color} has {preprocess.channels} channels",
-                hint="give one number for all channels, or one a channel",
-            )
-    if 0.0 in preprocess.std:
-        raise ProjectError(f"{where} divides by a std of 0", hint="use 1.0 to leave values alone")
-    if preprocess.scale == 0.0:
-        raise ProjectError(
-            f"{where} has a scale of 0, which makes every pixel the same",
-            hint='use 1.0 for pixels of 0 to 255, "1/255" for 0 to 1',
-        )
-
-
-def _word(
-    table: Mapping[str, object], key: str, allowed: tuple[str, ...], default: str, where: str
-) -> str:
-    value = table.get(key, default)
-    if isinstance(value, str) and value in allowed:
-        return value
-    near = _did_you_mean(value, allowed) if isinstance(value, str) else None
-    raise ProjectError(
-        f"{where} has {key} = {value!r}",
-        hint=near or f"{key} is one of {', '.join(allowed)}",
-    )
-
-
-def _numbers(
-    table: Mapping[str, object], key: str, default: tuple[float, ...], where: str
-) -> tuple[float, ...]:
-    value = table.get(key)
-    if value is None:
-        return default
-    if isinstance(value, list | tuple):
-        return tuple(_number(item, key, where) for item in value)
-    return (_number(value, key, where),)
-
-
-def _number(value: object, key: str, where: str) -> float:
-    fraction = _FRACTION.fullmatch(value) if isinstance(value, str) else None
-    if fraction:  # TOML has no division
-        value = int(fraction[1]) / int(fraction[2])
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not _finite(cast(float, value)):
-        raise ProjectError(
-            f"{where} has {key} with {value!r} where a number belongs",
-            hint='write numbers like 0.5, or fractions like "1/255"',
-        )
-    return float(cast(float, value))
-
-
-def _finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer too large for a float
-        return False
-
-
-def _did_you_mean(word: str, allowed: list[str] | tuple[str, ...]) -> str | None:
-    near = difflib.get_close_matches(word, allowed, n=1)
-    near = near or [option for option in allowed if option.lower() == word.lower()]
-    return f"did you mean {near[0]!r}?" if near else None

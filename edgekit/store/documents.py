@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TypeVar
 
+from edgekit.base.decode import DecodeError, decode, encode
 from edgekit.base.errors import InputError
-from edgekit.store.checked import check_id, check_time, checked, wrong
-from edgekit.store.runs import MOST_SAMPLES, BenchRun
+from edgekit.store.runs import BenchRun
+
+T = TypeVar("T")
 
 FORMAT = "edgekit-results"
 FORMAT_VERSION = 1
 
 
-def run_document(run: BenchRun) -> dict[str, Any]:
-    """Return a run as JSON types, without copies: a run may hold a million samples."""
-    return {**vars(run), "build": vars(run.build), "conditions": vars(run.conditions)}
+@dataclass(frozen=True)
+class _Results:
+    bench_runs: tuple[BenchRun, ...]
 
 
 def written_document(runs: Iterable[BenchRun]) -> Iterator[str]:
     """Write a file of results in pieces, one line per run."""
     yield f'{{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "bench_runs": ['
     for number, run in enumerate(runs):
-        yield f"{',' if number else ''}\n{json.dumps(run_document(run))}"
+        yield f"{',' if number else ''}\n{json.dumps(encode(run))}"
     yield "]}\n"
 
 
@@ -39,17 +42,17 @@ def from_document(document: object) -> tuple[BenchRun, ...]:
             f"and this edgekit reads version {FORMAT_VERSION}",
             hint="export it again with this version of edgekit",
         )
-    runs = document.get("bench_runs")
-    if not isinstance(runs, list):
-        raise wrong("bench_runs", "a list")
-    return tuple(run_from_document(run) for run in runs)
+    return checked(_Results, {"bench_runs": document.get("bench_runs")}).bench_runs
 
 
 def run_from_document(document: object) -> BenchRun:
     """Read one run; raise InputError for anything else."""
-    run: BenchRun = checked(BenchRun, document, "run")
-    check_id(run.id, "run.id")
-    check_time(run.measured_at, "run.measured_at")
-    if len(run.samples) > MOST_SAMPLES:
-        raise wrong("run.samples", "at most a million numbers")
-    return run
+    return checked(BenchRun, document)
+
+
+def checked(kind: type[T], document: object) -> T:
+    """Read what a store wrote; raise InputError for anything but all of a dataclass's fields."""
+    try:
+        return decode(kind, document, "the file of results", need_all=True)
+    except DecodeError as error:
+        raise InputError(str(error), hint="export it again, and don't edit it") from error

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from edgekit.base.decode import encode
 from edgekit.base.errors import InputError
 from edgekit.base.files import storage_errors, sweep_leftovers, write_atomically
 from edgekit.base.json_reader import read_json
 from edgekit.store.address import waiting
-from edgekit.store.documents import run_document, run_from_document
+from edgekit.store.documents import run_from_document
 from edgekit.store.findings import from_document, to_text
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ DAMAGED = ".damaged"
 
 def post(run: BenchRun, folder: Path) -> Path:
     """Write a run into the folder of its store. It is on the disk when this returns."""
-    return _post(folder / f"{run.id}.json", json.dumps(run_document(run)))
+    return _post(folder / f"{run.id}.json", json.dumps(encode(run)))
 
 
 def post_findings(findings: Findings, folder: Path) -> Path:

@@ -3,6 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from edgekit.base.decode import Most
+from edgekit.store.fields import (
+    BoardName,
+    Hash,
+    Id,
+    Int32,
+    ModelName,
+    Name,
+    RunTime,
+    Time,
+    Version,
+    Word,
+    Words,
+)
 
 MOST_SAMPLES = 1_000_000
 
@@ -11,29 +27,29 @@ MOST_SAMPLES = 1_000_000
 class BuildFacts:
     """The build that was measured."""
 
-    digest: str
+    digest: Hash
     """The hash of the bundle's manifest, and so of every byte in it."""
-    model: str
-    model_sha256: str
-    board: str
-    target: str
-    compiler: str
-    offload: tuple[str, ...]
-    edgekit_version: str
-    tvm_version: str
+    model: ModelName
+    model_sha256: Hash
+    board: BoardName
+    target: Words
+    compiler: Words
+    offload: tuple[Words, ...]
+    edgekit_version: Version
+    tvm_version: Version
 
 
 @dataclass(frozen=True)
 class Conditions:
     """The device's state during a run. None, never zero, for what the device can't tell."""
 
-    threads: int
-    governor: str | None = None
+    threads: Int32
+    governor: Words | None = None
     frequency_mhz: float | None = None
     load_average: float | None = None
     busy: bool = False
     """Whether other processes used the model's cores before the run."""
-    preemptions: int | None = None
+    preemptions: Int32 | None = None
     temperature_c: float | None = None
     throttled: bool | None = None
 
@@ -42,16 +58,15 @@ class Conditions:
 class BenchRun:
     """One benchmark."""
 
-    id: str
-    measured_at: str
-    """ISO 8601, UTC."""
+    id: Id
+    measured_at: RunTime
     build: BuildFacts
-    device: str
-    host: str
+    device: Name
+    host: Name
     """The host that ran edgekit."""
-    purpose: str
+    purpose: Word
     """The command: "bench", "deploy", "matrix", "recommend"."""
-    unit: str
+    unit: Word
     """The unit of all times: "seconds", or a microcontroller's "cycles" or "instructions". For
     those, p90 and p99 are the maximum, mean is the median; stdev and samples are meaningless."""
     median: float
@@ -60,14 +75,14 @@ class BenchRun:
     mean: float
     minimum: float
     stdev: float
-    warmup: int
+    warmup: Int32
     conditions: Conditions
     model_peak: int | None = None
     process_peak: int | None = None
     joules: float | None = None
     """The energy of one inference."""
-    notes: tuple[str, ...] = ()
-    samples: tuple[int, ...] = ()
+    notes: tuple[Words, ...] = ()
+    samples: Annotated[tuple[int, ...], Most(MOST_SAMPLES, "numbers")] = ()
     """One number per inference, in order: nanoseconds, or instructions. Empty in lists of runs."""
 
 
@@ -75,16 +90,15 @@ class BenchRun:
 class RegionCost:
     """One region in a library and in TVM on one kind of board: medians of one inference."""
 
-    region: str
+    region: Name
     """The name of all that the region computes, weights and options included."""
-    board: str
-    backend: str
-    version: str
+    board: BoardName
+    backend: BoardName
+    version: BoardName
     """The library's version."""
     library_us: float
     tvm_us: float
     agrees: bool
     """Whether both gave the same numbers."""
-    device: str
-    measured_at: str
-    """The time, as `moments.now` writes it."""
+    device: Name
+    measured_at: Time

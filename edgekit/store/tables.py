@@ -26,33 +26,42 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from edgekit.store.checked import LENGTHS, WIDE_NUMBERS
+from edgekit.base.decode import Most, Range
+from edgekit.store.fields import BoardName, Hash, ModelName, Name
 from edgekit.store.runs import BenchRun, BuildFacts, Conditions, RegionCost
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
 
-_NUMBERS = {int: Integer, float: Float, bool: Boolean}
+_NUMBERS = {int: BigInteger, float: Float, bool: Boolean}
+_LONGEST_STRING = 500
+"""Texts of which more characters are allowed have a column without a limit."""
 
 
-def _column(where: str, hint: Any, *, key: bool = False) -> Column[Any]:
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    length = LENGTHS.get(where)
-    kind: Any = _NUMBERS.get(options[0], Text) if length is None else String(length)
-    if where in WIDE_NUMBERS:
-        kind = BigInteger
-    optional = type(None) in options
-    return Column(where.rpartition(".")[2], kind, primary_key=key, nullable=optional)
+def _kind(hint: Any) -> Any:
+    """Return the type of the column for a field's type."""
+    if typing.get_origin(hint) is typing.Literal:
+        return String(20)
+    for mark in getattr(hint, "__metadata__", ()):
+        if isinstance(mark, Range):
+            return Integer
+        if isinstance(mark, Most) and mark.count <= _LONGEST_STRING:
+            return String(mark.count)
+    return _NUMBERS.get(hint, Text)
 
 
 def _columns(
-    kind: type, where: str, *, keys: tuple[str, ...] = (), without: tuple[str, ...] = ()
+    kind: type, *, keys: tuple[str, ...] = (), without: tuple[str, ...] = ()
 ) -> list[Column[Any]]:
-    """Make a column of each field of a dataclass; texts are as long as `LENGTHS` says."""
-    hints = typing.get_type_hints(kind)
-    return [
-        _column(f"{where}.{name}", hint, key=name in keys)
-        for name, hint in hints.items()
-        if name not in without
-    ]
+    """Make a column of each field of a dataclass."""
+    columns = []
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+        options = typing.get_args(hint) if is_union else (hint,)
+        if name not in without:
+            is_key, is_optional = name in keys, type(None) in options
+            columns.append(
+                Column(name, _kind(options[0]), primary_key=is_key, nullable=is_optional)
+            )
+    return columns
 
 
 metadata = MetaData()
@@ -64,8 +73,8 @@ devices = Table(
     "devices",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", String(LENGTHS["run.device"]), nullable=False),
-    Column("board", String(LENGTHS["run.build.board"]), nullable=False),
+    Column("name", _kind(Name), nullable=False),
+    Column("board", _kind(BoardName), nullable=False),
     UniqueConstraint("name", "board"),
 )
 
@@ -73,8 +82,8 @@ models = Table(
     "models",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", String(LENGTHS["run.build.model"]), nullable=False),
-    Column("sha256", String(LENGTHS["run.build.model_sha256"]), nullable=False, unique=True),
+    Column("name", _kind(ModelName), nullable=False),
+    Column("sha256", _kind(Hash), nullable=False, unique=True),
 )
 
 builds = Table(
@@ -82,7 +91,7 @@ builds = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("model_id", ForeignKey("models.id"), nullable=False),
-    *_columns(BuildFacts, "run.build", without=("model", "model_sha256")),
+    *_columns(BuildFacts, without=("model", "model_sha256")),
     UniqueConstraint("digest"),
 )
 
@@ -92,17 +101,17 @@ bench_runs = Table(
     Column("build_id", ForeignKey("builds.id"), nullable=False),
     Column("device_id", ForeignKey("devices.id"), nullable=False),
     *_columns(
-        *(BenchRun, "run"),
+        BenchRun,
         keys=("id",),
         without=("build", "device", "conditions", "samples"),
     ),
-    *_columns(Conditions, "run.conditions"),
+    *_columns(Conditions),
     Column("samples", LargeBinary, nullable=False),
     Index("bench_runs_by_time", "measured_at"),
 )
 
 region_costs = Table(
-    "region_costs", metadata, *_columns(RegionCost, "region", keys=("region", "board", "version"))
+    "region_costs", metadata, *_columns(RegionCost, keys=("region", "board", "version"))
 )
 
 workloads = Table(
@@ -110,7 +119,7 @@ workloads = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("target_sha256", String(64), nullable=False),
-    *_columns(Workload, "workload"),
+    *_columns(Workload),
     UniqueConstraint("target_sha256", "version", "key"),
 )
 """One row per kernel and target; `target_sha256` is the hash of `target`."""
@@ -120,7 +129,7 @@ tuning_records = Table(
     metadata,
     Column("workload_id", ForeignKey("workloads.id"), nullable=False),
     Column("choice_sha256", String(64), nullable=False),
-    *_columns(TuningRecord, "record", keys=("id",), without=("workload",)),
+    *_columns(TuningRecord, keys=("id",), without=("workload",)),
     Index(
         "records_to_rank",
         *("workload_id", "device", "choice_sha256", "measured_at"),
@@ -134,10 +143,10 @@ read the long choices. `session` is no foreign key: records may arrive before th
 tuning_sessions = Table(
     "tuning_sessions",
     metadata,
-    *_columns(TuningSession, "session", keys=("id",)),
+    *_columns(TuningSession, keys=("id",)),
     Index("sessions_by_time", "started_at"),
 )
 
 tuning_progress = Table(
-    "tuning_progress", metadata, *_columns(TuningProgress, "progress", keys=("session", "at"))
+    "tuning_progress", metadata, *_columns(TuningProgress, keys=("session", "at"))
 )

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from edgekit.base.decode import Most
+from edgekit.store.fields import (
+    BoardName,
+    Hash,
+    Id,
+    Int32,
+    ModelName,
+    Name,
+    PlainObject,
+    Time,
+    Version,
+    Words,
+)
 
 SessionState = Literal["running", "done", "interrupted", "failed"]
 
@@ -13,15 +27,15 @@ SessionState = Literal["running", "done", "interrupted", "failed"]
 class Workload:
     """One kernel on one kind of CPU."""
 
-    key: str
+    key: Name
     """The kernel and its shapes, named by `schedules/kernels.py`: up to 200 characters."""
-    target: str
+    target: Words
     """TVM's target as JSON: `Target.as_json`."""
-    version: int
+    version: Int32
     """The version of the schedules. Records of other versions are not used."""
-    words: str
+    words: Words
     """A description of the kernel for people."""
-    module: str | None = None
+    module: Annotated[str, Most(64 << 20)] | None = None
     """MetaSchedule's JSON of the workload, if MetaSchedule can read it."""
 
 
@@ -29,21 +43,20 @@ class Workload:
 class TuningRecord:
     """One candidate, measured or failed."""
 
-    id: str
+    id: Id
     """A unique id of 32 hexadecimal digits: a record written twice is stored once."""
     workload: Workload
-    session: str | None
+    session: Id | None
     """None for a record from another tool's file."""
-    device: str
-    measured_at: str
-    """The time, as `moments.now` writes it."""
-    choice: Mapping[str, object]
+    device: Name
+    measured_at: Time
+    choice: PlainObject
     """A choice in the form of `compiler/schedules/choices.py`."""
     best_us: float | None
     """The median of one call in microseconds; None for a failure."""
     own_us: float | None
     """The time of the rule's own choice, measured together on the same device."""
-    error: str | None = None
+    error: Version | None = None
     """The kind of failure: "compile", "run", "numbers", "timeout", "device"."""
 
 
@@ -51,24 +64,24 @@ class TuningRecord:
 class TuningSession:
     """One run of `edgekit tune` or of `--quick-tune`."""
 
-    id: str
-    model: str
-    model_sha256: str
-    board: str
-    target: str
-    devices: tuple[str, ...]
-    host: str
-    process: str
+    id: Id
+    model: ModelName
+    model_sha256: Hash
+    board: BoardName
+    target: Words
+    devices: tuple[Words, ...]
+    host: Name
+    process: BoardName
     """The searching process, as `moments.this_process` names it."""
-    started_at: str
-    heard_at: str
+    started_at: Time
+    heard_at: Time
     """The last heartbeat. The later of two descriptions of a session counts."""
-    ended_at: str | None
+    ended_at: Annotated[str, Most(40)] | None
     state: SessionState
     """The state that the session wrote; a session that is gone is read as "interrupted"."""
-    kernels: int
+    kernels: Int32
     """The number of kernels to tune."""
-    wanted_trials: int | None
+    wanted_trials: Int32 | None
     wanted_seconds: float | None
 
 
@@ -76,10 +89,10 @@ class TuningSession:
 class TuningProgress:
     """One point of a session's curve."""
 
-    session: str
-    at: str
-    trials: int
-    failed: int
+    session: Id
+    at: Time
+    trials: Int32
+    failed: Int32
     own_us: float
     """The time of one inference with the rules' own choices for all kernels."""
     best_us: float

@@ -90,7 +90,8 @@ def _try_out(agent: ReadyAgent, record: VersionRecord, events: Events) -> float 
     """Load and run the version on zeros, which are valid for any index."""
     import numpy as np
 
-    from edgekit.base.arrays import DTYPES, numpy_dtype
+    from edgekit.base.arrays import numpy_dtype
+    from edgekit.base.tensors import DTYPES
 
     if not record.inputs or any(entry.dtype not in DTYPES for entry in record.inputs):
         return None

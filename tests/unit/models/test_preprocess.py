@@ -46,17 +46,17 @@ def test_a_declaration_may_use_fractions_and_one_number_for_all_channels() -> No
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("colour = 'rgb'", "did you mean 'color'"),
-        ("color = 'bgrr'", "did you mean 'bgr'"),
-        ("layout = 'nchw'", "did you mean 'NCHW'"),
+        ("colour = 'rgb'", "did you mean color?"),
+        ("color = 'bgrr'", "did you mean bgr?"),
+        ("layout = 'nchw'", "did you mean NCHW?"),
         ("mean = [1.0, 2.0]", "2 numbers in 'mean'"),
         ("std = 0", "std of 0"),
         ("scale = 0.0", "scale of 0"),
-        ("scale = '1/0'", "where a number belongs"),
-        ("scale = true", "where a number belongs"),
-        ("scale = nan", "where a number belongs"),
-        ("scale = '9999999999999999/1'", "where a number belongs"),
-        ("mean = ['x']", "where a number belongs"),
+        ("scale = '1/0'", "scale must be a number, or a fraction"),
+        ("scale = true", "scale must be a number, or a fraction"),
+        ("scale = nan", "scale must be a number, or a fraction"),
+        ("scale = '9999999999999999/1'", "scale must be a number, or a fraction"),
+        ("mean = ['x']", "mean[0] must be a number, or a fraction"),
     ],
 )
 def test_a_wrong_declaration_says_what_is_wrong(line: str, says: str) -> None:
@@ -70,7 +70,7 @@ def test_a_wrong_declaration_says_what_is_wrong(line: str, says: str) -> None:
 
 
 def test_a_declaration_without_a_layout_says_so() -> None:
-    with pytest.raises(ProjectError, match="does not say how its pixels lie"):
+    with pytest.raises(ProjectError, match=r"layout must be one of .NCHW., .NHWC., and is missing"):
         parse_preprocess({}, "here")
 
 
