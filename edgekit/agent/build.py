@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.base.decode import decode_json
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import (
     exclusive_lock,
@@ -21,7 +22,6 @@ from edgekit.base.files import (
     sha256_file,
     storage_errors,
 )
-from edgekit.base.json_reader import read_json
 from edgekit.base.paths import cache_dir
 from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 from edgekit.cross.runtime import ffi_headers, runtime_libraries
@@ -107,7 +107,7 @@ def _key(toolchain: Toolchain, compiler: Compiler, libraries: dict[str, Path]) -
 def _read(folder: Path) -> Agent | None:
     """Return a finished agent whose files are all unchanged; None if there is none."""
     try:
-        sums = read_json((folder / _SUMS).read_text(encoding="ascii"))
+        sums = decode_json(dict[str, str], (folder / _SUMS).read_bytes())
         whole = all(sha256_file(folder / name) == digest for name, digest in sums.items())
     except (OSError, ValueError):
         return None

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from edgekit.base.decode import decode_json, encode
 from edgekit.base.files import (
     exclusive_lock,
     replace_directory,
@@ -27,7 +28,6 @@ from edgekit.base.files import (
     try_lock,
     write_atomically,
 )
-from edgekit.base.json_reader import read_json
 from edgekit.base.paths import cache_dir
 
 EntryKind = Literal["build", "unpacked", "library", "source"]
@@ -94,7 +94,7 @@ class BuildCache:
     @contextmanager
     def storing(self, key: str, kind: EntryKind, title: str) -> Iterator[Path]:
         """Fill the folder that `find` will return. Hold the key's lock."""
-        record = {"kind": kind, "title": title, "created": time.time()}
+        record = encode(_Record(kind, title, time.time()))
         with (
             storage_errors("write to the build cache", self.root),
             replace_directory(self._entries / key) as folder,
@@ -179,15 +179,21 @@ class BuildCache:
 
     def _describe(self, folder: Path) -> CacheEntry:
         kind, title, created, used = "?", "?", 0.0, 0.0
-        with suppress(
-            OSError, ValueError, TypeError, LookupError
-        ):  # a damaged entry is still listed, to be pruned
+        with suppress(OSError, ValueError):  # a damaged entry is still listed, to be pruned
             file = folder / "entry.json"
-            record = read_json(file.read_text(encoding="utf-8"))
+            record = decode_json(_Record, file.read_bytes(), ignore_unknown=True)
             used = file.stat().st_mtime
-            kind, title = str(record["kind"]), str(record["title"])
-            created = float(record["created"])
+            kind, title, created = record.kind, record.title, record.created
         return CacheEntry(folder.name, kind, title, _size_of(folder), created, used)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The file that describes an entry."""
+
+    kind: str
+    title: str
+    created: float
 
 
 def prune_entries(

@@ -23,6 +23,7 @@ from enum import Enum
 from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar
 
+from edgekit.base.json_reader import read_json
 from edgekit.base.wording import nearest
 
 KeyPath = tuple[str | int, ...]
@@ -144,6 +145,18 @@ def decode(
     except RecursionError:
         raise DecodeError([Problem((), "it is nested too deeply", "")], source) from None
     return typing.cast(T, decoded)
+
+
+def decode_json(
+    hint: type[T],
+    data: bytes | bytearray | str,
+    source: str = "",
+    *,
+    ignore_unknown: bool = False,
+    need_all: bool = False,
+) -> T:
+    """Decode a JSON document; JsonError or DecodeError, both ValueErrors, if it is none."""
+    return decode(hint, read_json(data), source, ignore_unknown=ignore_unknown, need_all=need_all)
 
 
 def encode(value: Any) -> Any:

@@ -13,11 +13,13 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from edgekit.base.consent import Effect, TrustedFile, is_agreed_to
 from edgekit.base.database_url import without_secrets
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import UntrustedProjectError
 from edgekit.base.files import exclusive_lock, replace_file, storage_errors
 from edgekit.base.own_backends import own_backends
@@ -207,12 +209,18 @@ def _file() -> Path:
     return data_dir() / "trusted.json"
 
 
+@dataclass(frozen=True)
+class _Record:
+    """The file of what the user agreed to."""
+
+    files: Mapping[str, str]
+
+
 def _recorded() -> dict[str, str]:
     """Read the recorded digests by path; empty if the record is damaged."""
     try:
-        document = json.loads(_file().read_text(encoding="utf-8"))
-        return {str(path): str(digest) for path, digest in document["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return dict(decode_json(_Record, _file().read_bytes(), ignore_unknown=True).files)
+    except (OSError, ValueError):
         return {}
 
 

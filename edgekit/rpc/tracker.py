@@ -22,11 +22,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from edgekit.base.children import WITH_OUTPUT, Process, TimeoutExpired, start_module
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import DeviceError, MissingToolError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, try_lock, write_atomically
 from edgekit.base.interrupts import interrupts_deferred
-from edgekit.base.json_reader import read_json
 from edgekit.base.paths import data_dir
 from edgekit.rpc.protocol import DEFAULT_PORT, LOOPBACK, TrackerAddress, TrackerGone
 from edgekit.rpc.tracker_worker import READY
@@ -63,9 +63,8 @@ def running_tracker() -> RunningTracker | None:
             os.close(lock)
             return None  # the lock ended with its holder, and the file is old
         try:
-            said = read_json(_state_file().read_text(encoding="utf-8"))
-            return RunningTracker(str(said["host"]), int(said["port"]), int(said["pid"]))
-        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return decode_json(RunningTracker, _state_file().read_bytes(), ignore_unknown=True)
+        except (FileNotFoundError, ValueError):
             return None  # it is starting or ending
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.base.decode import decode_json
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import (
     exclusive_lock,
@@ -17,7 +18,6 @@ from edgekit.base.files import (
     storage_errors,
     write_atomically,
 )
-from edgekit.base.json_reader import read_json
 from edgekit.base.json_text import json_text
 from edgekit.base.paths import cache_dir
 from edgekit.twin.debian import fetch
@@ -167,12 +167,8 @@ def _parts(folder: Path) -> tuple[Path, ...]:
 def _is_whole(folder: Path, recipe: Recipe) -> bool:
     """Tell whether an image is still complete: its files may have changed after the build."""
     try:
-        contents = read_json((folder / IMAGE_MANIFEST).read_text(encoding="utf-8"))
+        contents = decode_json(ImageContents, (folder / IMAGE_MANIFEST).read_bytes())
         sizes = {path.name: path.stat().st_size for path in _parts(folder)}
     except (OSError, ValueError):
         return False
-    return (
-        isinstance(contents, dict)
-        and contents.get("recipe") == recipe.digest()
-        and contents.get("files") == sizes
-    )
+    return (contents.recipe, contents.files) == (recipe.digest(), sizes)

@@ -9,13 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from edgekit.base.cache import CacheEntry
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import DeviceError
 from edgekit.base.files import storage_errors, sweep_leftovers, try_lock
-from edgekit.base.json_reader import read_json
 from edgekit.twin import qemu
 from edgekit.twin.image import (
     IMAGE_MANIFEST,
     IMAGE_NAME_LENGTH,
+    ImageContents,
     image_lock,
     image_name,
     twins_dir,
@@ -90,10 +91,10 @@ def _is_needed(name: str) -> bool:
 
 def _describe(folder: Path) -> CacheEntry:
     release, used = "?", 0.0
-    with suppress(OSError, ValueError, LookupError, TypeError):  # so that a damaged one is listed
+    with suppress(OSError, ValueError):  # so that a damaged one is listed
         manifest = folder / IMAGE_MANIFEST
         used = manifest.stat().st_mtime
-        release = str(read_json(manifest.read_text(encoding="utf-8"))["release"])[:40]
+        release = decode_json(ImageContents, manifest.read_bytes()).release[:40]
     return CacheEntry(
         folder.name, KIND, f"Debian {release}", _size_on_disk(folder), folder.stat().st_mtime, used
     )

@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from edgekit.base.errors import DeviceError, UsageError
+from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
-from edgekit.base.json_reader import read_json
 from edgekit.base.json_text import json_text
 from edgekit.profiles.board import Board
-from edgekit.profiles.reader import NAME_PATTERN
 from edgekit.twin import qemu, qmp
 from edgekit.twin.processes import QUIT_SECONDS, end, end_any, locked, process_of, twin_folder
-from edgekit.twin.state import Hardware, flag_of, number_of, text_of
+from edgekit.twin.state import LARGEST_FILE, Hardware, MicrocontrollerState, parse_as
 from edgekit.twin.tools import HostTool, require_tools
 
 STATE_FILE = "microcontroller.json"
@@ -31,25 +29,6 @@ LINE_SOCKET = "line"
 COUNT_SHIFT = 6
 """The shift of QEMU's -icount: an instruction takes 2^6 ns, so that the timer counts each one."""
 TO_RUN = (HostTool(qemu.MICROCONTROLLERS, "qemu-system-arm"),)
-
-_SCHEMA_VERSION = 1
-_LARGEST_FILE = 1 << 16
-_LARGEST_MEMORY = 1 << 32
-_LARGEST_CLOCK = 1 << 32
-
-
-@dataclass(frozen=True)
-class MicrocontrollerState:
-    """The state file of a microcontroller's twin."""
-
-    name: str
-    board: str
-    uuid: str
-    hardware: Hardware
-    clock: int
-    """The frequency of the machine's timer in Hz."""
-    wanted: bool
-    schema: int = _SCHEMA_VERSION
 
 
 @dataclass(frozen=True)
@@ -145,32 +124,8 @@ def read(folder: Path) -> MicrocontrollerState:
     """Read the state; raise DeviceError if it is damaged."""
     file = folder / STATE_FILE
     with storage_errors("read the twin's state", file), file.open("rb") as stream:
-        data = stream.read(_LARGEST_FILE)
-    try:
-        document = read_json(data)
-        hardware = document["hardware"]
-        state = MicrocontrollerState(
-            name=text_of(document, "name"),
-            board=text_of(document, "board"),
-            uuid=str(uuid.UUID(text_of(document, "uuid"))),
-            hardware=Hardware(
-                text_of(hardware, "machine"),
-                text_of(hardware, "cpu"),
-                1,
-                number_of(hardware, "memory", _LARGEST_MEMORY),
-                icount=True,
-            ),
-            clock=number_of(document, "clock", _LARGEST_CLOCK),
-            wanted=flag_of(document, "wanted"),
-        )
-        if state.name != folder.name or not NAME_PATTERN.fullmatch(state.name):
-            raise ValueError("it is about another twin")
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise DeviceError(
-            f"the state of the twin {folder.name} is damaged: {error}",
-            hint=f"edgekit twin down {folder.name} --delete removes it; then start it again",
-        ) from error
-    return state
+        data = stream.read(LARGEST_FILE + 1)
+    return parse_as(MicrocontrollerState, data, folder.name)
 
 
 def condition_of(folder: Path) -> Literal["running", "blank", "paused"]:

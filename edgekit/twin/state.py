@@ -8,30 +8,33 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal, TypeVar
 
+from edgekit.base.decode import Check, Convert, Range, decode
 from edgekit.base.errors import DeviceError
 from edgekit.base.files import storage_errors, write_atomically
-from edgekit.base.json_reader import read_json
+from edgekit.base.json_reader import read_json_object
 from edgekit.base.json_text import json_text
 from edgekit.profiles.reader import NAME_PATTERN
-from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
+from edgekit.twin.systemd import DEFAULT_INIT, Init
 
 STATE_FILE = "twin.json"
-SCHEMA_VERSION = 1
-_LARGEST_FILE = 1 << 16
-_LARGEST_MEMORY = 1 << 40
-_MOST_CORES = 64
+LARGEST_FILE = 1 << 16
+
+ShortText = Annotated[
+    str, Check("a short text", lambda text: text.isprintable() and 0 < len(text) <= 200)
+]
+Uuid = Annotated[str, Convert("a UUID", lambda value: str(uuid.UUID(str(value))))]
 
 
 @dataclass(frozen=True)
 class Hardware:
     """The hardware that QEMU emulates."""
 
-    machine: str
-    cpu: str
-    cores: int
-    memory: int
+    machine: ShortText
+    cpu: ShortText
+    cores: Annotated[int, Range(1, 64)]
+    memory: Annotated[int, Range(1, 1 << 40)]
     """The memory in bytes."""
     icount: bool = False
     """Whether the clock counts instructions, so that times do not depend on the host."""
@@ -41,19 +44,36 @@ class Hardware:
 class TwinState:
     """The state of a Linux twin."""
 
-    name: str
-    board: str
-    uuid: str
+    name: ShortText
+    board: ShortText
+    uuid: Uuid
     """The mark of its QEMU process, whose process id may change."""
     hardware: Hardware
-    image: str
+    image: ShortText
     """The digest of the image's recipe."""
-    port: int
+    port: Annotated[int, Range(1, 65535)]
     """The port of sshd on 127.0.0.1."""
     wanted: bool
     """Whether it was started and not stopped since. If it does not run then, it has died."""
     init: Init = DEFAULT_INIT
-    schema: int = SCHEMA_VERSION
+    schema: Literal[1] = 1
+
+
+@dataclass(frozen=True)
+class MicrocontrollerState:
+    """The state of a microcontroller's twin."""
+
+    name: ShortText
+    board: ShortText
+    uuid: Uuid
+    hardware: Hardware
+    clock: Annotated[int, Range(1, 1 << 32)]
+    """The frequency of the machine's timer in Hz."""
+    wanted: bool
+    schema: Literal[1] = 1
+
+
+S = TypeVar("S", TwinState, MicrocontrollerState)
 
 
 def write_state(folder: Path, state: TwinState) -> None:
@@ -68,7 +88,7 @@ def read_state(folder: Path) -> TwinState | None:
     with storage_errors("read the twin's state", folder):
         try:
             with path.open("rb") as stream:
-                data = stream.read(_LARGEST_FILE + 1)
+                data = stream.read(LARGEST_FILE + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
     return parse_state(data, folder.name)
@@ -76,70 +96,23 @@ def read_state(folder: Path) -> TwinState | None:
 
 def parse_state(data: bytes, name: str) -> TwinState:
     """Parse a twin's state; raise DeviceError if it is damaged."""
+    return parse_as(TwinState, data, name)
+
+
+def parse_as(kind: type[S], data: bytes, name: str) -> S:
+    """Parse the state of a twin of any kind; raise DeviceError if it is damaged."""
     try:
-        if len(data) > _LARGEST_FILE:
+        if len(data) > LARGEST_FILE:
             raise ValueError("it is too long")
-        document = read_json(data)
-        if not isinstance(document, dict):
-            raise ValueError("it is no object")
-        if document.get("schema") != SCHEMA_VERSION:
-            raise ValueError(f"its schema is {document.get('schema')!r}, not {SCHEMA_VERSION}")
-        hardware = document.get("hardware")
-        if not isinstance(hardware, dict):
-            raise ValueError("hardware is missing")
-        state = TwinState(
-            name=text_of(document, "name"),
-            board=text_of(document, "board"),
-            uuid=str(uuid.UUID(text_of(document, "uuid"))),
-            hardware=Hardware(
-                machine=text_of(hardware, "machine"),
-                cpu=text_of(hardware, "cpu"),
-                cores=number_of(hardware, "cores", _MOST_CORES),
-                memory=number_of(hardware, "memory", _LARGEST_MEMORY),
-                icount="icount" in hardware and flag_of(hardware, "icount"),
-            ),
-            image=text_of(document, "image"),
-            port=number_of(document, "port", 65535),
-            wanted=flag_of(document, "wanted"),
-            init=_init(document),
-        )
+        document = read_json_object(data)
+        if "schema" not in document:
+            raise ValueError("it names no schema")
+        state = decode(kind, document, ignore_unknown=True)
         if state.name != name or not NAME_PATTERN.fullmatch(name):
             raise ValueError("it is about another twin")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DeviceError(
             f"the state of the twin {name} is damaged: {error}",
             hint=f"edgekit twin down {name} --delete removes it; then start it again",
         ) from error
     return state
-
-
-def text_of(table: dict[str, Any], key: str) -> str:
-    """Return a short text; raise ValueError for anything else."""
-    value = table.get(key)
-    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
-        raise ValueError(f"{key} is not a short text")
-    return value
-
-
-def number_of(table: dict[str, Any], key: str, largest: int) -> int:
-    """Return a positive number; raise ValueError for anything else."""
-    value = table.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= largest:
-        raise ValueError(f"{key} is not a whole number from 1 to {largest}")
-    return value
-
-
-def _init(table: dict[str, Any]) -> Init:
-    value = table.get("init", DEFAULT_INIT)  # older states have none
-    for init in INITS:
-        if init == value:
-            return init
-    raise ValueError(f"init is none of {', '.join(INITS)}")
-
-
-def flag_of(table: dict[str, Any], key: str) -> bool:
-    """Return a flag; raise ValueError for anything else."""
-    value = table.get(key)
-    if not isinstance(value, bool):
-        raise ValueError(f"{key} is not true or false")
-    return value

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.base.decode import decode, decode_json, encode
 from edgekit.base.errors import EdgekitError, StorageError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
-from edgekit.base.json_reader import read_json
 from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
 from edgekit.models.model import ModelSource
@@ -202,10 +202,9 @@ class _State:
     def add(self, cell: Cell) -> None:
         with self._lock, storage_errors("keep the measurements", self._path):
             self.cells[cell.board, cell.offload] = cell
-            cells = [asdict(cell) for cell in self.cells.values()]
-            document = {"format": _FORMAT, "way": self._way, "cells": cells}
+            state = encode(_Saved(_FORMAT, self._way, tuple(self.cells.values())))
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._path, json.dumps(document, indent=1) + "\n")
+            write_atomically(self._path, json.dumps(state, indent=1) + "\n")
 
 
 def _way(source: ModelSource, plan: BenchPlan, twin: bool) -> dict[str, object]:
@@ -219,6 +218,15 @@ def _way(source: ModelSource, plan: BenchPlan, twin: bool) -> dict[str, object]:
     }
 
 
+@dataclass(frozen=True)
+class _Saved:
+    """The file of an earlier session."""
+
+    format: int
+    way: Mapping[str, object]
+    cells: tuple[object, ...]
+
+
 def _read_state(path: Path, way: Mapping[str, object]) -> dict[tuple[str, str], Cell]:
     """Read the cells that an equal earlier session finished. Failed ones are tried again."""
     if not path.exists():
@@ -226,11 +234,11 @@ def _read_state(path: Path, way: Mapping[str, object]) -> dict[tuple[str, str], 
     with storage_errors("read the measurements", path):
         data = path.read_bytes()
     try:
-        document = read_json(data)
-        if document["format"] != _FORMAT or document["way"] != way:
+        state = decode_json(_Saved, data)
+        if state.format != _FORMAT or state.way != way:
             return {}
-        cells = [Cell(**item) for item in document["cells"]]
-    except (ValueError, KeyError, TypeError) as error:
+        cells = [decode(Cell, cell, need_all=True) for cell in state.cells]
+    except ValueError as error:
         raise UsageError(
             f"{path} is not what an earlier session wrote",
             hint="move it away, or say --again to measure everything anew",

@@ -7,10 +7,11 @@ field leaves it to the rule.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-from edgekit.compiler.schedules.tiles import Tile
+from edgekit.base.decode import Convert, decode, encode
+from edgekit.compiler.schedules.tiles import Extent, Tile
 from edgekit.compiler.schedules.trace_text import check_trace
 
 if TYPE_CHECKING:
@@ -23,7 +24,13 @@ EXACTLY = "/"
 """The separator between a product's key and the rest of a whole kernel's key: a trace belongs to
 one such kernel, other choices to the product in any kernel."""
 
-_MOST = 1 << 16
+
+def _checked_trace(text: object) -> str:
+    if not isinstance(text, str):
+        raise ValueError
+    if text:
+        check_trace(text)
+    return text
 
 
 @dataclass(frozen=True)
@@ -31,14 +38,15 @@ class ProductChoice:
     """A choice for a product over packed weights."""
 
     tile: Tile | None = None
-    unrolled: int = 4
+    unrolled: Extent = 4
     """Steps of the sum that are unrolled."""
-    lines_at_once: int = 8
+    lines_at_once: Extent = 8
     """Lines that one core computes at a time. Of their input lines, padding included, the kernel's
     height less one are copied twice."""
     panels_outside: bool | None = None
     """Whether each panel of weights is read once and the image repeatedly, or the reverse."""
     parallel: bool | None = None
+    family: Literal["product"] = "product"
 
     @property
     def words(self) -> str:
@@ -58,11 +66,12 @@ class ProductChoice:
 
 @dataclass(frozen=True)
 class DepthwiseChoice:
-    width: int | None = None
+    width: Extent | None = None
     """Channels at a time."""
-    pixels: int | None = None
-    lines_at_once: int = 8
+    pixels: Extent | None = None
+    lines_at_once: Extent = 8
     parallel: bool | None = None
+    family: Literal["depthwise"] = "depthwise"
 
     @property
     def words(self) -> str:
@@ -76,11 +85,12 @@ class DepthwiseChoice:
 
 @dataclass(frozen=True)
 class GenericChoice:
-    lanes: int | None = None
+    lanes: Extent | None = None
     """Elements of a line at a time."""
     steps_apart: bool = False
     """Whether element-wise steps stay separate, instead of becoming part of their reader."""
     parallel: bool | None = None
+    family: Literal["generic"] = "generic"
 
     @property
     def words(self) -> str:
@@ -93,8 +103,9 @@ class GenericChoice:
 class TraceChoice:
     """A schedule that a search found, in place of any rule's."""
 
-    trace: str = ""
+    trace: Annotated[str, Convert("a trace of a schedule for CPUs", _checked_trace)] = ""
     """MetaSchedule's JSON; empty for the rule's own choice."""
+    family: Literal["trace"] = "trace"
 
     @property
     def words(self) -> str:
@@ -133,10 +144,6 @@ class Choices:
 NO_CHOICES = Choices()
 
 
-def family_of(choice: Choice) -> str:
-    return next(name for name, kind in FAMILIES.items() if type(choice) is kind)
-
-
 def on_its_cores(machine: Machine, parallel: bool | None) -> Machine:
     """Return the machine as seen by a kernel that was set to use all cores, or one."""
     if parallel is None:
@@ -145,47 +152,13 @@ def on_its_cores(machine: Machine, parallel: bool | None) -> Machine:
 
 
 def choice_as_json(choice: Choice) -> dict[str, object]:
-    return {"family": family_of(choice), **asdict(choice)}
+    # The family stays first: keys of builds and measurements are hashes of this text.
+    return {"family": choice.family, **encode(choice)}
 
 
 def choice_from_json(document: Mapping[str, object]) -> Choice:
     """Return the choice; raise ValueError for a document that `choice_as_json` cannot produce."""
-    family = FAMILIES.get(str(document.get("family")))
-    if family is None:
-        raise ValueError("a choice of no known family")
-    values = {name: value for name, value in document.items() if name != "family"}
-    if sorted(values) != sorted(item.name for item in fields(family)):
-        raise ValueError("a choice with other fields")
-    for name, value in values.items():
-        if name == "tile":
-            values[name] = None if value is None else _tile(value)
-        elif name == "trace":
-            _check_text(value)
-        elif name in ("panels_outside", "steps_apart", "parallel"):
-            if not isinstance(value, bool) and (value is not None or name == "steps_apart"):
-                raise ValueError(name)
-        elif value is not None or name in ("unrolled", "lines_at_once"):
-            _number(value)
-    return family(**values)  # type: ignore[arg-type]
-
-
-def _check_text(value: object) -> None:
-    if not isinstance(value, str):
-        raise ValueError("trace")
-    if value:
-        check_trace(value)
-
-
-def _tile(value: object) -> Tile:
-    if not isinstance(value, Mapping) or sorted(value) != ["channels", "lines", "pixels"]:
-        raise ValueError("tile")
-    return Tile(*(_number(value[name]) for name in ("lines", "pixels", "channels")))
-
-
-def _number(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MOST:
-        raise ValueError("no sensible number")
-    return value
+    return decode(cast("type[Choice]", Choice), document, need_all=True)
 
 
 def _cores(parallel: bool | None) -> list[str]:

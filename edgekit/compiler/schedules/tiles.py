@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from edgekit.base.decode import Range
 
 if TYPE_CHECKING:
     from edgekit.compiler.schedules.machine import Machine
+
+Extent = Annotated[int, Range(1, 1 << 16)]
 
 _MOST_VECTORS = 4
 _SPARE_REGISTERS = 2
@@ -32,9 +36,9 @@ _LONGER_LINE = 1.1
 
 @dataclass(frozen=True)
 class Tile:
-    lines: int
-    pixels: int
-    channels: int
+    lines: Extent
+    pixels: Extent
+    channels: Extent
 
     @property
     def sums(self) -> int:

@@ -17,8 +17,8 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from edgekit.base.children import TimeoutExpired, module_command, run, spoken_module
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import BuildError, MissingToolError
-from edgekit.base.json_reader import read_json
 from edgekit.cross.sources.web import Web, WebError
 
 _ASKING_SECONDS = 60
@@ -105,15 +105,26 @@ def find_file(config: PipConfig, project: str, file: str) -> Iterator[str]:
         )
 
 
+@dataclass(frozen=True)
+class _File:
+    filename: str
+    url: str
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A project's page as JSON, of which edgekit reads this."""
+
+    files: tuple[_File, ...]
+
+
 def read_links(base: str, content_type: str, page: bytes) -> Iterator[tuple[str, str]]:
     """Read the file names and addresses on a project's page."""
     if "json" in content_type:
         try:
-            files = read_json(page)["files"]
-            yield from (
-                (str(entry["filename"]), urljoin(base, str(entry["url"]))) for entry in files
-            )
-        except (ValueError, LookupError, TypeError) as error:
+            files = decode_json(_Page, page, ignore_unknown=True).files
+            yield from ((file.filename, urljoin(base, file.url)) for file in files)
+        except ValueError as error:
             raise WebError(f"{_host(base)} answered with JSON that is no project's page") from error
         return
     parser = _Anchors()

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from edgekit.base.cache import BuildCache
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import BuildError, StorageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import sha256_bytes, sha256_file, storage_errors
-from edgekit.base.json_reader import read_json
 from edgekit.base.paths import cache_dir, named_path
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.sources.fetch import fetch
@@ -279,10 +279,10 @@ def _read(plan: _Plan, cache: BuildCache) -> BuiltLibrary | None:
     if folder is None:
         return None
     try:
-        sums = read_json((folder / _SUMS).read_text(encoding="ascii"))
+        sums = decode_json(dict[str, str], (folder / _SUMS).read_bytes())
         if not all(sha256_file(folder / name) == digest for name, digest in sums.items()):
             return None
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError):
         return None
     products = plan.recipe.products
     shipped = [f"lib/{name}" for name in plan.from_compiler if f"lib/{name}" in sums]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import UsageError
 from edgekit.base.files import sha256_file, storage_errors, write_atomically
-from edgekit.base.json_reader import read_json
 from edgekit.base.json_text import json_text
 
 RECORD = "edgekit-export.json"
@@ -75,12 +75,10 @@ def _would_be_lost(folder: Path) -> str | None:
     return None
 
 
-def _read_sums(folder: Path) -> dict[str, str]:
+def _read_sums(folder: Path) -> Mapping[str, str]:
     """Read the record; empty if it is missing or damaged: then every file counts as foreign."""
     try:
         with (folder / RECORD).open("rb") as stream:
-            document = read_json(stream.read(_LARGEST).decode("utf-8"))
-        files = document["files"]
-        return {str(path): str(digest) for path, digest in files.items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return decode_json(Record, stream.read(_LARGEST)).files
+    except (OSError, ValueError):
         return {}
