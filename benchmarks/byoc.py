@@ -50,12 +50,12 @@ from benchmarks.model_zoo import MODELS, RETINAFACE, fetch
 from benchmarks.models import machine
 from benchmarks.ncnn_alone import compile_alone, write
 from benchmarks.networks import NETWORKS
+from edgekit.api.functions import make_request
 from edgekit.backends.base import Region
 from edgekit.backends.plan import OffloadPlan
 from edgekit.base.events import SILENT
 from edgekit.base.files import write_atomically
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 from edgekit.building.key import package_digest
 from edgekit.building.partition import decide
 from edgekit.building.request import BuildRequest

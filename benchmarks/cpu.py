@@ -36,11 +36,11 @@ from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from benchmarks.models import machine
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
 from benchmarks.roof import Roof, measure_roof
+from edgekit.api.functions import make_request
 from edgekit.base.files import write_atomically
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.base.wording import size
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 from edgekit.building.key import package_digest
 from edgekit.bundle.folder import Bundle
 from edgekit.compiler.schedules.choices import NO_CHOICES

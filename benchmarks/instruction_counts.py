@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.onnxruntime_board import BoardRunner, prepare
+from edgekit.api.functions import make_request
 from edgekit.base.errors import EdgekitError
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import open_bundle
 from edgekit.compiler.schedules.choices import NO_CHOICES

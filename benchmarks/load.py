@@ -27,10 +27,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.model_zoo import MODELS, fetch
+from edgekit.api.functions import make_request
 from edgekit.base.events import Event, Events, StageEnded
 from edgekit.base.wording import duration, size
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 from edgekit.bundle.folder import Bundle
 from edgekit.devices.local.dlpack import DlpackArray
 

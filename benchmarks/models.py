@@ -26,11 +26,11 @@ import numpy as np
 
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from edgekit.advice.summary import summarise
+from edgekit.api.functions import make_request
 from edgekit.base.arrays import Array
 from edgekit.base.errors import EdgekitError
 from edgekit.base.tensors import TensorSpec
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import Bundle
 from edgekit.devices.base import BenchPlan

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from benchmarks.models import PLAN, SEEDS, Error, compare, machine
+from edgekit.api.functions import make_request
 from edgekit.backends.plan import OffloadPlan
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 from edgekit.bundle.folder import Bundle
 from edgekit.devices.local.device import LocalDevice
 from edgekit.profiles.offload import Rates

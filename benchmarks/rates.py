@@ -27,10 +27,10 @@ from onnx import TensorProto, helper, numpy_helper
 from benchmarks.byoc import EVERYTHING_PAYS, bundled, shape_of, source_of
 from benchmarks.contenders import Runtime, Turn, loaded
 from benchmarks.models import machine
+from edgekit.api.functions import make_request
 from edgekit.backends.base import Region
 from edgekit.backends.plan import OffloadPlan
 from edgekit.base.events import SILENT
-from edgekit.building.choose import make_request
 from edgekit.building.partition import decide
 
 NAMES = ("MobileNetV2", "ResNet-18", "SqueezeNet", "AlexNet", "RetinaFace", "YOLOv8n")

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stock_cures import import_intrinsics_quickly
+from edgekit.api.functions import make_request
 from edgekit.base.tvm_compat import load_tensor_intrinsics, load_tvm
-from edgekit.building.choose import make_request
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.tuning.work import FindTasks
 

@@ -11,8 +11,8 @@ import onnx
 
 from benchmarks import networks
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
+from edgekit.api.functions import make_request
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_kernels import measured_choices
 from edgekit.bundle.folder import Bundle

@@ -45,8 +45,8 @@ from onnx import helper, numpy_helper
 
 from benchmarks.stock_metaschedule import KEY, SERVERS, Came
 from benchmarks.tuned_networks import NETWORKS, tuned_network, verdict
+from edgekit.api.functions import make_request
 from edgekit.base.events import Event, Events, StageProgress, Warned
-from edgekit.building.choose import make_request
 from edgekit.building.request import BuildRequest
 from edgekit.rpc.protocol import TrackerAddress, TrackerClient
 from edgekit.rpc.tracker import private_tracker

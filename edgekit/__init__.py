@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from edgekit.advice.doctor import examine as examine_board
     from edgekit.advice.summary import ModelSummary
     from edgekit.advice.summary import summarise as summarise_model
+    from edgekit.api.functions import (
+        board_names,
+        export_bundle,
+        load_board,
+        load_toolchain,
+        make_request,
+        toolchain_names,
+    )
     from edgekit.base.errors import EdgekitError
     from edgekit.base.events import Events
     from edgekit.base.tensors import Quantization, TensorSpec
     from edgekit.building.build import BuildResult
     from edgekit.building.build import build as build_bundle
-    from edgekit.building.choose import make_request
     from edgekit.building.request import BuildRequest
     from edgekit.bundle.folder import Bundle, open_bundle
     from edgekit.bundle.manifest import Manifest
@@ -31,15 +38,14 @@ if TYPE_CHECKING:
     from edgekit.devices.local.device import LocalDevice
     from edgekit.models.model import ModelSource, open_model
     from edgekit.models.preprocess import Preprocess
-    from edgekit.profiles.board import Board, board_names, load_board
-    from edgekit.profiles.toolchain import Toolchain, load_toolchain, toolchain_names
+    from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
     from edgekit.project.file import Project, find_project
     from edgekit.verbs.bench import bench as bench_bundle
     from edgekit.verbs.bench_report import BenchReport, BenchSummary
     from edgekit.verbs.deploy import DeployReport
     from edgekit.verbs.deploy import deploy as deploy_model
     from edgekit.verbs.export.application import ExportResult
-    from edgekit.verbs.export.application import export as export_bundle
     from edgekit.verbs.quantize import QuantizeReport, QuantizeRequest
     from edgekit.verbs.quantize import quantize as quantize_model
     from edgekit.verbs.run import RunReport
@@ -122,21 +128,21 @@ _HOMES: dict[str, tuple[str, str]] = {
     "Toolchain": ("edgekit.profiles.toolchain", "Toolchain"),
     "VerifyReport": ("edgekit.verbs.verify", "VerifyReport"),
     "bench_bundle": ("edgekit.verbs.bench", "bench"),
-    "board_names": ("edgekit.profiles.board", "board_names"),
+    "board_names": ("edgekit.api.functions", "board_names"),
     "build_bundle": ("edgekit.building.build", "build"),
     "deploy_model": ("edgekit.verbs.deploy", "deploy"),
     "examine_board": ("edgekit.advice.doctor", "examine"),
-    "export_bundle": ("edgekit.verbs.export.application", "export"),
+    "export_bundle": ("edgekit.api.functions", "export_bundle"),
     "find_project": ("edgekit.project.file", "find_project"),
-    "load_board": ("edgekit.profiles.board", "load_board"),
+    "load_board": ("edgekit.api.functions", "load_board"),
     "load_samples": ("edgekit.bundle.samples", "load_samples"),
-    "load_toolchain": ("edgekit.profiles.toolchain", "load_toolchain"),
-    "make_request": ("edgekit.building.choose", "make_request"),
+    "load_toolchain": ("edgekit.api.functions", "load_toolchain"),
+    "make_request": ("edgekit.api.functions", "make_request"),
     "open_bundle": ("edgekit.bundle.folder", "open_bundle"),
     "open_model": ("edgekit.models.model", "open_model"),
     "run_bundle": ("edgekit.verbs.run", "run"),
     "summarise_model": ("edgekit.advice.summary", "summarise"),
-    "toolchain_names": ("edgekit.profiles.toolchain", "toolchain_names"),
+    "toolchain_names": ("edgekit.api.functions", "toolchain_names"),
     "verify_bundle": ("edgekit.verbs.verify", "verify"),
 }
 """Where each public name lives. A test compares it with the imports above."""

@@ -25,8 +25,8 @@ from edgekit.building.prebuild import libraries_for
 from edgekit.cross.sources.steps import TOOLS as LIBRARY_TOOLS
 from edgekit.cross.toolchain import Compiler, find_tool, older, version_in, which
 from edgekit.cross.tools import disk_full
-from edgekit.profiles.board import Board
-from edgekit.profiles.toolchain import Toolchain, apt_command, load_toolchain, pip_command
+from edgekit.profiles.board import Board, toolchain_of
+from edgekit.profiles.toolchain import Toolchain, apt_command, pip_command
 from edgekit.twin.tools import TO_BUILD, TO_RUN
 from edgekit.twin.tools import find_tool as find_twin_tool
 
@@ -93,7 +93,7 @@ _DEBIAN_PACKAGE_OF = {
 
 def examine(board: Board, events: Events = SILENT) -> DoctorReport:
     """Check everything that building for a board needs."""
-    toolchain = load_toolchain(board.toolchain)
+    toolchain = toolchain_of(board)
     with events.stage("check this host"):
         checks = (
             _python(),

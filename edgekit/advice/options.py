@@ -115,7 +115,7 @@ def _library(subject: Subject, board: Board, name: str, command: str) -> Option:
     from edgekit.profiles.offload import ProjectOffload
 
     try:
-        plan = plan_offload(board, ProjectOffload(), (name,))
+        plan = plan_offload(board, ProjectOffload(), (name,), store=subject.store)
         found = partition_model(subject.model, selection_of(plan))
     except EdgekitError as error:
         return Option(name, "library", False, command, _refused(f"no: {error.message}"))
@@ -176,10 +176,10 @@ def _hot(found: Partition, coverage: float) -> str:
 
 def _missing(board: Board, name: str) -> tuple[str, ...]:
     """Return what this host lacks to build with a backend."""
-    from edgekit.profiles.toolchain import load_toolchain
+    from edgekit.profiles.board import toolchain_of
 
     try:
-        load_backend(name).identity(board, load_toolchain(board.toolchain))
+        load_backend(name).identity(board, toolchain_of(board))
     except MissingToolError as error:
         return (error.message,)
     return ()

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from edgekit.advice.words import Advice, Considered, HotSpot, Recommendation, Search, Subject
 from edgekit.base.events import SILENT, Events
 from edgekit.models.model import ModelSource
-from edgekit.profiles.board import Board, board_names, load_board
+from edgekit.profiles.board import Board, board_names
+from edgekit.project.workspace import WorkspaceData
 
 if TYPE_CHECKING:
     from edgekit.advice.summary import ModelSummary
@@ -30,10 +31,10 @@ class Measuring:
 
 
 def recommend(
+    workspace: WorkspaceData,
     source: ModelSource,
-    boards: Sequence[str],
+    boards: Sequence[str | Board],
     *,
-    store: str | None = None,
     measuring: Measuring | None = None,
     events: Events = SILENT,
 ) -> Recommendation:
@@ -48,11 +49,12 @@ def recommend(
         return _recommendation(summary, summary.obstacle.message, None, ())
     from edgekit.models.model import import_model
 
-    subject = Subject(source, import_model(source, SILENT), summary, store)
-    seen = [_considered(subject, load_board(name), events) for name in boards or board_names()]
+    subject = Subject(source, import_model(source, SILENT), summary, workspace.store)
+    names = boards or board_names(workspace.folder)
+    seen = [_considered(subject, workspace.board(name), events) for name in names]
     if measuring is not None:
-        seen = _measured(source, seen, measuring, events)
-    known = [Considered(one.board, with_known(source, one, store)) for one in seen]
+        seen = _measured(workspace, source, seen, measuring, events)
+    known = [Considered(one.board, with_known(source, one, workspace.store)) for one in seen]
     return _recommendation(summary, None, hot_spot_of(subject), _advices(subject, known))
 
 
@@ -66,7 +68,11 @@ def _considered(subject: Subject, board: Board, events: Events) -> Considered:
 
 
 def _measured(
-    source: ModelSource, seen: Sequence[Considered], measuring: Measuring, events: Events
+    workspace: WorkspaceData,
+    source: ModelSource,
+    seen: Sequence[Considered],
+    measuring: Measuring,
+    events: Events,
 ) -> list[Considered]:
     """Measure on each board; one of several without an available device keeps its options."""
     from edgekit.advice.trying import Trials, measured
@@ -75,7 +81,7 @@ def _measured(
 
     if len(seen) == 1:
         device = measuring.reach(seen[0].board, events)
-        return [measured(Trials(source, device, measuring.search, events), seen[0])]
+        return [measured(Trials(workspace, source, device, measuring.search, events), seen[0])]
     of_device: dict[int, Considered] = {}
 
     def candidate(one: Considered) -> Candidate:
@@ -87,7 +93,7 @@ def _measured(
         return Candidate(one.board.name, reached)
 
     def work(device: Device, voice: Events) -> Considered:
-        trials = Trials(source, device, measuring.search, voice)
+        trials = Trials(workspace, source, device, measuring.search, voice)
         return measured(trials, of_device[id(device)])
 
     outcomes = on_each([candidate(one) for one in seen], work, events)

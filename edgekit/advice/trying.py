@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from edgekit.advice.known import PURPOSE, TUNED_PURPOSE
 from edgekit.advice.words import Considered, Known, Option, Search
 from edgekit.base.errors import EdgekitError
-from edgekit.building.choose import make_request
+from edgekit.building.choose import BuildOptions, make_request
 from edgekit.compiler.schedules.choices import NO_CHOICES
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from edgekit.building.request import BuildRequest
     from edgekit.devices.device import Device
     from edgekit.models.model import ModelSource
+    from edgekit.project.workspace import WorkspaceData
     from edgekit.verbs.bench_report import BenchReport
 
 _NOISE_SAMPLES = 8
@@ -27,6 +28,7 @@ _NOISE_SAMPLES = 8
 class Trials:
     """The model, the device, and the search for faster kernels."""
 
+    workspace: WorkspaceData
     source: ModelSource
     device: Device
     search: Search | None
@@ -70,9 +72,14 @@ def _request(trials: Trials, seen: Considered, option: Option, place: Path) -> B
     """Return the build of an option, None if no kernel is or will be tuned."""
     source = trials.source
     path = _in_int8(trials, place) if option.kind == "int8" else source.path
-    request = make_request(
-        path, seen.board.name, None, source.shapes, source.constants, offload=option.offload
+    options = BuildOptions(
+        path,
+        seen.board,
+        offload=option.offload,
+        shapes=source.shapes,
+        constants=source.constants,
     )
+    request = make_request(trials.workspace, options)
     if option.kind == "kernels":
         return replace(request, choices=NO_CHOICES)
     if option.kind == "tuned":
@@ -108,4 +115,4 @@ def _benched(trials: Trials, request: BuildRequest, place: Path, purpose: str) -
         verification = verify(bundle, session, events=events)
         raise_if_failed(verification)
         plan = shorten(SHORT_BENCH, verification)
-        return bench(bundle, session, plan, events, purpose=purpose)
+        return bench(bundle, session, plan, events, purpose=purpose, store=request.store)

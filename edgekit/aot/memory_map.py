@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from edgekit.base.sizes import format_size
 from edgekit.bundle.manifest_bare_metal import BareMetal, BufferEntry
@@ -49,9 +51,9 @@ class MemoryMap:
     boards: tuple[BoardFit, ...]
 
 
-def bare_metal_boards() -> tuple[Board, ...]:
+def bare_metal_boards(folder: Path | None = None) -> tuple[Board, ...]:
     """Return the boards with a readable profile; `edgekit boards` reports the others' errors."""
-    entries = list_profiles("boards", parse_board)
+    entries = list_profiles("boards", partial(parse_board, folder=folder), folder)
     boards = [entry.profile for entry in entries if entry.profile is not None]
     return tuple(board for board in boards if not board.has_os)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 from edgekit.backends.cost import Verdict
 from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import duration
-from edgekit.project.file import store_in_use
 from edgekit.store.address import findings_folder, is_off
 from edgekit.store.lookup import region_costs
 from edgekit.store.runs import RegionCost
@@ -44,14 +43,14 @@ def read_measurements(
     """Read a board's measurements by region, for the backends' current versions."""
     return {
         cost.region: Measured(**{field.name: getattr(cost, field.name) for field in fields(cost)})
-        for cost in region_costs(board, url or store_in_use(), events)
+        for cost in region_costs(board, url, events)
         if versions.get(cost.backend) == cost.version
     }
 
 
-def measured_backends(board: str) -> frozenset[str]:
+def measured_backends(board: str, url: str | None = None) -> frozenset[str]:
     """Return the backends with any measurement on such a board, in any version."""
-    return frozenset(cost.backend for cost in region_costs(board, store_in_use()))
+    return frozenset(cost.backend for cost in region_costs(board, url))
 
 
 def keep_measurement(record: Measured, url: str | None = None) -> None:
@@ -59,6 +58,5 @@ def keep_measurement(record: Measured, url: str | None = None) -> None:
     from edgekit.store.findings import Findings
     from edgekit.store.outbox import post_findings
 
-    address = url or store_in_use()
-    if not is_off(address):
-        post_findings(Findings(regions=(record,)), findings_folder(address))
+    if not is_off(url):
+        post_findings(Findings(regions=(record,)), findings_folder(url))

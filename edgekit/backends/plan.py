@@ -42,13 +42,14 @@ def plan_offload(
     asked: tuple[str, ...] | None = None,
     *,
     twin: bool = False,
+    store: str | None = None,
 ) -> OffloadPlan:
     """Plan a build's offloading. The caller's request overrides the project, which overrides the
     board's profile; rates and options are merged name by name.
 
     With `AUTO`, if neither file names a backend, only regions measured as faster are offloaded.
-    Measurements on twins count only for a `twin`. UsageError for a backend that the board cannot
-    run."""
+    Measurements of the `store` on twins count only for a `twin`. UsageError for a backend that the
+    board cannot run."""
     settings = (board.offload.settings, project.settings)
     rates = Rates(**{key: value for file in settings for key, value in file.rates.items()})
     names = asked if asked not in (None, AUTO) else project.backends
@@ -56,7 +57,7 @@ def plan_offload(
         # A profile may be newer than the edgekit that reads it.
         names = tuple(name for name in board.offload.default if name in backend_names())
         if not names and AUTO in (asked, project.backends):
-            names, rates = _faster_somewhere(board, twin), ONLY_MEASURED
+            names, rates = _faster_somewhere(board, twin, store), ONLY_MEASURED
     for name in names:
         _check_allowed(name, board)
     if names:
@@ -70,29 +71,35 @@ def plan_offload(
         force=project.force,
         never=project.never,
         rates=rates,
-        measured=_measured(board, names, twin),
+        measured=_measured(board, names, twin, store),
     )
 
 
-def _measured(board: Board, names: Sequence[str], twin: bool) -> Mapping[str, Measured]:
+def _measured(
+    board: Board, names: Sequence[str], twin: bool, store: str | None
+) -> Mapping[str, Measured]:
     if not names:
         return {}
     versions = {name: load_backend(name).version for name in names}
-    measured = read_measurements(board.name, versions)
-    return {**measured, **read_measurements(twin_of(board), versions)} if twin else measured
+    kinds = (board.name, twin_of(board)) if twin else (board.name,)
+    return {
+        region: record
+        for kind in kinds
+        for region, record in read_measurements(kind, versions, store).items()
+    }
 
 
-def _faster_somewhere(board: Board, twin: bool) -> tuple[str, ...]:
+def _faster_somewhere(board: Board, twin: bool, store: str | None) -> tuple[str, ...]:
     """Return the backends with a region that was measured faster than TVM on such a board."""
-    tried = measured_backends(board.name) | (
-        measured_backends(twin_of(board)) if twin else frozenset()
+    tried = measured_backends(board.name, store) | (
+        measured_backends(twin_of(board), store) if twin else frozenset()
     )
     names = [
         name
         for name in backend_names()
         if name in tried and (name not in own_backends() or name in board.offload.allowed)
     ]
-    measured = _measured(board, names, twin).values()
+    measured = _measured(board, names, twin, store).values()
     faster = {record.backend for record in measured if record.verdict.pays}
     preferred = (*board.offload.allowed, *names)
     return tuple(name for name in dict.fromkeys(preferred) if name in faster)

@@ -12,6 +12,9 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
+INTERNAL: Mapping[str, bool] = {"internal": True}
+"""The metadata of a dataclass's field that is no part of a document."""
+
 
 def json_text(value: object) -> str:
     """Return a JSON document. Values that JSON lacks (NaN, infinity) become null.
@@ -63,7 +66,9 @@ def plain(value: object) -> Any:
         return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if "internal" not in field.metadata
         }
     if isinstance(value, Mapping):
         return {_text(str(key)): plain(item) for key, item in value.items()}

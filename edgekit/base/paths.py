@@ -78,13 +78,17 @@ def place_of(file: Path) -> Path:
     return file.parent.resolve() / file.name
 
 
-def profile_search_path(kind: ProfileKind) -> tuple[Path, ...]:
-    """List the folders of profiles of this kind. The first that has a name wins."""
-    return tuple(dict.fromkeys((Path.cwd() / kind, *own_profile_folders(kind))))
+def profile_search_path(kind: ProfileKind, folder: Path | None = None) -> tuple[Path, ...]:
+    """List the folders of profiles of this kind, those of a workspace's folder first.
+
+    The first that has a name wins.
+    """
+    of_workspace = () if folder is None else (folder / kind,)
+    return tuple(dict.fromkeys((*of_workspace, *own_profile_folders(kind))))
 
 
 def own_profile_folders(kind: ProfileKind) -> tuple[Path, ...]:
-    """List the profile folders of the user and of edgekit, without the current folder's."""
+    """List the profile folders of the user and of edgekit, without those of a workspace."""
     listed = named_folders(_SEARCH_PATH_VARIABLES[kind])
     return tuple(dict.fromkeys((*listed, config_dir() / kind, built_in_profiles(kind))))
 

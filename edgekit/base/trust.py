@@ -83,21 +83,24 @@ def effects_of(kind: FileKind, table: Mapping[str, object]) -> tuple[Effect, ...
     )
 
 
-def require_trust(path: Path, effects: Sequence[Effect]) -> None:
-    """Raise UntrustedProjectError unless the user agreed, or agrees when asked now."""
+def require_trust(path: Path, effects: Sequence[Effect], folder: Path) -> None:
+    """Raise UntrustedProjectError unless the user agreed, or agrees when asked now.
+
+    `folder` is the project's. The other files in it are asked about at the same time.
+    """
     if not effects or is_trusted(path, effects):
         return
     place = place_of(path)
-    others = [file for file in project_files(Path.cwd()) if file.path != place]
+    others = [file for file in project_files(folder) if file.path != place]
     files = [TrustedFile(place, tuple(effects), False)]
     files += [file for file in others if file.effects and not file.trusted]
     if is_agreed_to(files):
         trust(files)
         return
-    folder = shlex.quote(str(Path.cwd()))
+    quoted = shlex.quote(str(folder))
     raise UntrustedProjectError(
         f"{path} is not trusted yet, and could make edgekit run programs or send data",
-        hint=f"`edgekit trust {folder}` trusts the project as it is; --show lists all that it does",
+        hint=f"`edgekit trust {quoted}` trusts the project as it is; --show lists all that it does",
         details=tuple(f"{effect}" for effect in effects),
     )
 

@@ -96,7 +96,7 @@ def build(
     started = time.perf_counter()
     _check_for_c(request, with_memory_map)
     check_toolchain(request.board, request.toolchain)
-    check_destination(out)
+    check_destination(out, request.board.folder)
     compiler = find_compiler(request.toolchain)
     compiling = compiling_in_child if isolated else compiling_in_process
     with ExitStack() as replacing:
@@ -132,21 +132,21 @@ def build(
         time.perf_counter() - started,
         zipped if archive else None,
         weight_bytes(bundle.library) if is_linux else 0,
-        _memory_map(bundle) if with_memory_map else None,
+        _memory_map(bundle, request.board.folder) if with_memory_map else None,
     )
 
 
-def _memory_map(bundle: Bundle) -> MemoryMap | None:
+def _memory_map(bundle: Bundle, folder: Path | None) -> MemoryMap | None:
     c = bundle.manifest.bare_metal
-    return None if c is None else memory_map(c, bare_metal_boards())
+    return None if c is None else memory_map(c, bare_metal_boards(folder))
 
 
 def default_destination(request: BuildRequest) -> Path:
     return Path("build") / f"{request.source.name}-{request.board.name}"
 
 
-def check_destination(out: Path) -> None:
-    """Refuse to replace files that no build made, before any work is done."""
+def check_destination(out: Path, workspace: Path | None = None) -> None:
+    """Refuse to replace a workspace's folder, or files that no build made, before any work."""
     with storage_errors("look at the output folder", out):
         is_folder = out.is_dir()
         is_other = not is_folder and out.exists()
@@ -161,7 +161,7 @@ def check_destination(out: Path) -> None:
             f"{out} holds {foreign!r}, which is no part of a bundle and would be lost",
             hint="choose a folder that is new, empty or a bundle, or move that file away",
         )
-    if is_folder and Path.cwd().is_relative_to(out.resolve()):
+    if is_folder and workspace is not None and workspace.resolve().is_relative_to(out.resolve()):
         raise UsageError(
             f"{out} is or holds the folder you are in, and building would replace it",
             hint=f"choose a folder inside it, such as {out / 'bundle'}",

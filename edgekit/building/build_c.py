@@ -100,7 +100,7 @@ def finish_tree(
     if request.code_format is not None:
         added = write_package(request.code_format, compiled, folder, scratch)
         files += [describe_file(folder, path, "package") for path in added]
-    drawing = draw_memory_map(memory_map(report, bare_metal_boards()))
+    drawing = draw_memory_map(memory_map(report, bare_metal_boards(request.board.folder)))
     with storage_errors("write the bundle", folder):
         (folder / MEMORY_MAP_NAME).write_text(drawing, encoding="utf-8")
     files.append(describe_file(folder, MEMORY_MAP_NAME, "memory-map"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,71 +16,74 @@ from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_kernels import measured_choices
 from edgekit.building.tuned_steps import measured_ways
 from edgekit.compiler.schedules.choices import NO_CHOICES
-from edgekit.profiles.board import Board, load_board
+from edgekit.profiles.board import Board
 from edgekit.profiles.offload import AUTO
-from edgekit.profiles.toolchain import load_toolchain
-from edgekit.project.file import (
-    Project,
-    choose_board,
-    choose_model,
-    choose_offload,
-    choose_preprocess,
-    choose_store,
-    find_project,
-)
+from edgekit.profiles.toolchain import Toolchain
+from edgekit.project.file import Project, choose_offload, choose_preprocess
+from edgekit.project.workspace import WorkspaceData
 
 if TYPE_CHECKING:
     from edgekit.aot.packages.formats import CodeFormat
     from edgekit.base.arrays import Array
 
 
+@dataclass(frozen=True)
+class BuildOptions:
+    """A caller's options of a build. None leaves a choice to the project file or the board."""
+
+    model: Path | None = None
+    board: str | Board | None = None
+    toolchain: str | Toolchain | None = None
+    offload: tuple[str, ...] | None = None
+    """The backends to prefer, in order; empty offloads nothing."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    one_layer_each: bool = False
+    seed: int = 0
+    prefix: str | None = None
+    code_format: CodeFormat | None = None
+    verified: bool = True
+
+
 def make_request(
-    model: Path | None,
-    board_name: str | None,
-    toolchain_name: str | None,
-    shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, Array],
-    seed: int = 0,
-    offload: tuple[str, ...] | None = None,
-    one_layer_each: bool = False,
-    prefix: str | None = None,
-    code_format: CodeFormat | None = None,
+    workspace: WorkspaceData,
+    options: BuildOptions,
     events: Events = SILENT,
     *,
     twin: bool = False,
-    verified: bool = True,
 ) -> BuildRequest:
     """Make a request. Options override the project file.
 
     For a `twin`, measurements of twins count too.
     """
-    project = find_project(Path.cwd())
-    source = choose_model(project, model, shapes, constants)
-    board = load_board(choose_board(project, board_name))
-    if toolchain_name is not None:
-        check_toolchain(board, load_toolchain(toolchain_name))
+    project, store, offload = workspace.project, workspace.store, options.offload
+    source = workspace.model(options.model, options.shapes, options.constants)
+    board = workspace.board(options.board)
+    toolchain = workspace.toolchain(options.toolchain or board.toolchain)
+    if options.toolchain is not None:
+        check_toolchain(board, toolchain)
         # The agent on the board must come from the same compiler as the model.
-        board = replace(board, toolchain=toolchain_name)
+        board = replace(board, toolchain=toolchain.name)
     wishes = choose_offload(project, source)
     plan = (
         _plan_for_c(board, offload if offload is not None else wishes.backends, project)
         if board.kind == "baremetal"
-        else plan_offload(board, wishes, offload, twin=twin)
+        else plan_offload(board, wishes, offload, twin=twin, store=store)
     )
-    toolchain, store = load_toolchain(board.toolchain), choose_store(project)
     is_c = board.kind == "baremetal"
     return BuildRequest(
         source=source,
         board=board,
         toolchain=toolchain,
-        offload=replace(plan, one_layer_each=one_layer_each),
+        offload=replace(plan, one_layer_each=options.one_layer_each),
         preprocess=choose_preprocess(project, source),
-        seed=seed,
-        verified=verified or is_c,  # C carries a test, which needs expected outputs
-        prefix=prefix,
-        code_format=code_format,
+        seed=options.seed,
+        verified=options.verified or is_c,  # C carries a test, which needs expected outputs
+        prefix=options.prefix,
+        code_format=options.code_format,
         choices=NO_CHOICES if is_c else measured_choices(board.target, store, events, twin=twin),
         ways=measured_ways(board, toolchain, store, events) if is_c else {},
+        store=store,
     )
 
 

@@ -86,7 +86,9 @@ def _bare_metal_identity(board: Board) -> list[object]:
     from edgekit.aot.memory_map import bare_metal_boards
 
     firmware = None if board.firmware is None else asdict(board.firmware)
-    shown = [[b.name, b.cpu.name, b.memory.ram, b.memory.flash] for b in bare_metal_boards()]
+    shown = [
+        [b.name, b.cpu.name, b.memory.ram, b.memory.flash] for b in bare_metal_boards(board.folder)
+    ]
     return [asdict(board.memory), firmware, board.transport.baud, shown]
 
 

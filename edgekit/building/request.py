@@ -37,3 +37,5 @@ class BuildRequest:
     """Choices that were measured to be faster than the schedules' own."""
     ways: Mapping[str, Way] = field(default_factory=dict)
     """Ways that were measured to be faster, for steps of a model in C."""
+    store: str | None = None
+    """The URL of the store for measurements; None is the user's own. It decides no bytes."""

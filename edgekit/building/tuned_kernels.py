@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from edgekit.base.events import SILENT, Events
 from edgekit.compiler.schedules.choices import EXACTLY, VERSION, Choice, Choices, choice_from_json
 from edgekit.profiles.cpu import Target
-from edgekit.project.file import store_in_use
 from edgekit.store.lookup import best_records
 from edgekit.store.tuning_runs import BestRecord
 
@@ -49,7 +48,7 @@ def tuned_kernels(
     target: Target, url: str | None = None, events: Events = SILENT, *, twin: bool = False
 ) -> dict[str, TunedKernel]:
     """Return a target's tuned kernels by key, or those of its twins, for today's schedules."""
-    best = best_records(record_target(target, twin), VERSION, url or store_in_use(), events)
+    best = best_records(record_target(target, twin), VERSION, url, events)
     found = {key: _tuned(record) for key, record in best.items()}
     return {key: kernel for key, kernel in found.items() if kernel is not None}
 

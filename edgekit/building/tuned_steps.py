@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 from edgekit.aot.job import OPTIMISATION
 from edgekit.aot.ways import VERSION, Way, way_from_json
 from edgekit.base.events import SILENT, Events
-from edgekit.project.file import store_in_use
 from edgekit.store.lookup import best_records
 from edgekit.store.tuning_runs import BestRecord
 
@@ -46,7 +45,7 @@ def measured_ways(
     units: tuple[Unit, ...] = ("instructions", "cycles")
     for unit in units:
         target = c_target(board, toolchain, unit)
-        records = best_records(target, VERSION, url or store_in_use(), events)
+        records = best_records(target, VERSION, url, events)
         for key in records:
             found.pop(key, None)
         found |= best_ways(records.values())

@@ -165,7 +165,7 @@ def command(
     def work(device: Device, events: Events) -> BenchReport:
         return bench(opened, device, plan, events, inputs=inputs, purpose="bench")
 
-    several = several_for_bundle(opened, device_names, every, twin, timeout)
+    several = several_for_bundle(console, opened, device_names, every, twin, timeout)
     if several is not None:
         from edgekit.cli.several import Columns, on_several
 

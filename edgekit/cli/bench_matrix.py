@@ -28,15 +28,15 @@ def run_matrix(
     again: bool,
     timeout: float,
 ) -> None:
-    from edgekit.project.file import choose_model, find_project
     from edgekit.verbs.matrix import measure_matrix
 
-    source = choose_model(find_project(Path.cwd(), only_to_show=True), model, {}, {})
+    source = console.workspace.model(model, {}, {}, only_to_show=True)
 
     def reach(board: Board, events: Events) -> Device:
         return device_for_board(console, board, None, twin and not board.is_host, timeout)
 
     matrix = measure_matrix(
+        console.workspace,
         source,
         _words(boards),
         _words(offloads or "auto"),

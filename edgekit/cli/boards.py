@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from edgekit.base.sizes import format_size
 from edgekit.base.wording import size as rounded_size
@@ -96,7 +97,7 @@ command = profile_group(
         kind="boards",
         noun="board",
         type=BOARD,
-        parse=parse_board,
+        parse=lambda folder: partial(parse_board, folder=folder),
         check=check_board,
         columns=("kind", "cpu", "RAM", "flash", "offload", "board"),
         row=_row,

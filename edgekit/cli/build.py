@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +28,8 @@ from edgekit.cli.options import (
 from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from edgekit.building.build import BuildResult
+    from edgekit.building.choose import BuildOptions
 
 
 @click.command("build", cls=Command)
@@ -78,15 +77,9 @@ if TYPE_CHECKING:
 @pass_console
 def command(
     console: Console,
-    model: Path | None,
-    board_name: str | None,
-    toolchain_name: str | None,
-    offload: tuple[str, ...] | None,
-    one_layer_each: bool,
+    options: BuildOptions,
     out: Path | None,
     archive: bool,
-    shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, np.ndarray],
     seed: int,
     no_verify: bool,
     dump_ir: Path | None,
@@ -106,20 +99,10 @@ def command(
     from edgekit.building.choose import make_request
 
     check_quick_tune(tune_seconds, tune_again or twin or device_name is not None)
-    request = make_request(
-        model,
-        board_name,
-        toolchain_name,
-        shapes,
-        constants,
-        seed,
-        offload,
-        one_layer_each,
-        prefix,
-        code_format,
-        events=console.events,
-        verified=not no_verify,
+    options = replace(
+        options, seed=seed, prefix=prefix, code_format=code_format, verified=not no_verify
     )
+    request = make_request(console.workspace, options, console.events)
     if no_verify and request.verified:
         raise UsageError(
             f"--no-verify is not for {request.board.name}: a model in C carries a test of its own, "

@@ -13,7 +13,8 @@ import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from functools import cached_property
+from typing import TYPE_CHECKING, TextIO
 
 from edgekit.base.errors import EdgekitError, ErrorReport
 from edgekit.base.events import Event, Events
@@ -21,6 +22,9 @@ from edgekit.base.json_text import json_line, json_text
 from edgekit.base.wording import printable
 from edgekit.cli.progress import LiveProgress, PlainProgress, Progress, QuietProgress, write_line
 from edgekit.cli.table import GAP, Table
+
+if TYPE_CHECKING:
+    from edgekit.project.workspace import WorkspaceData
 
 _BOLD, _RED, _CYAN, _RESET = "\x1b[1m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
 
@@ -54,6 +58,13 @@ class Console:
         self._progress: Progress | None = None
         self._document_written = False
         self.events = Events(self._show)
+
+    @cached_property
+    def workspace(self) -> WorkspaceData:
+        """The workspace of this run: the current folder's."""
+        from edgekit.project.workspace import open_workspace
+
+        return open_workspace()
 
     def report(self, document: object, render: Callable[[], None]) -> None:
         """Print a command's result: the document with --json, otherwise what `render` prints."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,11 +29,11 @@ from edgekit.cli.options import (
 )
 from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
 from edgekit.cli.verify import tolerance_options, vectors_in_words
-from edgekit.project.file import MOST_KEPT, choose_keep, find_project
+from edgekit.project.file import MOST_KEPT, choose_keep
 
 if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
     from edgekit.building.build import BuildResult
+    from edgekit.building.choose import BuildOptions
     from edgekit.devices.base import Installed
     from edgekit.verbs.bench_report import BenchSummary
     from edgekit.verbs.deploy import Deployed, DeployReport, FleetReport
@@ -65,14 +65,10 @@ if TYPE_CHECKING:
 @pass_console
 def command(
     console: Console,
-    model: Path | None,
-    board_name: str | None,
+    options: BuildOptions,
     device_names: tuple[str, ...] | None,
     every: bool,
     twin: bool,
-    toolchain_name: str | None,
-    offload: tuple[str, ...] | None,
-    one_layer_each: bool,
     out: Path | None,
     no_cache: bool,
     tune_seconds: float | None,
@@ -80,8 +76,6 @@ def command(
     no_verify: bool,
     no_bench: bool,
     keep: int | None,
-    shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, Array],
     rtol: float | None,
     atol: float | None,
     steps: int | None,
@@ -97,28 +91,18 @@ def command(
     from edgekit.verbs.verify import Widening
 
     check_quick_tune(tune_seconds, tune_again)
-    request = make_request(
-        model,
-        board_name,
-        toolchain_name,
-        shapes,
-        constants,
-        offload=offload,
-        one_layer_each=one_layer_each,
-        events=console.events,
-        twin=twin,
-        verified=not no_verify,
-    )
+    options = replace(options, verified=not no_verify)
+    request = make_request(console.workspace, options, console.events, twin=twin)
     if tune_seconds is not None:
         check_can_be_tuned(request.board)
     plan = DeployPlan(
         verify=not no_verify,
         widening=Widening(rtol, atol, steps),
         bench=None if no_bench else SHORT_BENCH,
-        keep=choose_keep(find_project(Path.cwd()), keep),
+        keep=choose_keep(console.workspace.project, keep),
     )
     place, use_cache, events = out or default_destination(request), not no_cache, console.events
-    several = several_devices(request.board, device_names, every, twin, timeout)
+    several = several_devices(console, request.board, device_names, every, twin, timeout)
     if several is not None:
         if tune_seconds is not None:
             raise UsageError(

@@ -129,14 +129,13 @@ def add_command(
     from edgekit.devices.linux.hostkeys import check_fingerprint
     from edgekit.devices.linux.visit import check_device
     from edgekit.devices.registry import add_device, refuse_taken
-    from edgekit.profiles.board import load_board
     from edgekit.project.devices import make_entry, make_labgrid_entry, make_serial_entry
 
     if board_name is None:
         raise UsageError(
             "no board is given", hint="add --board NAME; `edgekit boards` lists all boards"
         )
-    board = load_board(board_name)
+    board = console.workspace.board(board_name)
     if place is not None and (target or port or via or probe or proxy or directory):
         raise UsageError(
             "--labgrid cannot be combined with another address of the device",
@@ -244,7 +243,6 @@ def _add_on_a_line(
 def list_command(console: Console) -> None:
     """List all known devices."""
     from edgekit.devices.registry import known_devices
-    from edgekit.project.file import find_project
 
     devices = [
         ListedDevice(
@@ -254,7 +252,7 @@ def list_command(console: Console) -> None:
             known.entry.twin,
             known.origin,
         )
-        for known in known_devices(find_project(Path.cwd(), only_to_show=True)).values()
+        for known in known_devices(console.workspace.shown_project).values()
     ]
 
     def render() -> None:
@@ -299,9 +297,8 @@ def check_command(console: Console, name: str, fingerprint: str | None) -> None:
 def remove_command(console: Console, name: str) -> None:
     """Forget a device. Nothing changes on the device itself."""
     from edgekit.devices.registry import forget_device
-    from edgekit.project.file import find_project
 
-    path = forget_device(name, find_project(Path.cwd(), only_to_show=True))
+    path = forget_device(name, console.workspace.shown_project)
     removed = RemovedDevice(name, path)
     console.report(removed, lambda: console.print(f"{name} is not known any more"))
 
@@ -345,11 +342,10 @@ def _known(console: Console, name: str) -> Device:
     """Return a known device; start it if it is a twin."""
     from edgekit.devices.choice import device_for
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.profiles.board import load_board
-    from edgekit.project.file import find_project
 
-    entry = find_device(name, known_devices(find_project(Path.cwd()))).entry
-    return device_for(load_board(entry.board), name, {name: entry}, events=console.events)
+    entry = find_device(name, known_devices(console.workspace.project)).entry
+    board = console.workspace.board(entry.board)
+    return device_for(board, name, {name: entry}, events=console.events)
 
 
 def _address(entry: DeviceEntry) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from edgekit.devices.choice import Candidate
     from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
+    from edgekit.project.devices import DeviceEntry
 
 
 twin_option = click.option(
@@ -79,20 +79,29 @@ def several_devices_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def entries_of(console: Console) -> dict[str, DeviceEntry]:
+    """Return the entries of all known devices by name."""
+    from edgekit.devices.registry import known_devices
+
+    known = known_devices(console.workspace.project)
+    return {name: device.entry for name, device in known.items()}
+
+
 def several_devices(
-    board: Board, device_names: tuple[str, ...] | None, every: bool, twin: bool, timeout: float
+    console: Console,
+    board: Board,
+    device_names: tuple[str, ...] | None,
+    every: bool,
+    twin: bool,
+    timeout: float,
 ) -> tuple[Candidate, ...] | None:
     """Return the devices if several are requested, None if one is."""
     from edgekit.devices.choice import devices_for
-    from edgekit.devices.registry import known_devices
-    from edgekit.project.file import find_project
 
     check_devices(device_names, every, twin)
     if not every and (device_names is None or len(device_names) == 1):
         return None
-    known = known_devices(find_project(Path.cwd()))
-    entries = {name: device.entry for name, device in known.items()}
-    return devices_for(board, device_names, entries, timeout)
+    return devices_for(board, device_names, entries_of(console), timeout)
 
 
 def check_devices(device_names: tuple[str, ...] | None, every: bool, twin: bool) -> None:
@@ -107,15 +116,18 @@ def check_devices(device_names: tuple[str, ...] | None, every: bool, twin: bool)
 
 
 def several_for_bundle(
-    bundle: Bundle, device_names: tuple[str, ...] | None, every: bool, twin: bool, timeout: float
+    console: Console,
+    bundle: Bundle,
+    device_names: tuple[str, ...] | None,
+    every: bool,
+    twin: bool,
+    timeout: float,
 ) -> tuple[Candidate, ...] | None:
     """Return the devices for a bundle's board if several are requested, None if one is."""
-    from edgekit.profiles.board import load_board
-
     if not every and (device_names is None or len(device_names) == 1):
         return None
-    board = load_board(bundle.manifest.board.name)
-    return several_devices(board, device_names, every, twin, timeout)
+    board = console.workspace.board(bundle.manifest.board.name)
+    return several_devices(console, board, device_names, every, twin, timeout)
 
 
 def only(device_names: tuple[str, ...] | None) -> str | None:
@@ -143,11 +155,10 @@ def remote_device(
     from edgekit.devices.choice import device_for
     from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.profiles.board import load_board
-    from edgekit.project.file import LOCAL, choose_board, find_project
+    from edgekit.project.file import LOCAL
 
-    project = find_project(Path.cwd())
-    known = known_devices(project)
+    workspace = console.workspace
+    project, known = workspace.project, known_devices(workspace.project)
     if device_name is None and not twin:
         fitting = [d.entry for d in known.values() if board_name in (None, d.entry.board)]
         if len(fitting) == 1:
@@ -159,7 +170,7 @@ def remote_device(
     if board_name is None and device_name is not None and device_name != LOCAL:
         board_name = find_device(device_name, known).entry.board
     return device_for(
-        load_board(LOCAL if device_name == LOCAL else choose_board(project, board_name)),
+        workspace.board(LOCAL if device_name == LOCAL else board_name),
         device_name,
         {name: device.entry for name, device in known.items()},
         timeout or DEFAULT_TIMEOUT_SECONDS,
@@ -199,12 +210,8 @@ def device_for_board(
     console: Console, board: Board, device_name: str | None, twin: bool, timeout: float
 ) -> Device:
     from edgekit.devices.choice import device_for
-    from edgekit.devices.registry import known_devices
-    from edgekit.project.file import find_project
 
-    known = known_devices(find_project(Path.cwd()))
-    entries = {name: device.entry for name, device in known.items()}
-    return device_for(board, device_name, entries, timeout, console.events, twin=twin)
+    return device_for(board, device_name, entries_of(console), timeout, console.events, twin=twin)
 
 
 def device_for_bundle(
@@ -212,9 +219,9 @@ def device_for_bundle(
 ) -> Device:
     """Return a device of the board that the bundle was built for."""
     from edgekit.devices.local.device import LocalDevice
-    from edgekit.profiles.board import load_board
 
     built_for = bundle.manifest.board
     if not twin and (device_name == "local" or (device_name is None and built_for.is_host)):
         return LocalDevice(timeout)
-    return device_for_board(console, load_board(built_for.name), device_name, twin, timeout)
+    board = console.workspace.board(built_for.name)
+    return device_for_board(console, board, device_name, twin, timeout)

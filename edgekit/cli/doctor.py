@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from edgekit.advice.doctor import Check, DoctorReport, examine
@@ -22,12 +20,10 @@ def command(console: Console, board_name: str | None) -> None:
     Without --board, check for the project's board, or for this host. Exit code 0 only if models
     can be built.
     """
-    from edgekit.profiles.board import load_board
-    from edgekit.project.file import find_project
-
-    project = find_project(Path.cwd(), only_to_show=True)
+    workspace = console.workspace
+    project = workspace.shown_project
     name = board_name or (project.board if project else None) or "local"
-    report = examine(load_board(name), console.events)
+    report = examine(workspace.board(name), console.events)
     console.report(report, lambda: _render(console, report))
     if not report.ready:
         click.get_current_context().exit(MissingToolError.exit_code)

@@ -37,7 +37,11 @@ def command(console: Console, bundle: Path, out: Path | None, archive: bool) -> 
 
     opened = open_bundle(bundle)
     result = export(
-        opened, out or default_destination(opened), archive=archive, events=console.events
+        opened,
+        out or default_destination(opened),
+        archive=archive,
+        folder=console.workspace.folder,
+        events=console.events,
     )
     console.report(result, lambda: _render(console, result))
 

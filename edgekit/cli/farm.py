@@ -49,9 +49,8 @@ def up_command(console: Console, names: tuple[str, ...], port: int) -> None:
     """
     from edgekit.farm.plan import plan_farm
     from edgekit.farm.run import run_farm
-    from edgekit.project.file import find_project
 
-    plan = plan_farm(find_project(Path.cwd()), names, port)
+    plan = plan_farm(console.workspace.project, names, port)
 
     def started(status: FarmStatus) -> None:
         count = len(status.devices)
@@ -241,12 +240,12 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
     The printed address contains the access token. Prometheus sends it as a bearer token.
     """
     from edgekit.farm.web.server import serve_web
-    from edgekit.project.file import choose_store, find_project
+    from edgekit.project.file import choose_store
 
     def started(serving: WebServing) -> None:
         console.report(serving, lambda: _render_web(console, serving))
 
-    store = choose_store(find_project(Path.cwd()), url)
+    store = choose_store(console.workspace.project, url)
     serve_web(port, store, new_token=new_token, started=started, events=console.events)
 
 
@@ -261,12 +260,11 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
 def install_command(console: Console, names: tuple[str, ...], web: bool, host: str | None) -> None:
     """Write units for your user's systemd, so that the farm starts with the host."""
     from edgekit.farm.hosts.install import install, install_on
-    from edgekit.project.file import find_project
 
     if host is not None:
         done = install_on(host, names, web=web)
     else:
-        done = install(find_project(Path.cwd()), names, web=web)
+        done = install(console.workspace.project, names, web=web)
 
     def render() -> None:
         if host is not None:

@@ -49,7 +49,6 @@ def command(
     from edgekit.advice.summary import summarise
     from edgekit.bundle.folder import looks_like_a_bundle
     from edgekit.cli.show_bundle import show_bundle
-    from edgekit.project.file import choose_model, find_project
 
     if model is not None and looks_like_a_bundle(model):
         if shapes or constants:
@@ -59,8 +58,7 @@ def command(
             )
         show_bundle(console, model)
         return
-    project = find_project(Path.cwd(), only_to_show=True)
-    source = choose_model(project, model, shapes, constants)
+    source = console.workspace.model(model, shapes, constants, only_to_show=True)
     summary = summarise(source, console.events)
     console.report(summary, lambda: _render(console, summary))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from edgekit.cli.console import Console
@@ -33,14 +31,12 @@ def command(
     from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
     from edgekit.devices.registry import find_device, known_devices
     from edgekit.devices.serial.monitor import watch
-    from edgekit.profiles.board import load_board
-    from edgekit.project.file import choose_board, find_project
     from edgekit.verbs.flashing import check_microcontroller
 
-    project = find_project(Path.cwd())
+    workspace = console.workspace
     if board_name is None and device_name is not None:
-        board_name = find_device(device_name, known_devices(project)).entry.board
-    board = load_board(choose_board(project, board_name))
+        board_name = find_device(device_name, known_devices(workspace.project)).entry.board
+    board = workspace.board(board_name)
     check_microcontroller(board)
     device = device_for_board(console, board, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
     for seen in watch(device.line(), ask=not listen, seconds=seconds):

@@ -6,7 +6,7 @@ Every command gets the global flags (--quiet, --verbose, --debug, --no-color) wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -15,12 +15,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from edgekit.base.errors import EdgekitError, UsageError
+from edgekit.base.paths import ProfileKind
 from edgekit.base.wording import did_you_mean
 from edgekit.cli.console import Console
 from edgekit.models.model import MODEL_SUFFIXES
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
+    from edgekit.building.choose import BuildOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -194,27 +196,25 @@ def _is_offered(name: str, start: str) -> bool:
     return name.startswith(start) and not hidden and "\n" not in name
 
 
-def _known_boards() -> Iterable[str]:
-    from edgekit.profiles.reader import profile_names
+def _known_profiles(kind: ProfileKind) -> Callable[[], Iterable[str]]:
+    def names() -> Iterable[str]:
+        from edgekit.profiles.reader import profile_names
+        from edgekit.project.workspace import open_workspace
 
-    return profile_names("boards")
+        return profile_names(kind, open_workspace().folder)
 
-
-def _known_toolchains() -> Iterable[str]:
-    from edgekit.profiles.reader import profile_names
-
-    return profile_names("toolchains")
+    return names
 
 
 def _known_devices() -> Iterable[str]:
-    from edgekit.devices.registry import known_devices
-    from edgekit.project.file import find_project
-
-    return ("local", *known_devices(find_project(Path.cwd(), only_to_show=True)))
+    return ("local", *_known_remote_devices())
 
 
 def _known_remote_devices() -> Iterable[str]:
-    return [name for name in _known_devices() if name != "local"]
+    from edgekit.devices.registry import known_devices
+    from edgekit.project.workspace import open_workspace
+
+    return known_devices(open_workspace().shown_project)
 
 
 def is_model_file(path: Path) -> bool:
@@ -234,8 +234,8 @@ def is_bundle(path: Path) -> bool:
         return False
 
 
-BOARD = _Named("board", _known_boards)
-TOOLCHAIN = _Named("toolchain", _known_toolchains)
+BOARD = _Named("board", _known_profiles("boards"))
+TOOLCHAIN = _Named("toolchain", _known_profiles("toolchains"))
 DEVICE = _Named("device", _known_devices)
 REMOTE_DEVICE = _Named("device", _known_remote_devices)
 MODEL_FILE = _FilePath("model", is_model_file)
@@ -412,20 +412,48 @@ bundle_argument: Decorator = click.argument("bundle", type=BUNDLE_PATH)
 """An argument that adds `bundle: Path`."""
 
 
-def to_be_built(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what decides a build: `model`, `board_name`, `toolchain_name`, `offload`,
-    `one_layer_each`, `shapes` and `constants`."""
-    for option in (
-        constant_option,
-        shape_option,
-        one_layer_option,
-        offload_option,
-        toolchain_option,
-        board_option,
-        model_argument,
-    ):
+def grouped(name: str, make: Callable[..., object], *options: Decorator) -> Decorator:
+    """Join options: a command gets one argument `name`, which `make` makes of their values."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        probe: Any = _with_options(lambda: None, options)
+        own = [parameter.name for parameter in probe.__click_params__]
+
+        def command(*args: Any, **given: Any) -> Any:
+            values = {key: given.pop(key) for key in own}
+            return function(*args, **{name: make(**values)}, **given)
+
+        return _with_options(update_wrapper(command, function), options)
+
+    return decorate
+
+
+def _with_options(function: Callable[..., Any], options: Sequence[Decorator]) -> Callable[..., Any]:
+    for option in reversed(options):
         function = option(function)
     return function
+
+
+def _build_options(
+    board_name: str | None, toolchain_name: str | None, **given: Any
+) -> BuildOptions:
+    from edgekit.building.choose import BuildOptions
+
+    return BuildOptions(board=board_name, toolchain=toolchain_name, **given)
+
+
+to_be_built = grouped(
+    "options",
+    _build_options,
+    model_argument,
+    board_option,
+    toolchain_option,
+    offload_option,
+    one_layer_option,
+    shape_option,
+    constant_option,
+)
+"""Options that add `options: BuildOptions`, which decide a build."""
 
 
 out_option: Decorator = click.option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from edgekit.cli.options import (
 
 if TYPE_CHECKING:
     from edgekit.backends.report import Coverage, PartitionReport, RegionSummary
-    from edgekit.base.arrays import Array
+    from edgekit.building.choose import BuildOptions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -52,11 +51,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @pass_console
 def command(
     console: Console,
-    model: Path | None,
-    board_name: str | None,
-    toolchain_name: str | None,
-    offload: tuple[str, ...] | None,
-    one_layer_each: bool,
+    options: BuildOptions,
     measure: bool,
     again: bool,
     device_name: str | None,
@@ -65,8 +60,6 @@ def command(
     svg: Path | None,
     html: Path | None,
     export: Path | None,
-    shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, Array],
 ) -> None:
     """Show which backend would run each operator of MODEL on a board, and why. Nothing is built,
     except with --measure.
@@ -83,17 +76,7 @@ def command(
             "--device and --again are for --measure",
             hint="add --measure, or leave them out",
         )
-    request = make_request(
-        model,
-        board_name,
-        toolchain_name,
-        shapes,
-        constants,
-        offload=offload,
-        one_layer_each=one_layer_each,
-        events=console.events,
-        twin=twin,
-    )
+    request = make_request(console.workspace, options, console.events, twin=twin)
     if measure:
         from edgekit.tuning.regions import measure_regions
 

@@ -37,8 +37,10 @@ class ProfileView(Generic[T]):
     kind: ProfileKind
     noun: str
     type: click.types.StringParamType
-    parse: Callable[[TableReader, Path], T]
-    check: Callable[[Path], tuple[Problem, ...]]
+    parse: Callable[[Path], Callable[[TableReader, Path], T]]
+    """A function that makes the parser for a workspace's folder."""
+    check: Callable[[Path, Path], tuple[Problem, ...]]
+    """A function that checks a file, with the profiles of a workspace's folder."""
     columns: tuple[str, ...]
     row: Callable[[T], Sequence[object]]
     """The cells of the columns after the name."""
@@ -79,7 +81,8 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @pass_console
     def group(console: Console) -> None:
         if click.get_current_context().invoked_subcommand is None:
-            entries = list_profiles(view.kind, view.parse)
+            folder = console.workspace.folder
+            entries = list_profiles(view.kind, view.parse(folder), folder)
             console.report(entries, lambda: _render_list(console, view, entries))
 
     @group.command("show", help=f"Show a {view.noun} profile and its file.")
@@ -87,9 +90,10 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @json_option
     @pass_console
     def show(console: Console, name: str) -> None:
-        path = find_profile(view.kind, name)
-        profile = read_profile(path, view.kind, view.parse)
-        shown = ShownProfile(profile, shadowed_profiles(view.kind, path))
+        folder = console.workspace.folder
+        path = find_profile(view.kind, name, folder)
+        profile = read_profile(path, view.kind, view.parse(folder))
+        shown = ShownProfile(profile, shadowed_profiles(view.kind, path, folder))
         console.report(shown, lambda: _render_profile(console, view, path, shown))
 
     @group.command("new", help=f"Create a {view.noun} profile from a similar one.")
@@ -108,8 +112,9 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @json_option
     @pass_console
     def new(console: Console, name: str, like: str, output: Path | None, force: bool) -> None:
-        source = find_profile(view.kind, like)
-        load_profile(source, view.kind, view.parse)
+        folder = console.workspace.folder
+        source = find_profile(view.kind, like, folder)
+        load_profile(source, view.kind, view.parse(folder))
         path = copy_profile(view.kind, source, name, output, force=force)
         trust_profile(path, view.kind)  # a copy of a trusted profile
         made = NewProfile(name, source, path)
@@ -120,7 +125,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @json_option
     @pass_console
     def check(console: Console, file: Path) -> None:
-        problems = view.check(file)
+        problems = view.check(file, console.workspace.folder)
         checked = CheckedProfile(file, not problems, problems)
         if problems and not console.as_json:
             raise profile_error(file, view.kind, problems)

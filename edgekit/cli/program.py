@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
@@ -160,13 +159,12 @@ def _usage_error(error: click.ClickException) -> UsageError:
 def _folder_is_gone(error: Exception) -> EdgekitError | None:
     """Explain an error whose cause is a deleted working directory."""
     if isinstance(error, FileNotFoundError):
+        from edgekit.project.workspace import open_workspace
+
         try:
-            Path.cwd()
-        except FileNotFoundError:
-            return StorageError(
-                "the folder you are in has been deleted or replaced",
-                hint='go to one that exists; if it was replaced, `cd "$PWD"` does',
-            )
+            open_workspace()
+        except StorageError as gone:
+            return gone
     return None
 
 

@@ -118,15 +118,14 @@ def command(
     and which layers lose most.
     """
     from edgekit.bundle.samples import parse_input_argument
-    from edgekit.profiles.board import load_board
-    from edgekit.project.file import choose_model, choose_preprocess, find_project
+    from edgekit.project.file import choose_preprocess
     from edgekit.verbs.quantize import QuantizeRequest, check_quantiser, quantize, wants_symmetric
 
-    project = find_project(Path.cwd(), only_to_show=True)
-    source = choose_model(project, model, shapes, {})
+    workspace = console.workspace
+    source = workspace.model(model, shapes, {}, only_to_show=True)
     check_quantiser(source)
     if symmetric is None:
-        symmetric = board is not None and wants_symmetric(load_board(board))
+        symmetric = board is not None and wants_symmetric(workspace.board(board))
     from edgekit.verbs.quantization.quantiser import Settings
 
     report = quantize(
@@ -138,7 +137,7 @@ def command(
             random or 0,
             accept_noise,
             labels,
-            choose_preprocess(project, source),
+            choose_preprocess(workspace.shown_project, source),
         ),
         console.events,
     )

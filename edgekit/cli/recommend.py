@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,6 @@ def command(
     from edgekit.advice.recommend import Measuring, recommend
     from edgekit.advice.words import Search
     from edgekit.base.errors import UsageError
-    from edgekit.project.file import choose_model, choose_store, find_project
 
     if not measure:
         for given, option in ((twin, "--twin"), (tune_seconds is not None, "--quick-tune")):
@@ -84,8 +84,8 @@ def command(
                 hint = f"add --measure, or leave {option} out"
                 raise UsageError(f"{option} is for --measure", hint=hint)
     check_quick_tune(tune_seconds, tune_again)
-    project = find_project(Path.cwd())
-    source = choose_model(project, model, shapes, constants)
+    workspace = replace(console.workspace, store_url=url)
+    project, source = workspace.project, workspace.model(model, shapes, constants)
     if not boards and project is not None and project.board is not None:
         boards = (project.board,)
     if measure and not boards:
@@ -96,9 +96,9 @@ def command(
 
     search = None if tune_seconds is None else Search(tune_seconds, tune_again)
     done = recommend(
+        workspace,
         source,
         boards,
-        store=choose_store(project, url),
         measuring=Measuring(reach, search) if measure else None,
         events=console.events,
     )

@@ -71,7 +71,7 @@ def list_command(
     from edgekit.store.bench_runs import RunFilter
     from edgekit.store.results import list_results
 
-    listing = list_results(RunFilter(model, board, device, last), chosen_store(url))
+    listing = list_results(RunFilter(model, board, device, last), chosen_store(console, url))
     console.report(listing, lambda: _render_list(console, listing))
 
 
@@ -84,7 +84,7 @@ def show_command(console: Console, run: str, url: str | None) -> None:
     """Show one run: RUN is its id, a prefix of it, or `latest`."""
     from edgekit.store.results import show_result
 
-    found = show_result(run, chosen_store(url))
+    found = show_result(run, chosen_store(console, url))
     console.report(found, lambda: _render_run(console, found))
 
 
@@ -109,7 +109,7 @@ def compare_command(
     """
     from edgekit.store.results import compare_results, raise_if_regressed
 
-    comparison = compare_results(before, after, chosen_store(url))
+    comparison = compare_results(before, after, chosen_store(console, url))
     console.report(_document(comparison), lambda: _render_comparison(console, comparison))
     if fail_above is not None:
         raise_if_regressed(comparison, fail_above)
@@ -131,12 +131,12 @@ def export_command(console: Console, path: Path, form: str | None, url: str | No
     if form == _METASCHEDULE:
         from edgekit.tuning.metaschedule_files import export_metaschedule
 
-        tuned = export_metaschedule(path, chosen_store(url), console.events)
+        tuned = export_metaschedule(path, chosen_store(console, url), console.events)
         console.report(tuned, lambda: console.print(f"{tuned.runs} records are in {tuned.path}"))
         return
     from edgekit.store.results import export_results
 
-    done = export_results(path, chosen_store(url), console.events)
+    done = export_results(path, chosen_store(console, url), console.events)
     console.report(done, lambda: console.print(f"{done.runs} runs are in {done.path}"))
 
 
@@ -151,12 +151,12 @@ def import_command(console: Console, path: Path, url: str | None) -> None:
     if path.is_dir():
         from edgekit.tuning.metaschedule_files import import_metaschedule
 
-        tuned = import_metaschedule(path, chosen_store(url), console.events)
+        tuned = import_metaschedule(path, chosen_store(console, url), console.events)
         console.report(tuned, lambda: console.print(_imported(tuned, "records")))
         return
     from edgekit.store.results import import_results
 
-    done = import_results(path, chosen_store(url), console.events)
+    done = import_results(path, chosen_store(console, url), console.events)
     console.report(done, lambda: console.print(_imported(done, "runs")))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -124,16 +123,14 @@ def serve_command(
     """
     from edgekit.devices.choice import device_for
     from edgekit.devices.registry import find_device, known_devices
-    from edgekit.profiles.board import load_board
-    from edgekit.project.file import find_project
     from edgekit.rpc.protocol import parse_tracker
     from edgekit.rpc.server import ServePlan, serve_device
     from edgekit.rpc.tracker import find_tracker
 
     if direct and tracker_text:
         raise UsageError("--direct uses no tracker", hint="leave out --direct or --tracker")
-    entry = find_device(name, known_devices(find_project(Path.cwd()))).entry
-    board = load_board(entry.board)
+    entry = find_device(name, known_devices(console.workspace.project)).entry
+    board = console.workspace.board(entry.board)
     tracker = None
     if not direct:
         tracker = find_tracker(parse_tracker(tracker_text) if tracker_text else None)

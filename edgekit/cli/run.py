@@ -78,7 +78,7 @@ def command(
 
     opened = open_bundle(bundle)
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
-    several = several_for_bundle(opened, device_names, every, twin, timeout)
+    several = several_for_bundle(console, opened, device_names, every, twin, timeout)
     if several is not None:
         _run_on_several(console, opened, several, chosen, out, top)
         return

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
+
+from edgekit.cli.console import Console
 
 store_option = click.option(
     "--store",
@@ -16,7 +16,7 @@ store_option = click.option(
 """An option that adds `url: str | None`."""
 
 
-def chosen_store(url: str | None) -> str | None:
-    from edgekit.project.file import choose_store, find_project
+def chosen_store(console: Console, url: str | None) -> str | None:
+    from edgekit.project.file import choose_store
 
-    return choose_store(find_project(Path.cwd()), url)
+    return choose_store(console.workspace.project, url)

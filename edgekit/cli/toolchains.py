@@ -52,8 +52,8 @@ command = profile_group(
         kind="toolchains",
         noun="toolchain",
         type=TOOLCHAIN,
-        parse=parse_toolchain,
-        check=check_toolchain,
+        parse=lambda folder: parse_toolchain,
+        check=lambda path, folder: check_toolchain(path),
         columns=("triple", "compiler", "from version", "toolchain"),
         row=_row,
         fields=_fields,
@@ -82,11 +82,9 @@ def build_command(
     not built again.
     """
     from edgekit.building.prebuild import prebuild
-    from edgekit.profiles.board import load_board
-    from edgekit.profiles.toolchain import load_toolchain
 
-    board = load_board(board_name)
-    toolchain = load_toolchain(toolchain_name or board.toolchain)
+    board = console.workspace.board(board_name)
+    toolchain = console.workspace.toolchain(toolchain_name or board.toolchain)
     done = prebuild(board, toolchain, libraries, console.events)
     console.report(done, lambda: _render_prebuilt(console, done))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +11,7 @@ from edgekit.cli.console import Console
 from edgekit.cli.device_options import (
     DEVICES,
     check_devices,
+    entries_of,
     every_option,
     only,
     several_devices,
@@ -29,8 +28,7 @@ from edgekit.cli.tune_c import tune_steps
 from edgekit.cli.tune_options import Time
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from edgekit.building.choose import BuildOptions
     from edgekit.devices.choice import Candidate
     from edgekit.profiles.board import Board
     from edgekit.tuning.standing import KernelOutcome
@@ -72,13 +70,7 @@ _DEFAULT_TRIALS = 1000
 @pass_console
 def command(
     console: Console,
-    model: Path | None,
-    board_name: str | None,
-    toolchain_name: str | None,
-    offload: tuple[str, ...] | None,
-    one_layer_each: bool,
-    shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, np.ndarray],
+    options: BuildOptions,
     trials: int | None,
     seconds: float | None,
     device_names: tuple[str, ...] | None,
@@ -93,29 +85,20 @@ def command(
     Ctrl-C keeps what was measured, and the same command resumes the search.
     """
     from edgekit.building.choose import make_request
-    from edgekit.devices.registry import known_devices
-    from edgekit.project.file import find_project
     from edgekit.tuning.tune import Effort, tune
     from edgekit.tuning.tune_devices import DeviceSelection, pool_for
 
     check_devices(device_names, every, twin)
-    request = make_request(
-        *(model, board_name, toolchain_name, shapes, constants),
-        offload=offload,
-        one_layer_each=one_layer_each,
-        events=console.events,
-    )
+    request = make_request(console.workspace, options, console.events)
     if request.board.kind == "baremetal":
-        several = several_devices(request.board, device_names, every, twin, timeout)
-        chosen = several or _only(request.board, device_names, twin, timeout)
+        several = several_devices(console, request.board, device_names, every, twin, timeout)
+        chosen = several or _only(console, request.board, device_names, twin, timeout)
         tune_steps(console, request, chosen, trials, seconds, again)
         return
-    known = known_devices(find_project(Path.cwd()))
-    entries = {name: device.entry for name, device in known.items()}
     pool = pool_for(
         request.board,
         DeviceSelection(device_names, twin, every),
-        entries,
+        entries_of(console),
         timeout,
         f"tuning {request.source.name}",
         console.events,
@@ -127,15 +110,15 @@ def command(
 
 
 def _only(
-    board: Board, device_names: tuple[str, ...] | None, twin: bool, timeout: float
+    console: Console,
+    board: Board,
+    device_names: tuple[str, ...] | None,
+    twin: bool,
+    timeout: float,
 ) -> tuple[Candidate, ...]:
     from edgekit.devices.choice import Candidate, device_for
-    from edgekit.devices.registry import known_devices
-    from edgekit.project.file import find_project
 
-    known = known_devices(find_project(Path.cwd()))
-    entries = {name: device.entry for name, device in known.items()}
-    device = device_for(board, only(device_names), entries, timeout, twin=twin)
+    device = device_for(board, only(device_names), entries_of(console), timeout, twin=twin)
     return (Candidate(device.name, lambda events: device),)
 
 

@@ -37,10 +37,10 @@ def tuning_command(console: Console, session: str | None, last: int, url: str | 
     from edgekit.store.tuning_results import list_sessions, show_session
 
     if session is None:
-        listing = list_sessions(last, chosen_store(url))
+        listing = list_sessions(last, chosen_store(console, url))
         console.report(listing, lambda: _render_list(console, listing))
     else:
-        found = show_session(session, chosen_store(url))
+        found = show_session(session, chosen_store(console, url))
         console.report(found, lambda: _render_session(console, found))
 
 

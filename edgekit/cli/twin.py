@@ -101,11 +101,10 @@ def up_command(
     icount: bool | None,
 ) -> None:
     """Start a board's twin and wait until it answers, unless it already runs."""
-    from edgekit.profiles.board import load_board
     from edgekit.twin.machine import StartOptions, all_twins, up
 
     known = {twin.name: twin.board for twin in all_twins()}
-    board = load_board(word if name else known.get(word) or word)
+    board = console.workspace.board(word if name else known.get(word) or word)
     if board.kind == "baremetal":
         if init is not None or icount is not None:
             raise UsageError(

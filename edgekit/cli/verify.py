@@ -121,7 +121,7 @@ def command(
     opened = open_bundle(bundle)
     chosen = choose_samples(opened, input_texts, allow_nonfinite)
     source = None if model is None else open_model(model, shapes, constants)
-    several = several_for_bundle(opened, device_names, every, twin, timeout)
+    several = several_for_bundle(console, opened, device_names, every, twin, timeout)
     samples = chosen.samples if several is None or chosen.samples is None else tuple(chosen.samples)
 
     def work(device: Device, events: Events) -> VerifyReport:

@@ -144,20 +144,20 @@ def _named(board: Board, name: str, entries: Mapping[str, DeviceEntry]) -> Devic
 
 def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -> Device:
     from edgekit.devices.linux.ssh import SshDevice
-    from edgekit.profiles.toolchain import load_toolchain
+    from edgekit.profiles.board import toolchain_of
 
     if entry.twin:
         return _emulated(entry.name, board, timeout, events)
     if board.kind == "baremetal":
         return _on_a_line(board, entry, timeout)
-    return SshDevice(entry, load_toolchain(board.toolchain), timeout)
+    return SshDevice(entry, toolchain_of(board), timeout)
 
 
 def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice:
     from edgekit.devices.serial.device import SerialDevice
     from edgekit.devices.serial.lab_host import LabHost
     from edgekit.devices.serial.port import DEFAULT_BAUD
-    from edgekit.profiles.toolchain import load_toolchain
+    from edgekit.profiles.board import toolchain_of
 
     if entry.serial is None and entry.labgrid is None:
         raise DeviceError(
@@ -165,7 +165,7 @@ def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice
             hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
             "/dev/ttyACM0",
         )
-    gdb = load_toolchain(board.toolchain).tools.gdb
+    gdb = toolchain_of(board).tools.gdb
     return SerialDevice(
         name=entry.name,
         board=board,
@@ -195,13 +195,11 @@ def _first_unused(board: Board, entries: list[DeviceEntry], events: Events) -> D
 
 def _emulated(name: str, board: Board, timeout: float, events: Events) -> Device:
     from edgekit.devices.emulated import emulated_device, emulated_microcontroller
-    from edgekit.profiles.toolchain import load_toolchain
+    from edgekit.profiles.board import toolchain_of
 
     if board.kind == "baremetal":
-        return emulated_microcontroller(
-            name, board, load_toolchain(board.toolchain), timeout, events
-        )
-    return emulated_device(name, board, load_toolchain(board.toolchain), timeout, events)
+        return emulated_microcontroller(name, board, toolchain_of(board), timeout, events)
+    return emulated_device(name, board, toolchain_of(board), timeout, events)
 
 
 def _first_free(entries: list[DeviceEntry], events: Events) -> DeviceEntry:

@@ -41,13 +41,14 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
     """Plan a farm of the named devices, or of all known ones with an address. It may be empty if
     other hosts have joined."""
     known = known_devices(project)
+    folder = None if project is None else project.folder
     if names:
         entries = [find_device(name, known).entry for name in dict.fromkeys(names)]
     else:
         entries = [
             device.entry
             for device in known.values()
-            if _has_line(device.entry) or load_board(device.entry.board).kind != "baremetal"
+            if _has_line(device.entry) or load_board(device.entry.board, folder).kind != "baremetal"
         ]
     if not entries and not known_hosts_of_farm():
         raise UsageError(
@@ -56,7 +57,7 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
         )
     members = []
     for entry in entries:
-        board = load_board(entry.board)
+        board = load_board(entry.board, folder)
         if board.kind == "baremetal" and not _has_line(entry):
             raise UsageError(
                 f"{entry.name} is a {board.name} without a serial port",

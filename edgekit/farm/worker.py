@@ -102,9 +102,10 @@ def _device(name: str, project: str) -> Device:
     from edgekit.profiles.board import load_board
     from edgekit.project.file import read_project
 
-    entries = known_devices(read_project(Path(project)) if project else None)
-    entry = find_device(name, entries).entry
-    return device_for(load_board(entry.board), name, {name: entry})
+    found = read_project(Path(project)) if project else None
+    entry = find_device(name, known_devices(found)).entry
+    board = load_board(entry.board, found.folder if found else None)
+    return device_for(board, name, {name: entry})
 
 
 def _wait_for_keepers_end() -> None:

@@ -6,10 +6,12 @@ import itertools
 import os
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from edgekit.base.errors import ProfileError
+from edgekit.base.json_text import INTERNAL
 from edgekit.base.own_backends import own_backends
 from edgekit.base.sizes import format_size
 from edgekit.profiles.cpu import Cpu, Target, architecture, this_cpu
@@ -28,7 +30,7 @@ from edgekit.profiles.reader import (
     profile_names,
     show,
 )
-from edgekit.profiles.toolchain import read_toolchain
+from edgekit.profiles.toolchain import Toolchain, load_toolchain, read_toolchain
 
 __all__ = [
     "Board",
@@ -45,6 +47,7 @@ __all__ = [
     "board_names",
     "check_board",
     "load_board",
+    "toolchain_of",
 ]
 
 _EMULATORS = {
@@ -134,29 +137,41 @@ class Board(HasKind):
     """NVIDIA's GPU, if the profile names one."""
     origin: Path
     """The profile's path. It differs between hosts and is no part of the board's identity."""
+    folder: Path | None = field(default=None, compare=False, metadata=INTERNAL)
+    """The folder of the workspace whose profiles go first; None without a workspace."""
 
 
-def board_names() -> tuple[str, ...]:
+def board_names(folder: Path | None = None) -> tuple[str, ...]:
     """List the names of all boards without opening a file."""
-    return profile_names("boards")
+    return profile_names("boards", folder)
 
 
-def load_board(name: str) -> Board:
-    """Read the board of that name to use it. "local" gets the CPU of this host."""
-    return load_profile(find_profile("boards", name), "boards", parse_board)
+def load_board(name: str, folder: Path | None = None) -> Board:
+    """Read the board of that name to use it. "local" gets the CPU of this host.
+
+    The profiles of a workspace's `folder` go first.
+    """
+    return load_profile(
+        find_profile("boards", name, folder), "boards", partial(parse_board, folder=folder)
+    )
 
 
-def check_board(path: Path) -> tuple[Problem, ...]:
+def toolchain_of(board: Board) -> Toolchain:
+    """Read the toolchain of a board to use it."""
+    return load_toolchain(board.toolchain, board.folder)
+
+
+def check_board(path: Path, folder: Path | None = None) -> tuple[Problem, ...]:
     """List everything wrong with a board profile and its toolchain on this host."""
-    return examine_profile(path, "boards", _parse_with_toolchain)[1]
+    return examine_profile(path, "boards", partial(_parse_with_toolchain, folder=folder))[1]
 
 
-def _parse_with_toolchain(reader: TableReader, path: Path) -> Board:
-    board = parse_board(reader, path)
+def _parse_with_toolchain(reader: TableReader, path: Path, folder: Path | None) -> Board:
+    board = parse_board(reader, path, folder)
     if board.toolchain and board.target.triple:
         expected = f"a toolchain for {architecture(board.target.triple)}"
         try:
-            made = architecture(read_toolchain(board.toolchain).triple)
+            made = architecture(read_toolchain(board.toolchain, folder).triple)
         except ProfileError as error:
             reader.complain("toolchain", f"{show(board.toolchain)} ({error.message})", expected)
         else:
@@ -166,14 +181,17 @@ def _parse_with_toolchain(reader: TableReader, path: Path) -> Board:
     return board
 
 
-def parse_board(reader: TableReader, path: Path) -> Board:
-    """Parse a profile. Faults are added to the reader's problems."""
+def parse_board(reader: TableReader, path: Path, folder: Path | None = None) -> Board:
+    """Parse a profile. Faults are added to the reader's problems.
+
+    Its toolchain may be a profile of a workspace's `folder`.
+    """
     title = reader.text("title", limit=80)
     kind = reader.choice("kind", KINDS)
     traits = KINDS.get(kind)
     is_host = traits is not None and traits.is_host
     vendor_url = "" if is_host else reader.matching("vendor_url", _URL, "an https:// link")
-    toolchain = reader.choice("toolchain", profile_names("toolchains"))
+    toolchain = reader.choice("toolchain", profile_names("toolchains", folder))
     gpu = parse_gpu(reader.table("gpu")) if _may_have_gpu(traits) and reader.has("gpu") else None
     if is_host:
         cpu, target = this_cpu()
@@ -200,6 +218,7 @@ def parse_board(reader: TableReader, path: Path) -> Board:
         flash=parse_flash(reader.table("flash")) if _has(reader, traits, "flash") else None,
         gpu=gpu,
         origin=path,
+        folder=folder,
     )
 
 

@@ -253,47 +253,49 @@ def show(value: object) -> str:
     return str(value) if not isinstance(value, int) or abs(value) < 10**30 else "a huge number"
 
 
-def profile_names(kind: ProfileKind) -> tuple[str, ...]:
+def profile_names(kind: ProfileKind, folder: Path | None = None) -> tuple[str, ...]:
     """List the names of all profiles of a kind without opening a file."""
     names = {
         file.stem
-        for folder in profile_search_path(kind)
-        for file in folder.glob("*.toml")
+        for place in profile_search_path(kind, folder)
+        for file in place.glob("*.toml")
         if NAME_PATTERN.fullmatch(file.stem)
     }
     return tuple(sorted(names))
 
 
-def find_profile(kind: ProfileKind, name: str) -> Path:
-    """Find the file that wins for a name."""
+def find_profile(kind: ProfileKind, name: str, folder: Path | None = None) -> Path:
+    """Find the file that wins for a name. The profiles of a workspace's `folder` go first."""
     word = _SINGULAR[kind]
     if NAME_PATTERN.fullmatch(name):
-        for folder in profile_search_path(kind):
-            file = folder / f"{name}.toml"
+        for place in profile_search_path(kind, folder):
+            file = place / f"{name}.toml"
             if file.exists():
                 return file
-    near = nearest(name[:200], profile_names(kind))
+    near = nearest(name[:200], profile_names(kind, folder))
     meant = f"did you mean {near}? " if near else ""
     raise ProfileError(
         f"there is no {word} called {show(name)}",
         hint=f"{meant}`edgekit {kind}` lists every {word}; `edgekit {kind} new` makes one",
-        details=tuple(f"looked in {folder}" for folder in profile_search_path(kind)),
+        details=tuple(f"looked in {place}" for place in profile_search_path(kind, folder)),
     )
 
 
-def shadowed_profiles(kind: ProfileKind, winner: Path) -> tuple[Path, ...]:
+def shadowed_profiles(
+    kind: ProfileKind, winner: Path, folder: Path | None = None
+) -> tuple[Path, ...]:
     """List the files of the same name that a profile hides."""
-    files = (folder / winner.name for folder in profile_search_path(kind))
+    files = (place / winner.name for place in profile_search_path(kind, folder))
     return tuple(file for file in files if file != winner and file.exists())
 
 
 def list_profiles(
-    kind: ProfileKind, parse: Callable[[TableReader, Path], T]
+    kind: ProfileKind, parse: Callable[[TableReader, Path], T], folder: Path | None = None
 ) -> tuple[ProfileEntry[T], ...]:
     """List every profile of a kind. A broken one is listed as such."""
     entries: list[ProfileEntry[T]] = []
-    for name in profile_names(kind):
-        path = find_profile(kind, name)
+    for name in profile_names(kind, folder):
+        path = find_profile(kind, name, folder)
         try:
             entries.append(ProfileEntry(name, path, read_profile(path, kind, parse), None))
         except ProfileError as error:
@@ -364,7 +366,7 @@ def _load(
     if problems:
         raise profile_error(path, kind, problems)
     if not only_to_show and not is_own_folder(kind, path.parent):
-        require_trust(path, effects_of(kind, source.table))
+        require_trust(path, effects_of(kind, source.table), path.absolute().parents[1])
     return parsed
 
 

@@ -90,19 +90,19 @@ class Toolchain:
         return tuple(self.cpu_flags.get(flag, flag) for flag in flags)
 
 
-def toolchain_names() -> tuple[str, ...]:
+def toolchain_names(folder: Path | None = None) -> tuple[str, ...]:
     """List the names of all toolchains without opening a file."""
-    return profile_names("toolchains")
+    return profile_names("toolchains", folder)
 
 
-def read_toolchain(name: str) -> Toolchain:
+def read_toolchain(name: str, folder: Path | None = None) -> Toolchain:
     """Read the toolchain of that name to show it."""
-    return read_profile(find_profile("toolchains", name), "toolchains", parse_toolchain)
+    return read_profile(find_profile("toolchains", name, folder), "toolchains", parse_toolchain)
 
 
-def load_toolchain(name: str) -> Toolchain:
-    """Read the toolchain of that name to use it."""
-    return load_profile(find_profile("toolchains", name), "toolchains", parse_toolchain)
+def load_toolchain(name: str, folder: Path | None = None) -> Toolchain:
+    """Read the toolchain of that name to use it. Those of a workspace's `folder` go first."""
+    return load_profile(find_profile("toolchains", name, folder), "toolchains", parse_toolchain)
 
 
 def check_toolchain(path: Path) -> tuple[Problem, ...]:

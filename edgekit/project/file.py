@@ -68,6 +68,11 @@ class Project:
     library_paths: Mapping[str, Path] = field(default_factory=dict)
     """The folder or archive with a backend's library, by the backend's name."""
 
+    @property
+    def folder(self) -> Path:
+        """The folder of the file."""
+        return self.path.parent
+
 
 def find_project(start: Path, *, only_to_show: bool = False) -> Project | None:
     """Read the nearest edgekit.toml from `start` up to the root of the repository or file system.
@@ -96,7 +101,7 @@ def read_project(path: Path, *, only_to_show: bool = False) -> Project:
     if problems:
         raise _project_error(path, sorted(problems, key=lambda problem: problem.line))
     if not only_to_show:
-        require_trust(path, effects_of("project", source.table))
+        require_trust(path, effects_of("project", source.table), path.absolute().parent)
     return project
 
 
@@ -151,11 +156,6 @@ def choose_store(project: Project | None, url: str | None = None) -> str | None:
     """Return a command's store; None is the user's own file. The environment goes before the
     project file: only the environment may hold a password."""
     return url or named_url() or (project.store if project is not None else None)
-
-
-def store_in_use() -> str | None:
-    """Return the store for the current folder."""
-    return choose_store(find_project(Path.cwd()))
 
 
 def choose_preprocess(project: Project | None, source: ModelSource) -> Mapping[str, Preprocess]:
@@ -301,7 +301,7 @@ def init_project(
     path = folder.absolute() / PROJECT_FILE
     if path.exists() and not force:
         raise UsageError(f"{path} exists already", hint="edit it, or add --force to replace it")
-    find_profile("boards", board or "local")
+    find_profile("boards", board or "local", folder.absolute())
     model = model or _only_model(folder)
     open_inputs = _open_inputs(model) if model else ()
     text = _PROJECT_TEXT.format(

@@ -31,7 +31,6 @@ from edgekit.building.tuned_kernels import (
 from edgekit.compiler.schedules.choices import VERSION, Choice, ProductChoice, choice_as_json
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan
-from edgekit.project.file import store_in_use
 from edgekit.store.moments import now
 from edgekit.store.tuning_log import tuning_log
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, Workload
@@ -81,7 +80,7 @@ def quick_tune(
     Kernels that were measured on this kind of CPU before are skipped, unless `again`.
     """
     started = time.monotonic()
-    target, store, twin = request.board.target, store_in_use(), device.is_emulated
+    target, store, twin = request.board.target, request.store, device.is_emulated
     if twin:
         events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
     order = Order(

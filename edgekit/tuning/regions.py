@@ -27,7 +27,6 @@ from edgekit.bundle.folder import Bundle
 from edgekit.cross.toolchain import Compiler, find_compiler
 from edgekit.devices.base import BenchPlan
 from edgekit.models.model import Model
-from edgekit.project.file import store_in_use
 from edgekit.store.address import is_off
 from edgekit.store.lookup import deliver_waiting
 from edgekit.store.moments import now
@@ -62,7 +61,7 @@ def measure_regions(
         )
     if device.is_emulated:
         events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
-    store = store_in_use()
+    store = request.store
     if is_off(store):
         events.warn("no store is in use: the measurements serve this command only")
     try:

@@ -25,7 +25,6 @@ from edgekit.building.tuned_kernels import record_target
 from edgekit.compiler.schedules.choices import VERSION, Choice, choice_as_json
 from edgekit.cross.link import Linker
 from edgekit.cross.toolchain import find_compiler
-from edgekit.project.file import store_in_use
 from edgekit.store.address import default_url, is_off
 from edgekit.store.lookup import deliver_waiting
 from edgekit.store.moments import now
@@ -108,7 +107,7 @@ def tune(
             request, devices.names, len(tasks), trials=effort.trials, seconds=effort.seconds
         )
         session = replace(begun, target=target)
-        log = closing.enter_context(tuning_log(session, store_in_use(), events))
+        log = closing.enter_context(tuning_log(session, request.store, events))
         stage = closing.enter_context(_stage(devices, effort, events))
         recorder = _Recorder(request, devices, log, stage, effort)
         search = Search(
@@ -120,7 +119,7 @@ def tune(
             lambda news: _report_news(news, events),
         )
         recorder.search = search
-        known = 0 if effort.again else _remember(search, target)
+        known = 0 if effort.again else _remember(search, target, request.store)
         recorder.begin(known)
         builders = effort.builders or min(len(os.sched_getaffinity(0)), _MOST_BUILDERS)
         crew = _crew(request, devices, search, builders, effort)
@@ -189,9 +188,9 @@ def _report_news(news: DeviceNews, events: Events) -> None:
         events.note(news.text)
 
 
-def _remember(search: Search, target: str) -> int:
+def _remember(search: Search, target: str, store_url: str | None) -> int:
     """Load what earlier searches measured for these kernels, and return the number of trials."""
-    url = store_in_use() or default_url()
+    url = store_url or default_url()
     if is_off(url):
         return 0
     from edgekit.store.database import close_store, open_store

@@ -27,7 +27,6 @@ from edgekit.building.compile_process import compiling_in_child
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_steps import WORTH_IT, Unit, c_target
 from edgekit.devices.base import BenchPlan, Counted
-from edgekit.project.file import store_in_use
 from edgekit.store.address import default_url, is_off
 from edgekit.store.lookup import deliver_waiting
 from edgekit.store.moments import now
@@ -104,7 +103,7 @@ def tune_c(
             session_of(request, names, len(kinds), trials=trials, seconds=seconds),
             target=c_target(request.board, request.toolchain, unit),
         )
-        with tuning_log(session, store_in_use(), events) as log:
+        with tuning_log(session, request.store, events) as log:
             search = _Search(request, steps, known, scratch, log, unit)
             search.plan_for(trials, None if seconds is None else started + seconds)
             if search.plan or kinds - _seen(known).keys():
@@ -127,7 +126,7 @@ def known_records(
     request: BuildRequest, keys: Iterable[str], unit: Unit
 ) -> tuple[TuningRecord, ...]:
     """Return what earlier searches counted for these steps."""
-    url = store_in_use() or default_url()
+    url = request.store or default_url()
     if is_off(url):
         return ()
     from edgekit.store.database import close_store, open_store

@@ -213,9 +213,9 @@ def local_plan(
     board: Board, name: str, tracker: TrackerAddress, workspace: Path, events: Events = SILENT
 ) -> LocalPlan:
     """Return the plan for this host, under any name."""
-    from edgekit.profiles.toolchain import load_toolchain
+    from edgekit.profiles.board import toolchain_of
 
-    toolchain = load_toolchain(board.toolchain)
+    toolchain = toolchain_of(board)
     agent = build_agent(toolchain, toolchain.triple.partition("-")[0], events=events)
     (program,) = (file.path for file in agent.files if file.path.name == AGENT)
     return LocalPlan(program, name, tracker, workspace)

@@ -99,8 +99,8 @@ def hardware_of(board: Board) -> tuple[Hardware, int]:
             f"the board {board.name} has no twin",
             hint="edgekit boards show tells which boards have one",
         )
-    if twin.machine in board_names() and board.name != twin.machine:
-        owner = load_board(twin.machine)
+    if twin.machine in board_names(board.folder) and board.name != twin.machine:
+        owner = load_board(twin.machine, board.folder)
         if owner.memory.regions != board.memory.regions:
             raise UsageError(
                 f"no emulator has the memory of the board {board.name}, and its firmware needs "

@@ -45,10 +45,11 @@ def bench(
     *,
     inputs: Mapping[str, Array] | None = None,
     purpose: str | None = None,
+    store: str | None = None,
 ) -> BenchReport:
     """Measure one inference after another on the reference input, or on the inputs given.
 
-    With a purpose, the measurement is stored for `edgekit results`.
+    With a purpose, the measurement goes into `store`, or into the user's own store.
     """
     chosen = bundle.reference_inputs() if inputs is None else inputs
     with device.opened(bundle, purpose=purpose or "bench", events=events) as session:
@@ -57,7 +58,7 @@ def bench(
     report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
     if purpose is None:
         return report
-    return replace(report, kept_as=keep_bench(bundle, report, purpose, events))
+    return replace(report, kept_as=keep_bench(bundle, report, purpose, store, events))
 
 
 def plan_bench(

@@ -90,7 +90,9 @@ def deploy(
         built = build(
             request, out, archive=archive, dump_ir=dump_ir, use_cache=use_cache, events=events
         )
-        done = deploy_bundle(built.bundle, reached, plan or DeployPlan(), events)
+        done = deploy_bundle(
+            built.bundle, reached, plan or DeployPlan(), events, store=request.store
+        )
     return DeployReport(**vars(done), build=built)
 
 
@@ -111,15 +113,23 @@ def deploy_to_each(
     built = build(request, out, use_cache=use_cache, events=events)
 
     def work(device: Device, voice: Events) -> Deployed:
-        return deploy_bundle(built.bundle, device, chosen, voice)
+        return deploy_bundle(built.bundle, device, chosen, voice, store=request.store)
 
     return FleetReport(built, on_each(devices, work, events))
 
 
 def deploy_bundle(
-    bundle: Bundle, device: Device, plan: DeployPlan, events: Events = SILENT
+    bundle: Bundle,
+    device: Device,
+    plan: DeployPlan,
+    events: Events = SILENT,
+    *,
+    store: str | None = None,
 ) -> Deployed:
-    """Verify and measure a bundle on a device, then make it the current version."""
+    """Verify and measure a bundle on a device, then make it the current version.
+
+    The measurement is kept in `store`; None is the user's own.
+    """
     verification = measured = None
     with device.opened(bundle, purpose="deploy", events=events) as session:
         if plan.verify:
@@ -131,7 +141,9 @@ def deploy_bundle(
                 raise
         if plan.bench is not None:
             measuring = shorten(plan.bench, verification)
-            measured = bench(bundle, session, measuring, events, purpose="deploy").summary()
+            measured = bench(
+                bundle, session, measuring, events, purpose="deploy", store=store
+            ).summary()
         version = session.make_current(
             verified=verification is not None,
             median=measured.median if measured is not None else None,

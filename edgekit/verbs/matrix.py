@@ -17,10 +17,11 @@ from edgekit.base.decode import decode, decode_json, encode
 from edgekit.base.errors import EdgekitError, StorageError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
-from edgekit.building.choose import make_request
+from edgekit.building.choose import BuildOptions, make_request
 from edgekit.building.request import BuildRequest
 from edgekit.models.model import ModelSource
-from edgekit.profiles.board import Board, load_board
+from edgekit.profiles.board import Board
+from edgekit.project.workspace import WorkspaceData
 from edgekit.verbs.fleet import on_each
 from edgekit.verbs.matrix_report import Cell, Matrix, write_reports
 from edgekit.version import __version__
@@ -34,8 +35,9 @@ _FORMAT = 2
 
 
 def measure_matrix(
+    workspace: WorkspaceData,
     source: ModelSource,
-    boards: Sequence[str],
+    boards: Sequence[str | Board],
     offloads: Sequence[str],
     out: Path,
     plan: BenchPlan,
@@ -59,11 +61,12 @@ def measure_matrix(
     way = _way(source, plan, twin)
     finished = {} if again else _read_state(out / STATE_FILE, way)
     state = _State(out / STATE_FILE, way, finished)
-    loaded = [load_board(name) for name in dict.fromkeys(boards)]
+    loaded = list({(board := workspace.board(name)).name: board for name in boards}.values())
     wanted = {
         board.name: [o for o in offloads if (board.name, o) not in finished] for board in loaded
     }
 
+    shared = _Cells(workspace, source, out, plan)
     board_of: dict[int, Board] = {}
 
     def candidate(board: Board) -> Candidate:
@@ -77,7 +80,7 @@ def measure_matrix(
     def work(device: Device, voice: Events) -> int:
         board = board_of[id(device)]
         for offload in wanted[board.name]:
-            state.add(_measure(source, board, offload, device, out, plan, voice))
+            state.add(_measure(shared, board, offload, device, voice))
         return len(wanted[board.name])
 
     todo = [board for board in loaded if wanted[board.name]]
@@ -101,27 +104,43 @@ def parse_offload(text: str) -> tuple[str, ...] | None:
     return () if text == "none" else tuple(text.split("+"))
 
 
-def _measure(
-    source: ModelSource,
-    board: Board,
-    offload: str,
-    device: Device,
-    out: Path,
-    plan: BenchPlan,
-    events: Events,
-) -> Cell:
+@dataclass(frozen=True)
+class _Cells:
+    """What all cells of a matrix share."""
+
+    workspace: WorkspaceData
+    source: ModelSource
+    out: Path
+    plan: BenchPlan
+
+    def request(self, board: Board, offload: str, twin: bool) -> BuildRequest:
+        source = self.source
+        options = BuildOptions(
+            source.path,
+            board,
+            offload=parse_offload(offload),
+            shapes=source.shapes,
+            constants=source.constants,
+        )
+        return make_request(self.workspace, options, twin=twin)
+
+
+def _measure(shared: _Cells, board: Board, offload: str, device: Device, events: Events) -> Cell:
     from edgekit.backends.report import offload_in_words
     from edgekit.building.build import build
     from edgekit.verbs.bench import bench
     from edgekit.verbs.verify import raise_if_failed, verify
 
     try:
-        request = _request(source, board, offload, device.is_emulated)
-        bundle = build(request, out / "bundles" / f"{board.name}-{offload}", events=events).bundle
+        request = shared.request(board, offload, device.is_emulated)
+        out = shared.out / "bundles" / f"{board.name}-{offload}"
+        bundle = build(request, out, events=events).bundle
         with device.opened(bundle, purpose="matrix", events=events) as session:
             verification = verify(bundle, session, events=events)
             raise_if_failed(verification)
-            report = bench(bundle, session, plan, events, purpose="matrix")
+            report = bench(
+                bundle, session, shared.plan, events, purpose="matrix", store=request.store
+            )
     except EdgekitError as error:
         if isinstance(error, StorageError):
             raise
@@ -147,18 +166,6 @@ def _measure(
         oracle=verification.oracle,
         offloaded=offload_in_words(regions) if regions else "nothing",
         when=_now(),
-    )
-
-
-def _request(source: ModelSource, board: Board, offload: str, twin: bool) -> BuildRequest:
-    return make_request(
-        source.path,
-        board.name,
-        None,
-        source.shapes,
-        source.constants,
-        offload=parse_offload(offload),
-        twin=twin,
     )
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.json_text import json_line
-from edgekit.project.file import store_in_use
 from edgekit.store.address import is_off as is_off
 from edgekit.store.address import runs_folder
 from edgekit.store.moments import now, this_process
@@ -25,13 +24,16 @@ if TYPE_CHECKING:
 
 
 def keep_bench(
-    bundle: Bundle, report: BenchReport, purpose: str, events: Events = SILENT
+    bundle: Bundle,
+    report: BenchReport,
+    purpose: str,
+    store: str | None = None,
+    events: Events = SILENT,
 ) -> str | None:
     """Write a measurement to the disk and return the run's id.
 
     The store takes it when `edgekit results` opens it next. A failure is only a warning.
     """
-    store = store_in_use()
     if is_off(store):
         return None
     run = run_of(bundle, report, purpose)

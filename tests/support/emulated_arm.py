@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from edgekit.agent.build import build_agent
+from edgekit.api.functions import make_request
 from edgekit.base.paths import built_in_profiles
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 from edgekit.bundle.folder import Bundle
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain

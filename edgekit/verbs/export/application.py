@@ -57,14 +57,22 @@ class ExportResult:
 
 
 def export(
-    bundle: Bundle, out: Path, *, archive: bool = False, events: Events = SILENT
+    bundle: Bundle,
+    out: Path,
+    *,
+    archive: bool = False,
+    folder: Path | None = None,
+    events: Events = SILENT,
 ) -> ExportResult:
     """Write the folder `out`. With `archive`, also write `out`.zip.
+
+    The profiles of the bundle's board may be those of a workspace's `folder`.
 
     An existing export at `out` is replaced in one step, unless it was changed.
     """
     manifest = bundle.manifest
-    board, toolchain = load_board(manifest.board.name), load_toolchain(manifest.toolchain.name)
+    board = load_board(manifest.board.name, folder)
+    toolchain = load_toolchain(manifest.toolchain.name, folder)
     _check_versions(bundle)
     assert bundle.oracle  # the application's test compares with expected outputs
     _check_device(bundle)
@@ -74,16 +82,16 @@ def export(
     runtime = runtime_libraries(arch, events)
     with ExitStack() as replacing, events.stage("write the application") as stage:
         with storage_errors("write the application", out):
-            folder = replacing.enter_context(replace_directory(out))
-            _write_sources(folder, manifest, program)
-            _write_build_files(folder, bundle, board, toolchain, program)
+            made = replacing.enter_context(replace_directory(out))
+            _write_sources(made, manifest, program)
+            _write_build_files(made, bundle, board, toolchain, program)
             for headers in ("tvm", "dlpack"):
-                _copy_tree(ffi_headers() / headers, folder / "include" / headers)
-            _copy_binaries(folder, bundle, runtime)
-            _copy_samples(folder, bundle)
-            sums = sums_of(folder)
+                _copy_tree(ffi_headers() / headers, made / "include" / headers)
+            _copy_binaries(made, bundle, runtime)
+            _copy_samples(made, bundle)
+            sums = sums_of(made)
             names = (manifest.model.name, board.name, toolchain.name, bundle.digest)
-            write_record(folder, Record(__version__, *names, sums))
+            write_record(made, Record(__version__, *names, sums))
             replacing.close()
         stage.result = f"{len(sums)} files"
     zipped = out.resolve().with_name(out.resolve().name + ".zip")

@@ -64,7 +64,7 @@ def test_a_missing_compiler_is_named_with_the_command_that_installs_it(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = _board_with(work, monkeypatch, cc="no-such-cc")
-    report = examine(load_board(name))
+    report = examine(load_board(name, work))
     check = _check(report, "no-such-cc")
     assert (check.required, check.ok, check.found) == (True, False, "not installed")
     assert "apt-get install -y some-compiler" in (check.fix or "")
@@ -74,7 +74,7 @@ def test_a_missing_compiler_is_named_with_the_command_that_installs_it(
 def test_a_compiler_that_is_too_old_is_not_enough(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = examine(load_board(_board_with(work, monkeypatch, minimum_version="999")))
+    report = examine(load_board(_board_with(work, monkeypatch, minimum_version="999"), work))
     assert "999 or newer" in _check(report, "cc").found
     assert not report.ready
 
@@ -88,7 +88,7 @@ def test_a_compiler_that_cannot_compile_is_not_enough(
         "echo 'probe:1: fatal error: math.h: No such file or directory' >&2\nexit 1\n"
     )
     broken.chmod(0o755)
-    report = examine(load_board(_board_with(work, monkeypatch, cc=str(broken))))
+    report = examine(load_board(_board_with(work, monkeypatch, cc=str(broken)), work))
     assert "math.h: No such file" in _check(report, str(broken)).found
     assert not report.ready
 
@@ -99,7 +99,7 @@ def test_a_sysroot_that_is_not_there_is_required(
     name = _board_with(work, monkeypatch)
     path = work / "toolchains/mine.toml"
     path.write_text('sysroot = "/no/such/sysroot"\n' + path.read_text())
-    report = examine(load_board(name))
+    report = examine(load_board(name, work))
     assert "/no/such/sysroot" in _check(report, "sysroot").found
     assert not report.ready
 

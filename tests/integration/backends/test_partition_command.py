@@ -65,7 +65,7 @@ class Lab:
 
     def planned(self, offload: tuple[str, ...] | None = None) -> PartitionReport:
         """In this process: what the command shows."""
-        from edgekit.building.choose import make_request
+        from edgekit.api.functions import make_request
         from edgekit.building.partition import partition
 
         request = make_request(self.folder / "net.onnx", "local", None, {}, {}, offload=offload)
@@ -222,7 +222,7 @@ def _check_export(folder: Path) -> None:
 
 
 def test_a_folder_of_weights_says_the_same(lab: Lab) -> None:
-    from edgekit.building.choose import make_request
+    from edgekit.api.functions import make_request
     from edgekit.building.partition import export_regions, partition
 
     request = make_request(Path("net.onnx"), "local", None, {}, {}, offload=("loops",))
@@ -302,7 +302,7 @@ class _Interrupted(LocalDevice):
 
 
 def test_what_was_measured_before_ctrl_c_is_kept_and_the_rest_goes_on(lab: Lab) -> None:
-    from edgekit.building.choose import make_request
+    from edgekit.api.functions import make_request
     from edgekit.tuning.regions import measure_regions
 
     model = two_region_network(lab.folder / "two.onnx")

@@ -21,9 +21,9 @@ from support.tensorrt_regions import OnnxRegion, offloaded, quantised_network
 
 from benchmarks.model_zoo import MODELS, fetch
 from benchmarks.networks import build
+from edgekit.api.functions import make_request
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.tensorrt.graph import onnx_of
-from edgekit.building.choose import make_request
 from edgekit.models.model import import_model, open_model
 
 CLOSE = 2e-5

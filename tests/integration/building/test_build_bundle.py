@@ -250,13 +250,14 @@ def test_a_folder_of_other_things_is_not_replaced(
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_the_folder_somebody_stands_in_is_not_replaced(
-    request_here: BuildRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_folder_of_the_workspace_is_not_replaced(
+    request_here: BuildRequest, tmp_path: Path
 ) -> None:
     (tmp_path / "empty" / "inner").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "empty" / "inner")
-    with pytest.raises(UsageError, match="the folder you are in"):
-        build(request_here, Path())
+    board = replace(request_here.board, folder=tmp_path / "empty" / "inner")
+    for out in (tmp_path / "empty", tmp_path / "empty" / "inner"):
+        with pytest.raises(UsageError, match="the folder you are in"):
+            build(replace(request_here, board=board), out)
 
 
 def test_a_missing_compiler_is_named_with_what_installs_it(

@@ -12,8 +12,8 @@ from support.building import run_edgekit
 
 from benchmarks.model_zoo import MODELS, Package, ZooModel, fetch, member
 from benchmarks.models import Error, compare
+from edgekit.api.functions import make_request
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 
 pytestmark = pytest.mark.models
 

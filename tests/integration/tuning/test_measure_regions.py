@@ -17,9 +17,9 @@ from support.region_lab import library_here
 from support.ssh_server import SshServer, ssh_server
 from support.twins import edgekit, edgekit_json, twins_in
 
+from edgekit.api.functions import make_request
 from edgekit.base.events import Event, Events, Warned
 from edgekit.building.build import build
-from edgekit.building.choose import make_request
 from edgekit.building.partition import partition
 from edgekit.building.request import BuildRequest
 from edgekit.devices.base import BenchPlan

@@ -121,24 +121,24 @@ def test_a_link_is_a_file_of_the_folder_that_it_is_in(tmp_path: Path) -> None:
     assert place_of(tmp_path / "linked" / "file") == real / "file"
 
 
-def test_profiles_are_sought_here_then_in_the_variable_then_at_home_then_built_in(
+def test_profiles_are_sought_in_the_workspace_then_in_the_variable_then_at_home_then_built_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     work = machine_without_profiles(monkeypatch, tmp_path)
     monkeypatch.setenv("EDGEKIT_BOARD_PATH", f"{tmp_path}/team::{tmp_path}/lab")
-    assert profile_search_path("boards") == (
+    assert profile_search_path("boards", work) == (
         work / "boards",
         tmp_path / "team",
         tmp_path / "lab",
         tmp_path / "home/.config/edgekit/boards",
         built_in_profiles("boards"),
     )
-    assert tmp_path / "team" not in profile_search_path("toolchains")
+    assert tmp_path / "team" not in profile_search_path("toolchains", work)
+    assert profile_search_path("boards")[0] == tmp_path / "team"
 
 
-def test_a_folder_is_sought_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(built_in_profiles("boards").parent)
-    folders = profile_search_path("boards")
+def test_a_folder_is_sought_once() -> None:
+    folders = profile_search_path("boards", built_in_profiles("boards").parent)
     assert len(folders) == len(set(folders))
 
 

@@ -232,9 +232,9 @@ def test_a_linked_profile_is_a_profile_of_its_own_folder(folder: Path, tmp_path:
     (folder / "toolchains" / "mine.toml").symlink_to(own / "toolchains" / "mine.toml")
 
     with pytest.raises(UntrustedProjectError):
-        load_toolchain("mine")
+        load_toolchain("mine", folder)
     trust(project_files(folder))
-    assert load_toolchain("mine").name == "mine"
+    assert load_toolchain("mine", folder).name == "mine"
 
 
 def test_what_is_trusted_is_its_users_alone(folder: Path) -> None:
@@ -254,12 +254,13 @@ def test_a_profile_of_the_project_needs_trust_before_it_is_used(folder: Path) ->
 
     for load, name in ((load_toolchain, "evil"), (load_board, "mine")):
         with pytest.raises(UntrustedProjectError) as refused:
-            load(name)
+            load(name, folder)
         assert f"{name}.toml" in refused.value.message
-    assert "mine" in {entry.name for entry in list_profiles("boards", lambda reader, path: None)}
+    listed = list_profiles("boards", lambda reader, path: None, folder)
+    assert "mine" in {entry.name for entry in listed}
     trust(project_files(folder))
-    assert load_toolchain("evil").tools.cc.startswith("/clone/evil-")
-    assert load_board("mine").name == "mine"
+    assert load_toolchain("evil", folder).tools.cc.startswith("/clone/evil-")
+    assert load_board("mine", folder).name == "mine"
 
 
 def test_a_profile_of_the_project_that_hides_a_shipped_one_needs_trust(folder: Path) -> None:
@@ -267,17 +268,17 @@ def test_a_profile_of_the_project_that_hides_a_shipped_one_needs_trust(folder: P
     profile(folder, "toolchains", "host", "host", ('cc = "', 'cc = "/clone/evil-'))
 
     with pytest.raises(UntrustedProjectError):
-        load_toolchain("host")
+        load_toolchain("host", folder)
 
 
 def test_shipped_profiles_and_the_users_own_need_none(folder: Path, tmp_path: Path) -> None:
-    for name in board_names():
-        load_board(name)
-    for name in toolchain_names():
-        load_toolchain(name)
+    for name in board_names(folder):
+        load_board(name, folder)
+    for name in toolchain_names(folder):
+        load_toolchain(name, folder)
     (tmp_path / "config" / "edgekit").mkdir(parents=True)
     profile(tmp_path / "config" / "edgekit", "boards", "own", "nrf52840-dk")
-    assert load_board("own").origin == find_profile("boards", "own")
+    assert load_board("own", folder).origin == find_profile("boards", "own")
 
 
 def test_a_person_is_asked_once_for_the_whole_project(folder: Path) -> None:
@@ -291,7 +292,7 @@ def test_a_person_is_asked_once_for_the_whole_project(folder: Path) -> None:
 
     with asking(agree):
         find_project(folder)
-        load_board("mine")
+        load_board("mine", folder)
         find_project(folder)
 
     (files,) = asked

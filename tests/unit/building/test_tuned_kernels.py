@@ -22,6 +22,7 @@ from edgekit.compiler.schedules.choices import (
 )
 from edgekit.compiler.schedules.tiles import Tile
 from edgekit.profiles.cpu import Target
+from edgekit.project.workspace import open_workspace
 from edgekit.store import lookup
 from edgekit.store.address import findings_folder, waiting
 from edgekit.store.findings import Findings
@@ -182,9 +183,11 @@ def test_off_is_asked_nothing(own_file: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_projects_store_is_asked(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'team.db'}"
     (tmp_path / "edgekit.toml").write_text(f'schema = 1\n[store]\nurl = "{url}"\n')
+    store = open_workspace(tmp_path).store
+    assert store == url
     keep(record())
-    assert not tuned_kernels(HERE), "it waits for another one"
+    assert not tuned_kernels(HERE, store), "it waits for another one"
 
     post_findings(Findings(records=(record(),)), findings_folder(url))
-    assert KERNEL in tuned_kernels(HERE)
+    assert KERNEL in tuned_kernels(HERE, store)
     assert (tmp_path / "team.db").exists()

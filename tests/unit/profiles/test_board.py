@@ -240,10 +240,10 @@ def test_an_own_profile_replaces_the_built_in_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     work = machine_without_profiles(monkeypatch, tmp_path)
-    assert load_board("rpi4").origin.parent == built_in_profiles("boards")
+    assert load_board("rpi4", work).origin.parent == built_in_profiles("boards")
     mine = write_profile(work / "boards", "rpi4", LINUX_BOARD)
-    assert load_board("rpi4").origin == mine
-    assert load_board("rpi4").title == "A board"
+    assert load_board("rpi4", work).origin == mine
+    assert load_board("rpi4", work).title == "A board"
 
 
 def _problems_of(tmp_path: Path, data: bytes) -> tuple[Problem, ...]:

@@ -148,9 +148,9 @@ def test_the_first_folder_wins_and_the_rest_are_known(
     team = write_profile(tmp_path / "team", "rpi4", text, title="the team's")
     assert find_profile("boards", "rpi4") == team
     own = write_profile(work / "boards", "rpi4", text, title="mine")
-    assert find_profile("boards", "rpi4") == own
+    assert find_profile("boards", "rpi4", work) == own
     assert load_profile(own, "boards", _title) == "mine"
-    hidden = shadowed_profiles("boards", own)
+    hidden = shadowed_profiles("boards", own, work)
     assert hidden[0] == team
     assert [path.name for path in hidden] == ["rpi4.toml", "rpi4.toml"]
 
@@ -160,7 +160,7 @@ def test_one_broken_profile_does_not_hide_the_others(
 ) -> None:
     work = machine_without_profiles(monkeypatch, tmp_path)
     write_profile(work / "boards", "broken", "this is = = no TOML")
-    entries = {entry.name: entry for entry in list_profiles("boards", lambda r, p: None)}
+    entries = {entry.name: entry for entry in list_profiles("boards", lambda r, p: None, work)}
     assert "line 1" in (entries["broken"].trouble or "")
     assert entries["broken"].profile is None
     assert len(entries) > 10

@@ -1,0 +1,1 @@
+"""The Python API: a workspace with a method for each verb."""
