@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from edgekit.base.errors import ModelError
 from edgekit.models.comparison import Leeway
 from edgekit.models.model import ModelSource
 from edgekit.models.oracle_types import Oracle, blamed, installed_or_unknown, package, seconds_of
-
-if TYPE_CHECKING:
-    from edgekit.models.onnx.leeway import Roundings
 
 
 class OnnxOracle:
@@ -121,10 +118,11 @@ def _model(path: Path) -> Any:
 class _OtherRuns:
     """A model in onnxruntime with other roundings than the oracle's."""
 
-    roundings: Roundings
+    steps: Mapping[str, tuple[float, str]]
+    """The largest step of each output whose last operator rounds, and the node that rounds it."""
     sessions: tuple[Any, ...]
-    wide: Any | None
-    """The half-precision model in float32."""
+    wide: tuple[Any, ...]
+    """The half-precision model in float32, as it is and with its results nudged."""
 
 
 class OnnxRuntimeOracle:
@@ -159,15 +157,17 @@ class OnnxRuntimeOracle:
             return {}
         names = list(outputs)
         runs = [(session, inputs) for session in others.sessions]
-        if others.wide is not None:
-            runs += [(others.wide, given) for given in rounded_inputs(inputs)]
+        if others.wide:
+            moved = list(rounded_inputs(inputs))
+            runs += [(others.wide[0], given) for given in moved]
+            runs += [(session, moved[0]) for session in others.wide[1:]]
         found = []
         for session, given in runs:
             # A variant that onnxruntime can't run only leaves less leeway.
             with suppress(ModelError), blamed(self):
                 values = session.run(names, self._feeds(session, given))
                 found.append(dict(zip(names, values, strict=True)))
-        return leeways(outputs, found, others.roundings.steps)
+        return leeways(outputs, found, others.steps)
 
     def _other_runs(self) -> _OtherRuns | None:
         """Return the model ready to run with other roundings; None if it rounds nothing."""
@@ -178,13 +178,21 @@ class OnnxRuntimeOracle:
             if found is None:
                 self._others = [None]
             else:
-                sessions = [self._open(threads=1, optimised=True)]
-                sessions += [self._open(1, optimised=False, model=one) for one in found.variants]
-                wide = None
-                with suppress(ModelError):
-                    wide = self._open(1, optimised=False, model=found.wide) if found.wide else None
-                self._others = [_OtherRuns(found, tuple(sessions), wide)]
+                sessions = [
+                    self._open(threads=1, optimised=True),
+                    *self._variants(found.variants),
+                ]
+                wide = self._variants(found.wide)
+                self._others = [_OtherRuns(found.steps, tuple(sessions), tuple(wide))]
         return self._others[0]
+
+    def _variants(self, models: Sequence[bytes]) -> list[Any]:
+        """Open those that onnxruntime can run; the others only leave less leeway."""
+        sessions = []
+        for model in models:
+            with suppress(ModelError):
+                sessions.append(self._open(1, optimised=False, model=model))
+        return sessions
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
         session = self._open(threads, optimised=True)

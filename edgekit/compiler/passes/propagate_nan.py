@@ -56,6 +56,9 @@ def _stored(store: Any) -> Any:
         value = type(value)(_propagating(value.a), _propagating(value.b))
     else:
         value = _propagating(value)
+    # TVM stores booleans as bytes; its constructor of a store refuses that.
+    if str(value.ty).startswith("bool") and str(store.buffer.dtype).startswith("int8"):
+        value = tirx.Cast(str(value.ty).replace("bool", "int8", 1), value)
     return tirx.BufferStore(store.buffer, value, store.indices, store.span)
 
 

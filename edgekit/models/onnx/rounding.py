@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from edgekit.models.onnx.nudging import SELECTS
+
 _SCALE_OF_RESULT: Mapping[str, int] = {
     "QuantizeLinear": 1,
     "QLinearConv": 6,
@@ -29,12 +31,6 @@ _SCALE_OF_RESULT: Mapping[str, int] = {
 }
 """The input of each rounding operator with the scale of its result."""
 _BY_RANGE = "DynamicQuantizeLinear"
-_SELECTS = (
-    *("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Relu", "Clip"),
-    *("MaxPool", "Slice", "Gather", "GatherElements", "GatherND", "Expand", "Tile", "Split"),
-    *("ReduceMax", "ReduceMin", "GlobalMaxPool", "DepthToSpace", "SpaceToDepth", "Dropout"),
-)
-"""Operators whose results are elements of their first input, possibly clipped."""
 _NUDGES = (2.0**-18, -(2.0**-18))
 """The relative nudges: about the error of float32 sums of a few hundred elements."""
 _NUDGES_OF_HALVES = (2.0**-10, -(2.0**-10))
@@ -88,7 +84,7 @@ def steps_of_outputs(graph: onnx.GraphProto) -> Mapping[str, tuple[float, str]]:
 def _maker(name: str, makers: Mapping[str, onnx.NodeProto]) -> onnx.NodeProto | None:
     """Return the node that computes a tensor's elements, behind nodes that only select them."""
     node = makers.get(name)
-    while node is not None and node.op_type in _SELECTS:
+    while node is not None and node.op_type in SELECTS:
         node = makers.get(node.input[0])
     return node
 

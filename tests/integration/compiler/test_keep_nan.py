@@ -56,3 +56,29 @@ def test_nan_is_what_onnxruntime_makes_of_it(
     assert np.isnan(found).sum() == 2
     computing = [kernel for kernel in kernels if "transpose" not in kernel]
     assert len(computing) == 1, "it is part of the convolution's loop nest"
+
+
+STORED = """
+<ir_version: 8, opset_import: ["" : 17]>
+stored (double[1, 2, 1, 42] x) => (double[1, 2, 47, 42] y)
+<int64[8] below = {0, 0, 0, 0, 0, -1, 46, 0}, int64[8] none = {0, 0, 0, 0, 0, 0, 0, 0},
+ double half = {0.5}>
+{
+    longer = Pad (x, below, half)
+    same = Pad <mode = "reflect"> (longer, none)
+    less = Less (longer, same)
+    y = Where (less, longer, x)
+}
+"""
+
+
+def test_a_condition_in_a_buffer_of_vectors_is_stored(tmp_path: Path) -> None:
+    """TVM stores booleans as bytes, within a kernel as vectors of them."""
+    model = onnx.parser.parse_model(STORED)
+    onnx.save(model, tmp_path / "model.onnx")
+    compiled = compile_model(import_model(open_model(tmp_path / "model.onnx")), this_cpu()[1])
+    x = np.random.default_rng(3).uniform(-1, 1, (1, 2, 1, 42))
+
+    (found,) = run_deployed(compiled, [x])
+
+    np.testing.assert_array_equal(found, judged_by_onnxruntime(model, {"x": x})[0])

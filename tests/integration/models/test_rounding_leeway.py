@@ -254,3 +254,84 @@ def test_half_precision_is_held_to_what_it_is_worth(tmp_path: Path) -> None:
     assert not compare(expected, rounded, [spec]).passed
     assert compare(expected, rounded, [spec], tolerance).passed
     assert not compare(expected, spoilt, [spec], tolerance).passed
+
+
+JUMPS = """
+<ir_version: 8, opset_import: ["" : 17]>
+jumps (float[1, 400] x) => (int64[1, 400] whole, double[1, 400] wide,
+                            int64[1, 1] first, float[1, 400] plain)
+<float far = {13.3}>
+{
+    much = Mul (x, far)
+    sine = Sin (much)
+    steps = Mul (sine, far)
+    whole = Cast <to = 7> (steps)
+    wide = Cast <to = 11> (sine)
+    first = ArgMax <axis = 1> (x)
+    plain = Identity (sine)
+}
+"""
+"""Floats that become whole numbers, doubles or choices."""
+
+
+def jumping(folder: Path, last: str = "") -> tuple[Path, dict[str, np.ndarray]]:
+    """The model, with another operator behind the sine; and inputs, one of which makes a sine of
+    float32 a tie."""
+    text = JUMPS.replace("steps = Mul (sine, far)", last) if last else JUMPS
+    path = folder / f"{len(last)}.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    x = np.random.default_rng(4).uniform(-1, 1, (1, 400)).astype("float32")
+    x[0, 0] = np.float32(np.arcsin(2 / 13.3) / 13.3)
+    return path, {"x": x}
+
+
+def test_a_float_that_decides_may_fall_either_way(tmp_path: Path) -> None:
+    """One that lies between two integers, and float32 shown as float64; nothing else."""
+    path, inputs = jumping(tmp_path)
+    oracle = oracle_for(open_model(path))
+    expected = oracle.run(inputs)
+
+    leeways = oracle.leeways(inputs, expected)
+
+    assert set(leeways) == {"whole", "wide"}
+    assert leeways["whole"].elements(400) <= 4
+    assert leeways["wide"].allowed < 1e-3
+
+
+def test_a_wrong_number_is_no_jump(tmp_path: Path) -> None:
+    path, inputs = jumping(tmp_path)
+    spoilt, _ = jumping(tmp_path, "more = Mul (sine, far) steps = Round (more)")
+    oracle = oracle_for(open_model(path))
+    expected = oracle.run(inputs)
+    leeways = oracle.leeways(inputs, expected)
+    actual = oracle_for(open_model(spoilt)).run(inputs)
+    specs = [TensorSpec(name, array.dtype.name, array.shape) for name, array in expected.items()]
+    tolerances = {spec.name: tolerance_for(spec, leeway=leeways.get(spec.name)) for spec in specs}
+
+    found = compare(expected, actual, specs, tolerances)
+
+    assert [tensor.name for tensor in found.tensors if not tensor.passed] == ["whole"]
+
+
+def test_sums_with_constants_are_rounded_to_half_precision(tmp_path: Path) -> None:
+    """onnxruntime adds in float32, and does not round before it casts to float64."""
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    sums (float16[64] x) => (double[64] y) <float16[1] c = {17946}>
+    {
+        sum = Add (x, c)
+        y = Cast <to = 11> (sum)
+    }
+    """
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
+    inputs = {"x": np.linspace(0.0, 0.01, 64).astype("float16")}
+    rounded = {"y": (inputs["x"] + np.float16(6.1)).astype("float64")}
+    spec = TensorSpec("y", "float64", (64,))
+    oracle = oracle_for(open_model(tmp_path / "net.onnx"))
+    expected = oracle.run(inputs)
+
+    tolerance = tolerance_for(spec, leeway=oracle.leeways(inputs, expected).get("y"))
+
+    assert not compare(expected, rounded, [spec]).passed
+    assert compare(expected, rounded, [spec], {"y": tolerance}).passed
+    assert tolerance.leeway is not None and tolerance.leeway.allowed < 0.02

@@ -1,0 +1,140 @@
+"""Nudge every result of an ONNX model by the rounding error of its type.
+
+A correct runtime's results lie about that far apart. Where a float becomes a whole number, a choice
+or a float64, such a difference may show, and the nudged model shows where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+SIZES: Mapping[int, float] = {
+    TensorProto.FLOAT16: 2.0**-11,
+    TensorProto.BFLOAT16: 2.0**-8,
+    TensorProto.FLOAT: 2.0**-18,
+    TensorProto.DOUBLE: 2.0**-45,
+}
+"""The relative error of a result of each type: of one rounding for the half-precision types, of a
+sum of a few hundred elements for the others."""
+HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+FLOATS = frozenset(SIZES) - HALVES
+
+SELECTS = (
+    *("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Relu", "Clip"),
+    *("MaxPool", "Slice", "Gather", "GatherElements", "GatherND", "Expand", "Tile", "Split"),
+    *("ReduceMax", "ReduceMin", "GlobalMaxPool", "DepthToSpace", "SpaceToDepth", "Dropout"),
+)
+"""Operators whose results are elements of their first input, possibly clipped."""
+_EXACT = frozenset(
+    (
+        *SELECTS,
+        *("Abs", "Neg", "Max", "Min", "Concat", "Pad", "Where", "Trilu", "Hardmax", "TopK"),
+        *("Floor", "Ceil", "Round", "Sign", "Constant", "ConstantOfShape", "Range", "EyeLike"),
+        *("OneHot", "ReverseSequence", "ScatterElements", "ScatterND", "Compress", "Unique"),
+        *("If", "Loop", "Scan", "SequenceAt", "QuantizeLinear", "DequantizeLinear"),
+        "DynamicQuantizeLinear",
+    )
+)
+"""Operators whose results are rounded nowhere, or by rules that `rounding.py` knows."""
+_DECIDES = frozenset(
+    (
+        *("ArgMax", "ArgMin", "TopK", "Hardmax", "Floor", "Ceil", "Round", "Sign", "Mod"),
+        *("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "NonZero", "Unique"),
+        *("NonMaxSuppression", "ThresholdedRelu", "Shrink", "GridSample"),
+    )
+)
+"""Operators whose results jump where their operands change a little."""
+_SCATTER = 1e8
+"""The factor that makes the signs of the sines of similar elements random."""
+_FARTHEST = 1e15
+"""The largest argument of a sine: infinity has none."""
+
+
+def types_of(model: onnx.ModelProto) -> Mapping[str, int]:
+    """Return the element types of the main graph's tensors, as far as the standard implies
+    them."""
+    try:
+        graph = onnx.shape_inference.infer_shapes(model).graph
+    except (onnx.shape_inference.InferenceError, ValueError):
+        return {}
+    found = {item.name: item.data_type for item in graph.initializer}
+    for item in (*graph.value_info, *graph.input, *graph.output):
+        found[item.name] = item.type.tensor_type.elem_type
+    return found
+
+
+def decides(graph: onnx.GraphProto, types: Mapping[str, int]) -> bool:
+    """Tell whether floats become whole numbers, choices, or floats of more precision."""
+    return any(
+        types.get(source) in SIZES
+        and (
+            node.op_type in _DECIDES
+            or (node.op_type == "Cast" and _shows(types[source], types.get(node.output[0])))
+        )
+        for node in graph.node
+        for source in node.input
+    )
+
+
+def _shows(source: int, target: int | None) -> bool:
+    """Tell whether a cast makes a small difference a large one."""
+    if target == TensorProto.DOUBLE:
+        return source != target
+    return target not in SIZES
+
+
+def with_nudged_results(
+    model: onnx.ModelProto, types: Mapping[str, int], kinds: Iterable[int], sign: float
+) -> onnx.ModelProto:
+    """Return the model with every result of a type in `kinds` nudged, each element up or down by
+    a sign of its own: elements that all move alike stay in the same order."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    nodes: list[onnx.NodeProto] = []
+    for node in changed.graph.node:
+        nodes.append(node)
+        if node.op_type in _EXACT or (node.op_type == "Cast" and not HALVES.issuperset(kinds)):
+            continue
+        for place, name in enumerate(node.output):
+            kind = types.get(name, 0)
+            if name and kind in kinds:
+                node.output[place] = f"{name}/edgekit_exact"
+                nodes += _nudge(changed.graph, node.output[place], name, sign * SIZES[kind], kind)
+    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del changed.graph.node[:]
+    changed.graph.node.extend(kept)
+    del changed.graph.value_info[:]
+    return changed
+
+
+def _nudge(
+    graph: onnx.GraphProto, source: str, target: str, size: float, kind: int
+) -> list[onnx.NodeProto]:
+    """Return nodes that compute x * (1 + size * sign(sin(x * far)))."""
+    dtype = "float64" if kind == TensorProto.DOUBLE else "float32"
+    numbers = {"far": _SCATTER, "most": _FARTHEST, "least": -_FARTHEST, "size": size, "one": 1.0}
+    for word, value in numbers.items():
+        tensor = numpy_helper.from_array(np.array(value, dtype), f"{target}/edgekit_{word}")
+        graph.initializer.append(tensor)
+    steps = (
+        ("Mul", source, "far", "a"),
+        ("Min", "a", "most", "b"),
+        ("Max", "b", "least", "c"),
+        ("Sin", "c", "", "d"),
+        ("Sign", "d", "", "e"),
+        ("Mul", "e", "size", "f"),
+        ("Add", "f", "one", "g"),
+        ("Mul", source, "g", target),
+    )
+
+    def full(word: str) -> str:
+        return word if word in (source, target) else f"{target}/edgekit_{word}"
+
+    return [
+        helper.make_node(operator, [full(word) for word in operands if word], [full(result)])
+        for operator, *operands, result in steps
+    ]
