@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgekit.aot.memory_map import BoardFit, FlashUse, MemoryMap
-from edgekit.base.quoting import html_text
+from edgekit.base import svg
 from edgekit.bundle.manifest_bare_metal import BufferEntry
 
 _WIDTH = 960.0
@@ -50,16 +50,12 @@ def draw_memory_map(memory: MemoryMap) -> str:
         ("Flash, in bytes", _flash(memory)),
         ("Boards", _boards(memory)),
     ):
-        parts.append(_text(12, y, title, "head"))
+        parts.append(svg.text(12, y, title, class_="head"))
         height, shapes = drawn
-        parts += [f'<g transform="translate(0 {y + 14:.1f})">', *shapes, "</g>"]
+        parts.append(svg.element("g", *shapes, transform=f"translate(0 {y + 14:.1f})"))
         y += height + 44
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH:.0f}" height="{y:.0f}" '
-        f'viewBox="0 0 {_WIDTH:.0f} {y:.0f}">'
-    )
-    page = f'<rect class="page" width="{_WIDTH:.0f}" height="{y:.0f}"/>'
-    return "\n".join([head, f"<style>\n{_STYLE}</style>", page, *parts, "</svg>\n"])
+    page = svg.rectangle(0, 0, _WIDTH, y, class_="page")
+    return svg.picture(_WIDTH, y, svg.element("style", _STYLE), page, *parts) + "\n"
 
 
 def _arena(memory: MemoryMap) -> tuple[float, list[str]]:
@@ -77,36 +73,27 @@ def _arena(memory: MemoryMap) -> tuple[float, list[str]]:
         x, y = _LEFT + column * buffer.first, _PLOT_HEIGHT - height_of(buffer.offset) - height
         width = column * (buffer.last - buffer.first + 1)
         shapes.append(_buffer(memory, buffer, (x, y), (width, height)))
-    shapes.append(
-        f'<rect class="frame" x="{_LEFT:.1f}" y="0" width="{room:.1f}" height="{_PLOT_HEIGHT}"/>'
-    )
+    shapes.append(svg.rectangle(_LEFT, 0, room, _PLOT_HEIGHT, class_="frame"))
     bound = _PLOT_HEIGHT - height_of(memory.arena_bound)
+    told = f"{memory.arena_bound} bytes are alive at one step: no arena is smaller"
     shapes.append(
-        f'<line class="bound" x1="{_LEFT:.1f}" y1="{bound:.1f}" '
-        f'x2="{_LEFT + room:.1f}" y2="{bound:.1f}"><title>{memory.arena_bound} bytes are alive '
-        "at one step: no arena is smaller</title></line>"
+        svg.with_tooltip(told, svg.line(_LEFT, bound, _LEFT + room, bound, class_="bound"))
     )
     for part in range(5):
         count = total * part // 4
         y = _PLOT_HEIGHT - height_of(count) + 4
-        shapes.append(_text(_LEFT - 6, y, str(count), anchor="end"))
+        shapes.append(svg.text(_LEFT - 6, y, str(count), text_anchor="end"))
     every = -(-steps // _MOST_TICKS)
     for step in range(0, steps, every):
         x = _LEFT + column * (step + 0.5)
-        shapes.append(_text(x, _PLOT_HEIGHT + 15, str(step), anchor="middle"))
+        shapes.append(svg.text(x, _PLOT_HEIGHT + 15, str(step), text_anchor="middle"))
     y = _PLOT_HEIGHT + 34
     for kind, words, at in (("tensor", "tensors", 0), ("scratch", "scratch of kernels", 90)):
-        shapes.append(
-            f'<rect class="{kind}" x="{_LEFT + at:.1f}" y="{y - 10:.1f}" width="12" height="12"/>'
-        )
-        shapes.append(_text(_LEFT + at + 18, y, words))
-    shapes.append(
-        f'<line class="bound" x1="{_LEFT + 240:.1f}" y1="{y - 4:.1f}" '
-        f'x2="{_LEFT + 270:.1f}" y2="{y - 4:.1f}"/>'
-    )
-    shapes.append(
-        _text(_LEFT + 276, y, f"the most that is alive at one step, {memory.arena_bound} bytes")
-    )
+        shapes.append(svg.rectangle(_LEFT + at, y - 10, 12, 12, class_=kind))
+        shapes.append(svg.text(_LEFT + at + 18, y, words))
+    shapes.append(svg.line(_LEFT + 240, y - 4, _LEFT + 270, y - 4, class_="bound"))
+    words = f"the most that is alive at one step, {memory.arena_bound} bytes"
+    shapes.append(svg.text(_LEFT + 276, y, words))
     return _PLOT_HEIGHT + 40, shapes
 
 
@@ -118,12 +105,10 @@ def _buffer(
     told = f"{buffer.name}: {buffer.bytes} bytes at {buffer.offset}, {first} to {last}"
     if buffer.use == "scratch":
         told = f"scratch of {told}"
-    name = _fitting(buffer.name, width - 6) if height >= 12 else ""
-    label = _text(x + 3, y + height / 2 + 4, name) if name else ""
-    return (
-        f'<g><title>{html_text(told)}</title><rect class="{buffer.use}" x="{x:.1f}" y="{y:.1f}" '
-        f'width="{width:.1f}" height="{max(height, 0.5):.1f}"/>{label}</g>'
-    )
+    name = svg.fitting(buffer.name, width - 6, _CHARACTER) if height >= 12 else ""
+    frame = svg.rectangle(x, y, width, max(height, 0.5), class_=buffer.use)
+    label = svg.text(x + 3, y + height / 2 + 4, name) if name else ""
+    return svg.with_tooltip(told, frame, label)
 
 
 def _flash(memory: MemoryMap) -> tuple[float, list[str]]:
@@ -139,11 +124,7 @@ def _flash(memory: MemoryMap) -> tuple[float, list[str]]:
     for row, use in enumerate(uses):
         told = f"{use.what}: {use.bytes} bytes {', '.join(use.layers)}"
         words = f"{use.bytes} ({100 * use.bytes / max(total, 1):.1f} %)"
-        shapes += [
-            f"<g><title>{html_text(told)}</title>",
-            *_bar(row, use.what, (use.bytes, most), "bar", words),
-            "</g>",
-        ]
+        shapes.append(svg.with_tooltip(told, *_bar(row, use.what, (use.bytes, most), "bar", words)))
     return len(uses) * _ROW, shapes
 
 
@@ -181,28 +162,13 @@ def _bar(row: int, label: str, part: tuple[int, int], kind: str, words: str) -> 
     count, full = part
     room = _WIDTH - _LABEL - _NUMBER
     y = row * _ROW
-    yield _text(_LABEL - 8, y + 12, _fitting(label, _LABEL - 20), anchor="end")
+    name = svg.fitting(label, _LABEL - 20, _CHARACTER)
+    yield svg.text(_LABEL - 8, y + 12, name, text_anchor="end")
     for shape, width in (("room", room), (kind, room * count / max(full, 1))):
-        yield (
-            f'<rect class="{shape}" x="{_LABEL:.1f}" y="{y + 2:.1f}" '
-            f'width="{width:.1f}" height="{_ROW - 5:.1f}"/>'
-        )
-    yield _text(_LABEL + room + 8, y + 12, words)
+        yield svg.rectangle(_LABEL, y + 2, width, _ROW - 5, class_=shape)
+    yield svg.text(_LABEL + room + 8, y + 12, words)
 
 
 def _step(memory: MemoryMap, number: int) -> str:
     name = memory.steps[number] if number < len(memory.steps) else ""
     return f"step {number} {name}".rstrip()
-
-
-def _fitting(text: str, width: float) -> str:
-    """Return as much of the text as fits; nothing rather than a letter or two."""
-    letters = int(width / _CHARACTER)
-    if len(text) <= letters:
-        return text
-    return f"{text[: letters - 1]}…" if letters >= 4 else ""
-
-
-def _text(x: float, y: float, text: str, style: str = "", anchor: str = "start") -> str:
-    kind = f' class="{style}"' if style else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}>{html_text(text)}</text>'

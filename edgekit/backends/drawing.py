@@ -9,6 +9,7 @@ from itertools import pairwise
 from edgekit.backends.layout import Layout, Point, Size, lay_out
 from edgekit.backends.picture import Box, Group, group_chains
 from edgekit.backends.report import PartitionReport, share
+from edgekit.base import svg
 from edgekit.base.quoting import html_text
 from edgekit.base.wording import amount, printable, size
 
@@ -21,6 +22,20 @@ _END_COLOUR = "#ffffff"
 _CHARACTER = 6.6
 _LINE = 15.0
 _LONGEST_LINE = 34
+_TIP = svg.element(
+    "defs",
+    svg.element(
+        "marker",
+        svg.element("path", d="M0 0 8 4 0 8z", fill="#555"),
+        id="tip",
+        viewBox="0 0 8 8",
+        refX=7,
+        refY=4,
+        markerWidth=7,
+        markerHeight=7,
+        orient="auto",
+    ),
+)
 _MOST_TOOLTIP_LINES = 40
 """The most lines in the tooltip of one box."""
 
@@ -33,20 +48,13 @@ def draw_svg(boxes: Sequence[Box], backends: Sequence[str]) -> str:
     ]
     layout = lay_out(sizes, [group.reads for group in groups])
     width, height = layout.size.width, layout.size.height
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.1f} {height:.1f}" font-family="sans-serif" font-size="12">',
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-        'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#555"/></marker></defs>',
-        f'<rect width="{width:.1f}" height="{height:.1f}" fill="#fff"/>',
-        *_arrows(layout, groups),
-    ]
+    parts = [_TIP, svg.rectangle(0, 0, width, height, fill="#fff"), *_arrows(layout, groups)]
     for group, lines, box_size, place in zip(groups, texts, sizes, layout.places, strict=True):
         parts.append(_drawn(group, lines, box_size, place, backends))
-    return "\n".join([*parts, "</svg>\n"])
+    return svg.picture(width, height, *parts, font_family="sans-serif", font_size=12) + "\n"
 
 
-def draw_html(report: PartitionReport, svg: str) -> str:
+def draw_html(report: PartitionReport, picture: str) -> str:
     """Return a self-contained HTML page."""
     coverage = report.coverage
     facts = [
@@ -70,7 +78,7 @@ def draw_html(report: PartitionReport, svg: str) -> str:
         title=html_text(f"{report.model} on {report.board}"),
         facts=html_text(" · ".join(facts)),
         legend=legend,
-        svg=svg,
+        picture=picture,
         rows=rows,
     )
 
@@ -98,20 +106,13 @@ def _drawn(
     first = group.boxes[0]
     colour = _colour(first, backends)
     ink = "#000" if first.kind != "operator" else "#fff"
-    texts = "".join(
-        f'<text x="{place.x + box.width / 2:.1f}" y="{place.y + 18 + row * _LINE:.1f}" '
-        f'text-anchor="middle" fill="{ink}"{_weight(row)}>{html_text(line)}</text>'
-        for row, line in enumerate(lines)
-    )
-    return (
-        f"<g><title>{html_text(_tooltip(group))}</title>"
-        f'<rect x="{place.x:.1f}" y="{place.y:.1f}" width="{box.width:.1f}" '
-        f'height="{box.height:.1f}" rx="5" fill="{colour}" stroke="#444"/>{texts}</g>'
-    )
-
-
-def _weight(row: int) -> str:
-    return ' font-weight="bold"' if row == 0 else ' font-size="11"'
+    x, y = place.x + box.width / 2, place.y + 18
+    style: dict[str, str | float] = {"text_anchor": "middle", "fill": ink}
+    texts = [svg.text(x, y, lines[0], **style, font_weight="bold")]
+    for row, line in enumerate(lines[1:], start=1):
+        texts.append(svg.text(x, y + row * _LINE, line, **style, font_size=11))
+    frame = svg.rectangle(place.x, place.y, box.width, box.height, rx=5, fill=colour, stroke="#444")
+    return svg.with_tooltip(_tooltip(group), frame, *texts)
 
 
 def _tooltip(group: Group) -> str:
@@ -140,8 +141,14 @@ def _arrows(layout: Layout, groups: Sequence[Group]) -> list[str]:
     arrows = []
     for (start, end), points in layout.routes.items():
         crosses = groups[start].boxes[-1].region != groups[end].boxes[0].region
-        ink = 'stroke="#c9304c" stroke-width="2"' if crosses else 'stroke="#555"'
-        arrows.append(f'<path d="{_curve(points)}" fill="none" {ink} marker-end="url(#tip)"/>')
+        stroke, width = ("#c9304c", 2) if crosses else ("#555", 1)
+        ink: dict[str, svg.Value] = {
+            "fill": "none",
+            "stroke": stroke,
+            "stroke_width": width,
+            "marker_end": "url(#tip)",
+        }
+        arrows.append(svg.element("path", d=_curve(points), **ink))
     return arrows
 
 
@@ -195,7 +202,7 @@ td:nth-child(3) {{ text-align: right; }}
 <p>{legend} Red arrows cross a region's boundary.
 Hold the pointer over a box to see why.</p>
 <div class="picture">
-{svg}</div>
+{picture}</div>
 <table>
 <tr><th>operator</th><th>node</th><th>MACs</th><th>runs on</th><th>why</th></tr>
 {rows}

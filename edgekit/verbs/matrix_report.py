@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from edgekit.base import svg
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.quoting import csv_cell, html_text, markdown_text
 from edgekit.base.wording import milliseconds, size
@@ -174,17 +175,13 @@ def _plot(cells: Sequence[Cell], unit: str) -> str:
     for place, cell in enumerate(done):
         top = place * _ROW + 4
         median, low, high = cell.median or 0.0, cell.minimum or 0.0, cell.p90 or 0.0
-        label = html_text(f"{cell.board}, {cell.offload}")
-        parts.append(
-            f"<text x='0' y='{top + 14}'>{label}</text>"
-            f"<rect x='{left}' y='{top}' width='{median * scale:.1f}' height='{_ROW - 8}'/>"
-            f"<line x1='{left + low * scale:.1f}' x2='{left + high * scale:.1f}' "
-            f"y1='{top + 9}' y2='{top + 9}'/>"
-            f"<text x='{left + high * scale + 6:.1f}' y='{top + 14}'>"
-            f"{html_text(amount(cell, median))}</text>"
-        )
+        end = left + high * scale
+        parts += [
+            svg.text(0, top + 14, f"{cell.board}, {cell.offload}"),
+            svg.rectangle(left, top, median * scale, _ROW - 8),
+            svg.line(left + low * scale, top + 9, end, top + 9),
+            svg.text(end + 6, top + 14, amount(cell, median)),
+        ]
     height = len(done) * _ROW + 8
-    return (
-        f"<h2>{html_text(unit)}</h2><svg viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' "
-        f"height='{height}' role='img' aria-label='medians'>{''.join(parts)}</svg>"
-    )
+    drawn = svg.picture(_WIDTH, height, *parts, role="img", aria_label="medians")
+    return f"<h2>{html_text(unit)}</h2>{drawn}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edgekit.base import svg
 from edgekit.base.quoting import html_text
 from edgekit.base.wording import duration, milliseconds
 from edgekit.farm.status import DeviceStatus, FarmStatus
@@ -139,14 +140,10 @@ def _curve(runs: Sequence[BenchRun]) -> str:
         return ""
     width, height = 600, 80
     top = max(run.median for run in runs) or 1.0
-    points = [
-        f"{place * width / (len(runs) - 1):.1f} {height - run.median / top * (height - 4):.1f}"
-        for place, run in enumerate(runs)
-    ]
-    return (
-        f"<svg viewBox='0 0 {width} {height}' width='{width}' height='{height}' role='img' "
-        f"aria-label='medians of {len(runs)} runs'><path d='M{' L'.join(points)}'/></svg>"
-    )
+    places = ((place / (len(runs) - 1), run.median / top) for place, run in enumerate(runs))
+    path = svg.element("path", d=svg.curve(places, width, height))
+    words = f"medians of {len(runs)} runs"
+    return svg.picture(width, height, path, role="img", aria_label=words)
 
 
 def _amount(run: BenchRun, value: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgekit.base import svg
 from edgekit.base.quoting import html_text
 from edgekit.base.wording import duration, milliseconds
 from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
@@ -77,23 +78,17 @@ def _drawing(one: SessionCurve) -> str:
     across = max(last - first, 1e-6)
     top = max(point.own_us for point in curve) or 1.0
 
-    def line(values: Sequence[float]) -> str:
-        places = [
-            f"{(_seconds(point) - first) / across * _WIDTH:.1f} "
-            f"{_HEIGHT - value / top * (_HEIGHT - 4):.1f}"
-            for point, value in zip(curve, values, strict=True)
-        ]
-        return "M" + " L".join(places)
+    def path(times: Sequence[float], **style: str) -> str:
+        across_of = [(_seconds(point) - first) / across for point in curve]
+        places = zip(across_of, (min(time / top, 1.0) for time in times), strict=True)
+        return svg.element("path", d=svg.curve(places, _WIDTH, _HEIGHT), **style)
 
-    own = line([min(point.own_us, top) for point in curve])
-    best = line([min(point.best_us, top) for point in curve])
+    own = path([point.own_us for point in curve], class_="own")
+    best = path([point.best_us for point in curve])
     title = f"{one.session.model} on {', '.join(one.session.devices)}"
-    return (
-        f"<h2>{html_text(title)}</h2>"
-        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' width='{_WIDTH}' height='{_HEIGHT}' role='img' "
-        f"aria-label='the best of {one.curve[-1].trials} trials so far'>"
-        f"<path class='own' d='{own}'/><path d='{best}'/></svg>"
-    )
+    words = f"the best of {one.curve[-1].trials} trials so far"
+    drawn = svg.picture(_WIDTH, _HEIGHT, own, best, role="img", aria_label=words)
+    return f"<h2>{html_text(title)}</h2>{drawn}"
 
 
 def _thinned(curve: Sequence[TuningProgress]) -> Sequence[TuningProgress]:
