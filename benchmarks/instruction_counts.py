@@ -28,7 +28,6 @@ from edgekit.devices.device import Device
 from edgekit.devices.emulated import emulated_device
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import load_board
-from edgekit.profiles.toolchain import load_toolchain
 from edgekit.twin.machine import StartOptions, down, up
 from edgekit.verbs.bench import bench
 
@@ -58,7 +57,7 @@ def counting_twin(board_name: str, folder: Path) -> Iterator[Twin]:
     board = load_board(board_name)
     try:
         access = up(TWIN, board, StartOptions(fresh=True, icount=True)).access
-        device = emulated_device(TWIN, board, load_toolchain(board.toolchain), LONGEST_SECONDS)
+        device = emulated_device(TWIN, board, LONGEST_SECONDS)
         yield Twin(board_name, device, prepare(access, board, folder))
     finally:
         down(TWIN, delete=True)

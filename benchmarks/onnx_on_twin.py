@@ -84,11 +84,10 @@ def twin() -> Iterator[SshDevice]:
     """A twin of the board for the time of the block, with a disk of its own."""
     from edgekit.devices.emulated import emulated_device
     from edgekit.profiles.board import load_board
-    from edgekit.profiles.toolchain import load_toolchain
     from edgekit.twin.machine import down
 
     board = load_board(BOARD)
-    device = emulated_device(TWIN, board, load_toolchain(board.toolchain), TIMEOUT_SECONDS)
+    device = emulated_device(TWIN, board, TIMEOUT_SECONDS)
     try:
         yield device
     finally:

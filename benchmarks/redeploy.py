@@ -29,7 +29,6 @@ from edgekit.devices.linux.connection import connect
 from edgekit.devices.linux.lease_client import lease_client
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.profiles.board import load_board
-from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.deploy import SHORT_BENCH
 
 DIGITS = Path(__file__).resolve().parents[1] / "examples" / "digits" / "digits.onnx"
@@ -94,12 +93,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
     board = load_board(arguments.board)
-    toolchain = load_toolchain(board.toolchain)
     phases = Phases()
     with tempfile.TemporaryDirectory(prefix="edgekit-bench-") as place:
         folder = Path(place)
         deploy(arguments.model, board.name, folder)
-        device = emulated_device(board.name, board, toolchain, 120)
+        device = emulated_device(board.name, board, 120)
         bundle = open_bundle(folder / "bundle")
         for _ in range(arguments.runs):
             phases.timed(DEPLOY, lambda: deploy(arguments.model, board.name, folder))

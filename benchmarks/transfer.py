@@ -33,7 +33,7 @@ from edgekit.devices.linux.hostkeys import KnownHosts
 from edgekit.devices.linux.probe import ask_device
 from edgekit.devices.linux.transfer import Item, Store
 from edgekit.devices.registry import find_device, known_devices
-from edgekit.project.devices import DeviceEntry
+from edgekit.project.devices import SshEntry
 from edgekit.project.file import find_project
 
 SIZES = (100 << 10, 1 << 20, 10 << 20, 100 << 20)
@@ -41,7 +41,7 @@ SIZES = (100 << 10, 1 << 20, 10 << 20, 100 << 20)
 
 @dataclass(frozen=True)
 class Place:
-    entry: DeviceEntry
+    entry: SshEntry
     known_hosts: KnownHosts
 
     def ssh_options(self) -> list[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from edgekit.devices.linux.hostkeys import Ask, NewHostKey
     from edgekit.devices.linux.visit import CheckReport
     from edgekit.profiles.board import Board
-    from edgekit.project.devices import DeviceEntry
+    from edgekit.project.devices import LineEntry, PlaceEntry
 
 _fingerprint_option = click.option(
     "--fingerprint",
@@ -129,7 +129,12 @@ def add_command(
     from edgekit.devices.linux.hostkeys import check_fingerprint
     from edgekit.devices.linux.visit import check_device
     from edgekit.devices.registry import add_device, refuse_taken
-    from edgekit.project.devices import make_entry, make_labgrid_entry, make_serial_entry
+    from edgekit.project.devices import (
+        make_entry,
+        make_line_entry,
+        make_login,
+        make_place_entry,
+    )
 
     if board_name is None:
         raise UsageError(
@@ -147,42 +152,25 @@ def add_command(
                 "--port is for a serial line, and the other options are for SSH",
                 hint="leave one of them out; --via names another host with the port",
             )
-        on_a_line = make_serial_entry(
-            name,
-            board.name,
-            port,
-            kind=board.kind,
-            baud=baud,
-            probe=probe,
-            via=via,
-            key=key,
-            proxy=proxy,
-        )
+        host = make_login(name, board.name, via, key, proxy) if via is not None else None
+        line = make_line_entry(name, board, port, via=host, baud=baud, probe=probe)
         expected = check_fingerprint(fingerprint) if fingerprint is not None else None
-        _add_on_a_line(console, board, on_a_line, expected, force)
+        _add_on_a_line(console, board, line, expected, force)
         return
-    if place is not None and board.kind == "baremetal":
-        _add_on_a_line(
-            console, board, make_labgrid_entry(name, board.name, place, baud=baud), None, force
-        )
+    if place is not None and not board.has_os:
+        at_place = make_place_entry(name, board, place, baud=baud)
+        _add_on_a_line(console, board, at_place, None, force)
         return
     if place is None and (target is None or via or baud or probe):
         raise UsageError(
             "no address of the device is given",
             hint="give user@host, or --port /dev/ttyACM0 for a microcontroller",
         )
-    if place is not None:
-        entry = make_labgrid_entry(name, board.name, place, key=key)
-    else:
-        entry = make_entry(
-            name,
-            board.name,
-            target or "",
-            key=key,
-            proxy=proxy,
-            directory=directory,
-            kind=board.kind,
-        )
+    entry = (
+        make_place_entry(name, board, place, key=key)
+        if place is not None
+        else make_entry(name, board, target or "", key=key, proxy=proxy, directory=directory)
+    )
     refuse_taken(name, force)
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
     with console.events.stage(f"check {name}"):
@@ -197,31 +185,24 @@ def add_command(
 
 
 def _add_on_a_line(
-    console: Console, board: Board, entry: DeviceEntry, fingerprint: str | None, force: bool
+    console: Console,
+    board: Board,
+    entry: LineEntry | PlaceEntry,
+    fingerprint: str | None,
+    force: bool,
 ) -> None:
-    from edgekit.devices.registry import add_device, refuse_taken
-    from edgekit.devices.serial.lab_host import LabHost, meet
-    from edgekit.devices.serial.port import DEFAULT_BAUD
+    from edgekit.devices.registry import add_device, device_of, refuse_taken
 
     refuse_taken(entry.name, force)
-    if entry.target is not None:
-        with console.events.stage(f"log in to {entry.target}"):
-            problem = meet(
-                LabHost(entry),
-                entry.serial or "",
-                entry.baud or board.transport.baud or DEFAULT_BAUD,
-                ask=asker(console),
-                fingerprint=fingerprint,
-            )
+    host = entry.via.address if entry.via else None
+    if host is not None:
+        with console.events.stage(f"log in to {host}"):
+            line = device_of(entry, board).line()
+            problem = line.meet(ask=asker(console), fingerprint=fingerprint)
         if problem is not None:
             console.events.warn(problem.message)
-    added = AddedPort(
-        entry.name,
-        board.name,
-        entry.serial or f"labgrid's place {entry.labgrid}",
-        str(entry.target) if entry.target else None,
-        add_device(entry, replace=force),
-    )
+    path = add_device(entry, replace=force)
+    added = AddedPort(entry.name, board.name, entry.line, host, path)
 
     def render() -> None:
         console.heading(f"added {entry.name}")
@@ -248,8 +229,8 @@ def list_command(console: Console) -> None:
         ListedDevice(
             known.entry.name,
             known.entry.board,
-            _address(known.entry),
-            known.entry.twin,
+            known.entry.address,
+            known.entry.is_twin,
             known.origin,
         )
         for known in known_devices(console.workspace.shown_project).values()
@@ -346,14 +327,6 @@ def _known(console: Console, name: str) -> Device:
     entry = find_device(name, known_devices(console.workspace.project)).entry
     board = console.workspace.board(entry.board)
     return device_for(board, name, {name: entry}, events=console.events)
-
-
-def _address(entry: DeviceEntry) -> str | None:
-    if entry.labgrid is not None:
-        return f"labgrid's place {entry.labgrid}"
-    if entry.target is None or entry.serial is None:
-        return str(entry.target) if entry.target else entry.serial
-    return f"{entry.serial} on {entry.target}"
 
 
 def asker(console: Console) -> Ask | None:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from edgekit.base.errors import UsageError
+from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.metrics import HostState
 from edgekit.devices.kernel_times import KernelTimes
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.errors import EdgekitError
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.linux.versions import Recorded
     from edgekit.devices.sensors.readings import Observed
 
 
 MOST_RUNS = 100_000
 """Limit of one measurement, which keeps and reports every run."""
+
+
+class DeviceBusy(DeviceError):
+    """The error for a device, a serial line or a labgrid place that is in use."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,16 @@ class Installed:
     @property
     def total(self) -> int:
         return self.agent + self.runtime + self.model
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The record of a version that became the current one."""
+
+    before: str | None
+    """Digest of the version that was current until now."""
+    removed: tuple[str, ...]
+    """Digests of removed older versions."""
 
 
 class RunsBundles(Protocol):

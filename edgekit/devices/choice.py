@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import did_you_mean
+from edgekit.devices.base import DeviceBusy
+from edgekit.devices.emulated import twin_of
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS, LocalDevice
+from edgekit.devices.registry import device_of
 from edgekit.project.file import LOCAL
 
 if TYPE_CHECKING:
     from edgekit.devices.device import Device
-    from edgekit.devices.serial.device import SerialDevice
     from edgekit.profiles.board import Board
     from edgekit.project.devices import DeviceEntry
 
@@ -43,7 +45,7 @@ def devices_for(
     def candidate(name: str) -> Candidate:
         if name != LOCAL:
             _named(board, name, devices)  # a misspelt name fails before any device is used
-        elif board.kind != LOCAL:
+        elif not board.is_host:
             raise _not_local(board)
         return Candidate(
             name,
@@ -73,23 +75,18 @@ def device_for(
     """
     entries = devices or {}
     if twin:
-        return _emulated(_twin_called(name, board, entries), board, timeout, events)
+        return twin_of(_twin_called(name, board, entries), board, timeout, events)
     if name is not None and name != LOCAL:
-        return _reached(board, _named(board, name, entries), timeout, events)
-    if board.kind == "local":
+        return device_of(_named(board, name, entries), board, timeout, events)
+    if board.is_host:
         return LocalDevice(timeout)
     if name == LOCAL:
         raise _not_local(board)
     fitting = [entry for entry in entries.values() if entry.board == board.name]
     if not fitting:
         raise _none_known(board)
-    if len(fitting) == 1:
-        entry = fitting[0]
-    elif board.kind == "baremetal":
-        entry = _first_unused(board, fitting, events)
-    else:
-        entry = _first_free(fitting, events)
-    return _reached(board, entry, timeout, events)
+    entry = fitting[0] if len(fitting) == 1 else _first_free(board, fitting, events)
+    return device_of(entry, board, timeout, events)
 
 
 def _twin_called(name: str | None, board: Board, entries: Mapping[str, DeviceEntry]) -> str:
@@ -98,7 +95,7 @@ def _twin_called(name: str | None, board: Board, entries: Mapping[str, DeviceEnt
 
     if name is None:
         return board.name
-    if name in entries and not entries[name].twin:
+    if name in entries and not entries[name].is_twin:
         raise UsageError(
             f"--twin and --device {name} name two devices", hint="leave one of them out"
         )
@@ -117,7 +114,7 @@ def _not_local(board: Board) -> UsageError:
 
 
 def _none_known(board: Board) -> DeviceError:
-    where = "--port /dev/ttyACM0" if board.kind == "baremetal" else "user@host"
+    where = "user@host" if board.has_os else "--port /dev/ttyACM0"
     return DeviceError(
         f"no device is known for the board {board.name}",
         hint=f"edgekit device add NAME --board {board.name} {where} adds one; --twin "
@@ -142,77 +139,15 @@ def _named(board: Board, name: str, entries: Mapping[str, DeviceEntry]) -> Devic
     return entries[name]
 
 
-def _reached(board: Board, entry: DeviceEntry, timeout: float, events: Events) -> Device:
-    from edgekit.devices.linux.ssh import SshDevice
-    from edgekit.profiles.board import toolchain_of
-
-    if entry.twin:
-        return _emulated(entry.name, board, timeout, events)
-    if board.kind == "baremetal":
-        return _on_a_line(board, entry, timeout)
-    return SshDevice(entry, toolchain_of(board), timeout)
-
-
-def _on_a_line(board: Board, entry: DeviceEntry, timeout: float) -> SerialDevice:
-    from edgekit.devices.serial.device import SerialDevice
-    from edgekit.devices.serial.lab_host import LabHost
-    from edgekit.devices.serial.port import DEFAULT_BAUD
-    from edgekit.profiles.board import toolchain_of
-
-    if entry.serial is None and entry.labgrid is None:
-        raise DeviceError(
-            f"the serial port of {entry.name} is unknown",
-            hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
-            "/dev/ttyACM0",
-        )
-    gdb = toolchain_of(board).tools.gdb
-    return SerialDevice(
-        name=entry.name,
-        board=board,
-        port=entry.serial or f"labgrid's place {entry.labgrid}",
-        baud=entry.baud or board.transport.baud or DEFAULT_BAUD,
-        timeout=timeout,
-        probe=entry.probe,
-        gdb=gdb or "gdb-multiarch",
-        host=None if entry.host is None else LabHost(entry),
-        labgrid=entry.labgrid,
-    )
-
-
-def _first_unused(board: Board, entries: list[DeviceEntry], events: Events) -> DeviceEntry:
-    """Return the first device whose serial line is free, else the first device."""
-    for entry in entries:
-        if entry.serial is None and entry.labgrid is None:
-            continue
-        try:
-            with _on_a_line(board, entry, DEFAULT_TIMEOUT_SECONDS).held(patience=0):
-                events.warn(f"using {entry.name}, the first free one of {len(entries)}")
-                return entry
-        except DeviceError as error:
-            events.note(error.message)
-    return entries[0]
-
-
-def _emulated(name: str, board: Board, timeout: float, events: Events) -> Device:
-    from edgekit.devices.emulated import emulated_device, emulated_microcontroller
-    from edgekit.profiles.board import toolchain_of
-
-    if board.kind == "baremetal":
-        return emulated_microcontroller(name, board, toolchain_of(board), timeout, events)
-    return emulated_device(name, board, toolchain_of(board), timeout, events)
-
-
-def _first_free(entries: list[DeviceEntry], events: Events) -> DeviceEntry:
+def _first_free(board: Board, entries: list[DeviceEntry], events: Events) -> DeviceEntry:
     """Return the first device that answers and is free, else the first that answers."""
-    from edgekit.devices.linux.lease import DeviceBusy
-    from edgekit.devices.linux.visit import visit
-
     busy: list[DeviceEntry] = []
     unreachable: list[str] = []
-    for entry in entries:
+    # A twin is started for its name only, unless there is nothing else.
+    real = [entry for entry in entries if not entry.is_twin]
+    for entry in real:
         try:
-            with visit(entry, wait=None):
-                pass
+            device_of(entry, board).check_free()
         except DeviceBusy as error:
             events.note(error.message)
             busy.append(entry)
@@ -225,6 +160,8 @@ def _first_free(entries: list[DeviceEntry], events: Events) -> DeviceEntry:
     if busy:
         events.warn(f"using {busy[0].name}: none of {len(entries)} devices is free")
         return busy[0]
+    if not real:
+        return entries[0]
     raise DeviceError(
         f"none of the {len(entries)} devices answers",
         hint="`edgekit device check NAME` says more about one of them",

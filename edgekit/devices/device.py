@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
-from edgekit.base.errors import UsageError
+from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 
 if TYPE_CHECKING:
@@ -133,6 +133,10 @@ class HasLine(Protocol):
         """The interval of a farm's checks."""
         ...
 
+    def meet(self, *, ask: Ask | None = None, fingerprint: str | None = None) -> DeviceError | None:
+        """Log in to the host of the port; return the error if the port can't be opened."""
+        ...
+
     def held(self) -> AbstractContextManager[Line]:
         """Hold the line for the block; DeviceError if it is in use."""
         ...
@@ -175,6 +179,10 @@ class Device(ABC):
     def prepared_early(self, *, events: Events = SILENT) -> AbstractContextManager[Device]:
         """Return the device, which gets ready in the background for the block."""
         return nullcontext(self)
+
+    @abstractmethod
+    def check_free(self) -> None:
+        """Raise DeviceBusy if the device is in use, DeviceError if it can't be used."""
 
     def agent(self) -> RunsAgent:
         raise self._lacks("runs no agent", "boards with Linux do")

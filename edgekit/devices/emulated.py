@@ -1,45 +1,41 @@
-"""Emulated boards as devices: started on demand, then reached over SSH like any other. edgekit made
-their host keys, so none has to be confirmed."""
+"""Emulated boards as devices: started on demand, then reached like any other.
+
+edgekit made their host keys, so none has to be confirmed.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from edgekit.base.events import SILENT, Events
-from edgekit.devices.linux.hostkeys import KnownHosts
-from edgekit.project.devices import DeviceEntry
-from edgekit.twin.machine import up
+from edgekit.profiles.board import toolchain_of
+from edgekit.project.devices import SshEntry
 
 if TYPE_CHECKING:
+    from edgekit.devices.device import Device
     from edgekit.devices.linux.ssh import SshDevice
-    from edgekit.devices.serial.device import SerialDevice
     from edgekit.profiles.board import Board
-    from edgekit.profiles.toolchain import Toolchain
 
 
-def emulated_device(
-    name: str, board: Board, toolchain: Toolchain, timeout: float, events: Events = SILENT
-) -> SshDevice:
-    """Return the twin of that name, running."""
+def twin_of(name: str, board: Board, timeout: float, events: Events = SILENT) -> Device:
+    """Return the twin of that name, running; a microcontroller possibly without firmware."""
+    make = emulated_device if board.has_os else _emulated_microcontroller
+    return make(name, board, timeout, events)
+
+
+def emulated_device(name: str, board: Board, timeout: float, events: Events = SILENT) -> SshDevice:
+    """Return the twin of a board with Linux."""
+    from edgekit.devices.linux.hostkeys import KnownHosts
     from edgekit.devices.linux.ssh import SshDevice
+    from edgekit.twin.machine import up
 
     access = up(name, board, events=events).access
-    entry = DeviceEntry(
-        name=name,
-        board=board.name,
-        host=access.host,
-        user=access.user,
-        port=access.port,
-        key=str(access.key),
-        twin=True,
-    )
-    return SshDevice(entry, toolchain, timeout, KnownHosts(access.known_hosts, access.known_hosts))
+    entry = SshEntry(name, board.name, access.host, access.user, access.port, str(access.key))
+    known = KnownHosts(access.known_hosts, access.known_hosts)
+    return SshDevice(entry, toolchain_of(board), timeout, known, is_emulated=True)
 
 
-def emulated_microcontroller(
-    name: str, board: Board, toolchain: Toolchain, timeout: float, events: Events = SILENT
-) -> SerialDevice:
-    """Return the twin of that name, running, possibly without firmware."""
+def _emulated_microcontroller(name: str, board: Board, timeout: float, events: Events) -> Device:
     from edgekit.devices.serial.device import EmulatedChip, SerialDevice
     from edgekit.devices.serial.port import DEFAULT_BAUD
     from edgekit.twin import microcontroller
@@ -51,6 +47,6 @@ def emulated_microcontroller(
         port=started.serial,
         baud=board.transport.baud or DEFAULT_BAUD,
         timeout=timeout,
-        gdb=toolchain.tools.gdb or "gdb-multiarch",
+        gdb=toolchain_of(board).tools.gdb or "gdb-multiarch",
         chip=EmulatedChip(started.folder, started.clock),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import duration
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.keeper_client import (
     Conversation,
     FarmDown,
@@ -96,7 +97,7 @@ def _wait_for_turn(conversation: Conversation, name: str, wait: float, events: E
         try:
             answer = conversation.next_line(patience)
         except TimeoutError as error:
-            raise DeviceError(
+            raise DeviceBusy(
                 f"{name} did not become free within {duration(wait)}: {holder} has it",
                 hint="wait longer; `edgekit farm status` shows until when it may take",
             ) from error

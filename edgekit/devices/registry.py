@@ -6,16 +6,24 @@ The project's entry wins if both have a name. `edgekit device add` and `remove` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from edgekit.base.errors import ProjectError, UsageError
+from edgekit.base.errors import DeviceError, ProjectError, UsageError
+from edgekit.base.events import SILENT, Events
 from edgekit.base.files import write_atomically
 from edgekit.base.paths import config_dir, place_of
 from edgekit.base.wording import did_you_mean
+from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.profiles.board import toolchain_of
 from edgekit.project import user_file
-from edgekit.project.devices import DeviceEntry
+from edgekit.project.devices import DeviceEntry, LineEntry, PlaceEntry, SshEntry, TwinEntry
 from edgekit.project.file import Project, parse_devices
+
+if TYPE_CHECKING:
+    from edgekit.devices.device import Device
+    from edgekit.profiles.board import Board
 
 DEVICES_FILE = "devices.toml"
 _HEADER = f"""\
@@ -66,7 +74,8 @@ def add_device(entry: DeviceEntry, *, replace: bool = False, file: Path | None =
             if not replace:
                 raise _taken(entry.name)
             text = _without(own, text, entry.name)
-        _write(own, f"{text or _HEADER}\n{_table(entry)}", {**entries, entry.name: entry})
+        table = user_file.table_text(f"devices.{entry.name}", entry.table())
+        _write(own, f"{text or _HEADER}\n{table}", {**entries, entry.name: entry})
     return own
 
 
@@ -83,6 +92,54 @@ def remove_device(name: str, file: Path | None = None) -> bool:
         left = {key: entry for key, entry in entries.items() if key != name}
         _write(own, _without(own, text, name), left)
     return True
+
+
+def device_of(
+    entry: DeviceEntry,
+    board: Board,
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    events: Events = SILENT,
+) -> Device:
+    """Return the device of an entry, not connected yet; start it if it is a twin."""
+    from edgekit.devices.emulated import twin_of
+
+    if isinstance(entry, TwinEntry):
+        return twin_of(entry.name, board, timeout, events)
+    return (
+        _on_a_line(entry, board, timeout) if not board.has_os else _over_ssh(entry, board, timeout)
+    )
+
+
+def _over_ssh(entry: SshEntry | LineEntry | PlaceEntry, board: Board, timeout: float) -> Device:
+    from edgekit.devices.linux.ssh import SshDevice
+
+    if isinstance(entry, LineEntry):
+        entry = replace(entry.via or SshEntry(entry.name, entry.board), name=entry.name)
+    return SshDevice(entry, toolchain_of(board), timeout)
+
+
+def _on_a_line(entry: SshEntry | LineEntry | PlaceEntry, board: Board, timeout: float) -> Device:
+    from edgekit.devices.serial.device import SerialDevice
+    from edgekit.devices.serial.lab_host import LabHost
+    from edgekit.devices.serial.port import DEFAULT_BAUD
+
+    if isinstance(entry, SshEntry):
+        raise DeviceError(
+            f"the serial port of {entry.name} is unknown",
+            hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
+            "/dev/ttyACM0",
+        )
+    return SerialDevice(
+        name=entry.name,
+        board=board,
+        port=entry.line,
+        baud=entry.baud or board.transport.baud or DEFAULT_BAUD,
+        timeout=timeout,
+        probe=entry.probe,
+        gdb=toolchain_of(board).tools.gdb or "gdb-multiarch",
+        host=LabHost(entry.via) if entry.via else None,
+        labgrid=entry.place,
+    )
 
 
 def refuse_taken(name: str, replace: bool) -> None:
@@ -131,24 +188,6 @@ def _without(file: Path, text: str, name: str) -> str:
             rest = "".join(lines[end:])
             return f"{before}\n\n{rest}" if rest else f"{before}\n"
     return text
-
-
-def _table(entry: DeviceEntry) -> str:
-    values: dict[str, str | int | None] = {
-        "board": entry.board,
-        "host": entry.host,
-        "user": entry.user,
-        "port": entry.port,
-        "key": entry.key,
-        "proxy": entry.proxy,
-        "directory": entry.directory,
-        "twin": entry.twin or None,
-        "serial": entry.serial,
-        "baud": entry.baud,
-        "probe": entry.probe,
-        "labgrid": entry.labgrid,
-    }
-    return user_file.table_text(f"devices.{entry.name}", values)
 
 
 def _parse(file: Path, text: str) -> dict[str, DeviceEntry]:

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from edgekit.devices.serial.labgrid import PlaceTaken
-from edgekit.devices.serial.port import LineInUse
+from edgekit.devices.base import DeviceBusy
 
 if TYPE_CHECKING:
     from edgekit.devices.device import HasLine
@@ -28,7 +27,7 @@ def watch_line(device: HasLine, say: Callable[[dict[str, object]], None]) -> Non
                         device.check_answer(line, _SECONDS_TO_ANSWER)
                         asked = time.monotonic()
                 found = "free"
-            except (LineInUse, PlaceTaken):
+            except DeviceBusy:
                 found = "in use"
             if not said:
                 say({"state": "up"})

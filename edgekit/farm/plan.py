@@ -12,7 +12,6 @@ from edgekit.devices.registry import find_device, known_devices
 from edgekit.farm.health import Limits
 from edgekit.farm.hosts.file import known_hosts_of_farm
 from edgekit.profiles.board import load_board
-from edgekit.project.devices import DeviceEntry
 from edgekit.project.file import Project
 from edgekit.rpc.protocol import DEFAULT_PORT
 
@@ -48,7 +47,7 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
         entries = [
             device.entry
             for device in known.values()
-            if _has_line(device.entry) or load_board(device.entry.board, folder).kind != "baremetal"
+            if device.entry.has_line or load_board(device.entry.board, folder).has_os
         ]
     if not entries and not known_hosts_of_farm():
         raise UsageError(
@@ -58,16 +57,12 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
     members = []
     for entry in entries:
         board = load_board(entry.board, folder)
-        if board.kind == "baremetal" and not _has_line(entry):
+        if not board.has_os and not entry.has_line:
             raise UsageError(
                 f"{entry.name} is a {board.name} without a serial port",
                 hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
                 "/dev/ttyACM0",
             )
-        key = "" if board.kind == "baremetal" else board.name
+        key = board.name if board.has_os else ""
         members.append(Member(entry.name, board.name, key))
     return FarmPlan(tuple(members), project.path if project is not None else None, port)
-
-
-def _has_line(entry: DeviceEntry) -> bool:
-    return bool(entry.serial or entry.labgrid)

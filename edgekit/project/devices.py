@@ -5,14 +5,19 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from edgekit.base.errors import UsageError
 from edgekit.base.paths import beside
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, show
 
+if TYPE_CHECKING:
+    from edgekit.profiles.board import Board
+
 SSH_PORT = 22
+Value = str | int | None
 
 # No name may look like an option, or hold a character that a shell or ssh's %h replaces.
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}\$?")
@@ -55,11 +60,29 @@ class Target:
 
 
 @dataclass(frozen=True)
-class DeviceEntry:
+class _Entry:
     """A named device: its board, and how it is reached."""
 
     name: str
     board: str
+    is_twin: ClassVar[bool] = False
+    has_line: ClassVar[bool] = False
+    """Whether it can lead to a microcontroller."""
+
+    @property
+    def address(self) -> str | None:
+        """The address for people; None if the entry has none."""
+        return None
+
+    def table(self) -> dict[str, Value]:
+        """Return the keys of [devices.NAME]; None for those without a value."""
+        return {"board": self.board}
+
+
+@dataclass(frozen=True)
+class SshEntry(_Entry):
+    """A board with an SSH server."""
+
     host: str | None = None
     user: str | None = None
     port: int | None = None
@@ -69,20 +92,116 @@ class DeviceEntry:
     """The jump host, in the form of a target."""
     directory: str | None = None
     """The folder of edgekit's files on the device, if not in the home folder."""
-    twin: bool = False
-    """Whether it is an emulated board on this host."""
-    serial: str | None = None
-    """A microcontroller's serial port, as pyserial opens it, on `host` if that is given."""
-    baud: int | None = None
-    """The baud rate, if not the one in the board's profile."""
-    probe: str | None = None
-    """The debug probe that writes to it, if several are attached."""
-    labgrid: str | None = None
-    """The labgrid place that leads to it, acquired while it is used."""
 
     @property
     def target(self) -> Target | None:
         return Target(self.host, self.user, self.port) if self.host else None
+
+    @property
+    def address(self) -> str | None:
+        return str(self.target) if self.target else None
+
+    def table(self) -> dict[str, Value]:
+        return {key: value for key, value in vars(self).items() if key != "name"}
+
+    @staticmethod
+    def read(reader: TableReader, name: str, board: str, file: Path) -> SshEntry:
+        host = _checked(reader, "host", is_host, HOST_EXPECTED)
+        user = _checked(reader, "user", is_user, USER_EXPECTED)
+        port = reader.integer("port", 1, (1 << 16) - 1) if reader.has("port") else None
+        key = _matching(reader, "key", _PATH, "the path of a key file")
+        proxy = _checked(reader, "proxy", is_target, TARGET_EXPECTED)
+        directory = _matching(reader, "directory", _FOLDER, "an absolute path without spaces")
+        path = str(beside(file, key)) if key is not None else None
+        return SshEntry(name, board, host, user, port, path, proxy, directory)
+
+
+@dataclass(frozen=True)
+class TwinEntry(_Entry):
+    """An emulated board on this host."""
+
+    is_twin: ClassVar[bool] = True
+
+    def table(self) -> dict[str, Value]:
+        return {**super().table(), "twin": True}
+
+    @staticmethod
+    def read(reader: TableReader, login: SshEntry) -> TwinEntry | None:
+        value = reader.raw("twin") if reader.has("twin") else False
+        if not isinstance(value, bool):
+            reader.complain("twin", show(value), "true or false")
+        elif value and login.host is not None:
+            reader.complain("twin", "true, and a host", "one of the two")
+        return TwinEntry(login.name, login.board) if value is True else None
+
+
+@dataclass(frozen=True)
+class _LineSettings(_Entry):
+    """A device on a serial line."""
+
+    baud: int | None = None
+    """The baud rate, if not the one in the board's profile."""
+    probe: str | None = None
+    """The debug probe that writes to it, if several are attached."""
+    has_line: ClassVar[bool] = True
+
+    @staticmethod
+    def read_settings(reader: TableReader) -> tuple[int | None, str | None]:
+        baud = reader.integer("baud", SLOWEST, FASTEST) if reader.has("baud") else None
+        return baud, _matching(reader, "probe", _PROBE, PROBE_EXPECTED)
+
+
+@dataclass(frozen=True)
+class LineEntry(_LineSettings):
+    """A microcontroller on a serial port of this host, or of the host `via`."""
+
+    serial: str = ""
+    """The port, as pyserial opens it."""
+    via: SshEntry | None = None
+    place: ClassVar[str | None] = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.serial} on {self.via.address}" if self.via else self.serial
+
+    @property
+    def line(self) -> str:
+        return self.serial
+
+    def table(self) -> dict[str, Value]:
+        via = self.via.table() if self.via else {}
+        settings = {"serial": self.serial, "baud": self.baud, "probe": self.probe}
+        return {**super().table(), **via, **settings}
+
+
+@dataclass(frozen=True)
+class PlaceEntry(_LineSettings):
+    """A device that a labgrid place leads to; the place is acquired while it is used."""
+
+    place: str = ""
+    login: SshEntry | None = None
+    """What the user gave of the address; the place gives the rest."""
+    via: ClassVar[SshEntry | None] = None
+
+    @property
+    def address(self) -> str:
+        return f"labgrid's place {self.place}"
+
+    @property
+    def line(self) -> str:
+        return self.address
+
+    @property
+    def directory(self) -> str | None:
+        return self.login.directory if self.login else None
+
+    def table(self) -> dict[str, Value]:
+        login = self.login.table() if self.login else {}
+        settings = {"baud": self.baud, "probe": self.probe, "labgrid": self.place}
+        return {**super().table(), **login, **settings}
+
+
+DeviceEntry = SshEntry | LineEntry | TwinEntry | PlaceEntry
 
 
 def parse_target(text: str) -> Target:
@@ -105,86 +224,82 @@ def parse_target(text: str) -> Target:
 
 def make_entry(
     name: str,
-    board: str,
+    board: Board,
     target: str,
     *,
     key: Path | None = None,
     proxy: str | None = None,
     directory: str | None = None,
-    kind: str = "linux",
-) -> DeviceEntry:
+) -> SshEntry:
     """Make an entry from options of the command line; UsageError if they are not valid."""
     _check_name(name)
-    if kind == "baremetal":
+    if not board.has_os:
         raise UsageError(
-            f"a {board} runs no SSH server: it is a bare-metal board",
-            hint=f"edgekit device add {name} --board {board} --port {SERIAL_EXPECTED}",
+            f"a {board.name} runs no SSH server: it is a bare-metal board",
+            hint=f"edgekit device add {name} --board {board.name} --port {SERIAL_EXPECTED}",
         )
     if directory is not None and not _FOLDER.fullmatch(directory):
         raise UsageError(
             f"{show(directory)} can't be edgekit's folder on a device",
             hint="give an absolute path without spaces",
         )
+    return replace(make_login(name, board.name, target, key, proxy), directory=directory)
+
+
+def make_login(
+    name: str, board: str, target: str, key: Path | None = None, proxy: str | None = None
+) -> SshEntry:
+    """Make the entry of an SSH server, of a device or of the host of its serial port."""
     place = parse_target(target)
-    where = _key_file(key)
     through = str(parse_target(proxy)) if proxy is not None else None
-    return DeviceEntry(name, board, place.host, place.user, place.port, where, through, directory)
+    return SshEntry(name, board, place.host, place.user, place.port, _key_file(key), through)
 
 
-def make_serial_entry(
+def make_line_entry(
     name: str,
-    board: str,
+    board: Board,
     address: str,
     *,
-    kind: str,
+    via: SshEntry | None = None,
     baud: int | None = None,
     probe: str | None = None,
-    via: str | None = None,
-    key: Path | None = None,
-    proxy: str | None = None,
-) -> DeviceEntry:
+) -> LineEntry:
     """Make the entry of a microcontroller on a serial line of the host `via` or of this one.
 
     UsageError if the options are not valid.
     """
     _check_name(name)
-    if kind != "baremetal":
+    if board.has_os:
         raise UsageError(
-            f"a {board} is reached over SSH, not over a serial line",
-            hint=f"edgekit device add {name} --board {board} user@host",
+            f"a {board.name} is reached over SSH, not over a serial line",
+            hint=f"edgekit device add {name} --board {board.name} user@host",
         )
     if not _SERIAL.fullmatch(address):
         raise UsageError(f"{show(address)} is no serial port", hint=f"write {SERIAL_EXPECTED}")
     if via is not None and address.startswith("unix:"):
         raise UsageError(
-            f"{show(address)} is a socket of this machine, and no port that {show(via)} has",
+            f"{show(address)} is a socket of this machine, and no port that {show(via.address)} "
+            "has",
             hint="name a device file, socket://host:port or rfc2217://host:port of that machine",
         )
     if probe is not None and not _PROBE.fullmatch(probe):
         raise UsageError(f"{show(probe)} is not {PROBE_EXPECTED}", hint="its tool lists them")
-    place = None if via is None else parse_target(via)
-    return DeviceEntry(
-        name,
-        board,
-        host=None if place is None else place.host,
-        user=None if place is None else place.user,
-        port=None if place is None else place.port,
-        key=_key_file(key),
-        proxy=str(parse_target(proxy)) if proxy is not None else None,
-        serial=address,
-        baud=baud,
-        probe=probe,
-    )
+    return LineEntry(name, board.name, baud, probe, address, via and _host_of(name, via))
 
 
-def make_labgrid_entry(
-    name: str, board: str, place: str, *, key: Path | None = None, baud: int | None = None
-) -> DeviceEntry:
+def make_place_entry(
+    name: str, board: Board, place: str, *, key: Path | None = None, baud: int | None = None
+) -> PlaceEntry:
     """Make the entry of a device that a labgrid place leads to; UsageError if it is not valid."""
     _check_name(name)
     if not _PLACE.fullmatch(place):
         raise UsageError(f"{show(place)} is not {PLACE_EXPECTED}", hint="labgrid-client places")
-    return DeviceEntry(name, board, key=_key_file(key), baud=baud, labgrid=place)
+    login = SshEntry(name, board.name, key=_key_file(key))
+    return PlaceEntry(name, board.name, baud, place=place, login=login)
+
+
+def _host_of(name: str, login: SshEntry) -> SshEntry:
+    return replace(login, name=f"the host of {name}")
 
 
 def _key_file(key: Path | None) -> str | None:
@@ -212,42 +327,26 @@ def is_host(text: str) -> bool:
 def parse_device(reader: TableReader, name: str, file: Path) -> DeviceEntry:
     """Read one table [devices.NAME] of a file. Faults are added to the reader's problems."""
     board = reader.matching("board", NAME_PATTERN, NAME_EXPECTED)
-    host = _checked(reader, "host", is_host, HOST_EXPECTED)
-    user = _checked(reader, "user", is_user, USER_EXPECTED)
-    port = reader.integer("port", 1, (1 << 16) - 1) if reader.has("port") else None
-    key = None
-    if reader.has("key"):
-        key = str(beside(file, reader.matching("key", _PATH, "the path of a key file")))
-    proxy = _checked(reader, "proxy", is_target, TARGET_EXPECTED)
-    directory = None
-    if reader.has("directory"):
-        directory = reader.matching("directory", _FOLDER, "an absolute path without spaces")
-    twin = False
-    if reader.has("twin"):
-        value = reader.raw("twin")
-        twin = value is True
-        if not isinstance(value, bool):
-            reader.complain("twin", show(value), "true or false")
-        elif twin and host is not None:
-            reader.complain("twin", "true, and a host", "one of the two")
-    serial = baud = probe = None
-    if reader.has("serial"):
-        serial = reader.matching("serial", _SERIAL, SERIAL_EXPECTED) or None
-        if twin:
-            reader.complain("serial", show(serial), "one of serial and twin")
-    if reader.has("baud"):
-        baud = reader.integer("baud", SLOWEST, FASTEST)
-    if reader.has("probe"):
-        probe = reader.matching("probe", _PROBE, PROBE_EXPECTED) or None
-    labgrid = None
-    if reader.has("labgrid"):
-        labgrid = reader.matching("labgrid", _PLACE, PLACE_EXPECTED) or None
-        if twin or serial:
-            reader.complain("labgrid", show(labgrid), "one of labgrid, serial and twin")
+    login = SshEntry.read(reader, name, board, file)
+    twin = TwinEntry.read(reader, login)
+    serial = _matching(reader, "serial", _SERIAL, SERIAL_EXPECTED)
+    if serial and twin:
+        reader.complain("serial", show(serial), "one of serial and twin")
+    settings = _LineSettings.read_settings(reader)
+    place = _matching(reader, "labgrid", _PLACE, PLACE_EXPECTED)
+    if place and (twin or serial):
+        reader.complain("labgrid", show(place), "one of labgrid, serial and twin")
     reader.finish()
-    return DeviceEntry(
-        name, board, host, user, port, key, proxy, directory, twin, serial, baud, probe, labgrid
-    )
+    if place:
+        return PlaceEntry(name, board, *settings, place, login)
+    if serial:
+        via = _host_of(name, login) if login.host else None
+        return LineEntry(name, board, *settings, serial, via)
+    return twin or login
+
+
+def _matching(reader: TableReader, key: str, pattern: re.Pattern[str], expected: str) -> str | None:
+    return (reader.matching(key, pattern, expected) or None) if reader.has(key) else None
 
 
 def _checked(

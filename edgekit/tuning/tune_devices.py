@@ -77,7 +77,7 @@ def pool_for(
 ) -> Iterator[Pool]:
     lent = None if selection.twin else _farm_pool(board, selection, purpose, events)
     if lent is not None:
-        twins = frozenset(name for name in lent.names if name in known and known[name].twin)
+        twins = frozenset(name for name in lent.names if name in known and known[name].is_twin)
         yield replace(lent, twins=twins)
         return
     devices = _devices(board, selection, known, timeout, events)

@@ -11,8 +11,7 @@ from edgekit.base.errors import VerificationError
 from edgekit.base.events import SILENT, Events
 from edgekit.building.build import BuildResult, build
 from edgekit.building.request import BuildRequest
-from edgekit.devices.base import BenchPlan, Installed
-from edgekit.devices.linux.versions import Recorded
+from edgekit.devices.base import BenchPlan, Installed, Recorded
 from edgekit.project.file import DEFAULT_KEEP
 from edgekit.verbs.bench import bench
 from edgekit.verbs.bench_report import BenchSummary

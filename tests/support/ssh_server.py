@@ -17,7 +17,7 @@ from pathlib import Path
 
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.hostkeys import KnownHosts
-from edgekit.project.devices import DeviceEntry
+from edgekit.project.devices import SshEntry
 from support.needs import require
 from support.ports import free_port
 
@@ -68,8 +68,8 @@ class SshServer:
     def root(self) -> Path:
         return Path(self.directory or self.home / ".local/share/edgekit")
 
-    def entry(self, name: str = "desk", board: str = "local") -> DeviceEntry:
-        return DeviceEntry(
+    def entry(self, name: str = "desk", board: str = "local") -> SshEntry:
+        return SshEntry(
             name, board, "127.0.0.1", self.user, self.port, self.key, directory=self.directory
         )
 

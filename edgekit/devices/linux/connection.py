@@ -20,7 +20,7 @@ from edgekit.devices.linux.hostkeys import Ask, KnownHosts, fingerprint_of
 from edgekit.devices.linux.remote_command import Finished, RemoteCommand, guarded
 from edgekit.devices.linux.ssh_config import Hop, route_to
 from edgekit.devices.serial.labgrid import acquired
-from edgekit.project.devices import DeviceEntry
+from edgekit.project.devices import PlaceEntry, SshEntry
 
 if TYPE_CHECKING:
     from paramiko import Channel, Transport
@@ -229,7 +229,7 @@ class Connection:
 
 
 def connect(
-    entry: DeviceEntry,
+    entry: SshEntry | PlaceEntry,
     *,
     known_hosts: KnownHosts | None = None,
     ask: Ask | None = None,
@@ -242,8 +242,8 @@ def connect(
     """
     trusted = known_hosts or KnownHosts()
     with ExitStack() as opened:
-        if entry.labgrid is not None:
-            entry = opened.enter_context(acquired(entry.labgrid)).reached(entry)
+        if isinstance(entry, PlaceEntry):
+            entry = opened.enter_context(acquired(entry.place)).reached(entry)
         hops = route_to(entry, config_file)
         through: Transport | None = None
         for hop in hops[:-1]:

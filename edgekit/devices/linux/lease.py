@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import duration
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.linux.device_log import ADD_TO_LOG
 from edgekit.devices.linux.probe import (
     FIND_ROOT,
@@ -107,10 +108,6 @@ class Lease:
         """Add an entry, as `log_line` makes it, to the device's log."""
         with suppress(DeviceError):  # the user of the device is told that it is gone
             self._write(line)
-
-
-class DeviceBusy(DeviceError):
-    """The error for a device that is in use."""
 
 
 class _NoPlace(DeviceError):

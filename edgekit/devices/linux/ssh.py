@@ -26,8 +26,9 @@ from edgekit.devices.linux.runner_build import RunnerSource, compile_on_device, 
 from edgekit.devices.linux.ssh_session import LIBRARY, SshSession, name_on_device
 from edgekit.devices.linux.transfer import Item, Store
 from edgekit.devices.linux.versions import read_versions
-from edgekit.devices.linux.visit import CheckReport, CleanReport, check_device, clean_device
+from edgekit.devices.linux.visit import CheckReport, CleanReport, check_device, clean_device, visit
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.project.devices import PlaceEntry
 from edgekit.twin.machine import status
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from edgekit.devices.linux.hostkeys import Ask, KnownHosts
     from edgekit.devices.linux.version_records import Version
     from edgekit.profiles.toolchain import Toolchain
-    from edgekit.project.devices import DeviceEntry
+    from edgekit.project.devices import SshEntry
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class SshDevice(Device):
 
     what: ClassVar[str] = "a board with Linux"
     instead: ClassVar[str] = "edgekit deploy brings models to it"
-    entry: DeviceEntry
+    entry: SshEntry | PlaceEntry
     toolchain: Toolchain
     """Toolchain that compiles the agent."""
     timeout: float = DEFAULT_TIMEOUT_SECONDS
@@ -53,6 +54,7 @@ class SshDevice(Device):
     known_hosts: KnownHosts | None = None
     early: EarlyConnection | None = None
     """Connection that was begun before the device is needed."""
+    is_emulated: bool = False
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,12 +99,12 @@ class SshDevice(Device):
         with self.with_agent(events=events) as agent:
             return agent.info()
 
-    @property
-    def is_emulated(self) -> bool:
-        return self.entry.twin
-
     def prepare(self, events: Events = SILENT) -> None:
         build_agent(self.toolchain, self._arch, events=events)
+
+    def check_free(self) -> None:
+        with visit(self.entry, wait=None, known_hosts=self.known_hosts):
+            pass
 
     def agent(self) -> SshDevice:
         return self
@@ -121,7 +123,7 @@ class SshDevice(Device):
 
     def found_again(self) -> SshDevice:
         access = status(self.name).access if self.is_emulated else None
-        if access is None:
+        if access is None or isinstance(self.entry, PlaceEntry):
             return self
         return replace(self, entry=replace(self.entry, port=access.port))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.base.errors import DeviceError, UsageError
-from edgekit.project.devices import SSH_PORT, DeviceEntry, Target, is_host, is_user, parse_target
+from edgekit.project.devices import SSH_PORT, SshEntry, Target, is_host, is_user, parse_target
 
 if TYPE_CHECKING:
     from edgekit.devices.linux.match_exec import IsolatedConfig
@@ -39,7 +39,7 @@ class Hop:
         return str(Target(self.host, self.user, None if self.port == SSH_PORT else self.port))
 
 
-def route_to(entry: DeviceEntry, config_file: Path | None = None) -> tuple[Hop, ...]:
+def route_to(entry: SshEntry, config_file: Path | None = None) -> tuple[Hop, ...]:
     """Return the hosts to log in to, one through the other; the device is the last."""
     target = entry.target
     if target is None:

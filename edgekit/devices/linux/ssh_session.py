@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, EdgekitError, InterruptedByUserError
 from edgekit.base.events import SILENT, Events, Stage
-from edgekit.devices.base import BenchPlan, BenchSamples, Installed, RunResult, check_same
+from edgekit.devices.base import BenchPlan, BenchSamples, Installed, Recorded, RunResult, check_same
 from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench
 from edgekit.devices.linux.device_log import log_line
 from edgekit.devices.linux.observing import Observer, observe_board
@@ -25,7 +25,7 @@ from edgekit.devices.linux.version_records import (
     new_record,
     record_text,
 )
-from edgekit.devices.linux.versions import Recorded, record_version
+from edgekit.devices.linux.versions import record_version
 from edgekit.devices.tensors import in_order, named_outputs
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ by one rename.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
+from edgekit.devices.base import Recorded
 from edgekit.devices.linux.device_log import ADD_TO_LOG, TO_ROOT, checked_digest
 from edgekit.devices.linux.probe import FOLDER
 from edgekit.devices.linux.version_records import (
@@ -157,14 +157,6 @@ root=$(pwd)
 cd "deployments/$2" && make_current "$3" || exit 1
 cd "$root" && add_to_log "$4" || :
 """
-
-
-@dataclass(frozen=True)
-class Recorded:
-    before: str | None
-    """Digest of the version that was current until now."""
-    removed: tuple[str, ...]
-    """Digests of removed older versions."""
 
 
 def record_version(

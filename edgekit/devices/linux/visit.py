@@ -17,7 +17,7 @@ from edgekit.devices.linux.versions import READ_STAMPS, SWEEP_OBJECTS
 
 if TYPE_CHECKING:
     from edgekit.devices.linux.hostkeys import Ask, KnownHosts
-    from edgekit.project.devices import DeviceEntry
+    from edgekit.project.devices import PlaceEntry, SshEntry
 
 # An application may load the current version, so it stays.
 _CLEAN = f"""\
@@ -95,7 +95,7 @@ class CleanReport:
 
 @contextmanager
 def visit(
-    entry: DeviceEntry, *, wait: float | None, known_hosts: KnownHosts | None = None
+    entry: SshEntry | PlaceEntry, *, wait: float | None, known_hosts: KnownHosts | None = None
 ) -> Iterator[tuple[Connection, DeviceFacts]]:
     """Connect to a device, check it, and hold it for the block."""
     with connect(entry, known_hosts=known_hosts) as connection:
@@ -106,7 +106,7 @@ def visit(
 
 
 def check_device(
-    entry: DeviceEntry,
+    entry: SshEntry | PlaceEntry,
     *,
     arch: str | None = None,
     ask: Ask | None = None,
@@ -142,7 +142,7 @@ def check_device(
 
 
 def clean_device(
-    entry: DeviceEntry,
+    entry: SshEntry | PlaceEntry,
     *,
     keep: int = 0,
     everything: bool = False,

@@ -53,6 +53,9 @@ class LocalDevice(Device):
         _check_machine(bundle)
         yield LocalSession(self, bundle, events)
 
+    def check_free(self) -> None:
+        """Do nothing: this machine is shared."""
+
 
 @dataclass(frozen=True)
 class LocalSession:

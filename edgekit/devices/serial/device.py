@@ -30,7 +30,7 @@ from edgekit.devices.lending import lent
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.serial.client import BoardRestarted, Client, FirmwareFault
 from edgekit.devices.serial.faults import explain_fault, stack_overflow
-from edgekit.devices.serial.lab_host import LabHost, PortReport, meet
+from edgekit.devices.serial.lab_host import LabHost, PortReport
 from edgekit.devices.serial.labgrid import acquired
 from edgekit.devices.serial.link import Link, NoAnswer
 from edgekit.devices.serial.lock import PATIENCE
@@ -107,18 +107,31 @@ class SerialDevice(Device):
     def unit(self) -> Literal["cycles", "instructions"]:
         return "cycles" if self.chip is None else "instructions"
 
+    def check_free(self) -> None:
+        with lent(self.name, "check", wait=0), self.held(patience=0):
+            pass
+
     def checkable(self) -> SerialDevice:
         if self.host is None:
             raise self._lacks("holds nothing but its firmware", "boards with Linux are checked")
         return self
 
     def check(self, *, ask: Ask | None = None, fingerprint: str | None = None) -> PortReport:
-        """Log in to the host of the port and open the port."""
-        assert self.host is not None
-        problem = meet(self.host, self.port, self.baud, ask=ask, fingerprint=fingerprint)
+        problem = self.meet(ask=ask, fingerprint=fingerprint)
         if problem is not None:
             raise problem
-        return PortReport(self.name, self.board.name, self.port, self.host.address)
+        address = str(self.host.entry.address) if self.host is not None else ""
+        return PortReport(self.name, self.board.name, self.port, address)
+
+    def meet(self, *, ask: Ask | None = None, fingerprint: str | None = None) -> DeviceError | None:
+        if self.host is None:
+            return None
+        with self.host.connected(ask, fingerprint) as host:
+            try:
+                with host.held(self.port), host.opened(self.port, self.baud):
+                    return None
+            except DeviceError as error:
+                return error
 
     def firmware(self) -> SerialDevice:
         return self

@@ -6,20 +6,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edgekit.base.errors import DeviceError, MissingToolError
 from edgekit.base.files import storage_errors
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.flash.tool import Said
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.hostkeys import Ask, KnownHosts
 from edgekit.devices.linux.remote_command import CommandEnded, RemoteCommand
 from edgekit.devices.linux.signs_of_life import END_STREAMS, LISTEN
 from edgekit.devices.serial.lock import MOST_FOR_LOOKS, PATIENCE
-from edgekit.devices.serial.port import LineInUse, opened_port
-from edgekit.project.devices import DeviceEntry
+from edgekit.devices.serial.port import opened_port
+from edgekit.project.devices import SshEntry
 
 _SECONDS_TO_OPEN = 20.0
 _SECONDS_TO_SEND = 60.0
@@ -154,21 +155,15 @@ class PortReport:
 class LabHost:
     """The machine that has the serial port."""
 
-    entry: DeviceEntry
-    """Entry of the device; its address is the host's."""
+    entry: SshEntry
     known_hosts: KnownHosts | None = None
-
-    @property
-    def address(self) -> str:
-        return str(self.entry.target)
 
     @contextmanager
     def connected(
         self, ask: Ask | None = None, fingerprint: str | None = None
     ) -> Iterator[RemoteHost]:
-        named = replace(self.entry, name=f"the host of {self.entry.name}")
         with connect(
-            named, known_hosts=self.known_hosts, ask=ask, fingerprint=fingerprint
+            self.entry, known_hosts=self.known_hosts, ask=ask, fingerprint=fingerprint
         ) as connection:
             yield RemoteHost(connection)
 
@@ -202,7 +197,7 @@ class RemoteHost:
             except CommandEnded as error:
                 raise self._failed(address, holder) from error
             if answer != "held":
-                raise LineInUse(
+                raise DeviceBusy(
                     f"the serial port {address} of {self.machine} is in use by another edgekit",
                     hint="wait until it is done, or end it",
                 )
@@ -269,7 +264,7 @@ class RemoteHost:
                 hint="run on the host: sudo usermod -aG dialout USER",
             )
         if why == "busy":
-            return LineInUse(
+            return DeviceBusy(
                 f"{place} is in use by another program",
                 hint=f"run fuser {address} on the host to see which process, and end it",
             )
@@ -355,24 +350,6 @@ class RemoteTools:
         machine, is ignored."""
         done = self.connection.run(("sh", "-c", _RUN, "edgekit", *command), timeout=limit_s)
         return Said(done.status, "\n".join((done.output, *done.errors)))
-
-
-def meet(
-    lab: LabHost,
-    address: str,
-    baud: int,
-    *,
-    ask: Ask | None = None,
-    fingerprint: str | None = None,
-) -> DeviceError | None:
-    """Log in and look at the port; return the error if it can't be opened."""
-    with lab.connected(ask, fingerprint) as host:
-        try:
-            with host.held(address), host.opened(address, baud):
-                pass
-        except DeviceError as error:
-            return error
-    return None
 
 
 @contextmanager

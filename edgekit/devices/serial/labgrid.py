@@ -21,8 +21,9 @@ from edgekit.base.errors import DeviceError, MissingToolError
 from edgekit.base.files import storage_errors
 from edgekit.base.paths import data_dir, named_path
 from edgekit.base.programs import find_program
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.serial.lock import line_lock
-from edgekit.project.devices import DeviceEntry, is_host, is_user
+from edgekit.project.devices import PlaceEntry, SshEntry, is_host, is_user
 
 _CLIENT = "labgrid-client"
 _ENVIRONMENT = "LG_ENV"
@@ -34,10 +35,6 @@ _RESOURCE = re.compile(r"^Acquired resource .*\((?P<path>[^()]+)\):$")
 _PROTOCOLS = {"raw": "socket", "rfc2217": "rfc2217"}
 
 
-class PlaceTaken(DeviceError):
-    """The error for a place that another user has."""
-
-
 @dataclass(frozen=True)
 class Place:
     """An acquired place, as labgrid describes it."""
@@ -46,8 +43,9 @@ class Place:
     resources: Mapping[str, Mapping[str, Any]]
     """Parameters of each resource, by its class."""
 
-    def reached(self, entry: DeviceEntry) -> DeviceEntry:
+    def reached(self, entry: PlaceEntry) -> SshEntry:
         """Fill in the address of its NetworkService where the entry has none."""
+        login = entry.login or SshEntry(entry.name, entry.board)
         found = self._resource("NetworkService")
         host, user, port = found.get("address"), found.get("username"), found.get("port", 22)
         if not isinstance(host, str) or not is_host(host) or not _is_port(port):
@@ -55,11 +53,11 @@ class Place:
         if user is not None and not (isinstance(user, str) and is_user(user)):
             raise self._nonsense("NetworkService")
         return replace(
-            entry,
-            host=entry.host or host,
-            user=entry.user or user or None,
-            port=entry.port or port,
-            proxy=entry.proxy or _proxy(found),
+            login,
+            host=login.host or host,
+            user=login.user or user or None,
+            port=login.port or port,
+            proxy=login.proxy or _proxy(found),
         )
 
     @property
@@ -103,7 +101,7 @@ _changing = threading.Lock()
 
 @contextmanager
 def acquired(name: str, *, looking: bool = False) -> Iterator[Place]:
-    """Acquire the place for the block; PlaceTaken if another user has it. A place that its user
+    """Acquire the place for the block; DeviceBusy if another user has it. A place that its user
     acquired beforehand is used and stays acquired. `looking` is for a farm's checks, which give way
     to users."""
     with _changing:
@@ -132,7 +130,7 @@ def _acquired_alone(name: str, looking: bool) -> Iterator[Place]:
             note.parent.mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context(line_lock(note, looking=looking))
         if lock is None:
-            raise PlaceTaken(
+            raise DeviceBusy(
                 f"the labgrid place {name} is in use by another edgekit of this user",
                 hint="wait until it is done, or end it",
             )
@@ -171,7 +169,7 @@ def _client(name: str, command: str) -> Done:
 def _refused(name: str, done: Done) -> DeviceError:
     lines = [line.strip() for line in done.errors.splitlines() if line.strip()]
     last = lines[-1].partition("Error: ")[2] or lines[-1] if lines else "it said nothing"
-    kind = PlaceTaken if "already acquired" in last else DeviceError
+    kind = DeviceBusy if "already acquired" in last else DeviceError
     return kind(
         f"labgrid does not give the place {name}: {last[:200]}",
         hint=f"{_CLIENT} -p {name} show tells who has it",

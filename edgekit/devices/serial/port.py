@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from edgekit.base.errors import DeviceError
 from edgekit.base.files import storage_errors
 from edgekit.base.paths import cache_dir
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.flash.tool import HERE, Tools
 from edgekit.devices.serial.lock import PATIENCE, line_lock
 
@@ -22,10 +23,6 @@ DEFAULT_BAUD = 115200
 SLICE_SECONDS = 0.05
 """Longest time of one read from the line."""
 _WRITE_SECONDS = 20.0
-
-
-class LineInUse(DeviceError):
-    """The error for a serial port that is in use."""
 
 
 class Line(Protocol):
@@ -98,7 +95,7 @@ def held(address: str, patience: float = PATIENCE, *, looking: bool = False) -> 
                 line_lock(folder / f"{name}.lock", patience, looking=looking)
             )
         if lock is None:
-            raise LineInUse(
+            raise DeviceBusy(
                 f"the serial port {address} is in use by another edgekit",
                 hint="wait until it is done, or end it",
             )
@@ -123,7 +120,7 @@ def _not_opened(address: str, error: Exception) -> DeviceError:
             hint="sudo usermod -aG dialout $USER, then log in again",
         )
     if number in (errno.EBUSY, errno.EAGAIN):
-        return LineInUse(
+        return DeviceBusy(
             f"the serial port {address} is in use by another program",
             hint=f"run fuser {address} to see which process, and end it",
         )

@@ -13,7 +13,7 @@ from edgekit.base.paths import config_dir
 from edgekit.base.wording import did_you_mean
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, show
 from edgekit.project import user_file
-from edgekit.project.devices import TARGET_EXPECTED, DeviceEntry, is_target, parse_target
+from edgekit.project.devices import TARGET_EXPECTED, SshEntry, is_target, parse_target
 
 _PATH = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 _HEADER = f"""\
@@ -35,10 +35,10 @@ class FarmHost:
     """The path of edgekit on the host, if it is not on the PATH of the user who logs in."""
 
     @property
-    def entry(self) -> DeviceEntry:
+    def entry(self) -> SshEntry:
         """The device entry that SSH connects with."""
         place = parse_target(self.address)
-        return DeviceEntry(
+        return SshEntry(
             self.name, "local", place.host, place.user, place.port, self.key, self.proxy
         )
 

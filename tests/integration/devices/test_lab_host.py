@@ -30,10 +30,10 @@ from support.ssh_server import SshServer, ssh_server
 from support.twins import twins_in
 
 from edgekit.base.errors import DeviceError, MissingToolError, UsageError
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.devices.serial.lab_host import LabHost
 from edgekit.devices.serial.monitor import watch
-from edgekit.devices.serial.port import LineInUse
 from edgekit.profiles.board import load_board
 
 pytestmark = needs("sshd", *MICROCONTROLLERS)
@@ -61,8 +61,7 @@ def m4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SerialDevice]:
 
 
 def via(server: SshServer, port: str, board: str = "mps2-an386") -> SerialDevice:
-    entry = replace(server.entry("wing", board), serial=port)
-    host = LabHost(entry, server.known_hosts)
+    host = LabHost(server.entry("the host of wing", board), server.known_hosts)
     return SerialDevice("wing", load_board(board), port, 115200, host=host)
 
 
@@ -123,7 +122,7 @@ def is_free_again(device: SerialDevice) -> bool:
         with device.connected() as client:
             client.hello()
             assert inference(client, DATA) == tripled(DATA)
-    except LineInUse:
+    except DeviceBusy:
         return False
     return True
 
@@ -156,7 +155,7 @@ def test_who_wants_a_line_waits_for_the_end_of_a_look(server: SshServer) -> None
             assert waiting.result(240)
         with device.held():
             for other in (device.held(patience=0), device.held(looking=True)):
-                with pytest.raises(LineInUse, match="in use by another edgekit"), other:
+                with pytest.raises(DeviceBusy, match="in use by another edgekit"), other:
                     pass
     finally:
         os.close(ours)

@@ -22,7 +22,8 @@ from support.rpc_lab import environment_in, eventually
 from support.ssh_server import SshServer, ssh_server
 
 from edgekit.base.errors import DeviceError
-from edgekit.devices.serial.labgrid import PlaceTaken, acquired
+from edgekit.devices.base import DeviceBusy
+from edgekit.devices.serial.labgrid import acquired
 
 PATH = labgrid_path()
 pytestmark = needs("labgrid", "sshd", "rsync")
@@ -171,7 +172,7 @@ def test_what_a_killed_edgekit_acquired_is_released_by_the_next(
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "mine\n"
-    with pytest.raises(PlaceTaken, match="another edgekit"), acquired("desk"):
+    with pytest.raises(DeviceBusy, match="another edgekit"), acquired("desk"):
         pass
     holder.send_signal(signal.SIGKILL)
     holder.wait()

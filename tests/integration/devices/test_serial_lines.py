@@ -23,13 +23,14 @@ from support.ports import free_port
 
 from edgekit.aot.firmware.firmware_file import FirmwareFile
 from edgekit.base.errors import DeviceError, MissingToolError
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.flash import openocd
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.devices.serial.frames import FrameDecoder, Noise, SerialFrame, encode_frame
 from edgekit.devices.serial.link import FirmwareFault, NoAnswer
 from edgekit.devices.serial.messages import ANSWER, FAULT, Request
 from edgekit.devices.serial.monitor import Seen, watch
-from edgekit.devices.serial.port import LineInUse, held
+from edgekit.devices.serial.port import held
 from edgekit.farm.line_watch import watch_line
 from edgekit.profiles.board import load_board
 
@@ -131,14 +132,14 @@ def test_who_wants_a_line_waits_for_the_end_of_a_look() -> None:
             waiting = threads.submit(takes, on(name))
             assert not wait([waiting], timeout=0.5).done
         assert waiting.result(240)
-        with on(name).held(), pytest.raises(LineInUse, match="in use by another edgekit"):
+        with on(name).held(), pytest.raises(DeviceBusy, match="in use by another edgekit"):
             takes(on(name))
 
 
 def test_a_look_does_not_wait_for_a_user_of_the_line() -> None:
     with terminal() as (_, name), on(name).held():
         look = on(name).held(looking=True)
-        with pytest.raises(LineInUse, match="in use by another edgekit"), look:
+        with pytest.raises(DeviceBusy, match="in use by another edgekit"), look:
             pass
 
 

@@ -17,7 +17,7 @@ from support.ssh_server import SshServer, ssh_server
 from edgekit.base.errors import DeviceError
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.ssh_config import route_to
-from edgekit.project.devices import DeviceEntry
+from edgekit.project.devices import SshEntry
 
 pytestmark = needs("sshd")
 
@@ -77,7 +77,7 @@ def config_with(folder: Path, lab: Lab, command: str) -> Path:
 
 
 def connected(lab: Lab, config: Path, **change: str) -> Connection:
-    entry = DeviceEntry("desk", "local", "lab")
+    entry = SshEntry("desk", "local", "lab")
     return connect(
         replace(entry, **change),  # type: ignore[arg-type]
         known_hosts=lab.server.known_hosts,
@@ -174,7 +174,7 @@ def test_match_exec_decides_and_runs_nothing_of_the_folder(
     config = tmp_path / "config"
     config.write_text(f"Match {criteria}\n HostName 10.0.0.7\nHost else\n HostName 10.0.0.8\n")
 
-    (hop,) = route_to(DeviceEntry("kitchen", "rpi4", "pi"), config)
+    (hop,) = route_to(SshEntry("kitchen", "rpi4", "pi"), config)
 
     assert hop.host == host
     assert inside.left == []

@@ -38,8 +38,9 @@ from edgekit.devices.linux.probe import ask_device
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.linux.visit import clean_device
 from edgekit.devices.sensors.discovery import Board, Sensor
+from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
-from edgekit.project.devices import DeviceEntry
+from edgekit.project.devices import SshEntry
 from edgekit.verbs.bench import bench
 from edgekit.verbs.verify import verify
 
@@ -487,7 +488,7 @@ def test_of_several_devices_the_first_free_one_is_taken_and_named(
     second = tmp_path / "second"
     second.mkdir()
     entries = [
-        DeviceEntry("off", "local", "127.0.0.1", port=1, key=server.key),
+        SshEntry("off", "local", "127.0.0.1", port=1, key=server.key),
         server.entry("busy"),
         replace(server.entry("free"), directory=str(second)),
     ]
@@ -499,7 +500,7 @@ def test_of_several_devices_the_first_free_one_is_taken_and_named(
 
     eventually(server.is_given_back)
     with server.connect() as own, lease(own, ask_device(own).root, wait=None):
-        chosen = _first_free(entries, Events(listen))
+        chosen = _first_free(load_board("local"), entries, Events(listen))
 
     assert chosen.name == "free"
     assert "using free" in told[-1]

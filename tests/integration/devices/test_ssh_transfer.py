@@ -15,9 +15,10 @@ from support.ssh_server import SshServer, ssh_server
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import Event, Events, StageProgress
 from edgekit.base.files import sha256_file
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.linux import transfer
 from edgekit.devices.linux.connection import Connection
-from edgekit.devices.linux.lease import DeviceBusy, lease
+from edgekit.devices.linux.lease import lease
 from edgekit.devices.linux.probe import ask_device
 from edgekit.devices.linux.transfer import Item, Sent, Store
 

@@ -27,10 +27,11 @@ from support.vanishing_network import Network, network_before
 from edgekit.base.errors import DeviceError
 from edgekit.base.files import sha256_file
 from edgekit.bundle.folder import Bundle
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.linux import connection as connections
 from edgekit.devices.linux import signs_of_life
 from edgekit.devices.linux.connection import Connection, connect
-from edgekit.devices.linux.lease import DeviceBusy, lease
+from edgekit.devices.linux.lease import lease
 from edgekit.devices.linux.probe import ask_device
 from edgekit.devices.linux.remote_command import RemoteCommand
 from edgekit.devices.linux.ssh import SshDevice
@@ -244,7 +245,7 @@ def test_what_is_silent_itself_goes_on_while_the_host_is_there(
 HOLDS_DEVICE = """
 import sys
 from pathlib import Path
-from edgekit.project.devices import DeviceEntry
+from edgekit.project.devices import SshEntry
 from edgekit.devices.linux import signs_of_life
 from edgekit.devices.linux.connection import connect
 from edgekit.devices.linux.hostkeys import KnownHosts
@@ -252,7 +253,7 @@ from edgekit.devices.linux.lease import lease
 
 user, port, key, fingerprint, known, silence = sys.argv[1:]
 signs_of_life.SECONDS_WITHOUT_HOST = int(silence)
-entry = DeviceEntry("desk", "local", "10.213.77.1", user, int(port), key)
+entry = SshEntry("desk", "local", "10.213.77.1", user, int(port), key)
 hosts = KnownHosts(Path(known), Path(known + ".none"))
 with connect(entry, known_hosts=hosts, fingerprint=fingerprint) as own, lease(own, None, wait=60):
     print("held", flush=True)

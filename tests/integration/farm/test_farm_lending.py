@@ -16,6 +16,7 @@ from support.light_farm import light_farm
 from support.rpc_lab import eventually
 
 from edgekit.base.errors import BundleError, DeviceError, UsageError
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.keeper_client import ask
 from edgekit.devices.lending import LeaseOver, lent
 from edgekit.devices.serial.device import SerialDevice
@@ -142,6 +143,8 @@ def test_whoever_measures_asks_for_the_device_first(others: list[Other]) -> None
     measuring.start()
     eventually(lambda: device().waiting == 1)
     assert not refused, "it waits before it looks at anything"
+    with pytest.raises(DeviceBusy, match="first"):
+        wing.check_free()
     others[0].kill()
     measuring.join()
     assert len(refused) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,8 +87,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 
 
 def device_on(server: SshServer, *, twin: bool = False) -> SshDevice:
-    entry = replace(server.entry("pi"), twin=twin)
-    return SshDevice(entry, load_toolchain("host"), 120, server.known_hosts)
+    known, toolchain = server.known_hosts, load_toolchain("host")
+    return SshDevice(server.entry("pi"), toolchain, 120, known, is_emulated=twin)
 
 
 @needs("sshd", "onednn")

@@ -61,7 +61,7 @@ class Lab:
 
     def device(self, timeout: float = 120) -> SshDevice:
         """As --twin finds it: started again where it does not run."""
-        return emulated_device(NAME, BOARD, TOOLCHAIN, timeout)
+        return emulated_device(NAME, BOARD, timeout)
 
     def on_board(self, command: str) -> str:
         return on_twin(self.access, command)

@@ -14,7 +14,7 @@ from edgekit.devices.device import Device, KeepsLog
 from edgekit.devices.local.device import LocalDevice
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.profiles.board import load_board
-from edgekit.project.devices import make_entry, make_serial_entry
+from edgekit.project.devices import make_entry, make_line_entry, make_login
 
 CAPABILITIES: tuple[Callable[[Device], object], ...] = (
     Device.agent,
@@ -28,9 +28,10 @@ CAPABILITIES: tuple[Callable[[Device], object], ...] = (
 
 
 def made() -> dict[str, Device]:
-    pi = make_entry("pi", "rpi4", "pi@host")
-    near = make_serial_entry("near", "stm32f405", "/dev/ttyS1", kind="baremetal")
-    far = make_serial_entry("far", "stm32f405", "/dev/ttyS1", kind="baremetal", via="lab@host")
+    chip = load_board("stm32f405")
+    pi = make_entry("pi", load_board("rpi4"), "pi@host")
+    near = make_line_entry("near", chip, "/dev/ttyS1")
+    far = make_line_entry("far", chip, "/dev/ttyS1", via=make_login("far", chip.name, "lab@host"))
     devices: dict[str, Device] = {"local": LocalDevice()}
     for entry in (pi, near, far):
         devices[entry.name] = device_for(load_board(entry.board), entry.name, {entry.name: entry})
@@ -71,6 +72,9 @@ class Drawer(Device):
     name, what = "drawer", "a drawer"
 
     def opened(self, *words: object, **more: object) -> AbstractContextManager[Any]:
+        raise NotImplementedError
+
+    def check_free(self) -> None:
         raise NotImplementedError
 
     def log_keeper(self) -> KeepsLog:

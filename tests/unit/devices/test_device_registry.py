@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,17 +20,25 @@ from edgekit.devices.registry import (
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.devices.serial.lab_host import LabHost
 from edgekit.profiles.board import load_board
-from edgekit.project.devices import DeviceEntry, make_serial_entry
+from edgekit.project.devices import (
+    LineEntry,
+    PlaceEntry,
+    SshEntry,
+    TwinEntry,
+    make_line_entry,
+    make_login,
+    make_place_entry,
+)
 from edgekit.project.file import find_project
 
-FULL = DeviceEntry(
+FULL = SshEntry(
     "kitchen", "rpi4", "fe80::1%eth0", "pi", 2222, '/home/me/my "key"', "jump:22", "/data/edgekit"
 )
 
 
 def test_what_is_added_is_known(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "devices.toml"
-    plain = DeviceEntry("hall", "rpi5", "hall.local")
+    plain = SshEntry("hall", "rpi5", "hall.local")
 
     add_device(FULL, file=file)
     add_device(plain, file=file)
@@ -50,37 +59,135 @@ def test_a_key_of_the_users_own_file_starts_from_that_file(
 
 def test_a_line_of_another_machine_is_read_back(tmp_path: Path) -> None:
     file = tmp_path / "devices.toml"
-    far = make_serial_entry(
-        "wing",
-        "stm32f405",
-        "/dev/ttyACM0",
-        kind="baremetal",
-        baud=230400,
-        via="lab@host.example:2222",
-        key=Path("/home/me/key"),
-        proxy="jump:22",
-    )
-    near = make_serial_entry("near", "stm32f405", "/dev/ttyACM0", kind="baremetal")
+    board = load_board("stm32f405")
+    host = make_login("x", board.name, "lab@host.example:2222", Path("/home/me/key"), "jump:22")
+    far = make_line_entry("wing", board, "/dev/ttyACM0", baud=230400, via=host)
+    near = make_line_entry("near", board, "/dev/ttyACM0")
 
     add_device(far, file=file)
     add_device(near, file=file)
 
     assert [device.entry for device in known_devices(None, file).values()] == [far, near]
-    assert str(far.target) == "lab@host.example:2222"
-    assert near.target is None
+    assert far.address == "/dev/ttyACM0 on lab@host.example:2222"
+    assert near.via is None
     with pytest.raises(UsageError, match="not the address"):
-        make_serial_entry("x", "stm32f405", "/dev/ttyACM0", kind="baremetal", via="-oProxy=x")
+        make_login("x", board.name, "-oProxy=x")
 
 
 def test_the_line_of_another_machine_is_reached_through_that() -> None:
     board = load_board("stm32f405")
-    far = make_serial_entry("wing", board.name, "/dev/ttyS1", kind="baremetal", via="lab@host")
-    near = make_serial_entry("near", board.name, "/dev/ttyS1", kind="baremetal")
+    host = make_login("x", board.name, "lab@host")
+    far = make_line_entry("wing", board, "/dev/ttyS1", via=host)
+    near = make_line_entry("near", board, "/dev/ttyS1")
     devices = [device_for(board, entry.name, {entry.name: entry}) for entry in (far, near)]
     assert [isinstance(device, SerialDevice) and device.host for device in devices] == [
-        LabHost(far),
+        LabHost(replace(host, name="the host of wing")),
         None,
     ]
+
+
+OLD_FILE = """\
+schema = 1
+[devices.pi]
+board = "rpi4"
+host = "10.0.0.7"
+user = "pi"
+port = 2222
+key = "/keys/id"
+proxy = "jump:22"
+directory = "/data/edgekit"
+[devices.nowhere]
+board = "rpi4"
+[devices.emulated]
+board = "rpi4"
+twin = true
+user = "ignored"
+[devices.real]
+board = "rpi5"
+twin = false
+host = "rpi5"
+[devices.near]
+board = "stm32f405"
+serial = "/dev/ttyACM0"
+baud = 230400
+probe = "0669FF"
+key = "/ignored"
+[devices.far]
+board = "stm32f405"
+serial = "socket://127.0.0.1:4000"
+host = "lab"
+key = "/keys/id"
+[devices.rack]
+board = "rpi4"
+labgrid = "desk"
+user = "me"
+directory = "/data"
+[devices.tray]
+board = "stm32f405"
+labgrid = "tray"
+baud = 9600
+probe = "1"
+"""
+
+
+def test_a_file_of_before_is_read_and_written_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    file.write_text(OLD_FILE)
+    entries = {name: device.entry for name, device in known_devices(None, file).items()}
+    assert entries == {
+        "pi": SshEntry(
+            "pi", "rpi4", "10.0.0.7", "pi", 2222, "/keys/id", "jump:22", "/data/edgekit"
+        ),
+        "nowhere": SshEntry("nowhere", "rpi4"),
+        "emulated": TwinEntry("emulated", "rpi4"),
+        "real": SshEntry("real", "rpi5", "rpi5"),
+        "near": LineEntry("near", "stm32f405", 230400, "0669FF", "/dev/ttyACM0"),
+        "far": LineEntry(
+            "far",
+            "stm32f405",
+            serial="socket://127.0.0.1:4000",
+            via=SshEntry("the host of far", "stm32f405", "lab", key="/keys/id"),
+        ),
+        "rack": PlaceEntry(
+            "rack",
+            "rpi4",
+            place="desk",
+            login=SshEntry("rack", "rpi4", user="me", directory="/data"),
+        ),
+        "tray": PlaceEntry("tray", "stm32f405", 9600, "1", "tray", SshEntry("tray", "stm32f405")),
+    }
+    again = tmp_path / "again.toml"
+    for entry in entries.values():
+        add_device(entry, file=again)
+    assert {name: device.entry for name, device in known_devices(None, again).items()} == entries
+    for key in ("proxy", "twin = true", "labgrid", "probe", "baud", "directory"):
+        assert key in again.read_text()
+
+
+def test_the_device_of_an_entry_depends_on_its_board(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    file.write_text(OLD_FILE)
+    entries = {name: device.entry for name, device in known_devices(None, file).items()}
+    chip, linux = load_board("stm32f405"), load_board("rpi4")
+    tray, near = (device_for(chip, name, entries) for name in ("tray", "near"))
+    assert isinstance(tray, SerialDevice)
+    assert (tray.labgrid, tray.baud, tray.port) == ("tray", 9600, "labgrid's place tray")
+    assert isinstance(near, SerialDevice)
+    assert (near.labgrid, near.host, near.port) == (None, None, "/dev/ttyACM0")
+    rack = device_for(linux, "rack", entries)
+    assert isinstance(rack, SshDevice)
+    assert rack.entry == entries["rack"]
+    odd = LineEntry("odd", "rpi4", serial="/dev/ttyS0", via=SshEntry("x", "rpi4", "host"))
+    over_ssh = device_for(linux, "odd", {"odd": odd})
+    assert isinstance(over_ssh, SshDevice)
+    assert over_ssh.entry == SshEntry("odd", "rpi4", "host")
+
+
+def test_a_place_is_written_down_and_found(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    entry = make_place_entry("tray", load_board("stm32f405"), "tray", baud=9600)
+    add_device(entry, file=file)
+    assert known_devices(None, file)["tray"].entry == entry
 
 
 def test_a_name_is_taken_once(tmp_path: Path) -> None:
@@ -89,7 +196,7 @@ def test_a_name_is_taken_once(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="already"):
         add_device(FULL, file=file)
-    moved = DeviceEntry("kitchen", "rpi4", "10.0.0.9")
+    moved = SshEntry("kitchen", "rpi4", "10.0.0.9")
     add_device(moved, replace=True, file=file)
 
     assert known_devices(None, file)["kitchen"].entry == moved
@@ -124,11 +231,11 @@ def test_the_projects_device_wins_over_the_users(tmp_path: Path) -> None:
     )
     file = tmp_path / "devices.toml"
     add_device(FULL, file=file)
-    add_device(DeviceEntry("hall", "rpi4", "hall"), file=file)
+    add_device(SshEntry("hall", "rpi4", "hall"), file=file)
 
     known = known_devices(find_project(tmp_path), file)
 
-    assert {name: device.entry.host for name, device in known.items()} == {
+    assert {name: device.entry.address for name, device in known.items()} == {
         "kitchen": "lab",
         "hall": "hall",
     }
@@ -159,7 +266,7 @@ def test_a_wrong_entry_is_told_with_its_line(tmp_path: Path, line: str, says: st
 
 def test_several_at_once_lose_nothing(tmp_path: Path) -> None:
     file = tmp_path / "devices.toml"
-    entries = [DeviceEntry(f"board-{n}", "rpi4", f"host{n}") for n in range(12)]
+    entries = [SshEntry(f"board-{n}", "rpi4", f"host{n}") for n in range(12)]
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda entry: add_device(entry, file=file), entries))
@@ -178,7 +285,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
 
 
 def test_a_board_means_the_one_device_of_that_board() -> None:
-    other = DeviceEntry("nano", "rpi5", "nano")
+    other = SshEntry("nano", "rpi5", "nano")
 
     device = device_for(load_board("rpi4"), None, {"kitchen": FULL, "nano": other})
 

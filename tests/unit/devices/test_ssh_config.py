@@ -8,11 +8,11 @@ import pytest
 
 from edgekit.base.errors import DeviceError
 from edgekit.devices.linux.ssh_config import route_to
-from edgekit.project.devices import DeviceEntry
+from edgekit.project.devices import SshEntry
 
 
-def entry(host: str | None = "pi", **more: object) -> DeviceEntry:
-    return DeviceEntry("kitchen", "rpi4", host, **more)  # type: ignore[arg-type]
+def entry(host: str | None = "pi", **more: object) -> SshEntry:
+    return SshEntry("kitchen", "rpi4", host, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture

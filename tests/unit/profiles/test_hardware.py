@@ -19,7 +19,7 @@ from edgekit.devices.serial.measure import counted, kernel_times
 from edgekit.devices.serial.messages import FaultReport, parse_fault, parse_hello, parse_model
 from edgekit.profiles.board import check_board, load_board
 from edgekit.profiles.hardware import FAMILIES
-from edgekit.project.devices import make_entry, make_serial_entry
+from edgekit.project.devices import SshEntry, make_entry, make_line_entry, make_login
 from edgekit.verbs.bench import summarise_samples
 
 _FIRMWARE = """
@@ -78,9 +78,8 @@ def test_every_family_has_its_c_file() -> None:
 
 def test_a_device_on_a_line_is_written_down_and_found(tmp_path: Path) -> None:
     file = tmp_path / "devices.toml"
-    entry = make_serial_entry(
-        "wing", "stm32f405", "/dev/ttyACM0", kind="baremetal", baud=921_600, probe="0669FF"
-    )
+    board = load_board("stm32f405")
+    entry = make_line_entry("wing", board, "/dev/ttyACM0", baud=921_600, probe="0669FF")
     add_device(entry, file=file)
     assert known_devices(None, file)["wing"].entry == entry
     device = device_for(load_board("stm32f405"), "wing", {"wing": entry})
@@ -102,27 +101,27 @@ def test_a_device_on_a_line_is_written_down_and_found(tmp_path: Path) -> None:
 )
 def test_what_is_no_port_is_refused(port: str) -> None:
     with pytest.raises(UsageError, match="is no serial port"):
-        make_serial_entry("wing", "stm32f405", port, kind="baremetal")
+        make_line_entry("wing", load_board("stm32f405"), port)
 
 
 def test_a_socket_of_this_machine_is_a_port_of_this_machine_alone() -> None:
-    port = "unix:///run/board/line"
-    assert make_serial_entry("wing", "stm32f405", port, kind="baremetal").serial == port
+    port, board = "unix:///run/board/line", load_board("stm32f405")
+    assert make_line_entry("wing", board, port).serial == port
     with pytest.raises(UsageError, match="a socket of this machine"):
-        make_serial_entry("wing", "stm32f405", port, kind="baremetal", via="me@lab.example")
+        make_line_entry("wing", board, port, via=make_login("x", board.name, "me@lab.example"))
 
 
 def test_the_two_kinds_of_devices_are_not_mistaken() -> None:
     with pytest.raises(UsageError, match="over SSH"):
-        make_serial_entry("pi", "rpi4", "/dev/ttyACM0", kind="linux")
+        make_line_entry("pi", load_board("rpi4"), "/dev/ttyACM0")
     with pytest.raises(UsageError, match="bare-metal board") as caught:
-        make_entry("wing", "stm32f405", "pi@host", kind="baremetal")
+        make_entry("wing", load_board("stm32f405"), "pi@host")
     assert "--port" in (caught.value.hint or "")
     with pytest.raises(DeviceError, match="the serial port of wing is unknown"):
         device_for(
             load_board("stm32f405"),
             "wing",
-            {"wing": make_entry("wing", "stm32f405", "pi@host")},
+            {"wing": SshEntry("wing", "stm32f405", "host")},
         )
 
 

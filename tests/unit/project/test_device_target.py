@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.errors import UsageError
+from edgekit.profiles.board import load_board
 from edgekit.project.devices import Target, make_entry, parse_target
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?(\.[a-z0-9]{1,10}){0,3}", fullmatch=True)
@@ -87,10 +88,10 @@ def test_what_could_be_something_else_is_refused(text: str) -> None:
 @pytest.mark.parametrize("name", ["local", "Kitchen", "-x", "a b", "a\nb", "", "x" * 64, "../up"])
 def test_a_device_has_a_name_that_is_one(name: str) -> None:
     with pytest.raises(UsageError, match="is not the name of a device"):
-        make_entry(name, "rpi4", "pi@host")
+        make_entry(name, load_board("rpi4"), "pi@host")
 
 
 @pytest.mark.parametrize("directory", ["data", "/a b", "/$(reboot)", "/a\n"])
 def test_a_folder_over_there_is_a_plain_path(directory: str) -> None:
     with pytest.raises(UsageError, match="folder on a device"):
-        make_entry("pi", "rpi4", "pi@host", directory=directory)
+        make_entry("pi", load_board("rpi4"), "pi@host", directory=directory)

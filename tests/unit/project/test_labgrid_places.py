@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from edgekit.base.children import Done
 from edgekit.base.errors import DeviceError
 from edgekit.devices.serial.labgrid import Place, _resources
-from edgekit.project.devices import DeviceEntry
+from edgekit.project.devices import PlaceEntry, SshEntry
 
 SHOWN = """\
 Place 'desk':
@@ -24,7 +26,7 @@ Acquired resource 'NetworkService' (rack/desk/NetworkService/NetworkService):
 Acquired resource 'console' (rack/desk/NetworkSerialPort/console):
   {'params': {'host': 'fe80::1', 'port': 4001, 'protocol': 'rfc2217'}}
 """
-ENTRY = DeviceEntry("bench", "rpi4", labgrid="desk")
+ENTRY = PlaceEntry("bench", "rpi4", place="desk")
 
 
 def shown(text: str) -> Place:
@@ -34,7 +36,7 @@ def shown(text: str) -> Place:
 def test_an_address_comes_from_the_network_service() -> None:
     entry = shown(SHOWN).reached(ENTRY)
     assert (entry.host, entry.port, entry.user, entry.proxy) == ("10.0.0.5", 2222, "lab", "rack")
-    own = shown(SHOWN).reached(DeviceEntry("bench", "rpi4", user="me", labgrid="desk"))
+    own = shown(SHOWN).reached(replace(ENTRY, login=SshEntry("bench", "rpi4", user="me")))
     assert own.user == "me"
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.errors import EdgekitError, ProfileError, ProjectError, UsageError
+from edgekit.project.devices import SshEntry
 from edgekit.project.file import (
-    DeviceEntry,
     choose_board,
     choose_preprocess,
     find_project,
@@ -73,7 +73,7 @@ def test_everything_a_project_can_say(tmp_path: Path) -> None:
         "table": ("uint8", [0, 1, 2]),
     }
     assert project.preprocess["image"].layout == "NCHW"
-    assert project.devices == {"kitchen": DeviceEntry("kitchen", "rpi4")}
+    assert project.devices == {"kitchen": SshEntry("kitchen", "rpi4")}
     assert project.library_paths["cmsis-nn"] == tmp_path / "third-party" / "CMSIS"
 
 
