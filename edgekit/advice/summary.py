@@ -101,7 +101,7 @@ def summarise(source: ModelSource, events: Events = SILENT) -> ModelSummary:
 
 
 def _cost(model: Model) -> Cost:
-    from edgekit.compiler.pipeline import fused, simplified
+    from edgekit.compiler.compile import fused, simplified
 
     counted, kernels = simplified(model.module), fused(model.module)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from edgekit.aot.arena import plan_arena
 from edgekit.aot.budget import check_budget
@@ -24,10 +23,9 @@ from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
 from edgekit.base.events import Events
 from edgekit.base.sizes import format_size
+from edgekit.compiler.phases import Dump, no_dump
 from edgekit.models.model import Model
 from edgekit.profiles.cpu import Cpu
-
-Dump = Callable[[str, Any], None]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ def compile_tree(
     cpu: Cpu,
     origin: Origin,
     offers: Sequence[Generator],
-    dump: Dump = lambda name, module: None,
+    dump: Dump = no_dump,
     ways: Mapping[str, Way] = MappingProxyType({}),
 ) -> Compiled:
     """Compile the model. `name` is a C identifier, the prefix of all names in the tree; `ways` are

@@ -10,22 +10,18 @@ from typing import TYPE_CHECKING, Any
 from edgekit.backends.base import Decision, Region
 from edgekit.base.events import SILENT, Events
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.compiler.phases import (
-    CHANNELS_FIRST,
-    FOLD,
-    NO_DUMP,
-    TIDY,
-    Dump,
-    apply_phase,
-    dumper,
-)
-from edgekit.compiler.pipeline import Compiled, compile_module, fused
+from edgekit.compiler.compile import Compiled, compile_module, fused
+from edgekit.compiler.phases import Dump, dumper, no_dump, run_phase, run_phases
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.models.model import Model
 from edgekit.profiles.board import Target
 
 if TYPE_CHECKING:
     from edgekit.backends.partition import Partition, Selection
+
+
+_KEPT = frozenset({"relax.dequantize"})
+"""Operators that a backend that computes in integers looks for."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +74,21 @@ def compile_model(
     return OffloadedModel(**vars(compiled), regions=regions, decisions=decisions)
 
 
-def partition_model(model: Model, offload: Selection, dump: Dump = NO_DUMP) -> Partition:
+def partition_model(model: Model, offload: Selection, dump: Dump = no_dump) -> Partition:
     """Assign operators to backends: first those that match batch norm, then all others."""
     from edgekit.backends.partition import check_forced, partition
 
     load_tvm()
+    from edgekit.compiler.pipeline import for_libraries
+
     early, late = offload.split()
-    module = apply_phase(CHANNELS_FIRST, apply_phase(TIDY, model.module, None), None)
+    *before, fold = for_libraries(kept=_KEPT)
+    module = run_phases(before, model.module)
     first: Partition | None = None
     if early.backends:
         first = partition(module, early)
         module = first.module
-    module = apply_phase(FOLD, module, None)
+    module = run_phase(fold, module)
     dump("folded", module)
     last = partition(module, late)
     dump("partitioned", last.module)

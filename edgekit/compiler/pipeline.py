@@ -1,205 +1,237 @@
-"""The compiler as one list of passes in named phases: read it from top to bottom.
+"""The compiler on one page: each list below is a way through it, in named phases.
 
-TVM's default pipeline for a CPU target is not used: called without a pipeline, `tvm.compile` fuses
-nothing on a CPU.
+A phase has a name, which `--dump-ir` and errors use, the reason why it is there, and its passes.
+TVM's default pipeline is not used: called without a pipeline, `tvm.compile` fuses nothing on a CPU.
+Call `load_tvm` before the first import of this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from edgekit.base.events import SILENT, Events
-from edgekit.base.tvm_compat import load_tvm
-from edgekit.base.wording import size
-from edgekit.compiler.phases import (
-    FUSE,
-    LAYOUT,
-    LEGALIZE,
-    LOWER,
-    NO_DUMP,
-    PLAN,
-    QUANTIZE,
-    SCHEDULE,
-    SIMPLIFY,
-    Dump,
-    Phase,
-    apply_phase,
-    guarded,
-)
+from tvm import s_tir
+from tvm.relax import backend, transform
+from tvm.s_tir import dlight
+
+from edgekit.compiler.passes.as_images import as_images
+from edgekit.compiler.passes.channel_orders import channels_first, channels_last
+from edgekit.compiler.passes.first_places import first_places
+from edgekit.compiler.passes.fold_batch_norm import fold_batch_norm
+from edgekit.compiler.passes.fold_constants import fold_constants
+from edgekit.compiler.passes.integer_products import integer_products
+from edgekit.compiler.passes.keep_nan import nan_keeping
+from edgekit.compiler.passes.keep_zeros import keep_zeros
+from edgekit.compiler.passes.litert_arithmetic import litert_arithmetic
+from edgekit.compiler.passes.lower_index_checks import clamp_indices, lower_index_checks
+from edgekit.compiler.passes.name_layers import name_layers
+from edgekit.compiler.passes.pack_int8 import pack_int8
+from edgekit.compiler.passes.pack_pairs import pack_pairs
+from edgekit.compiler.passes.pack_weights import pack_weights
+from edgekit.compiler.passes.plain_names import plain_names
+from edgekit.compiler.passes.plan_memory import plan_memory
+from edgekit.compiler.passes.sorting import sort_in_loops
+from edgekit.compiler.passes.views import views
+from edgekit.compiler.phases import Phase
+from edgekit.compiler.schedules.apply import schedule_kernels
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
-from edgekit.cross.weights import Weight
-from edgekit.profiles.board import Target
+from edgekit.compiler.schedules.machine import machine_of
+from edgekit.compiler.schedules.rescaling import rescaled
 
-PHASES: tuple[Phase, ...] = (
-    QUANTIZE,
-    SIMPLIFY,
-    LAYOUT,
-    LEGALIZE,
-    FUSE,
-    SCHEDULE,
-    LOWER,
-    PLAN,
+# What every list has.
+
+SIMPLIFY = Phase(
+    "simplify",
+    "batch norm and constants are folded, and dead code is gone",
+    [
+        transform.CanonicalizeBindings(),
+        fold_constants(),
+        fold_batch_norm(),
+        transform.DecomposeOpsForInference(),
+        fold_constants(),
+        transform.CanonicalizeBindings(),
+        transform.DeadCodeElimination(),
+    ],
 )
-"""The phases for CPUs; compiler/cuda/phases.py has those for a GPU that runs without a library."""
+LOWER = Phase(
+    "lower",
+    "calls write into buffers",
+    [
+        transform.RewriteDataflowReshape(),
+        lower_index_checks(),
+        transform.ToNonDataflow(),
+        transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+    ],
+)
+PLAN = Phase(
+    "plan",
+    "buffers are planned and freed, in the form of TVM's virtual machine",
+    [
+        plan_memory(),
+        transform.LowerAllocTensor(),
+        transform.KillAfterLastUse(),
+        transform.LowerRuntimeBuiltin(),
+        transform.ComputePrimValue(),
+        transform.VMShapeLower(),
+        transform.AttachGlobalSymbol(),
+    ],
+)
+FUSE = Phase(
+    "fuse",
+    "neighbouring loop nests are one function",
+    [
+        transform.AnnotateTIROpPattern(),
+        transform.FuseOps(),
+        transform.FuseTIR(),
+        transform.DeadCodeElimination(),
+    ],
+)
 
 
-@dataclass(frozen=True)
-class MemoryPlan:
-    """Bytes of activations. Inputs and outputs are the caller's and no part of `planned`."""
-
-    planned: int
-    least: int | None
-    """The most bytes alive at once, inputs and outputs included; None if only known at run time."""
-
-    @property
-    def words(self) -> str:
-        planned = f"{size(self.planned)} for activations"
-        return planned if self.least is None else f"{planned}, {size(self.least)} alive at once"
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """TVM's result, before the board's own linker has seen it."""
-
-    executable: Any
-    kernels: tuple[str, ...]
-    """The fused functions, in the order they were made."""
-    rules: tuple[tuple[str, str], ...]
-    """The name of each scheduled kernel, and the rule that scheduled it."""
-    choices: tuple[tuple[str, str], ...]
-    """The name of each kernel with a measured choice better than the rule's own, and that choice in
-    words."""
-    memory: MemoryPlan
-    weights: tuple[Weight, ...]
-    """The weights that the executable lacks and its library must have."""
-    checks_indices: bool
-    """Whether the library needs the function of cross/library_code.py."""
-
-
-def compile_module(
-    module: Any,
-    target: Target,
-    *,
-    external: Collection[str] = (),
-    weights_apart: bool = False,
-    choices: Choices = NO_CHOICES,
-    dump: Dump = NO_DUMP,
-    events: Events = SILENT,
-) -> Compiled:
-    """Run every phase for `target`, then TVM's code generator.
-
-    With `weights_apart` the executable runs only once it is linked with its weights. `external` are
-    the library functions that the module calls and that are linked to it.
-    """
-    tvm = load_tvm()
-    from edgekit.compiler.passes.called_functions import check_functions
-    from edgekit.compiler.passes.finish import executable_of
-    from edgekit.compiler.passes.lower_index_checks import link_index_errors
-    from edgekit.compiler.passes.map_weights import map_weights
-    from edgekit.compiler.passes.plan_memory import planned_bytes
-    from edgekit.compiler.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE
-
-    tvm_target = tvm.target.Target(target.as_json())
-    least: int | None = None
-    phases, kernels_compiled = _way_for(target, choices)
-    with events.stage("compile", total=len(phases) + 1) as stage, tvm_target:
-        for phase in phases:
-            module = apply_phase(phase, module, tvm_target)
-            dump(phase.name, module)
-            if phase is FUSE:
-                least = _least_memory(module)
-            stage.advance(detail=phase.name)
-        weights, checks_indices = (), False
-        if weights_apart and target.gpu is None:
-            module, weights = guarded("mapping the weights", partial(map_weights, module))
-            module, checks_indices = link_index_errors(module)
-        functions = {
-            variable.name_hint: function
-            for variable, function in module.functions_items()
-            if isinstance(function, tvm.tirx.PrimFunc)
-        }
-        kernels = tuple(functions)
-        with kernels_compiled:
-            executable = guarded("code generation", lambda: executable_of(module, tvm_target))
-        check_functions(module, executable, external)
-        stage.advance(detail="code generation")
-        memory = MemoryPlan(planned_bytes(module), least)
-        stage.result = f"{len(kernels)} kernels, {memory.words}"
-    return Compiled(
-        executable,
-        kernels,
-        _said_of(functions, RULE_ATTRIBUTE),
-        _said_of(functions, CHOICE_ATTRIBUTE),
-        memory,
-        weights,
-        checks_indices,
+def legalize(target: Any, *kept: str) -> Phase:
+    """Return the phase; operators in `kept` stay operators. GPUs use TVM's own sort: a thread for
+    each row would be slow."""
+    return Phase(
+        "legalize",
+        "every operator is a loop nest that computes what other runtimes compute",
+        [
+            keep_zeros(),
+            *([] if target.kind.name == "cuda" else [sort_in_loops()]),
+            backend.DispatchSampling(),
+            backend.DispatchSortScan(),
+            transform.LegalizeOps({**nan_keeping(), **first_places()}, list(kept)),
+        ],
     )
 
 
-def _way_for(
-    target: Target, choices: Choices
-) -> tuple[tuple[Phase, ...], AbstractContextManager[None]]:
-    """Return the phases, and the context that code generation needs."""
-    if target.gpu is None:
-        return phases_with(choices), nullcontext()
-    from edgekit.compiler.cuda.kernels import compiling_kernels
-    from edgekit.compiler.cuda.phases import CUDA_PHASES
-
-    return CUDA_PHASES, compiling_kernels(target.gpu)
+def quantize(*passes: Any) -> Phase:
+    why = "what libraries leave of a quantised model computes in integers"
+    return Phase("quantize", why, [*passes, transform.DeadCodeElimination()])
 
 
-def _said_of(functions: Mapping[str, Any], attribute: str) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (name, str(function.attrs[attribute]))
-        for name, function in functions.items()
-        if function.attrs is not None and attribute in function.attrs
+# The lists.
+
+
+def for_libraries(kept: frozenset[str]) -> tuple[Phase, Phase, Phase]:
+    """Return the phases before operators are offered to the libraries of backends: offers are made
+    after the second and the third. `kept` are operators that backends look for."""
+    return (
+        Phase(
+            "tidy",
+            "what depends on constants alone is one",
+            [transform.CanonicalizeBindings(), fold_constants(keep=kept)],
+        ),
+        Phase(
+            "channels first",
+            "images lie as libraries want them",
+            [
+                transform.CanonicalizeBindings(),
+                channels_first(),
+                transform.CanonicalizeBindings(),
+                transform.DeadCodeElimination(),
+            ],
+        ),
+        Phase(
+            "fold",
+            "batch norm is part of the convolution before it",
+            [
+                fold_batch_norm(),
+                transform.DecomposeOpsForInference(),
+                fold_constants(keep=kept),
+                transform.CanonicalizeBindings(),
+                transform.DeadCodeElimination(),
+            ],
+        ),
     )
 
 
-def simplified(module: Any) -> Any:
-    """Run the phase after which operators are counted."""
-    load_tvm()
-    return apply_phase(SIMPLIFY, module, None)
-
-
-def _least_memory(module: Any) -> int | None:
-    from edgekit.compiler.liveness import peak_activation_bytes
-    from edgekit.compiler.macs import ShapeDependsOnDataError
-
-    try:
-        return peak_activation_bytes(module)
-    except ShapeDependsOnDataError:
-        return None
-
-
-def phases_with(choices: Choices) -> tuple[Phase, ...]:
-    """Return the phases with measured choices in place of the rules' own."""
-    return tuple(
-        replace(phase, passes=partial(phase.passes, choices=choices))
-        if phase in (LAYOUT, SCHEDULE)
-        else phase
-        for phase in PHASES
+def for_cpu(target: Any, choices: Choices = NO_CHOICES) -> tuple[Phase, ...]:
+    """Return the phases for a CPU; measured `choices` replace the rules' own."""
+    machine = machine_of(target)
+    dot = machine.dot
+    return (
+        quantize(litert_arithmetic(rescaled), *([integer_products()] if dot else [])),
+        SIMPLIFY,
+        Phase(
+            "layout",
+            "channels lie last, and weights as the kernels read them",
+            [
+                as_images(),
+                channels_last(),
+                fold_constants(),
+                transform.CanonicalizeBindings(),
+                transform.DeadCodeElimination(),
+                pack_weights(machine, choices),
+                *([pack_int8(machine, dot)] if dot else []),
+                pack_pairs(machine),
+                transform.DeadCodeElimination(),
+            ],
+        ),
+        legalize(target),
+        FUSE,
+        Phase(
+            "schedule",
+            "each kernel's loops are in the order that suits the CPU",
+            [schedule_kernels(machine, choices)],
+        ),
+        LOWER,
+        PLAN,
     )
 
 
-def fused(module: Any, target: Any = None) -> Any:
-    """Run the phases that make kernels, for one CPU or for none in particular."""
-    target = target or load_tvm().target.Target("llvm")
-    with target:
-        for phase in PHASES[: PHASES.index(FUSE) + 1]:
-            module = apply_phase(phase, module, target)
-    return module
+def for_gpu(target: Any) -> tuple[Phase, ...]:
+    """Return the phases for a GPU without a library. Layouts and weights stay: those passes are for
+    CPUs. Constants stay in the bytecode, which copies each to the GPU once at the start."""
+    return (
+        quantize(litert_arithmetic(rescaled)),
+        SIMPLIFY,
+        Phase("name", "tensors have names that C accepts", [plain_names()]),
+        Phase("indices", "indices are kept inside what they address", [clamp_indices()]),
+        legalize(target),
+        FUSE,
+        Phase(
+            "schedule",
+            "each kernel's loops are threads of the GPU",
+            [
+                dlight.ApplyDefaultSchedule(
+                    dlight.gpu.Matmul(),
+                    dlight.gpu.GEMV(),
+                    dlight.gpu.Reduction(),
+                    dlight.gpu.GeneralReduction(),
+                    dlight.gpu.Fallback(),
+                ),
+                # Bind all remaining loops to threads: nothing else can run on the GPU.
+                s_tir.transform.DefaultGPUSchedule(),
+            ],
+        ),
+        LOWER,
+        PLAN,
+    )
 
 
-def generated(module: Any, target: Any) -> Any:
-    """Build the executable from scheduled kernels and the calls of them."""
-    from edgekit.compiler.passes.finish import executable_of
-
-    with target:
-        for phase in PHASES[PHASES.index(SCHEDULE) + 1 :]:
-            module = apply_phase(phase, module, target)
-        return guarded("code generation", lambda: executable_of(module, target))
+def for_c(target: Any) -> tuple[Phase, ...]:
+    """Return the phases for programs in C, which end where every operator is a fused loop nest:
+    nothing of TVM's runtime is left."""
+    return (
+        quantize(litert_arithmetic()),
+        SIMPLIFY,
+        Phase(
+            "layout",
+            "channels lie last, and what moves nothing is a reshape",
+            [
+                channels_last(only_plain=True),
+                fold_constants(),
+                transform.CanonicalizeBindings(),
+                transform.DeadCodeElimination(),
+                views(),
+                transform.CanonicalizeBindings(),
+            ],
+        ),
+        legalize(target, "relax.reshape"),
+        Phase(
+            "group",
+            "neighbouring loop nests stand together, with the names of their layers",
+            [name_layers(), *FUSE.passes[:2]],
+        ),
+        Phase("fuse", FUSE.reaches, FUSE.passes[2:]),
+    )

@@ -19,8 +19,8 @@ from edgekit.backends.plan import selection_of
 from edgekit.base.arrays import Array
 from edgekit.base.tensors import TensorSpec
 from edgekit.bundle.folder import write_tensor
+from edgekit.compiler.compile import generated
 from edgekit.compiler.macs import shape_of_type
-from edgekit.compiler.pipeline import generated
 from edgekit.compiler.schedules import candidates
 from edgekit.compiler.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE, schedule_function
 from edgekit.compiler.schedules.blocks import blocks_of

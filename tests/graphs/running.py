@@ -61,11 +61,12 @@ def _warm_up() -> None:
     import onnxruntime  # noqa: F401
     from support import ncnn_lab, onednn_lab  # noqa: F401
 
-    import edgekit.compiler.pipeline
-    import edgekit.models.onnx.loading  # noqa: F401
     from edgekit.base.tvm_compat import load_tvm
 
     load_tvm()
+    import edgekit.compiler.pipeline
+    import edgekit.models.onnx.loading  # noqa: F401
+
     for backend in ("ncnn", "onednn"):
         ncnn_lab.compiled_lab(backend)
 

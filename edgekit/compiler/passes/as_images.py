@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from edgekit.base.tvm_compat import as_constant, constant_array
 from edgekit.compiler.macs import ShapeDependsOnDataError, shape_of
-from edgekit.compiler.passes.channels_last import BINARY, UNARY
+from edgekit.compiler.passes.channels import BINARY, UNARY
+from edgekit.compiler.rewriting import integers, is_call, operator_of, rewriting
 
 _ROW = 2
 """The axis that an image has and a line lacks."""
@@ -26,7 +26,7 @@ _ROW = 2
 class _AsImages(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        rule = _RULES.get(str(getattr(call.op, "name", "")))
+        rule = _RULES.get(operator_of(call))
         if rule is None or not isinstance(call.ty, relax.TensorType):
             return call
         try:
@@ -44,8 +44,8 @@ class _AsImages(relax.PyExprMutator):  # type: ignore[misc]
 
     def known_image(self, line: Any) -> Any | None:
         """Return the image that a line was made from, if this pass made one."""
-        value = self.lookup_binding(line) if isinstance(line, relax.Var) else None
-        if not isinstance(value, relax.Call) or str(value.op.name) != "relax.squeeze":
+        value: Any = self.lookup_binding(line) if isinstance(line, relax.Var) else None
+        if not is_call(value, "relax.squeeze"):
             return None
         (image,) = value.args
         leaves = not isinstance(line, relax.DataflowVar)
@@ -68,13 +68,13 @@ def _line(self: _AsImages, call: Any) -> Any | None:
     weight, attrs = _weight(call), call.attrs
     if weight is None or (str(attrs.data_layout), str(attrs.kernel_layout)) != ("NCW", "OIW"):
         return None
-    left, right = _integers(attrs.padding)
+    left, right = integers(attrs.padding)
     convolution = relax.op.nn.conv2d(
         self.image(call.args[0]),
         as_constant(np.ascontiguousarray(weight[:, :, None, :])),
-        strides=[1, *_integers(attrs.strides)],
+        strides=[1, *integers(attrs.strides)],
         padding=[0, left, 0, right],
-        dilation=[1, *_integers(attrs.dilation)],
+        dilation=[1, *integers(attrs.dilation)],
         groups=int(attrs.groups),
         data_layout="NCHW",
         kernel_layout="OIHW",
@@ -88,14 +88,14 @@ def _transposed_line(self: _AsImages, call: Any) -> Any | None:
         return None
     if int(attrs.groups) != 1:
         return None
-    left, right = _integers(attrs.padding)
+    left, right = integers(attrs.padding)
     convolution = relax.op.nn.conv2d_transpose(
         self.image(call.args[0]),
         as_constant(np.ascontiguousarray(weight[:, :, None, :])),
-        strides=[1, *_integers(attrs.strides)],
+        strides=[1, *integers(attrs.strides)],
         padding=[0, left, 0, right],
-        output_padding=[0, *_integers(attrs.output_padding)],
-        dilation=[1, *_integers(attrs.dilation)],
+        output_padding=[0, *integers(attrs.output_padding)],
+        dilation=[1, *integers(attrs.dilation)],
         data_layout="NCHW",
         kernel_layout="IOHW",
     )
@@ -108,8 +108,8 @@ def _volume(self: _AsImages, call: Any) -> Any | None:
         return None
     if 0 in shape_of(call):
         return None
-    front, top, left, back, bottom, right = _integers(attrs.padding)
-    (deep, *strides), (apart, *dilation) = _integers(attrs.strides), _integers(attrs.dilation)
+    front, top, left, back, bottom, right = integers(attrs.padding)
+    (deep, *strides), (apart, *dilation) = integers(attrs.strides), integers(attrs.dilation)
     batch, channels, _, height, width = shape_of(call.args[0])
     _, outputs, out_depth, out_height, out_width = shape_of(call)
     images = self.builder_.emit(relax.op.permute_dims(call.args[0], [0, 2, 1, 3, 4]))
@@ -174,24 +174,20 @@ def _pool(self: _AsImages, call: Any) -> Any | None:
     image, attrs = self.known_image(call.args[0]), call.attrs
     if image is None or str(attrs.layout) != "NCW" or str(attrs.out_layout) not in ("", "NCW"):
         return None
-    left, right = _integers(attrs.padding)
+    left, right = integers(attrs.padding)
     operator = getattr(relax.op.nn, str(call.op.name).rpartition(".")[2].replace("1d", "2d"))
     return self.line(
         operator(
             image,
-            [1, *_integers(attrs.pool_size)],
-            [1, *_integers(attrs.strides)],
+            [1, *integers(attrs.pool_size)],
+            [1, *integers(attrs.strides)],
             [0, left, 0, right],
-            [1, *_integers(attrs.dilation)],
+            [1, *integers(attrs.dilation)],
             bool(attrs.ceil_mode),
             bool(attrs.count_include_pad),
             "NCHW",
         )
     )
-
-
-def _integers(values: Any) -> list[int]:
-    return [int(value) for value in values]
 
 
 _RULES: dict[str, Callable[[_AsImages, Any], Any | None]] = {
@@ -205,11 +201,5 @@ _RULES: dict[str, Callable[[_AsImages, Any], Any | None]] = {
 }
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.AsImages")
-class AsImages:
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, relax.Function):
-                module.update_func(variable, _AsImages(module).visit_expr(function))
-        return module
+def as_images() -> Any:
+    return rewriting("AsImages", _AsImages)

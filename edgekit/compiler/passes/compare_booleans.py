@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import tirx
+
+from edgekit.compiler.rewriting import on_bodies
 
 _COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 _BOOL, _NUMBER = "bool", "uint8"
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.CompareBooleans")
-class CompareBooleans:
-    """Runs last before code generation: TVM's simplifier would undo it, or write more of them."""
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, tirx.PrimFunc):
-                module.update_func(variable, function.with_body(_in_numbers(function.body)))
-        return module
+def compare_booleans() -> Any:
+    """Return the pass that runs last before code generation: TVM's simplifier would undo it, or
+    write more such comparisons."""
+    return on_bodies("CompareBooleans", _in_numbers)
 
 
 def _in_numbers(body: Any) -> Any:

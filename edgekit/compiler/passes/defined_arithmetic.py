@@ -14,25 +14,20 @@ import re
 from typing import Any
 
 import numpy as np
-import tvm
 import tvm_ffi
 from tvm import ir, tirx
+
+from edgekit.compiler.rewriting import on_bodies
 
 _ROUNDING = frozenset({"ceil", "floor", "nearbyint", "round", "trunc"})
 _FLOAT = re.compile(r"float(16|32|64)(x\d+)?")
 _INTEGER = re.compile(r"u?int(8|16|32|64)(x\d+)?")
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.DefinedArithmetic")
-class DefinedArithmetic:
-    """Runs last before code generation: TVM's simplifier takes NaN as equal to itself."""
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, tirx.PrimFunc):
-                module.update_func(variable, function.with_body(defined(function.body)))
-        return module
+def defined_arithmetic() -> Any:
+    """Return the pass that runs last before code generation: TVM's simplifier takes NaN as equal to
+    itself."""
+    return on_bodies("DefinedArithmetic", defined)
 
 
 def defined(body: Any) -> Any:

@@ -8,11 +8,11 @@ import tvm
 from tvm import relax
 from tvm.tirx import compilation_pipeline
 
-from edgekit.compiler.passes.compare_booleans import CompareBooleans
-from edgekit.compiler.passes.defined_arithmetic import DefinedArithmetic
-from edgekit.compiler.passes.keep_on_stack import KeepOnStack
-from edgekit.compiler.passes.propagate_nan import PropagateNan
-from edgekit.compiler.passes.take_maximum import TakeMaximum
+from edgekit.compiler.passes.compare_booleans import compare_booleans
+from edgekit.compiler.passes.defined_arithmetic import defined_arithmetic
+from edgekit.compiler.passes.keep_on_stack import keep_on_stack
+from edgekit.compiler.passes.propagate_nan import propagate_nan
+from edgekit.compiler.passes.take_maximum import take_maximum
 
 _NAME = "edgekit"
 
@@ -34,8 +34,8 @@ def _pipeline() -> tuple[Any, Any, Any]:
     def finish() -> Any:
         return tvm.ir.transform.Sequential(
             [
-                *(KeepOnStack(), TakeMaximum(), finish_host()),
-                *(PropagateNan(), DefinedArithmetic(), CompareBooleans()),
+                *(keep_on_stack(), take_maximum(), finish_host()),
+                *(propagate_nan(), defined_arithmetic(), compare_booleans()),
             ]
         )
 

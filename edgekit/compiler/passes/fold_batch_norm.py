@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from edgekit.base.tvm_compat import as_constant, constant_array
+from edgekit.compiler.rewriting import is_call, rewriting
 
 CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 BATCH_NORM = "relax.nn.batch_norm"
@@ -34,14 +34,19 @@ class _Affine:
 class _Folder(relax.PyExprMutator):  # type: ignore[misc]
     """Decides on the function as it was, and emits into the function as it becomes."""
 
-    def __init__(self, module: Any, function: Any) -> None:
+    def __init__(self, module: Any) -> None:
         super().__init__(module)
+        self._values: dict[Any, Any] = {}
+        self._readers: dict[Any, int] = {}
+
+    def visit_function_(self, function: Any) -> Any:
         self._values = relax.analysis.get_var2val(function)
         self._readers = _readers(function)
+        return super().visit_function_(function)
 
     def visit_tuple_getitem_(self, item: Any) -> Any:
         norm = self._value(item.tuple_value)
-        if item.index != 0 or not _is_call(norm, BATCH_NORM) or norm.attrs.training:
+        if item.index != 0 or not is_call(norm, BATCH_NORM) or norm.attrs.training:
             return self.visit_expr_post_order(item)
         affine = self._affine(norm)
         if affine is None:
@@ -63,7 +68,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
         value = self._value(data)
         if not self._has_one_reader(data):
             return None
-        if _is_call(value, "relax.add"):
+        if is_call(value, "relax.add"):
             added = constant_array(self._value(value.args[1]))
             if added is None or not _is_per_channel(added, axis, rank, len(affine.shift)):
                 return None
@@ -72,7 +77,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
             value = self._value(data)
             if not self._has_one_reader(data):
                 return None
-        if not any(_is_call(value, name) for name in CONVOLUTIONS) or len(data.ty.shape) != rank:
+        if not is_call(value, *CONVOLUTIONS) or len(data.ty.shape) != rank:
             return None
         weight = constant_array(self._value(value.args[1]))
         out_layout = str(value.attrs.out_layout or value.attrs.data_layout)
@@ -121,10 +126,6 @@ def _readers(function: Any) -> dict[Any, int]:
     return counts
 
 
-def _is_call(value: Any, name: str) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == name
-
-
 def _is_per_channel(added: np.ndarray, axis: int, rank: int, channels: int) -> bool:
     expected = [1] * rank
     expected[axis] = channels
@@ -138,12 +139,5 @@ def _along(values: np.ndarray, axis: int, rank: int, dtype: str) -> Any:
     return relax.const(values.reshape(shape).astype(dtype))
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.FoldBatchNorm")
-class FoldBatchNorm:
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, relax.Function):
-                folder = _Folder(module, function)
-                module.update_func(variable, folder.visit_expr(function))
-        return module
+def fold_batch_norm() -> Any:
+    return rewriting("FoldBatchNorm", _Folder)

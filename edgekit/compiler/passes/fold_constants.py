@@ -12,10 +12,10 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from edgekit.base.tvm_compat import constant_array
+from edgekit.compiler.rewriting import operator_of, rewriting
 
 if TYPE_CHECKING:
     Arguments = list[np.ndarray]
@@ -71,7 +71,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        evaluate = EVALUATORS.get(getattr(call.op, "name", ""))
+        evaluate = EVALUATORS.get(operator_of(call))
         if evaluate is None or not isinstance(call.ty, relax.TensorType):
             return call
         if call.op.name in self._keep:
@@ -109,18 +109,7 @@ def _static_shape(tensor_type: Any) -> tuple[int, ...] | None:
     return tuple(extents)
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.FoldConstants")
-class FoldConstants:
-    """Fold constants. `keep` are operators that stay though their arguments are constants: a
+def fold_constants(keep: AbstractSet[str] = frozenset()) -> Any:
+    """Return the pass. `keep` are operators that stay though their arguments are constants: a
     backend that computes in integers looks for the dequantisation of its weights."""
-
-    def __init__(self, keep: AbstractSet[str] = frozenset()) -> None:
-        self._keep = keep
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        folder = _Folder(module, self._keep)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                folder.builder_.update_func(variable, folder.visit_expr(function))
-        return folder.builder_.get()
+    return rewriting("FoldConstants", lambda module: _Folder(module, keep))

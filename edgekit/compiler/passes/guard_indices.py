@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import tvm
 from tvm import relax
 
 from edgekit.base.errors import EdgekitError
 from edgekit.base.node_names import named_after
 from edgekit.base.tvm_compat import constant_array
 from edgekit.compiler.passes.indices import IndexRule, checked, counted_from_start, rule_of
+from edgekit.compiler.rewriting import is_call, operator_of
 
 _Extents = tuple[int, ...]
 _MOVES = frozenset(
@@ -77,7 +77,7 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
                 return checked(call.args[1].fields[0], rule)
             array = counted_from_start(given, rule)
             return relax.const(array.astype(str(call.ty.dtype)), str(call.ty.dtype))
-        operator = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
+        operator = operator_of(call)
         if operator in COORDINATES:
             return self._bounded(call, *COORDINATES[operator])
         addressed = ADDRESSED.get(operator)
@@ -156,35 +156,28 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
             inner = self._value(expression.tuple_value)
             if isinstance(inner, relax.Tuple):
                 return self._value(inner.fields[expression.index])
-            if _is_call(inner, "relax.topk") and expression.index == 1:
+            if is_call(inner, "relax.topk") and expression.index == 1:
                 return inner
         return expression
 
 
-def _is_call(value: Any, name: str) -> bool:
-    operator = getattr(value, "op", None)
-    return isinstance(operator, tvm.ir.Op) and operator.name == name
-
-
 def _is_move(value: Any, *, alone: bool) -> bool:
     """Return whether an operator only moves values; `alone` allows moves of single indices."""
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return False
-    if value.op.name == "relax.astype":
+    if is_call(value, "relax.astype"):
         return str(value.args[0].ty.dtype).startswith(("int", "uint"))
-    return alone and value.op.name in _MOVES
+    return alone and is_call(value, *_MOVES)
 
 
 def _is_within(value: Any, extents: _Extents) -> bool:
     """Return whether the operator that made the values keeps them inside the extents."""
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+    if not operator_of(value):
         return False
     rule = rule_of(value)
     if rule is not None:
         return rule.extents == extents
-    if value.op.name not in _WITHIN or len(extents) != 1:
+    if not is_call(value, *_WITHIN) or len(extents) != 1:
         return False
-    if value.op.name == "relax.topk" and str(value.attrs.ret_type) == "values":
+    if is_call(value, "relax.topk") and str(value.attrs.ret_type) == "values":
         return False
     shape = [int(extent) for extent in value.args[0].ty.shape]
     axis = value.attrs.axis

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from edgekit.base.arrays import Array
 from edgekit.base.tvm_compat import as_constant, constant_array
 from edgekit.compiler.macs import shape_of
-from edgekit.compiler.passes.channels_last import TO_FIRST, TO_LAST
-from edgekit.compiler.passes.litert_arithmetic import ARITHMETIC, LITERT
+from edgekit.compiler.passes.channels import TO_FIRST, TO_LAST
+from edgekit.compiler.passes.litert_arithmetic import is_litert
+from edgekit.compiler.rewriting import is_call, operator_of, rewriting
 from edgekit.compiler.schedules.packed_int8 import MOST_EXACT_TAPS
 
 
@@ -44,7 +44,7 @@ class _Weights:
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        name = str(getattr(call.op, "name", ""))
+        name = operator_of(call)
         if name not in ("relax.nn.conv2d", "relax.matmul") or 0 in shape_of(call):
             return call
         source = self._stored(call.args[0])
@@ -118,7 +118,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _stored(self, expression: Any) -> _Stored | None:
         value = self._value(expression)
-        if not _is_call(value, "relax.dequantize"):
+        if not is_call(value, "relax.dequantize"):
             return None
         tensor, *parameters = value.args
         scale, zero_point = (constant_array(self._value(given)) for given in parameters)
@@ -137,11 +137,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """Return constant weights with their axes in another order; `outputs` is one of the
         axes."""
         value = self._value(expression)
-        turned = _is_call(value, "relax.permute_dims") and len(shape_of(value)) == 2
+        turned = is_call(value, "relax.permute_dims") and len(shape_of(value)) == 2
         if turned:
             value = self._value(value.args[0])
             order, outputs = order[::-1], 1 - outputs
-        if not _is_call(value, "relax.dequantize"):
+        if not is_call(value, "relax.dequantize"):
             return None
         stored, scales, zeros = (constant_array(self._value(given)) for given in value.args)
         if stored is None or scales is None or zeros is None:
@@ -154,18 +154,6 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return _Weights(kernel, scales.reshape(-1).astype("float64"))
 
 
-def _is_call(value: Any, name: str) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == name
-
-
-@tvm.transform.module_pass(opt_level=0, name="edgekit.IntegerProducts")
-class IntegerProducts:
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        if (module.attrs or {}).get(ARITHMETIC) == LITERT:
-            return module
-        rewriter = _Rewriter(module)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
-        return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+def integer_products() -> Any:
+    """Return the pass. LiteRT's numbers have a rounding of their own (litert_arithmetic.py)."""
+    return rewriting("IntegerProducts", _Rewriter, unless=is_litert)

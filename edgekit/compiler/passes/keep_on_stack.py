@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import tirx
+
+from edgekit.compiler.rewriting import on_bodies
 
 _MOST_BYTES = 16 << 10
 """The most bytes of one buffer: threads have little stack."""
@@ -21,14 +22,8 @@ _STAYS_AS_IT_IS = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
 """TVM's mark for an allocation that its code generator makes on the stack."""
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.KeepOnStack")
-class KeepOnStack:
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, tirx.PrimFunc):
-                module.update_func(variable, function.with_body(_on_stack(function.body)))
-        return module
+def keep_on_stack() -> Any:
+    return on_bodies("KeepOnStack", _on_stack)
 
 
 def _on_stack(body: Any) -> Any:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from edgekit.base.errors import UnsupportedModelError
 from edgekit.base.tvm_compat import constant_array
+from edgekit.compiler.rewriting import operator_of, rewriting
 
 _QUOTIENTS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod")
 _WITH_ZERO = ("relax.multiply", *_QUOTIENTS)
@@ -30,25 +30,17 @@ _MOVED = (
 )
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.KeepZeros")
-class KeepZeros:
-    """Put zeros that floats are multiplied with or divided by into memory. Runs last before
-    operators become loop nests."""
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        rewriter = _Rewriter(module)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
-        return rewriter.builder_.get()
+def keep_zeros() -> Any:
+    """Return the pass that puts zeros that floats are multiplied with or divided by into memory. It
+    runs last before operators become loop nests."""
+    return rewriting("KeepZeros", _Rewriter)
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        name = getattr(call.op, "name", "")
+        name = operator_of(call)
         if name in _SAME and _is_float(call.args[0]) and call.args[0].same_as(call.args[1]):
             unequal = relax.op.isnan(call.args[0])
             return unequal if _SAME[name] else relax.op.logical_not(self.builder_.emit(unequal))
@@ -98,7 +90,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             if isinstance(argument, relax.Var):
                 argument = self.lookup_binding(argument)
                 continue
-            name = getattr(getattr(argument, "op", None), "name", "")
+            name = operator_of(argument)
             if name in _ZEROS:
                 return 0.0
             if name in _FILLED:

@@ -36,6 +36,7 @@ from edgekit.compiler.passes.fixed_point import (
 from edgekit.compiler.passes.litert_comparisons import comparing, is_comparison
 from edgekit.compiler.passes.litert_functions import function_of, single_ratio, squared_difference
 from edgekit.compiler.passes.litert_resize import resized, taps
+from edgekit.compiler.rewriting import is_call, rewriting
 
 ARITHMETIC = "edgekit.arithmetic"
 """The module attribute that says what quantised numbers mean."""
@@ -70,25 +71,20 @@ class _Weights:
     scales: Array
 
 
-@tvm.transform.module_pass(opt_level=0, name="LiteRtArithmetic")
-class LiteRtArithmetic:
-    """Rewrite a module that the TFLite frontend marked; leave any other unchanged.
+def litert_arithmetic(by: Multiply = multiply) -> Any:
+    """Return the pass, which rewrites modules that the TFLite frontend marked.
 
     `by` is how a kernel multiplies an int32 by a fixed-point number.
     """
+    return rewriting(
+        "LiteRtArithmetic",
+        lambda module: _Rewriter(module, by),
+        unless=lambda module: not is_litert(module),
+    )
 
-    def __init__(self, by: Multiply = multiply) -> None:
-        self._by = by
 
-    def transform_module(self, module: Any, context: Any) -> Any:
-        if (module.attrs or {}).get(ARITHMETIC) != LITERT:
-            return module
-        rewriter = _Rewriter(module, self._by)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                rewriter.rewrite(variable, function)
-        rewritten = rewriter.builder_.get().with_attr(ARITHMETIC, LITERT)
-        return relax.transform.DeadCodeElimination()(rewritten)
+def is_litert(module: Any) -> bool:
+    return (module.attrs or {}).get(ARITHMETIC) == LITERT
 
 
 @relax.expr_functor.mutator
@@ -98,12 +94,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         self._by = by
         self._values: dict[Any, Any] = {}
 
-    def rewrite(self, variable: Any, function: Any) -> None:
+    def visit_function_(self, function: Any) -> Any:
         self._values = relax.analysis.get_var2val(function)
-        self.builder_.update_func(variable, self.visit_expr(function))
+        return super().visit_function_(function)
 
     def visit_call_(self, call: Any) -> Any:
-        if _is_call(call, "relax.quantize"):
+        if is_call(call, "relax.quantize"):
             step = _step(call)
             if step is not None:
                 return self._quantized(self._value(call.args[0]), step, call)
@@ -127,9 +123,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _activation(self, value: Any, step: _Step) -> tuple[Any, _Step]:
         """Narrow the range of stored values by a fused activation."""
-        if _is_call(value, "relax.nn.relu"):
+        if is_call(value, "relax.nn.relu"):
             low, high = 0.0, None
-        elif _is_call(value, "relax.clip"):
+        elif is_call(value, "relax.clip"):
             low, high = float(value.args[1].value), float(value.args[2].value)
         else:
             return value, step
@@ -141,13 +137,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _layer(self, value: Any, step: _Step) -> Any | None:
         """Return a convolution or matrix product, with or without a bias."""
         bias: Array | None = None
-        if _is_call(value, "relax.add"):
+        if is_call(value, "relax.add"):
             bias = self._bias(value.args[1])
             if bias is None:
                 return None
             value = self._value(value.args[0])
-        is_convolution = _is_call(value, "relax.nn.conv2d")
-        if not is_convolution and not _is_call(value, "relax.matmul"):
+        is_convolution = is_call(value, "relax.nn.conv2d")
+        if not is_convolution and not is_call(value, "relax.matmul"):
             return None
         source, weights = self._stored(value.args[0]), self._weights(value.args[1])
         if source is None or weights is None or not _is_int8(source.tensor):
@@ -223,8 +219,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _sum(self, value: Any, step: _Step) -> Any | None:
         """Add or subtract two quantised tensors, broadcast or not."""
-        negate = _is_call(value, "relax.subtract")
-        if not negate and not _is_call(value, "relax.add"):
+        negate = is_call(value, "relax.subtract")
+        if not negate and not is_call(value, "relax.add"):
             return None
         left, right = self._stored(value.args[0]), self._stored(value.args[1])
         if left is None or right is None:
@@ -251,9 +247,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self._of_two(add, left, right, "quantized_add")
 
     def _product(self, value: Any, step: _Step) -> Any | None:
-        if not _is_call(value, "relax.multiply"):
+        if not is_call(value, "relax.multiply"):
             return None
-        if value.args[0].same_as(value.args[1]) and _is_call(
+        if value.args[0].same_as(value.args[1]) and is_call(
             difference := self._value(value.args[0]), "relax.subtract"
         ):
             return self._squared(difference, step)
@@ -315,7 +311,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _mean(self, value: Any, step: _Step) -> Any | None:
         """Sum over any axes, times a factor that also divides by their extents."""
-        if not _is_call(value, "relax.mean"):
+        if not is_call(value, "relax.mean"):
             return None
         source = self._stored(value.args[0])
         if source is None or not _is_byte(source.tensor):
@@ -357,7 +353,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _resized(self, value: Any, step: _Step) -> Any | None:
         """Interpolate between pixels, where both sides have the same quantisation."""
-        if not _is_call(value, "relax.image.resize2d") or str(value.attrs.method) != "linear":
+        if not is_call(value, "relax.image.resize2d") or str(value.attrs.method) != "linear":
             return None
         source = self._stored(value.args[0])
         if source is None or not _is_int8(source.tensor) or str(value.attrs.layout) != "NHWC":
@@ -415,7 +411,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _stored(self, expression: Any) -> _Stored | None:
         value = self._value(expression)
-        if not _is_call(value, "relax.dequantize"):
+        if not is_call(value, "relax.dequantize"):
             return None
         scale, zero_point = constant_array(value.args[1]), constant_array(value.args[2])
         if scale is None or zero_point is None or scale.size != 1 or zero_point.size != 1:
@@ -425,10 +421,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _weights(self, expression: Any) -> _Weights | None:
         value = self._value(expression)
         shape = None
-        if _is_call(value, "relax.reshape"):
+        if is_call(value, "relax.reshape"):
             shape = [int(extent) for extent in value.ty.shape]
             value = self._value(value.args[0])
-        if not _is_call(value, "relax.dequantize"):
+        if not is_call(value, "relax.dequantize"):
             return None
         stored, scales, zero_points = (
             constant_array(self._value(argument)) for argument in value.args
@@ -441,15 +437,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _bias(self, expression: Any) -> Array | None:
         value = self._value(expression)
-        if not _is_call(value, "relax.dequantize"):
+        if not is_call(value, "relax.dequantize"):
             return None
         stored = constant_array(self._value(value.args[0]))
         return stored if stored is not None and stored.dtype == np.int32 else None
-
-
-def _is_call(expression: Any, name: str) -> bool:
-    operator = getattr(expression, "op", None)
-    return isinstance(operator, tvm.ir.Op) and operator.name == name
 
 
 def _is_int8(expression: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from tvm import tirx
 
 from edgekit.compiler.passes.fixed_point import Multiply, fixed_point, multiply_by
+from edgekit.compiler.rewriting import operator_of
 
 _LEFT_SHIFT = 8
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -24,7 +25,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def is_comparison(call: Any) -> bool:
-    return _name(call) in _COMPARISONS
+    return operator_of(call) in _COMPARISONS
 
 
 def comparing(
@@ -34,7 +35,7 @@ def comparing(
     and zero points."""
 
     def element(*values: Any) -> Any:
-        return _COMPARISONS[_name(call)](
+        return _COMPARISONS[operator_of(call)](
             *(_in_256ths(value, *step, by) for value, step in zip(values, steps, strict=True))
         )
 
@@ -44,7 +45,3 @@ def comparing(
 def _in_256ths(value: Any, scale: float, zero_point: int, by: Multiply) -> Any:
     wide = (value.astype("int32") - zero_point) * (1 << _LEFT_SHIFT)
     return multiply_by(wide, fixed_point(scale), by)
-
-
-def _name(call: Any) -> str:
-    return str(getattr(call.op, "name", ""))

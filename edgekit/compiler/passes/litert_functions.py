@@ -9,6 +9,7 @@ import numpy as np
 from tvm import tirx
 
 from edgekit.compiler.passes.fixed_point import FixedPoint, Multiply, fixed_point, multiply_by
+from edgekit.compiler.rewriting import is_call, operator_of
 
 SQUARE_LEFT_SHIFT = 7
 """The number of bits below the point in squared differences."""
@@ -39,10 +40,9 @@ def absolute(value: Any, source: float, target: float, by: Multiply) -> Any:
 
 def function_of(call: Any) -> Function | None:
     """Return LiteRT's function for a call of one tensor; None where it is not in integers."""
-    name = str(getattr(call.op, "name", ""))
-    if name == "relax.nn.leakyrelu":
+    if is_call(call, "relax.nn.leakyrelu"):
         return leaky_relu(float(call.attrs.alpha))
-    return _FUNCTIONS.get(name)
+    return _FUNCTIONS.get(operator_of(call))
 
 
 _FUNCTIONS: Mapping[str, Function] = {"relax.abs": absolute}

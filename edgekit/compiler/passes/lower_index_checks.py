@@ -11,28 +11,23 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
 from edgekit.compiler.passes.indices import IndexRule, read_rule, rule_of
+from edgekit.compiler.rewriting import rewriting
 from edgekit.cross.library_code import INDEX_ERROR
 
 _RULE = "edgekit.index_rule"
 """The attribute that holds the rule of a kernel that raises."""
 
 
-@tvm.transform.module_pass(opt_level=0, name="LowerIndexChecks")
-class LowerIndexChecks:
-    """Turn every check into a loop nest for a CPU. Its kernel clamps too, so that no memory outside
-    is touched whatever happens to the error."""
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        tvm_ffi.register_global_func(INDEX_ERROR, _raise, override=True)
-        return _Lowering(module, _raising).run()
+def lower_index_checks() -> Any:
+    """Return the pass that turns every check into a loop nest for a CPU. Its kernel clamps too, so
+    that no memory outside is touched whatever happens to the error."""
+    tvm_ffi.register_global_func(INDEX_ERROR, _raise, override=True)
+    return rewriting("LowerIndexChecks", lambda module: _Lowering(module, _raising))
 
 
-@tvm.transform.module_pass(opt_level=0, name="ClampIndices")
-class ClampIndices:
-    """Clamp every index, for a GPU, where no kernel can raise."""
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        return _Lowering(module, None).run()
+def clamp_indices() -> Any:
+    """Return the pass that clamps every index, for a GPU, where no kernel can raise."""
+    return rewriting("ClampIndices", lambda module: _Lowering(module, None))
 
 
 def link_index_errors(module: Any) -> tuple[Any, bool]:
@@ -61,14 +56,7 @@ def _raise(name: str, value: int, lowest: int, highest: int) -> None:
 class _Lowering(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: Any, kernel: Any) -> None:
         super().__init__(module)
-        self._module = module
         self._kernel = kernel
-
-    def run(self) -> Any:
-        for variable, function in self._module.functions_items():
-            if isinstance(function, relax.Function):
-                self.builder_.update_func(variable, self.visit_expr(function))
-        return self.builder_.get()
 
     def visit_call_(self, call: Any) -> Any:
         rule = rule_of(call)

@@ -11,6 +11,7 @@ import tvm
 from tvm import relax
 
 from edgekit.base.node_names import named_after
+from edgekit.compiler.rewriting import is_call, rewriting
 
 LAYER_ATTRIBUTE = "edgekit.layer"
 
@@ -27,7 +28,7 @@ class _NameLayers(relax.PyExprMutator):  # type: ignore[misc]
         super().visit_var_binding_(binding)
 
     def visit_call_(self, call: Any) -> Any:
-        if str(getattr(call.op, "name", "")) != "relax.call_tir":
+        if not is_call(call, "relax.call_tir"):
             return call
         function = self._module[call.args[0]]
         layer = named_after(self._variable) or str(call.args[0].name_hint)
@@ -36,15 +37,8 @@ class _NameLayers(relax.PyExprMutator):  # type: ignore[misc]
         return relax.Call(call.op, [variable, *call.args[1:]], call.attrs, call.ty_args)
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.NameLayers")
-class NameLayers:
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        mutator = _NameLayers(module)
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, relax.Function):
-                mutator.builder_.update_func(variable, mutator.visit_expr(function))
-        return mutator.builder_.get()
+def name_layers() -> Any:
+    return rewriting("NameLayers", _NameLayers)
 
 
 def layers_of_groups(module: Any) -> dict[str, tuple[str, ...]]:
@@ -57,9 +51,7 @@ def layers_of_groups(module: Any) -> dict[str, tuple[str, ...]]:
         elif name != "main":
             calls = [binding.value for block in function.body.blocks for binding in block.bindings]
             layers = [
-                _layer_of(module[call.args[0]])
-                for call in calls
-                if str(getattr(call.op, "name", "")) == "relax.call_tir"
+                _layer_of(module[call.args[0]]) for call in calls if is_call(call, "relax.call_tir")
             ]
             found[name] = tuple(dict.fromkeys(layers))
     return found

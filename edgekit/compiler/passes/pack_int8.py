@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from edgekit.base.tvm_compat import as_constant, constant_array
 from edgekit.compiler.macs import shape_of
+from edgekit.compiler.rewriting import integers, is_call, operator_of, rewriting
 from edgekit.compiler.schedules.dot_products import DotProduct
 from edgekit.compiler.schedules.int8 import narrowed
 from edgekit.compiler.schedules.machine import Machine
@@ -42,7 +42,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        name = str(getattr(call.op, "name", ""))
+        name = operator_of(call)
         if name not in ("relax.nn.conv2d", "relax.matmul") or 0 in shape_of(call):
             return call
         weight = constant_array(call.args[1])
@@ -66,8 +66,8 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         kernel = weight.transpose([layout.index(axis) for axis in "HWIO"])
         data, padding, zero_point = self._padded(call.args[0], attrs.padding)
         top, left, bottom, right = padding
-        down, across = (int(value) for value in attrs.strides)
-        dilation_y, dilation_x = (int(value) for value in attrs.dilation)
+        down, across = integers(attrs.strides)
+        dilation_y, dilation_x = integers(attrs.dilation)
         window = Window((down, across), (top, left, bottom, right), (dilation_y, dilation_x))
         _, lines, pixels, channels = shape_of(call)
         rows, taps, inputs, _ = kernel.shape
@@ -133,13 +133,11 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
     def _padded(self, data: Any, padding: Any) -> tuple[Any, list[int], int]:
         """Return the unpadded data, the padding and its value: the kernel copies the image
         anyway."""
-        edges = [int(edge) for edge in padding]
-        value = self.lookup_binding(data) if isinstance(data, relax.Var) else None
-        if any(edges) or not isinstance(value, relax.Call):
+        edges = integers(padding)
+        value: Any = self.lookup_binding(data) if isinstance(data, relax.Var) else None
+        if any(edges) or not is_call(value, "relax.nn.pad"):
             return data, edges, 0
-        if getattr(value.op, "name", "") != "relax.nn.pad":
-            return data, edges, 0
-        widths = [int(width) for width in value.attrs.pad_width]
+        widths = integers(value.attrs.pad_width)
         if str(value.attrs.pad_mode) != "constant" or any(widths[:2]) or any(widths[6:]):
             return data, edges, 0
         top, bottom, left, right = widths[2:6]
@@ -155,17 +153,5 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         )
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.PackInt8")
-class PackInt8:
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        if self._machine.dot is None:
-            return module
-        packer = _Packer(module, self._machine, self._machine.dot)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                packer.builder_.update_func(variable, packer.visit_expr(function))
-        return packer.builder_.get()
+def pack_int8(machine: Machine, dot: DotProduct) -> Any:
+    return rewriting("PackInt8", lambda module: _Packer(module, machine, dot))

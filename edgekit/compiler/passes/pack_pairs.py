@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
 from tvm import relax
 
 from edgekit.base.tvm_compat import constant_array
 from edgekit.compiler.macs import ShapeDependsOnDataError, shape_of
+from edgekit.compiler.rewriting import is_call, rewriting
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.pair import pair, worth_packing
 from edgekit.compiler.schedules.tiles import choose_tile
@@ -28,7 +28,7 @@ class _Pairs(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        if str(getattr(call.op, "name", "")) != "relax.matmul":
+        if not is_call(call, "relax.matmul"):
             return call
         if any(constant_array(argument) is not None for argument in call.args):
             return call
@@ -55,25 +55,13 @@ class _Pairs(relax.PyExprMutator):  # type: ignore[misc]
     def _as_it_lies(self, matrix: Any) -> tuple[Any, Sequence[int]]:
         """Return the operand of a transposition and its order of axes, or the matrix itself."""
         rank = len(shape_of(matrix))
-        value = self.lookup_binding(matrix) if isinstance(matrix, relax.Var) else None
-        if isinstance(value, relax.Call) and str(getattr(value.op, "name", "")) == (
-            "relax.permute_dims"
-        ):
+        value: Any = self.lookup_binding(matrix) if isinstance(matrix, relax.Var) else None
+        if is_call(value, "relax.permute_dims"):
             axes = value.attrs.axes
             order = [int(axis) % rank for axis in axes] if axes else list(range(rank))[::-1]
             return value.args[0], order
         return matrix, list(range(rank))
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.PackPairs")
-class PackPairs:
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        mutator = _Pairs(module, self._machine)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                mutator.builder_.update_func(variable, mutator.visit_expr(function))
-        return mutator.builder_.get()
+def pack_pairs(machine: Machine) -> Any:
+    return rewriting("PackPairs", lambda module: _Pairs(module, machine))

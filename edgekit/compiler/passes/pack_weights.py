@@ -10,12 +10,12 @@ import math
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from edgekit.base.tvm_compat import as_constant, constant_array
 from edgekit.compiler.macs import shape_of
-from edgekit.compiler.passes.channels_last import TO_LAST
+from edgekit.compiler.passes.channels import TO_LAST
+from edgekit.compiler.rewriting import integers, is_call, operator_of, rewriting
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.packed import (
@@ -43,7 +43,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        name = str(getattr(call.op, "name", ""))
+        name = operator_of(call)
         if name == "relax.nn.conv2d":
             return self._convolution(call)
         if name == "relax.nn.conv2d_transpose":
@@ -131,13 +131,11 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
     def _as_it_lies(self, data: Any) -> tuple[Any, bool]:
         """Return the operand of a `permute_dims` to channels last where that is the network's
         input: the kernel copies it anyway."""
-        value = self.lookup_binding(data) if isinstance(data, relax.Var) else None
-        if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.permute_dims":
-            axes = value.attrs.axes
-            if axes is not None and tuple(int(axis) for axis in axes) == TO_LAST:
-                source = value.args[0]
-                if isinstance(source, relax.Var) and self.lookup_binding(source) is None:
-                    return source, True
+        value: Any = self.lookup_binding(data) if isinstance(data, relax.Var) else None
+        if is_call(value, "relax.permute_dims") and integers(value.attrs.axes or ()) == [*TO_LAST]:
+            source = value.args[0]
+            if isinstance(source, relax.Var) and self.lookup_binding(source) is None:
+                return source, True
         return data, False
 
     def _dense(self, call: Any) -> Any:
@@ -167,25 +165,14 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _edges(values: Any) -> tuple[int, int, int, int]:
-    top, left, bottom, right = (int(value) for value in values)
+    top, left, bottom, right = integers(values)
     return top, left, bottom, right
 
 
 def _pair(values: Any) -> tuple[int, int]:
-    first, second = (int(value) for value in values)
+    first, second = integers(values)
     return first, second
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.PackWeights")
-class PackWeights:
-    def __init__(self, machine: Machine, choices: Choices = NO_CHOICES) -> None:
-        self._machine = machine
-        self._choices = choices
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        packer = _Packer(module, self._machine, self._choices)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                packer.builder_.update_func(variable, packer.visit_expr(function))
-        return packer.builder_.get()
+def pack_weights(machine: Machine, choices: Choices = NO_CHOICES) -> Any:
+    return rewriting("PackWeights", lambda module: _Packer(module, machine, choices))

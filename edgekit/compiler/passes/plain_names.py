@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import tvm
 from tvm import relax
+
+from edgekit.compiler.rewriting import rewriting
 
 
 @relax.expr_functor.mutator
@@ -29,12 +30,5 @@ def plain_name(name: str) -> str:
     return re.sub(r"^(?=[0-9])|\W", "_", name, flags=re.ASCII)
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.PlainNames")
-class PlainNames:
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        mutator = _PlainNames(module)
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, relax.Function):
-                mutator.builder_.update_func(variable, mutator.visit_expr(function))
-        return mutator.builder_.get()
+def plain_names() -> Any:
+    return rewriting("PlainNames", _PlainNames)

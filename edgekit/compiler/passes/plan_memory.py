@@ -22,6 +22,7 @@ import tvm
 from tvm import ir, relax, tirx
 
 from edgekit.compiler.passes.in_place import in_place, overwritable
+from edgekit.compiler.rewriting import is_call
 
 _ALLOCATION = "relax.builtin.alloc_tensor"
 _ALIGNMENT = 64
@@ -83,7 +84,7 @@ def planned_bytes(module: Any) -> int:
         values = relax.analysis.get_var2val(function)
 
         def look(expression: Any, values: Any = values) -> None:
-            if isinstance(expression, relax.Call) and _name(expression) in _STORAGE:
+            if is_call(expression, *_STORAGE):
                 shape = expression.args[0]
                 while isinstance(shape, relax.Var):  # a shape that stands in several places
                     shape = values[shape]
@@ -220,17 +221,13 @@ def _owners(expression: Any, owners: Mapping[Any, frozenset[Any]]) -> frozenset[
     return frozenset(chain.from_iterable(owners.get(variable, ()) for variable in reads))
 
 
-def _name(call: Any) -> str:
-    return str(getattr(call.op, "name", ""))
-
-
 def _is_kernel(value: Any) -> bool:
     return isinstance(value, relax.Call) and isinstance(value.op, ir.GlobalVar)
 
 
 def _size_of(value: Any) -> int | None:
     """Return the bytes of an allocation whose shape is known."""
-    if not isinstance(value, relax.Call) or _name(value) != _ALLOCATION:
+    if not is_call(value, _ALLOCATION):
         return None
     shape = value.args[0]
     if not isinstance(shape, relax.ShapeExpr):
@@ -295,16 +292,18 @@ class _Planner(relax.PyExprMutator):  # type: ignore[misc]
         self.set_var_remap(binding.var, self.builder_.emit(new, binding.var.name))
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.PlanMemory")
-class PlanMemory:
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        tvm_plan = relax.transform.StaticPlanBlockMemory()(module)
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, relax.Function):
-                module = _planned(module, variable, function)
-        own_plan = relax.transform.StaticPlanBlockMemory()(module)
-        return min(own_plan, tvm_plan, key=planned_bytes)
+def plan_memory() -> Any:
+    return tvm.transform.module_pass(_planned_best, opt_level=0, name="edgekit.PlanMemory")
+
+
+def _planned_best(module: Any, context: Any) -> Any:
+    del context
+    tvm_plan = relax.transform.StaticPlanBlockMemory()(module)
+    for variable, function in list(module.functions_items()):
+        if isinstance(function, relax.Function):
+            module = _planned(module, variable, function)
+    own_plan = relax.transform.StaticPlanBlockMemory()(module)
+    return min(own_plan, tvm_plan, key=planned_bytes)
 
 
 def _planned(module: Any, variable: Any, function: Any) -> Any:

@@ -10,23 +10,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import ir, tirx
+
+from edgekit.compiler.rewriting import on_bodies
 
 _FLOAT = re.compile(r"float(16|32|64)(x\d+)?")
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.PropagateNan")
-class PropagateNan:
-    """Runs last before code generation: TVM's simplifier takes NaN as equal to itself."""
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, tirx.PrimFunc):
-                module.update_func(variable, function.with_body(_in_stores(function.body)))
-        return module
+def propagate_nan() -> Any:
+    """Return the pass that runs last before code generation: TVM's simplifier takes NaN as equal to
+    itself."""
+    return on_bodies("PropagateNan", _in_stores)
 
 
 def accumulates(store: Any) -> bool:

@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import tvm
 from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
+
+from edgekit.compiler.rewriting import operator_of, rewriting
 
 _PARALLEL_FROM = 1 << 14
 """The number of elements from which the rows are shared among threads."""
@@ -23,24 +24,15 @@ _WIDER = {"float16": "float32", "bfloat16": "float32", "bool": "uint8"}
 """Types that are compared in another."""
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.SortInLoops")
-class SortInLoops:
-    """Replace operators that sort."""
-
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        rewriter = _Rewriter(module)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
-        return rewriter.builder_.get()
+def sort_in_loops() -> Any:
+    return rewriting("SortInLoops", _Rewriter)
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        replace = _REPLACED.get(getattr(call.op, "name", ""))
+        replace = _REPLACED.get(operator_of(call))
         return call if replace is None else replace(self.builder_, call)
 
 

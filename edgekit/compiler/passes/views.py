@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm
 from tvm import relax
 
 from edgekit.compiler.macs import ShapeDependsOnDataError, shape_of
+from edgekit.compiler.rewriting import operator_of, rewriting
 
 _VIEWS = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
@@ -19,7 +19,7 @@ _VIEWS = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squee
 class _Views(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        name = str(getattr(call.op, "name", ""))
+        name = operator_of(call)
         if name not in _VIEWS and name != "relax.permute_dims":
             return call
         try:
@@ -38,11 +38,5 @@ def _moves_nothing(shape: tuple[int, ...], axes: Any) -> bool:
     return moved == sorted(moved)
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.Views")
-class Views:
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, relax.Function):
-                module.update_func(variable, _Views(module).visit_expr(function))
-        return module
+def views() -> Any:
+    return rewriting("Views", _Views)

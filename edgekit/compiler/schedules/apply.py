@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import s_tir
 
+from edgekit.compiler.rewriting import on_kernels
 from edgekit.compiler.schedules.choices import FAMILIES, NO_CHOICES, Choice, Choices, TraceChoice
 from edgekit.compiler.schedules.depthwise import schedule_depthwise
 from edgekit.compiler.schedules.generic import schedule_generic
@@ -19,6 +20,7 @@ from edgekit.compiler.schedules.pair import schedule_pair
 from edgekit.compiler.schedules.product import schedule_product
 from edgekit.compiler.schedules.scalar import schedule_scalar
 from edgekit.compiler.schedules.trace import schedule_by_trace
+from edgekit.compiler.schedules.vector_math import use_vector_math
 from edgekit.compiler.schedules.winograd import schedule_winograd
 
 Rule = Callable[..., bool]
@@ -80,23 +82,15 @@ def _scheduled(function: Any, name: str, rule: Rule, machine: Machine) -> Any | 
     return schedule.mod["main"].with_attr(RULE_ATTRIBUTE, name) if taken else None
 
 
-@tvm.transform.module_pass(opt_level=0, name="edgekit.ScheduleKernels")
-class ScheduleKernels:
-    def __init__(self, machine: Machine, choices: Choices = NO_CHOICES) -> None:
-        self._machine = machine
-        self._choices = choices
-        self._traces = choices.traces
+def schedule_kernels(machine: Machine, choices: Choices = NO_CHOICES) -> Any:
+    """Return the pass that schedules every kernel, with measured choices where there are any."""
+    use_vector_math()
+    picked = choices.of_kernel
 
-    def transform_module(self, module: Any, context: Any) -> Any:
-        del context
-        for variable, function in list(module.functions_items()):
-            if isinstance(function, tirx.PrimFunc):
-                module.update_func(variable, self._scheduled(function))
-        return module
-
-    def _scheduled(self, function: Any) -> Any:
-        picked = self._choices.of_kernel
+    def scheduled(function: Any) -> Any:
         choice = picked.get(key_of(function)) if picked else None
-        if self._traces:
+        if choices.traces:
             choice = picked.get(exact_key_of(function), choice)
-        return schedule_function(function, self._machine, choice)
+        return schedule_function(function, machine, choice)
+
+    return on_kernels("ScheduleKernels", scheduled)

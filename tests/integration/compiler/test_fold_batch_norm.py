@@ -41,10 +41,10 @@ def norm(source: str, result: str, prefix: str = "norm", **attributes: Any) -> o
 
 def folded(model: onnx.ModelProto) -> Any:
     """Constants first, as the pipeline does it: importers reshape a bias before they add it."""
-    from edgekit.compiler.passes.fold_batch_norm import FoldBatchNorm
-    from edgekit.compiler.passes.fold_constants import FoldConstants
+    from edgekit.compiler.passes.fold_batch_norm import fold_batch_norm
+    from edgekit.compiler.passes.fold_constants import fold_constants
 
-    return without_dead_code(FoldBatchNorm()(FoldConstants()(relax_of(model))))
+    return without_dead_code(fold_batch_norm()(fold_constants()(relax_of(model))))
 
 
 def assert_same_numbers(
@@ -210,20 +210,20 @@ def test_what_a_normalisation_leaves_out_or_gives_besides_stays_so(
     attributes: dict[str, Any],
 ) -> None:
     """Against TVM's own meaning: no model format that edgekit reads can say these."""
-    from edgekit.compiler.passes.fold_batch_norm import FoldBatchNorm
+    from edgekit.compiler.passes.fold_batch_norm import fold_batch_norm
 
     feeds = {"x": values(5, 2, 4, 6, 4)}
     (expected,) = run_module(normalised(**attributes), feeds)
 
-    (actual,) = run_module(without_dead_code(FoldBatchNorm()(normalised(**attributes))), feeds)
+    (actual,) = run_module(without_dead_code(fold_batch_norm()(normalised(**attributes))), feeds)
 
     np.testing.assert_allclose(actual, expected, rtol=2e-4, atol=2e-4)
 
 
 def test_a_normalisation_that_still_learns_is_left_alone() -> None:
-    from edgekit.compiler.passes.fold_batch_norm import FoldBatchNorm
+    from edgekit.compiler.passes.fold_batch_norm import fold_batch_norm
 
-    module = without_dead_code(FoldBatchNorm()(normalised(training=True)))
+    module = without_dead_code(fold_batch_norm()(normalised(training=True)))
 
     assert "nn.batch_norm" in operators_in(module)
 

@@ -20,9 +20,9 @@ X = np.random.default_rng(1).standard_normal((3, 4)).astype("float32")
 
 
 def folded(module: Any) -> Any:
-    from edgekit.compiler.passes.fold_constants import FoldConstants
+    from edgekit.compiler.passes.fold_constants import fold_constants
 
-    return without_dead_code(FoldConstants()(module))
+    return without_dead_code(fold_constants()(module))
 
 
 def assert_folds_to_one_addition(

@@ -21,10 +21,10 @@ from support.onnx_models import onnx_model
 from tvm import relax, runtime, s_tir, target, te, tirx, topi
 from tvm.ir.transform import Sequential
 
+from edgekit.compiler.compile import Compiled
 from edgekit.compiler.passes.in_place import in_place, overwritable, pointwise
-from edgekit.compiler.passes.plan_memory import PlanMemory
-from edgekit.compiler.phases import LOWER
-from edgekit.compiler.pipeline import Compiled
+from edgekit.compiler.passes.plan_memory import plan_memory
+from edgekit.compiler.pipeline import LOWER
 from edgekit.compiler.schedules.apply import schedule_function
 from edgekit.compiler.schedules.machine import machine_of
 from edgekit.profiles.cpu import this_cpu
@@ -214,7 +214,7 @@ def planned(by_a_library: bool) -> Any:
             )
         builder.emit_func_output(result)
     module = builder.finalize()
-    return Sequential([*LOWER.passes(None), PlanMemory()])(module)
+    return Sequential([*LOWER.passes, plan_memory()])(module)
 
 
 def test_what_a_library_touches_is_not_written_over() -> None:

@@ -16,9 +16,9 @@ load_tvm()
 import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
+from edgekit.compiler.compile import fused  # noqa: E402
 from edgekit.compiler.liveness import peak_activation_bytes  # noqa: E402
 from edgekit.compiler.macs import ShapeDependsOnDataError, count_macs  # noqa: E402
-from edgekit.compiler.pipeline import fused  # noqa: E402
 
 Body = Callable[..., Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 from onnx import helper
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import operators_in, relax_of
+from support.source import ROOT
 
 from edgekit.backends.offloading import compile_model
 from edgekit.base.errors import BuildError, StorageError
 from edgekit.base.events import Event, Events, StageEnded, StageProgress
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.compiler.pipeline import PHASES, simplified
+from edgekit.compiler.compile import simplified
 from edgekit.models.model import Model, ModelSource
 from edgekit.profiles.cpu import Target, this_cpu
 
@@ -27,6 +29,19 @@ X = np.random.default_rng(0).standard_normal(SHAPE).astype("float32")
 
 def this_target() -> Target:
     return this_cpu()[1]
+
+
+def lists() -> dict[str, Any]:
+    """The phases of every list, by the word that docs/architecture.md has for it."""
+    target = load_tvm().target.Target
+    from edgekit.compiler.pipeline import for_c, for_cpu, for_gpu, for_libraries
+
+    return {
+        "libraries": for_libraries(frozenset()),
+        "CPU": for_cpu(target(this_target().as_json())),
+        "GPU": for_gpu(target({"kind": "cuda", "arch": "sm_87"})),
+        "C": for_c(target("c")),
+    }
 
 
 def conv_net() -> onnx.ModelProto:
@@ -58,6 +73,16 @@ def run(executable: Any) -> np.ndarray:
     result = tvm.relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(X))
     array: np.ndarray = result.numpy()
     return array
+
+
+def test_the_docs_have_every_phase_of_every_list() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(.+)` \| (.+) \| (.+) \|$", page, re.MULTILINE)
+    told = [(name, each, reaches) for name, where, reaches in rows for each in where.split(", ")]
+
+    for word, phases in lists().items():
+        mine = [(name, reaches) for name, each, reaches in told if each == word]
+        assert mine == [(phase.name, phase.reaches) for phase in phases]
 
 
 def test_a_compiled_network_gives_the_oracle_its_numbers() -> None:
@@ -104,7 +129,7 @@ def test_the_module_after_each_phase_can_be_written_down(tmp_path: Path) -> None
 
     compile_model(as_model(relax_of(conv_net())), this_target(), dump_ir=folder)
 
-    names = ["imported", *(phase.name for phase in PHASES)]
+    names = ["imported", *(phase.name for phase in lists()["CPU"])]
     assert sorted(file.name for file in folder.iterdir()) == [
         f"{number}-{name}.py" for number, name in enumerate(names)
     ]
@@ -129,8 +154,9 @@ def test_progress_reaches_its_total() -> None:
     compile_model(as_model(relax_of(conv_net())), this_target(), events=Events(heard.append))
 
     steps = [event for event in heard if isinstance(event, StageProgress)]
-    assert [step.done for step in steps] == list(range(1, len(PHASES) + 2))
-    assert {step.total for step in steps} == {len(PHASES) + 1}
+    total = len(lists()["CPU"]) + 1
+    assert [step.done for step in steps] == list(range(1, total + 1))
+    assert {step.total for step in steps} == {total}
     (ended,) = (event for event in heard if isinstance(event, StageEnded))
     assert not ended.failed
     assert "kernels, " in ended.result

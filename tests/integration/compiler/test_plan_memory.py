@@ -14,8 +14,8 @@ from support.relax_modules import relax_of
 from tvm import relax, target
 from tvm.ir.transform import Sequential
 
-from edgekit.compiler.passes.plan_memory import PlanMemory, planned_bytes
-from edgekit.compiler.pipeline import fused
+from edgekit.compiler.compile import fused
+from edgekit.compiler.passes.plan_memory import plan_memory, planned_bytes
 from edgekit.profiles.cpu import this_cpu
 
 CHANNELS = 4
@@ -86,7 +86,7 @@ def test_the_plan_takes_no_more_than_tvms_own(steps: list[tuple[int, int, int]])
             ]
         )(fused(relax_of(network(steps, 1))))
         theirs = planned_bytes(relax.transform.StaticPlanBlockMemory()(module))
-        ours = planned_bytes(PlanMemory()(module))
+        ours = planned_bytes(plan_memory()(module))
 
     assert 0 < ours <= theirs
 

@@ -9,7 +9,7 @@ from support.compiling import check_against_onnxruntime, one_node_model, random_
 from support.examples import examples
 from support.onnx_models import onnx_model
 
-from edgekit.compiler.pipeline import Compiled
+from edgekit.compiler.compile import Compiled
 
 NEAR = 1e-4
 

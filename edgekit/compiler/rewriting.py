@@ -1,0 +1,80 @@
+"""Passes from rewriters of single functions, and questions that passes ask of Relax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from edgekit.compiler.macs import ShapeDependsOnDataError, shape_of
+
+
+def rewriting(
+    name: str,
+    rewriter: Callable[[Any], Any],
+    *,
+    unless: Callable[[Any], bool] = lambda module: False,
+) -> Any:
+    """Return a pass over all Relax functions; `rewriter` makes TVM's mutator of a module. Modules
+    for which `unless` holds are unchanged."""
+
+    def transform(module: Any, context: Any) -> Any:
+        del context
+        if unless(module):
+            return module
+        mutator = rewriter(module)
+        for variable, function in list(module.functions_items()):
+            if isinstance(function, relax.Function):
+                mutator.builder_.update_func(variable, mutator.visit_expr(function))
+        return mutator.builder_.get()
+
+    return _module_pass(name, transform)
+
+
+def on_kernels(name: str, rewrite: Callable[[Any], Any]) -> Any:
+    """Return a pass that replaces each kernel by `rewrite(kernel)`."""
+
+    def transform(module: Any, context: Any) -> Any:
+        del context
+        for variable, function in list(module.functions_items()):
+            if isinstance(function, tirx.PrimFunc):
+                module.update_func(variable, rewrite(function))
+        return module
+
+    return _module_pass(name, transform)
+
+
+def on_bodies(name: str, rewrite: Callable[[Any], Any]) -> Any:
+    """Return a pass that replaces the body of each kernel by `rewrite(body)`."""
+    return on_kernels(name, lambda kernel: kernel.with_body(rewrite(kernel.body)))
+
+
+def _module_pass(name: str, transform: Callable[[Any, Any], Any]) -> Any:
+    return tvm.transform.module_pass(transform, opt_level=0, name=f"edgekit.{name}")
+
+
+def operator_of(expression: Any) -> str:
+    """Return the operator that an expression calls; empty if it calls none."""
+    operator = getattr(expression, "op", None)
+    return str(operator.name) if isinstance(operator, tvm.ir.Op) else ""
+
+
+def is_call(expression: Any, *names: str) -> bool:
+    return operator_of(expression) in names
+
+
+def has_known_shape(expression: Any) -> bool:
+    """Return whether an expression is one tensor whose shape is known before it runs."""
+    if not isinstance(expression.ty, relax.TensorType):
+        return False
+    try:
+        shape_of(expression)
+    except ShapeDependsOnDataError:
+        return False
+    return True
+
+
+def integers(values: Any) -> list[int]:
+    return [int(value) for value in values]
