@@ -27,7 +27,7 @@ SENT_AT_ONCE = 20
 def build_for_board(model: Model, arguments: Sequence[np.ndarray], folder: Path) -> None:
     """Leave a bundle with these inputs in the folder `bundle` of a new folder."""
     from edgekit.backends.offloading import compile_model
-    from edgekit.building.compilation import write_objects
+    from edgekit.building.products.library import write_objects
     from edgekit.building.request import BuildRequest
     from edgekit.building.timing_bundle import timing_bundle
     from edgekit.cross.toolchain import find_compiler

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from edgekit.building.build import BuildRequest, build
+from edgekit.building.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import Bundle
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import open_model

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from edgekit.base.errors import EdgekitError
     from edgekit.base.events import Events
     from edgekit.base.tensors import Quantization, TensorSpec
-    from edgekit.building.build import BuildResult
     from edgekit.building.build import build as build_bundle
-    from edgekit.building.request import BuildRequest
+    from edgekit.building.request import BuildRequest, BuildResult
     from edgekit.bundle.folder import Bundle, open_bundle
     from edgekit.bundle.manifest import Manifest
     from edgekit.bundle.samples import load_samples
@@ -106,7 +105,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "BenchSummary": ("edgekit.verbs.bench_report", "BenchSummary"),
     "Board": ("edgekit.profiles.board", "Board"),
     "BuildRequest": ("edgekit.building.request", "BuildRequest"),
-    "BuildResult": ("edgekit.building.build", "BuildResult"),
+    "BuildResult": ("edgekit.building.request", "BuildResult"),
     "Bundle": ("edgekit.bundle.folder", "Bundle"),
     "DeployReport": ("edgekit.verbs.deploy", "DeployReport"),
     "DoctorReport": ("edgekit.advice.doctor", "DoctorReport"),

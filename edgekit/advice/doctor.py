@@ -22,6 +22,7 @@ from edgekit.base.sizes import format_size
 from edgekit.base.tvm_compat import PINNED, installed_version
 from edgekit.base.wording import size as rounded_size
 from edgekit.building.prebuild import libraries_for
+from edgekit.building.products import product_of
 from edgekit.cross.sources.steps import TOOLS as LIBRARY_TOOLS
 from edgekit.cross.toolchain import Compiler, find_tool, older, version_in, which
 from edgekit.cross.tools import disk_full
@@ -105,7 +106,7 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
             *(_optional_package(package) for package in OPTIONAL_PACKAGES),
             *_twin(board),
             *_flash(board),
-            *_gpu(board),
+            *_needs(board),
             *_libraries(board),
             *_limits(),
         )
@@ -205,9 +206,8 @@ def _trouble_compiling(
 ) -> str | None:
     """Return why the compiler can't build a small program for this board, None if it can."""
     sysroot = [f"--sysroot={toolchain.sysroot}"] if toolchain.sysroot else []
-    whole = ["-c"] if board.kind == "baremetal" else ["-shared", "-fPIC"]
     cpu = toolchain.spelled(board.cpu.compile_flags)
-    flags = [*sysroot, *toolchain.compile_flags, *cpu, *whole]
+    flags = [*sysroot, *toolchain.compile_flags, *cpu, *product_of(board).probe_flags]
     with tempfile.TemporaryDirectory(prefix="edgekit-doctor-") as folder:
         source, output = Path(folder, "probe"), Path(folder, "probe.out")
         source.write_text(program, encoding="utf-8")
@@ -303,24 +303,19 @@ def _flash(board: Board) -> Iterable[Check]:
         yield _program(driver, "write to the board", pip_command(driver))
 
 
-def _gpu(board: Board) -> Iterable[Check]:
-    if board.target.gpu is None:
-        return
-    from edgekit.compiler.cuda.toolkit import PACKAGES, find_toolkit
-
-    try:
-        found = str(find_toolkit().root)
-    except MissingToolError:
-        found = ""
-    yield Check(
-        name="CUDA packages",
-        purpose="compile kernels for the board's GPU",
-        required=True,
-        ok=bool(found),
-        found=found or "not installed",
-        expected=", ".join(PACKAGES),
-        fix="pip install 'edgekit[cuda]'",
-    )
+def _needs(board: Board) -> Iterable[Check]:
+    """Check the packages that only the board's product needs."""
+    for need in product_of(board).needs:
+        found = need.find()
+        yield Check(
+            need.name,
+            need.purpose,
+            required=True,
+            ok=bool(found),
+            found=found or "not installed",
+            expected=need.expected,
+            fix=need.fix,
+        )
 
 
 def _libraries(board: Board) -> Iterable[Check]:

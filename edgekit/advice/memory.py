@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Subject
-from edgekit.base.errors import EdgekitError
 from edgekit.base.wording import size
 
 if TYPE_CHECKING:
+    from edgekit.building.product import Product
     from edgekit.profiles.board import Board
 
 _INT8_SHARE = 0.25
@@ -30,25 +30,14 @@ class Fit:
     words: str
 
 
-def needs_of(subject: Subject) -> Needs:
+def needs_of(subject: Subject, product: Product, board: Board) -> Needs:
+    """Return the needs of the model in a product; an estimate if the product has no figures."""
+    needs = product.memory_needs(subject.model, board)
+    if needs is not None:
+        return Needs(*needs)
     cost = subject.summary.cost
     peak = cost.peak_activation_bytes if cost is not None else None
     return Needs(peak or 0, subject.summary.parameter_bytes)
-
-
-def needs_in_c(subject: Subject, board: Board) -> Needs:
-    """Return the needs of the model in C, by planning its arena; estimate if it can't become C."""
-    from edgekit.aot.compile import compile_tree
-    from edgekit.aot.generators import portable_generators
-    from edgekit.aot.tree import Origin
-
-    origin = Origin("model", "model", "", board.name, board.cpu.name)
-    try:
-        tree = compile_tree(subject.model, "model", board.cpu, origin, portable_generators())
-    except EdgekitError:
-        return needs_of(subject)
-    constants = sum(c.array.nbytes for kernel in tree.plan.kernels for c in kernel.constants)
-    return Needs(tree.plan.arena.bytes, constants)
 
 
 def fit_of(board: Board, needs: Needs) -> Fit:

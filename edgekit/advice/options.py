@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Answers, HotSpot, Option, Subject
-from edgekit.backends.registry import backend_names, load_backend
+from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
 from edgekit.base.errors import EdgekitError, MissingToolError
+from edgekit.building.products import product_of
 
 if TYPE_CHECKING:
     from edgekit.advice.summary import ModelSummary
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from edgekit.profiles.board import Board
 
 NOT_MEASURED = "not measured; --measure does"
-TVM, TUNED, OWN = "TVM alone", "tuned TVM", "edgekit's kernels"
+TUNED = "tuned TVM"
 _FEW_REGIONS = 4
 _NEARLY_ALL = 0.9
 _ALL = "all of it"
@@ -27,10 +28,10 @@ _ALL = "all of it"
 def options_of(subject: Subject, board: Board) -> tuple[Option, ...]:
     deploy = f"edgekit deploy {in_shell(subject.source)} --board {board.name}"
     options = [_own(board, deploy)]
-    if board.kind != "baremetal" and board.target.gpu is None:
+    if product_of(board).tuning_pays:
         options.append(_tuned(subject, board))
     for name in board.offload.allowed:
-        if board.kind == "baremetal":
+        if name in kernel_backend_names():
             options.append(_beside_own(subject.summary, name, deploy))
         elif name in backend_names():
             options.append(_library(subject, board, name, f"{deploy} --offload {name}"))
@@ -66,9 +67,9 @@ def _macs_by(decisions: Sequence[Decision]) -> dict[str, int]:
 
 
 def _own(board: Board, deploy: str) -> Option:
-    name = OWN if board.kind == "baremetal" else TVM
     answers = Answers("yes: it needs nothing but the board's compiler", NOT_MEASURED, _ALL)
-    return Option(name, "kernels", True, f"{deploy} --offload none", answers)
+    own = product_of(board).own_option
+    return Option(own, "kernels", True, f"{deploy} --offload none", answers)
 
 
 def _tuned(subject: Subject, board: Board) -> Option:
@@ -187,8 +188,8 @@ def _missing(board: Board, name: str) -> tuple[str, ...]:
 
 def _int8(source: ModelSource, board: Board) -> Option:
     reasons = ["a quarter of the memory; accuracy has to be measured on your own samples"]
-    if board.kind == "baremetal":
-        reasons.insert(0, "what microcontrollers are fast at")
+    if reason := product_of(board).int8_reason:
+        reasons.insert(0, reason)
     if source.format != "onnx":
         answers = _refused("not here: quantise it where it is converted")
         return Option("int8", "int8", False, "", answers, tuple(reasons))

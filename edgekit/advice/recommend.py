@@ -101,17 +101,14 @@ def _measured(
 
 
 def _advices(subject: Subject, known: Sequence[Considered]) -> tuple[Advice, ...]:
-    from edgekit.advice.memory import fit_of, needs_in_c, needs_of
+    from edgekit.advice.memory import fit_of, needs_of
     from edgekit.advice.verdict import advice_of
+    from edgekit.building.products import product_of
 
-    # The same for all microcontrollers: their kernels need about the same memory.
-    small = next((one.board for one in known if one.board.kind == "baremetal"), None)
-    needs = needs_of(subject)
-    in_c = needs if small is None else needs_in_c(subject, small)
-    return tuple(
-        advice_of(one, fit_of(one.board, in_c if one.board.kind == "baremetal" else needs))
-        for one in known
-    )
+    # The same for all boards with one product: their kernels need about the same memory.
+    boards = {product_of(one.board): one.board for one in reversed(known)}
+    needs = {product: needs_of(subject, product, board) for product, board in boards.items()}
+    return tuple(advice_of(one, fit_of(one.board, needs[product_of(one.board)])) for one in known)
 
 
 def _recommendation(

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from edgekit.building.expectation import Expectation, Reference
+from edgekit.building.expectation import write_reference
 from edgekit.building.key import installed_version
 from edgekit.bundle.folder import (
     SCHEMA_VERSION,
-    BareMetal,
     BoardEntry,
-    FileEntry,
     InputEntry,
-    Kernel,
     Manifest,
     ModelEntry,
     OutputEntry,
-    Region,
-    RunnerEntry,
     ToolchainEntry,
     Versions,
 )
@@ -25,8 +21,7 @@ from edgekit.version import __version__
 
 if TYPE_CHECKING:
     from edgekit.building.expectation import Ends
-    from edgekit.building.request import BuildRequest
-    from edgekit.cross.toolchain import Compiler
+    from edgekit.building.product import Contents, Making
 
 _REPRODUCIBLE = (
     "the same model, options, board, compiler and versions give the same library and manifest; "
@@ -35,21 +30,12 @@ _REPRODUCIBLE = (
 _NOT_REPRODUCIBLE = "the compiler wrote the name of a temporary folder into the library"
 
 
-def manifest_for(
-    request: BuildRequest,
-    compiler: Compiler,
-    expectation: Expectation,
-    ends: Ends,
-    reference: Reference,
-    *,
-    files: tuple[FileEntry, ...],
-    regions: tuple[Region, ...] = (),
-    runners: tuple[RunnerEntry, ...] = (),
-    kernels: tuple[Kernel, ...] = (),
-    bare_metal: BareMetal | None = None,
-    reproducible: bool,
-) -> Manifest:
-    """Return the manifest of a bundle of any kind."""
+def manifest_for(making: Making, ends: Ends, contents: Contents) -> Manifest:
+    """Write the reference vectors, and return the manifest of the finished bundle."""
+    request, expectation = making.request, contents.expectation
+    files = tuple(making.folder / file.path for file in contents.files)
+    reproducible = all(os.fsencode(making.scratch.name) not in f.read_bytes() for f in files)
+    reference = write_reference(making.folder, ends, expectation)
     return Manifest(
         schema_version=SCHEMA_VERSION,
         edgekit_version=__version__,
@@ -61,7 +47,7 @@ def manifest_for(
         ),
         board=BoardEntry(request.board.name, request.board.kind),
         target=request.board.target.as_json(),
-        toolchain=ToolchainEntry(request.toolchain.name, compiler.banner),
+        toolchain=ToolchainEntry(request.toolchain.name, making.compiler.banner),
         versions=Versions(installed_version("apache-tvm"), installed_version("apache-tvm-ffi")),
         oracle=expectation.oracle,
         seed=request.seed,
@@ -69,11 +55,11 @@ def manifest_for(
         outputs=tuple(OutputEntry(spec) for spec in ends[1]),
         vectors=reference.vectors,
         left_out=expectation.left_out,
-        regions=regions,
-        runners=runners,
-        kernels=kernels,
-        bare_metal=bare_metal,
-        files=(*files, *reference.files),
+        regions=contents.regions,
+        runners=contents.runners,
+        kernels=contents.kernels,
+        bare_metal=contents.bare_metal,
+        files=(*contents.files, *reference.files),
         reproducible=reproducible,
         reproducible_note=_REPRODUCIBLE if reproducible else _NOT_REPRODUCIBLE,
     )

@@ -1,4 +1,4 @@
-"""Compiles a model file to object files: the part of a build that needs TVM.
+"""Runs the part of a build that needs TVM: imports a model and compiles it.
 
 `compiling_in_process` compiles in this process. `compile_process.compiling_in_child` does it in a
 child process, which may be interrupted at any moment and may crash.
@@ -7,44 +7,18 @@ child process, which may be interrupted at any moment and may crash.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from edgekit.aot.job import TreeJob, WrittenTree
-from edgekit.backends.base import Backend, Decision, Options
-from edgekit.backends.codegen import RegionFiles, write_regions
-from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import Events
 from edgekit.base.limits import explained_by_limits, reached_limit
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
-from edgekit.cross.library_code import write_index_error, write_mark
-from edgekit.cross.link import Objects, export_objects
-from edgekit.cross.runtime import ffi_headers
-from edgekit.cross.weights import write_weights
-from edgekit.models.model import Model, ModelSource, import_model
-from edgekit.profiles.cpu import Target
-
-if TYPE_CHECKING:
-    from edgekit.backends.offloading import OffloadedModel
-
-
-@dataclass(frozen=True)
-class CompileJob:
-    source: ModelSource
-    target: Target
-    scratch: Path
-    """The folder for the object files."""
-    dump_ir: Path | None
-    offload: OffloadPlan = field(default_factory=OffloadPlan)
-    tree: TreeJob | None = None
-    """The job of writing C; None if the model becomes a library."""
-    choices: Choices = NO_CHOICES
+from edgekit.building.product import Compiled, CompileJob
+from edgekit.models.model import Model, import_model
 
 
 @dataclass(frozen=True)
@@ -58,20 +32,6 @@ class ImportedModel:
     """The smallest and largest valid index of each input that holds indices."""
     nan_obstacle: str = ""
     """The reason why the model may lose NaN; empty if it keeps NaN."""
-
-
-@dataclass(frozen=True)
-class CompiledModel:
-    """The files that the board's own compiler and linker still need."""
-
-    objects: Objects
-    regions: tuple[RegionFiles, ...]
-    decisions: tuple[Decision, ...]
-    """The backend of each operator; empty without backends."""
-    rules: tuple[tuple[str, str], ...]
-    """The name of each kernel, and the rule that gave its schedule."""
-    choices: tuple[tuple[str, str], ...]
-    """The name of each tuned kernel, and its measured choice in words."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +61,11 @@ def failure_of(error: Exception) -> Failure:
 
 
 class Compilation(Protocol):
-    """A job under way. Call `imported` first, then `compiled` or `tree`."""
+    """A job under way. Call `imported` first."""
 
     def imported(self) -> ImportedModel: ...
 
-    def compiled(self) -> CompiledModel: ...
-
-    def tree(self) -> WrittenTree: ...
+    def compiled(self) -> Compiled: ...
 
 
 class InProcessCompilation:
@@ -128,61 +86,9 @@ class InProcessCompilation:
         obstacle = nan_obstacle(model.module)
         return ImportedModel(model.inputs, model.outputs, model.repairs, ranges, obstacle)
 
-    def compiled(self) -> CompiledModel:
-        from edgekit.backends.offloading import compile_model
-
+    def compiled(self) -> Compiled:
         assert self._model is not None
-        plan = self._job.offload
-        selection = selection_of(plan) if plan.backends else None
-        compiled = compile_model(
-            self._model,
-            self._job.target,
-            offload=selection,
-            weights_apart=True,
-            choices=self._job.choices,
-            dump_ir=self._job.dump_ir,
-            events=self._events,
-        )
-        with self._events.stage("write the object files"):
-            return write_objects(
-                compiled,
-                self._job.target,
-                selection.backends if selection else (),
-                self._job.scratch,
-            )
-
-    def tree(self) -> WrittenTree:
-        """Write the model as C. Replaces `compiled` for such jobs."""
-        from edgekit.aot.compile import compile_to_tree
-        from edgekit.backends.registry import load_kernel_backend
-        from edgekit.compiler.phases import dumper
-
-        assert self._model is not None
-        assert self._job.tree is not None
-        plan, dump = self._job.offload, dumper(self._job.dump_ir)
-        libraries = [
-            load_kernel_backend(name).generator(plan.options.get(name, {}))
-            for name in plan.backends
-        ]
-        return compile_to_tree(
-            self._model, self._job.tree, libraries, self._job.scratch, dump, self._events
-        )
-
-
-def write_objects(
-    compiled: OffloadedModel,
-    target: Target,
-    backends: Sequence[tuple[Backend, Options]],
-    scratch: Path,
-) -> CompiledModel:
-    """Write TVM's objects, the weights and the regions into the scratch folder."""
-    objects = export_objects(compiled.executable, target.triple, scratch)
-    sources = (*write_weights(compiled.weights, scratch), *write_mark(target, scratch))
-    if compiled.checks_indices:
-        sources = (*sources, *write_index_error(scratch))
-    objects = objects.with_sources(sources, ffi_headers())
-    regions = write_regions(compiled.regions, backends, scratch)
-    return CompiledModel(objects, regions, compiled.decisions, compiled.rules, compiled.choices)
+        return self._job.compile(self._model, self._events)
 
 
 @contextmanager

@@ -15,19 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 import edgekit.base.errors
-from edgekit.aot.job import WrittenTree
 from edgekit.base.children import LastLines, Process, start_module
 from edgekit.base.errors import BuildError, EdgekitError
 from edgekit.base.events import Event, Events
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.limits import limit_named_in
-from edgekit.building.compilation import (
-    Compilation,
-    CompiledModel,
-    CompileJob,
-    Failure,
-    ImportedModel,
-)
+from edgekit.building.compilation import Compilation, Failure, ImportedModel
+from edgekit.building.product import Compiled, CompileJob
 from edgekit.cross.tools import disk_full, disk_full_error
 
 _KEPT_LINES = 20
@@ -66,17 +60,12 @@ class ChildCompilation:
         assert isinstance(model, ImportedModel)
         return model
 
-    def compiled(self) -> CompiledModel:
+    def compiled(self) -> Compiled:
         compiled = self._next()
-        assert isinstance(compiled, CompiledModel)
+        assert isinstance(compiled, Compiled)
         for line in self._said:
             self._events.note(line)
         return compiled
-
-    def tree(self) -> WrittenTree:
-        tree = self._next()
-        assert isinstance(tree, WrittenTree)
-        return tree
 
     def end(self) -> None:
         """Kill the process and wait until it is gone."""

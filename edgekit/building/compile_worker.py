@@ -27,7 +27,7 @@ def main() -> None:
         job = pickle.load(sys.stdin.buffer)
         compilation = InProcessCompilation(job, Events(send))
         send(compilation.imported())
-        send(compilation.tree() if job.tree else compilation.compiled())
+        send(compilation.compiled())
     except Exception as error:  # noqa: BLE001 - reported to the parent, as the bug it may be
         send(failure_of(error))
     channel.close()

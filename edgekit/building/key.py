@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.files import sha256_bytes
 from edgekit.base.paths import PACKAGE
-from edgekit.compiler.cuda.toolkit import PACKAGES
+from edgekit.building.products import product_of
 from edgekit.compiler.schedules.choices import choice_as_json
 from edgekit.models.known_samples import samples_identity
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from edgekit.building.request import BuildRequest
     from edgekit.cross.toolchain import Compiler
     from edgekit.models.model import ModelFormat
-    from edgekit.profiles.board import Board
 
 _ALWAYS = ("apache-tvm", "apache-tvm-ffi", "numpy", "ml-dtypes")
 _BY_FORMAT: Mapping[ModelFormat, tuple[str, ...]] = {
@@ -34,6 +33,7 @@ _BY_FORMAT: Mapping[ModelFormat, tuple[str, ...]] = {
 def build_key(request: BuildRequest, compiler: Compiler) -> str:
     """Return the SHA-256 under which this build is cached."""
     source, board, toolchain = request.source, request.board, request.toolchain
+    product = product_of(board)
     ingredients = {
         "model": [source.format, source.path.name, source.sha256],
         "board": [
@@ -52,7 +52,7 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             toolchain.sysroot,
         ],
         "compiler": [compiler.command, compiler.version, compiler.banner],
-        "offload": _offload_identity(request),
+        "offload": product.offload_identity(request),
         "choices": [
             [kernel, choice_as_json(choice)]
             for kernel, choice in sorted(request.choices.of_kernel.items())
@@ -66,63 +66,14 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
         "verified": request.verified,
         "prefix": request.prefix,
         "format": request.code_format or "c",
-        "bare metal": _bare_metal_identity(board),
+        "product": [type(product).__name__, product.board_identity(board)],
         "packages": [
             [name, installed_version(name)]
-            for name in (
-                *(*_ALWAYS, *_BY_FORMAT[source.format]),
-                *(PACKAGES if board.target.gpu is not None else ()),
-            )
+            for name in (*_ALWAYS, *_BY_FORMAT[source.format], *product.packages)
         ],
         "edgekit": package_digest(),
     }
     return sha256_bytes(json.dumps(ingredients, sort_keys=True).encode())
-
-
-def _bare_metal_identity(board: Board) -> list[object]:
-    """Return the board's memory, the firmware's settings, and the boards of the memory map."""
-    if board.kind != "baremetal":
-        return []
-    from edgekit.aot.memory_map import bare_metal_boards
-
-    firmware = None if board.firmware is None else asdict(board.firmware)
-    shown = [
-        [b.name, b.cpu.name, b.memory.ram, b.memory.flash] for b in bare_metal_boards(board.folder)
-    ]
-    return [asdict(board.memory), firmware, board.transport.baud, shown]
-
-
-def _offload_identity(request: BuildRequest) -> list[object]:
-    """Return what identifies the backends; empty if nothing is offloaded."""
-    plan = request.offload
-    if not plan.backends:
-        return []
-    if request.board.kind == "baremetal":
-        from edgekit.backends.registry import load_kernel_backend
-
-        libraries = [load_kernel_backend(name) for name in plan.backends]
-        return [[b.name, b.identity(plan.options.get(b.name, {}))] for b in libraries]
-    from edgekit.backends.plan import options_of
-    from edgekit.backends.registry import load_backend, origin_of
-
-    backends = [load_backend(name) for name in plan.backends]
-    return [
-        [
-            [
-                backend.name,
-                backend.version,
-                origin_of(backend.name),
-                sorted(options_of(backend, plan.options.get(backend.name, {})).items()),
-                backend.identity(request.board, request.toolchain),
-            ]
-            for backend in backends
-        ],
-        [plan.force, plan.never, asdict(plan.rates), plan.one_layer_each],
-        sorted(
-            (symbol, record.verdict.pays, record.verdict.reason)
-            for symbol, record in plan.measured.items()
-        ),
-    ]
 
 
 def installed_version(distribution: str) -> str:

@@ -1,13 +1,16 @@
-"""The request of a build."""
+"""The request of a build, and its result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from edgekit.aot.memory_map import MemoryMap
 from edgekit.aot.packages.formats import CodeFormat
 from edgekit.aot.ways import Way
 from edgekit.backends.plan import OffloadPlan
+from edgekit.bundle.folder import Bundle
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.models.model import ModelSource
 from edgekit.models.preprocess import Preprocess
@@ -39,3 +42,15 @@ class BuildRequest:
     """Ways that were measured to be faster, for steps of a model in C."""
     store: str | None = None
     """The URL of the store for measurements; None is the user's own. It decides no bytes."""
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    bundle: Bundle
+    from_cache: bool
+    seconds: float
+    archive: Path | None
+    weight_bytes: int
+    """Bytes of weights in the library. A start maps them and does not copy them."""
+    memory_map: MemoryMap | None = None
+    """The memory map of a model in C, if requested."""

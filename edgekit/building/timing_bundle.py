@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.events import SILENT
 from edgekit.base.tensors import TensorSpec
-from edgekit.building.build import link_model, write_bundle
-from edgekit.building.compilation import CompiledModel
+from edgekit.building.build_manifest import manifest_for
 from edgekit.building.expectation import Expectation
+from edgekit.building.product import Compiled, Making
+from edgekit.building.products import product_of
 from edgekit.building.request import BuildRequest
-from edgekit.bundle.folder import LIBRARY_NAME, Bundle, Vector, open_bundle
+from edgekit.bundle.folder import Bundle, Vector, open_bundle, write_manifest
 from edgekit.bundle.manifest_vectors import RANDOM
 from edgekit.cross.toolchain import Compiler
 
@@ -25,7 +26,7 @@ def timing_bundle(
     request: BuildRequest,
     compiler: Compiler,
     name: str,
-    compiled: CompiledModel,
+    compiled: Compiled,
     ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
     inputs: Mapping[str, Array],
     folder: Path,
@@ -34,9 +35,9 @@ def timing_bundle(
     made = folder / "bundle"
     made.mkdir()
     request = replace(request, source=replace(request.source, path=Path(name)), preprocess={})
-    linked = link_model(
-        compiled, request, compiler, folder / "objects", made / LIBRARY_NAME, SILENT
-    )
+    product = product_of(request.board)
+    making = Making(product, request, compiler, made, folder / "objects", SILENT)
     expectation = Expectation(None, (Vector(RANDOM, inputs, {}, {}),))
-    write_bundle(request, compiler, made, linked, ends, expectation, ((), ()), reproducible=False)
+    contents = replace(compiled.finish(making, expectation), expectation=expectation)
+    write_manifest(made, manifest_for(making, ends, contents))
     return open_bundle(made)

@@ -28,8 +28,8 @@ from edgekit.cli.options import (
 from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
 
 if TYPE_CHECKING:
-    from edgekit.building.build import BuildResult
     from edgekit.building.choose import BuildOptions
+    from edgekit.building.request import BuildResult
 
 
 @click.command("build", cls=Command)
@@ -125,19 +125,9 @@ def command(
     console.report(result, lambda: _render(console, result))
 
 
-def _code_in_words(result: BuildResult) -> list[tuple[str, str]]:
-    manifest = result.bundle.manifest
-    c = manifest.bare_metal
-    if c is None:
-        library = sum(file.size for file in manifest.files if file.role == "library")
-        mapped = size(result.weight_bytes)
-        return [("library", f"{size(library)}, of which {mapped} are mapped weights")]
-    from edgekit.cli.show_bundle import c_in_words
-
-    return c_in_words(c)
-
-
 def _render(console: Console, result: BuildResult) -> None:
+    from edgekit.building.products import product_in
+
     manifest = result.bundle.manifest
     total = sum(file.size for file in manifest.files)
     how = "from the cache" if result.from_cache else f"in {duration(result.seconds)}"
@@ -145,7 +135,7 @@ def _render(console: Console, result: BuildResult) -> None:
     pairs = [
         ("bundle", str(result.bundle.path)),
         ("size", f"{size(total)} in {len(manifest.files)} files"),
-        *_code_in_words(result),
+        *product_in(manifest).size_in_words(manifest, result.weight_bytes),
         *(("package", file.path) for file in manifest.files if file.role == "package"),
         ("expected outputs", oracle_in_words(manifest.oracle)),
         ("reference vectors", vectors_in_words(manifest.vectors)),
@@ -166,7 +156,7 @@ def _render(console: Console, result: BuildResult) -> None:
         pairs.insert(1, ("archive", str(result.archive)))
     console.fields(pairs)
     if result.memory_map is not None:
-        from edgekit.building.build_c import MEMORY_MAP_NAME
+        from edgekit.building.products.program_in_c import MEMORY_MAP_NAME
         from edgekit.cli.show_memory_map import show_memory_map
 
         show_memory_map(console, result.memory_map, result.bundle.path / MEMORY_MAP_NAME)

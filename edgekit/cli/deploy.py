@@ -32,8 +32,8 @@ from edgekit.cli.verify import tolerance_options, vectors_in_words
 from edgekit.project.file import MOST_KEPT, choose_keep
 
 if TYPE_CHECKING:
-    from edgekit.building.build import BuildResult
     from edgekit.building.choose import BuildOptions
+    from edgekit.building.request import BuildResult
     from edgekit.devices.base import Installed
     from edgekit.verbs.bench_report import BenchSummary
     from edgekit.verbs.deploy import Deployed, DeployReport, FleetReport

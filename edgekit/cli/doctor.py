@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from edgekit.advice.doctor import Check, DoctorReport, examine
 from edgekit.base.errors import MissingToolError
 from edgekit.cli.console import Console
 from edgekit.cli.options import Command, board_option, json_option, pass_console
+
+if TYPE_CHECKING:
+    from edgekit.advice.doctor import Check, DoctorReport
 
 
 @click.command("doctor", cls=Command)
@@ -20,6 +24,8 @@ def command(console: Console, board_name: str | None) -> None:
     Without --board, check for the project's board, or for this host. Exit code 0 only if models
     can be built.
     """
+    from edgekit.advice.doctor import examine
+
     workspace = console.workspace
     project = workspace.shown_project
     name = board_name or (project.board if project else None) or "local"

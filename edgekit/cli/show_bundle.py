@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,8 @@ def show_bundle(console: Console, path: Path) -> None:
 
 
 def _render(console: Console, manifest: Manifest) -> None:
+    from edgekit.building.products import product_in
+
     total = sum(file.size for file in manifest.files)
     console.heading(f"{manifest.model.name} for {manifest.board.name}")
     console.fields(
@@ -38,7 +39,7 @@ def _render(console: Console, manifest: Manifest) -> None:
             ("expected outputs", oracle_in_words(manifest.oracle)),
             ("reference vectors", vectors_in_words(manifest.vectors)),
             *((f"no vector {left.name}", left.reason) for left in manifest.left_out),
-            *_what_runs(manifest),
+            *product_in(manifest).content_in_words(manifest),
         ]
     )
     sides = (("inputs", manifest.inputs), ("outputs", manifest.outputs))
@@ -60,36 +61,6 @@ def _render(console: Console, manifest: Manifest) -> None:
             ],
             right=("operators", "MACs"),
         )
-
-
-def _what_runs(manifest: Manifest) -> list[tuple[str, str]]:
-    if manifest.bare_metal is not None:
-        return c_in_words(manifest.bare_metal)
-    from edgekit.backends.report import offload_in_words
-
-    words = offload_in_words(manifest.regions) or "nothing: TVM compiled everything"
-    compiled = [
-        (
-            f"{runner.backend}, compiled",
-            f"with the headers of {runner.version}" if runner.version else "on the device",
-        )
-        for runner in manifest.runners
-    ]
-    return [("offloaded", words), *compiled]
-
-
-def c_in_words(c: BareMetal) -> list[tuple[str, str]]:
-    """Return the rows for what a model in C takes, and which generators made its steps."""
-    makers = Counter(step.maker for step in c.steps).most_common()
-    steps = ", ".join(f"{count} by {maker}" for maker, count in makers)
-    pairs = [
-        ("steps", f"{len(c.steps)} ({steps})"),
-        ("arena", f"{c.arena_bytes:,} bytes; {c.arena_bound:,} are alive at one step"),
-        ("flash", f"{c.flash_bytes:,} bytes, {c.constant_bytes:,} of them constants"),
-        ("stack", f"{c.stack_bytes:,} bytes"),
-    ]
-    floats = [f"{step.name}: {step.reason}" for step in c.steps if step.reason]
-    return [*pairs, *([("in floats", "; ".join(floats))] if floats else [])]
 
 
 def _render_steps(console: Console, c: BareMetal) -> None:

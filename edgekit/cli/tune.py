@@ -85,12 +85,13 @@ def command(
     Ctrl-C keeps what was measured, and the same command resumes the search.
     """
     from edgekit.building.choose import make_request
+    from edgekit.building.products import product_of
     from edgekit.tuning.tune import Effort, tune
     from edgekit.tuning.tune_devices import DeviceSelection, pool_for
 
     check_devices(device_names, every, twin)
     request = make_request(console.workspace, options, console.events)
-    if request.board.kind == "baremetal":
+    if product_of(request.board).tuner == "steps":
         several = several_devices(console, request.board, device_names, every, twin, timeout)
         chosen = several or _only(console, request.board, device_names, twin, timeout)
         tune_steps(console, request, chosen, trials, seconds, again)

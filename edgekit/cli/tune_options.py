@@ -59,10 +59,14 @@ def check_quick_tune(tune_seconds: float | None, needs_search: bool) -> None:
 
 
 def check_can_be_tuned(board: Board) -> None:
-    """Refuse --quick-tune for microcontrollers before a device is chosen."""
-    if board.kind == "baremetal":
+    """Refuse --quick-tune where it finds nothing, before a device is chosen."""
+    from edgekit.building.products import product_of
+
+    product = product_of(board)
+    if product.tuner != "kernels":
         raise UsageError(
-            f"--quick-tune measures kernels of Linux boards, and {board.name} gets a model in C",
+            f"--quick-tune measures kernels of Linux boards, and {board.name} gets "
+            f"{product.in_words}",
             hint="leave it out: each layer gets the cheapest kernel anyway",
         )
 

@@ -18,7 +18,7 @@ from edgekit.base.errors import BuildError, DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
-from edgekit.building.compilation import CompiledModel
+from edgekit.building.products.library import CompiledModel
 from edgekit.building.request import BuildRequest
 from edgekit.building.timing_bundle import timing_bundle
 from edgekit.building.tuned_kernels import (
@@ -298,7 +298,7 @@ class _Search:
             spec.name: np.load(folder / "objects" / f"input{number}.npy", allow_pickle=False)
             for number, spec in enumerate(trial.inputs)
         }
-        compiled = CompiledModel(trial.objects, (), (), (), ())
+        compiled = CompiledModel(trial.objects)
         ends = (trial.inputs, (trial.output,))
         return timing_bundle(
             self._request, self._compiler, folder.name, compiled, ends, values, folder

@@ -19,8 +19,8 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
 from edgekit.base.tensors import TensorSpec
-from edgekit.building.compilation import CompiledModel, write_objects
 from edgekit.building.partition import decide
+from edgekit.building.products.library import CompiledModel, write_objects
 from edgekit.building.request import BuildRequest
 from edgekit.building.timing_bundle import timing_bundle
 from edgekit.bundle.folder import Bundle

@@ -21,9 +21,8 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
 from edgekit.building.build import build
-from edgekit.building.build_c import tree_job
-from edgekit.building.compilation import CompileJob
 from edgekit.building.compile_process import compiling_in_child
+from edgekit.building.products.program_in_c import CompiledProgram, ProgramInC
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_steps import WORTH_IT, Unit, c_target
 from edgekit.devices.base import BenchPlan, Counted
@@ -175,21 +174,15 @@ def _tuned(steps: Sequence[StepWays], records: Sequence[TuningRecord]) -> tuple[
 
 
 def steps_of(request: BuildRequest, scratch: Path, events: Events) -> tuple[StepWays, ...]:
-    job = tree_job(request)
-    assert job is not None
     folder = scratch / "ways"
     folder.mkdir()
-    compile_job = CompileJob(
-        replace(request.source, path=request.source.path.absolute()),
-        request.board.target,
-        folder,
-        None,
-        request.offload,
-        replace(job, with_ways=True),
-    )
-    with compiling_in_child(compile_job, events) as compilation:
+    job = ProgramInC().job(request, folder, None)
+    job = replace(job, tree=replace(job.tree, with_ways=True))
+    with compiling_in_child(job, events) as compilation:
         compilation.imported()
-        return compilation.tree().ways
+        compiled = compilation.compiled()
+    assert isinstance(compiled, CompiledProgram)
+    return compiled.tree.ways
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import VerificationError
 from edgekit.base.events import SILENT, Events
-from edgekit.building.build import BuildResult, build
-from edgekit.building.request import BuildRequest
+from edgekit.building.build import build
+from edgekit.building.request import BuildRequest, BuildResult
 from edgekit.devices.base import BenchPlan, Installed, Recorded
 from edgekit.project.file import DEFAULT_KEEP
 from edgekit.verbs.bench import bench

@@ -23,9 +23,11 @@ import numpy as np
 from edgekit.backends.base import Backend, Options, Region
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT
-from edgekit.building.build import link_model
-from edgekit.building.compilation import write_objects
+from edgekit.building.product import Making
+from edgekit.building.products import product_of
+from edgekit.building.products.library import write_objects
 from edgekit.building.request import BuildRequest
+from edgekit.bundle.folder import LIBRARY_NAME
 from edgekit.cross.toolchain import find_compiler
 from edgekit.devices.local.device import worker_arguments
 from edgekit.devices.local.worker_process import WorkerProcess, started_worker
@@ -84,11 +86,12 @@ def _linked(
     board = replace(load_board("local"), target=target)
     toolchain = load_toolchain(board.toolchain)
     objects = write_objects(compiled, target, backends, folder)
-    library = folder / "library" / "model.so"
-    library.parent.mkdir()
+    place = folder / "library"
+    place.mkdir()
     request = BuildRequest(_NO_SOURCE, board, toolchain)
-    link_model(objects, request, find_compiler(toolchain), folder, library, SILENT)
-    return library
+    compiler = find_compiler(toolchain)
+    objects.link(Making(product_of(board), request, compiler, place, folder, SILENT))
+    return place / LIBRARY_NAME
 
 
 class _Worker:

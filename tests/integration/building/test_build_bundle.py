@@ -34,8 +34,8 @@ from edgekit.base.errors import (
 from edgekit.base.events import SILENT, Event, Events, Warned
 from edgekit.base.files import sha256_file
 from edgekit.building.build import build
-from edgekit.building.compilation import CompileJob
 from edgekit.building.compile_process import ChildCompilation, compiling_in_child
+from edgekit.building.products.library import LibraryJob
 from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import open_bundle
 from edgekit.devices.local.device import LocalDevice
@@ -284,7 +284,7 @@ def test_a_compiler_that_fails_is_quoted(request_here: BuildRequest, tmp_path: P
 def test_a_compile_process_that_is_killed_is_a_build_error(
     request_here: BuildRequest, tmp_path: Path
 ) -> None:
-    job = CompileJob(request_here.source, request_here.board.target, tmp_path, None)
+    job = LibraryJob(request_here.source, tmp_path, None, request_here.board.target)
     with (
         pytest.raises(BuildError, match="SIGKILL") as caught,
         compiling_in_child(job, SILENT) as one,
@@ -304,7 +304,7 @@ def test_an_error_in_the_compile_process_arrives_as_it_was(
     broken.write_bytes(request_here.source.path.read_bytes())
     source = replace(request_here.source, path=broken)
     broken.write_bytes(b"\x08")  # cut short after it was looked at
-    job = CompileJob(source, request_here.board.target, tmp_path, None)
+    job = LibraryJob(source, tmp_path, None, request_here.board.target)
     with pytest.raises(ModelError) as caught, compiling_in_child(job, SILENT) as one:
         one.imported()
     assert "Traceback" in str(caught.value.__cause__)

@@ -26,7 +26,8 @@ from support.onnx_models import onnx_model
 from edgekit.agent.build import AGENT, build_agent
 from edgekit.backends.offloading import compile_model
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.building.build import BuildResult, build
+from edgekit.building.build import build
+from edgekit.building.request import BuildResult
 from edgekit.bundle.folder import Bundle
 from edgekit.cross.link import Linker, export_objects, link_shared_library
 from edgekit.cross.runtime import ffi_headers

@@ -4,7 +4,7 @@ import tomli
 from packaging.requirements import Requirement
 from support.source import ROOT
 
-from edgekit.advice.doctor import OPTIONAL_PACKAGES, _gpu
+from edgekit.advice.doctor import OPTIONAL_PACKAGES, _needs
 from edgekit.cross.sources.steps import TOOLS
 from edgekit.profiles.board import load_board
 
@@ -27,8 +27,8 @@ def test_the_doctor_looks_for_the_programs_that_the_offload_extra_installs() -> 
 
 
 def test_a_board_whose_gpu_runs_models_needs_nvidias_packages_and_no_other_does() -> None:
-    assert list(_gpu(load_board("jetson-orin"))) == []
-    (check,) = _gpu(load_board("jetson-orin-jp7"))
+    assert list(_needs(load_board("jetson-orin"))) == []
+    (check,) = _needs(load_board("jetson-orin-jp7"))
     assert check.required
     assert check.ok == (check.found != "not installed")
     assert check.fix == "pip install 'edgekit[cuda]'"

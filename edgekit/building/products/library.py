@@ -1,0 +1,275 @@
+"""A library of machine code, which a board with an operating system loads."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.backends.base import Backend, Decision, Options
+from edgekit.backends.codegen import RegionFiles, write_regions
+from edgekit.backends.compile import compile_regions
+from edgekit.backends.plan import OffloadPlan, options_of, plan_offload, selection_of
+from edgekit.backends.registry import load_backend, origin_of
+from edgekit.backends.report import offload_in_words
+from edgekit.backends.runners import make_runners
+from edgekit.base.errors import MissingToolError
+from edgekit.base.events import Events
+from edgekit.base.files import storage_errors
+from edgekit.base.wording import size
+from edgekit.building.product import (
+    Compiled,
+    CompileJob,
+    Contents,
+    Making,
+    Need,
+    OffloadWishes,
+    Product,
+    Words,
+)
+from edgekit.building.tuned_kernels import measured_choices
+from edgekit.bundle.folder import LIBRARY_NAME, FileEntry, describe_file
+from edgekit.bundle.manifest import Kernel, Region
+from edgekit.bundle.manifest_runners import RunnerEntry
+from edgekit.compiler.cuda.toolkit import PACKAGES, find_toolkit
+from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
+from edgekit.cross.library_code import write_index_error, write_mark
+from edgekit.cross.link import Linker, Objects, export_objects, link_shared_library
+from edgekit.cross.runtime import cuda_runtime, ffi_headers
+from edgekit.cross.weights import write_weights
+from edgekit.devices.elf import weight_bytes
+from edgekit.profiles.cpu import Target
+
+if TYPE_CHECKING:
+    from edgekit.backends.offloading import OffloadedModel
+    from edgekit.building.expectation import Expectation
+    from edgekit.building.request import BuildRequest
+    from edgekit.bundle.folder import Bundle
+    from edgekit.bundle.manifest import Manifest
+    from edgekit.models.model import Model
+    from edgekit.profiles.board import Board
+
+
+@dataclass(frozen=True)
+class LibraryJob(CompileJob):
+    target: Target
+    offload: OffloadPlan = field(default_factory=OffloadPlan)
+    choices: Choices = NO_CHOICES
+
+    def compile(self, model: Model, events: Events) -> CompiledModel:
+        from edgekit.backends.offloading import compile_model
+
+        selection = selection_of(self.offload) if self.offload.backends else None
+        compiled = compile_model(
+            model,
+            self.target,
+            offload=selection,
+            weights_apart=True,
+            choices=self.choices,
+            dump_ir=self.dump_ir,
+            events=events,
+        )
+        backends = selection.backends if selection else ()
+        with events.stage("write the object files"):
+            return write_objects(compiled, self.target, backends, self.scratch)
+
+
+def write_objects(
+    compiled: OffloadedModel,
+    target: Target,
+    backends: Sequence[tuple[Backend, Options]],
+    scratch: Path,
+) -> CompiledModel:
+    """Write TVM's objects, the weights and the regions into the scratch folder."""
+    objects = export_objects(compiled.executable, target.triple, scratch)
+    sources = (*write_weights(compiled.weights, scratch), *write_mark(target, scratch))
+    if compiled.checks_indices:
+        sources = (*sources, *write_index_error(scratch))
+    objects = objects.with_sources(sources, ffi_headers())
+    regions = write_regions(compiled.regions, backends, scratch)
+    return CompiledModel(objects, regions, compiled.decisions, compiled.rules, compiled.choices)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The files of a model in a bundle's folder."""
+
+    files: tuple[FileEntry, ...]
+    runners: tuple[RunnerEntry, ...]
+
+
+@dataclass(frozen=True)
+class CompiledModel(Compiled):
+    """Object files, and the regions of backends as source."""
+
+    objects: Objects
+    regions: tuple[RegionFiles, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    """The backend of each operator; empty without backends."""
+    rules: tuple[tuple[str, str], ...] = ()
+    """The name of each kernel, and the rule that gave its schedule."""
+    choices: tuple[tuple[str, str], ...] = ()
+    """The name of each tuned kernel, and its measured choice in words."""
+
+    def finish(self, making: Making, expectation: Expectation) -> Contents:
+        from edgekit.building.reference_vectors import NAN
+
+        linked = self.link(making)
+        libraries = ", ".join(sorted({part.backend for part in self.regions}))
+        if libraries:
+            expectation = expectation.without(NAN, f"{libraries} may lose NaN, or spread it")
+        measured = dict(self.choices)
+        return Contents(
+            linked.files,
+            expectation,
+            regions=self._regions_in_manifest(),
+            runners=linked.runners,
+            kernels=tuple(Kernel(name, rule, measured.get(name, "")) for name, rule in self.rules),
+        )
+
+    def link(self, making: Making) -> Linked:
+        """Compile the regions, then link everything into one library in the bundle's folder.
+
+        Shared libraries that it loads, and sources that the device compiles, are put beside it.
+        """
+        folder, scratch, events = making.folder, making.scratch, making.events
+        board, toolchain = making.request.board, making.request.toolchain
+        linker = Linker.for_board(board, toolchain, making.compiler)
+        objects = self.objects
+        beside = [*making.product.run_time_libraries(board, events)]
+        runners: tuple[RunnerEntry, ...] = ()
+        if self.regions:
+            regions = compile_regions(self.regions, board, toolchain, linker, scratch, events)
+            objects = objects.with_libraries(regions.names, regions.libraries)
+            linker = replace(linker, compiler=regions.compiler)
+            beside = [*regions.beside, *beside]
+            runners = make_runners(self.regions, board, toolchain, linker, scratch, folder, events)
+        with storage_errors("write the libraries", folder):
+            for path in beside:
+                shutil.copyfile(path, folder / path.name)
+        with events.stage("link the library") as stage:
+            library = folder / LIBRARY_NAME
+            link_shared_library(objects, linker, scratch, library)
+            stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {making.compiler.path.name}"
+        loaded = [path.name for path in beside]
+        loaded += [runner.library for runner in runners if runner.built == "host"]
+        files = [describe_file(folder, LIBRARY_NAME, "library")]
+        files += [describe_file(folder, name, "shared-library") for name in loaded]
+        files += [describe_file(folder, one.source, "runner-source") for one in runners]
+        return Linked(tuple(files), runners)
+
+    def _regions_in_manifest(self) -> tuple[Region, ...]:
+        members: dict[str, list[Decision]] = {}
+        for decision in self.decisions:
+            if decision.region is not None:
+                members.setdefault(decision.region, []).append(decision)
+        return tuple(
+            Region(
+                name=symbol,
+                backend=decisions[0].backend or "",
+                operators=tuple(decision.operator for decision in decisions),
+                macs=sum(decision.macs for decision in decisions),
+                model_macs=sum(decision.macs for decision in self.decisions),
+                reason=decisions[0].reason,
+            )
+            for symbol, decisions in members.items()
+        )
+
+
+class Library(Product):
+    in_words = "a library"
+    own_option = "TVM alone"
+    tuner = "kernels"
+    tuning_pays = True
+    probe_flags = ("-shared", "-fPIC")
+
+    def plan(self, board: Board, wishes: OffloadWishes) -> OffloadPlan:
+        return plan_offload(
+            board, wishes.project, wishes.asked, twin=wishes.twin, store=wishes.store
+        )
+
+    def with_measured(self, request: BuildRequest, events: Events, *, twin: bool) -> BuildRequest:
+        choices = measured_choices(request.board.target, request.store, events, twin=twin)
+        return replace(request, choices=choices)
+
+    def offload_identity(self, request: BuildRequest) -> list[object]:
+        plan = request.offload
+        if not plan.backends:
+            return []
+        backends = [load_backend(name) for name in plan.backends]
+        return [
+            [
+                [
+                    backend.name,
+                    backend.version,
+                    origin_of(backend.name),
+                    sorted(options_of(backend, plan.options.get(backend.name, {})).items()),
+                    backend.identity(request.board, request.toolchain),
+                ]
+                for backend in backends
+            ],
+            [plan.force, plan.never, asdict(plan.rates), plan.one_layer_each],
+            sorted(
+                (symbol, record.verdict.pays, record.verdict.reason)
+                for symbol, record in plan.measured.items()
+            ),
+        ]
+
+    def job(self, request: BuildRequest, scratch: Path, dump_ir: Path | None) -> LibraryJob:
+        return LibraryJob(
+            request.source, scratch, dump_ir, request.board.target, request.offload, request.choices
+        )
+
+    def remark(self, request: BuildRequest, manifest: Manifest) -> str:
+        if not request.offload.backends or manifest.regions:
+            return ""
+        names = ", ".join(request.offload.backends)
+        return f"nothing went to {names}; edgekit partition says why"
+
+    def weight_bytes(self, bundle: Bundle) -> int:
+        return weight_bytes(bundle.library)
+
+    def size_in_words(self, manifest: Manifest, weight_bytes: int) -> Words:
+        library = sum(file.size for file in manifest.files if file.role == "library")
+        mapped = size(weight_bytes)
+        return [("library", f"{size(library)}, of which {mapped} are mapped weights")]
+
+    def content_in_words(self, manifest: Manifest) -> Words:
+        words = offload_in_words(manifest.regions) or "nothing: TVM compiled everything"
+        compiled = [
+            (
+                f"{runner.backend}, compiled",
+                f"with the headers of {runner.version}" if runner.version else "on the device",
+            )
+            for runner in manifest.runners
+        ]
+        return [("offloaded", words), *compiled]
+
+
+def _installed_toolkit() -> str:
+    try:
+        return str(find_toolkit().root)
+    except MissingToolError:
+        return ""
+
+
+class GpuLibrary(Library):
+    """A library whose kernels run on the board's GPU."""
+
+    tuning_pays = False
+    nan_obstacle = "kernels on a GPU may lose NaN"
+    packages = PACKAGES
+    needs = (
+        Need(
+            "CUDA packages",
+            "compile kernels for the board's GPU",
+            ", ".join(PACKAGES),
+            "pip install 'edgekit[cuda]'",
+            _installed_toolkit,
+        ),
+    )
+
+    def run_time_libraries(self, board: Board, events: Events) -> tuple[Path, ...]:
+        return (cuda_runtime(board.cpu.arch, events),)
