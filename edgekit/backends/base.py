@@ -2,7 +2,7 @@
 
 Each rule turns operators of a model into a layer of the backend's library, or refuses with a
 reason. Adjacent layers become a region (partition.py), and the backend writes one C++ class for
-each region. docs/write-a-backend.md walks through a complete backend.
+each region. docs/adding/backend.md walks through a complete backend.
 
 This module does not need TVM: functions that only a compilation calls build the patterns.
 """

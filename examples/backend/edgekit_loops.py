@@ -1,6 +1,6 @@
 """A backend for edgekit: convolution, batch norm and ReLU as one loop of plain C++.
 
-docs/write-a-backend.md walks through this file.
+docs/adding/backend.md walks through this file.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ AT_HOME: dict[str, str] = {
     "tvm_ffi": "devices.local.worker compiler.* tuning.trials aot.loops.* "
     "tuning.builder tuning.filters tuning.evolution",
     "onnx": "models.onnx models.onnx.* verbs.quantization.quantiser verbs.quantization.loss "
-    "backends.tensorrt.graph models.onnx_oracle",
+    "backends.tensorrt.graph models.onnx_oracle testing.*",
     "onnxruntime": "models.oracle verbs.quantization.quantiser verbs.quantization.loss",
     "tflite": "models.tflite models.tflite.*",
     "ai_edge_litert": "models.oracle",

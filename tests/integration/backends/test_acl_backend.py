@@ -124,6 +124,24 @@ def test_weights_that_are_cut_off_are_an_error(
         AclRegion(region, {}, weights=change(program_of(region).weights))(image())
 
 
+@needs("acl-rpi4", *ARM_PROGRAMS)
+def test_a_tensor_put_together_of_one_is_that_one(tmp_path: Path) -> None:
+    """As LSTM and GRU leave it, whose states are one direction's: ACL refuses to join it."""
+    arm_machine()
+    made = onnx_model(
+        [node("Abs", ["x"], "a"), node("Concat", ["a"], "b", axis=1), node("Relu", ["b"], "y")],
+        {"x": [1, 3, 4, 5]},
+        ["y"],
+        {},
+    )
+    given = np.random.default_rng(0).standard_normal((1, 3, 4, 5)).astype("float32")
+
+    result = offloaded(imported(made, tmp_path), [given])
+
+    assert result.left == ()
+    np.testing.assert_array_equal(result.outputs[0], judged_by_onnxruntime(made, {"x": given})[0])
+
+
 def refusal(model: onnx.ModelProto, folder: Path) -> str:
     found = partition_model(imported(model, folder), selection_for("acl"))
     (reason,) = {d.reason for d in found.decisions if d.backend is None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -398,3 +399,24 @@ def test_a_library_says_what_its_region_copied_in_a_call(tmp_path: Path) -> None
     copied = module.get_function(f"{region.symbol}_copied", True)()
 
     assert copied in (3 * 7 * 7 * 4, 3 * 7 * 7 * 4 + 10 * 4)
+
+
+NODE_CASES = (
+    "^test_(relu|leakyrelu_default|maxpool_2d_ceil|averagepool_2d_pads|"
+    "gemm_all_attributes|softmax_axis_1|transpose_all_permutations_3|add_bcast)$"
+)
+
+
+@pytest.mark.slow
+def test_node_cases_of_onnx_are_right_with_ncnn_in_them(tmp_path: Path) -> None:
+    """A few of those that `benchmarks/onnx_nodes.py --offload ncnn` runs, with C++ compiled for
+    each."""
+    lab()
+    script, out = ROOT / "benchmarks" / "onnx_nodes.py", tmp_path / "verdicts.json"
+    command = [sys.executable, str(script), "--offload", "ncnn", "--filter", NODE_CASES]
+    subprocess.run([*command, "--jobs", "2", "--json", str(out)], check=True, cwd=tmp_path)
+
+    found = json.loads(out.read_text())
+    assert len(found) == 8
+    assert {item["verdict"] for item in found} == {"right"}
+    assert all(item["regions"] for item in found)

@@ -21,7 +21,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from support import c_networks
 from support.building import Ran
 from support.examples import examples
-from support.ncnn_cases import FAMILIES, Case
 from support.needs import needs, require
 from support.offloaded import selection_for
 from support.source import ROOT
@@ -35,6 +34,7 @@ from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.models.model import import_model, open_model
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
+from edgekit.testing.operators import FAMILIES, Case
 
 
 @pytest.fixture(scope="module")

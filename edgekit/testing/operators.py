@@ -1,4 +1,4 @@
-"""Operators drawn at random, of the kinds that ncnn takes, as small ONNX models."""
+"""Random small ONNX models, a family for each kind of operator that libraries take."""
 
 from __future__ import annotations
 

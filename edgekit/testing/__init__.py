@@ -1,0 +1,1 @@
+"""Suites of tests for packages that add to edgekit; they need the extra edgekit[testing]."""
