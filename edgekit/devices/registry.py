@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.base.errors import DeviceError, ProjectError, UsageError
+from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
-from edgekit.base.files import write_atomically
 from edgekit.base.paths import config_dir, place_of
 from edgekit.base.wording import did_you_mean
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
@@ -69,13 +68,10 @@ def add_device(entry: DeviceEntry, *, replace: bool = False, file: Path | None =
     own = file or devices_file()
     with user_file.editing(own, "remember the device"):
         text = user_file.read_text(own)
-        entries = _parse(own, text)
-        if entry.name in entries:
-            if not replace:
-                raise _taken(entry.name)
-            text = _without(own, text, entry.name)
-        table = user_file.table_text(f"devices.{entry.name}", entry.table())
-        _write(own, f"{text or _HEADER}\n{table}", {**entries, entry.name: entry})
+        if entry.name in _parse(own, text) and not replace:
+            raise _taken(entry.name)
+        place = ("devices", entry.name)
+        user_file.edit_table(own, text or _HEADER, place, entry.table())
     return own
 
 
@@ -86,11 +82,9 @@ def remove_device(name: str, file: Path | None = None) -> bool:
         return False
     with user_file.editing(own, "forget the device"):
         text = user_file.read_text(own)
-        entries = _parse(own, text)
-        if name not in entries:
+        if name not in _parse(own, text):
             return False
-        left = {key: entry for key, entry in entries.items() if key != name}
-        _write(own, _without(own, text, name), left)
+        user_file.edit_table(own, text, ("devices", name), None)
     return True
 
 
@@ -164,30 +158,6 @@ def _taken(name: str) -> UsageError:
         f"the device {name} exists already",
         hint="choose another name, or add --force to replace it",
     )
-
-
-def _write(file: Path, text: str, expected: Mapping[str, DeviceEntry]) -> None:
-    """Write the text only if it parses to `expected`: the user may have laid the file out
-    differently."""
-    if dict(_parse(file, text)) != dict(expected):
-        raise ProjectError(
-            f"{file} is laid out in a way that edgekit can't edit",
-            hint="edit it by hand: one table [devices.NAME] for each device",
-        )
-    write_atomically(file, text)
-
-
-def _without(file: Path, text: str, name: str) -> str:
-    """Return the text without one table: the lines from its header to the next one."""
-    lines = text.splitlines(keepends=True)
-    headers = [n for n, line in enumerate(lines) if line.lstrip().startswith("[")]
-    for position, start in enumerate(headers):
-        if lines[start].split("#")[0].replace('"', "").strip() == f"[devices.{name}]":
-            end = headers[position + 1] if position + 1 < len(headers) else len(lines)
-            before = "".join(lines[:start]).rstrip("\n")
-            rest = "".join(lines[end:])
-            return f"{before}\n\n{rest}" if rest else f"{before}\n"
-    return text
 
 
 def _parse(file: Path, text: str) -> dict[str, DeviceEntry]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from edgekit.base.errors import ProfileError, UsageError
+from edgekit.base.errors import UsageError
 from edgekit.base.files import made_directory, storage_errors, write_atomically
 from edgekit.base.paths import ProfileKind
-from edgekit.base.quoting import toml_string
-from edgekit.base.toml_source import TomlSource, parse_toml, read_toml
+from edgekit.base.toml_source import TomlSource, read_toml
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, show
-
-_VALUE = re.compile(r'=[ \t]*("(?!"")(?:\\.|[^"\\])*"|\'(?!\'\')[^\']*\')')
 
 
 def copy_profile(
@@ -36,18 +32,10 @@ def copy_profile(
 
 
 def _renamed(source: TomlSource, name: str) -> str:
-    lines = source.text.split("\n")
-    title = f"{name}, like {source.table['title']}"[:80]
-    for key, value in (("name", name), ("title", title)):
-        number = source.line_of((key,)) - 1
-        if match := _VALUE.search(lines[number]):
-            start, end = match.span(1)
-            lines[number] = lines[number][:start] + toml_string(value) + lines[number][end:]
-    text = "\n".join(lines)
-    table = parse_toml(source.path, text.encode()).table
-    if (table.get("name"), table.get("title")) != (name, title):
-        raise ProfileError(
-            f"{source.path} spells its name or its title in a way that cannot be changed",
-            hint='write them as name = "…" and title = "…", a line each',
-        )
-    return text
+    """Return the profile's text with another name and title; comments and order stay."""
+    import tomlkit
+
+    document = tomlkit.parse(source.text)
+    document["name"] = name
+    document["title"] = f"{name}, like {source.table['title']}"[:80]
+    return document.as_string()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.base.errors import UsageError
-from edgekit.base.files import write_atomically
 from edgekit.base.paths import config_dir
 from edgekit.base.wording import did_you_mean
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, show
@@ -102,7 +101,9 @@ def remember_host(host: FarmHost, *, replace: bool = False, file: Path | None = 
                 f"a host {host.name} has joined already: {hosts[host.name].address}",
                 hint="choose another --name, or add --force to replace it",
             )
-        _write(path, {**hosts, host.name: host})
+        values = {key: value for key, value in vars(host).items() if key != "name"}
+        text = user_file.read_text(path) or _HEADER
+        user_file.edit_table(path, text, ("hosts", host.name), values)
     return path
 
 
@@ -112,22 +113,8 @@ def forget_host(name: str, file: Path | None = None) -> FarmHost:
     with user_file.editing(path, "forget the host"):
         hosts = known_hosts_of_farm(path)
         host = find_host(name, hosts)
-        _write(path, {key: other for key, other in hosts.items() if key != name})
+        user_file.edit_table(path, user_file.read_text(path), ("hosts", name), None)
     return host
-
-
-def _write(file: Path, hosts: Mapping[str, FarmHost]) -> None:
-    write_atomically(file, _HEADER + "".join(_table(host) for host in hosts.values()))
-
-
-def _table(host: FarmHost) -> str:
-    values = {
-        "address": host.address,
-        "key": host.key,
-        "proxy": host.proxy,
-        "program": host.program,
-    }
-    return f"\n{user_file.table_text(f'hosts.{host.name}', values)}"
 
 
 def _hosts(reader: TableReader) -> dict[str, FarmHost]:

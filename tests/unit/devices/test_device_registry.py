@@ -214,15 +214,15 @@ def test_removing_leaves_the_rest_of_the_file_as_it_was(tmp_path: Path) -> None:
     assert not remove_device("kitchen", file)
 
 
-def test_a_layout_that_cannot_be_edited_is_left_alone(tmp_path: Path) -> None:
+def test_any_layout_can_be_edited(tmp_path: Path) -> None:
     file = tmp_path / "devices.toml"
-    text = 'schema = 1\ndevices = { a = { board = "rpi4", host = "a" } }\n'
-    file.write_text(text)
+    file.write_text('schema = 1\ndevices = { a = { board = "rpi4", host = "a" } }  # all\n')
 
-    with pytest.raises(ProjectError, match="can't edit"):
-        remove_device("a", file)
+    add_device(FULL, file=file)
+    assert remove_device("a", file)
 
-    assert file.read_text() == text
+    assert [device.entry for device in known_devices(None, file).values()] == [FULL]
+    assert "# all" in file.read_text()
 
 
 def test_the_projects_device_wins_over_the_users(tmp_path: Path) -> None:
