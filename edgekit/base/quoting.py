@@ -76,11 +76,6 @@ def toml_string(text: str) -> str:
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def toml_value(value: str | int) -> str:
-    """Return a string, a whole number or a truth value of TOML."""
-    return toml_string(value) if isinstance(value, str) else json.dumps(value)
-
-
 def toml_key(name: str) -> str:
     """Return a key of TOML, bare if possible."""
     return name if _BARE_KEY.fullmatch(name) else toml_string(name)

@@ -18,8 +18,8 @@ from edgekit.base.children import run, statement_command
 from edgekit.base.errors import DeviceError
 from edgekit.cross.sources.index import pip_config
 from edgekit.cross.toolchain import find_compiler
-from edgekit.devices.flash import openocd
 from edgekit.devices.flash.job import FlashJob
+from edgekit.devices.flash.programs import OPENOCD, write_with
 from edgekit.devices.flash.tool import HERE
 from edgekit.farm.plan import FarmPlan
 from edgekit.profiles.board import load_board
@@ -173,7 +173,7 @@ def test_openocd_reads_its_own_scripts_and_none_of_the_folder(inside: HostileFol
     board = load_board("stm32f746g-disco")
 
     with pytest.raises(DeviceError) as refused:
-        openocd.write(FlashJob(firmware, board, flash, "mine"))
+        write_with(OPENOCD, FlashJob(firmware, board, flash, "mine"))
 
     assert "no debug probe" in refused.value.message
     assert inside.left == []

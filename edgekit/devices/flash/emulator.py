@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from edgekit.base.errors import UsageError
-from edgekit.devices.flash.job import VERIFY_FAILED, VERIFY_HINT, FlashJob, explained, failure
+from edgekit.devices.flash.job import VERIFY_FAILED, FlashJob, explained, failure
 from edgekit.twin.microcontroller import GDB_SOCKET
 
 _GONE = failure(
@@ -19,7 +19,7 @@ _NO_MEMORY = failure(
     "{device} has no memory at the firmware's address",
     "the [[memory.region]] of its profile must be those of the emulated machine",
 )
-_DIFFERS = failure(r"MIS-MATCHED", VERIFY_FAILED, VERIFY_HINT)
+_DIFFERS = failure(r"MIS-MATCHED", *VERIFY_FAILED)
 # A gdb that has lost its target compares the file with itself, so this pattern comes first.
 FAILURES = (_GONE, _DIFFERS, _NO_MEMORY)
 _ALONE = ("-nx", "-iex", "set auto-load off")

@@ -48,15 +48,24 @@ def failure(pattern: str, what: str, hint: str) -> Failure:
     return Failure(re.compile(pattern, re.IGNORECASE | re.MULTILINE), what, hint)
 
 
-NO_PROBE = "no debug probe is attached to {machine} that could write to {device}"
-NO_PROBE_HINT = "plug it in; ordinary users need its udev rules, which come with openocd and pyocd"
-WRONG_CHIP = "the chip of {device} is not that of a {board}"
-WRONG_CHIP_HINT = "check --board, and [flash] in the board's profile"
+# What happened, and what to do.
+NO_PROBE = (
+    "no debug probe is attached to {machine} that could write to {device}",
+    "plug it in; ordinary users need its udev rules, which come with openocd and pyocd",
+)
+WRONG_CHIP = (
+    "the chip of {device} is not that of a {board}",
+    "check --board, and [flash] in the board's profile",
+)
+VERIFY_FAILED = (
+    "the firmware read back from {device} differs from the one written",
+    "try again; if it stays so, the flash is worn out or the power unsteady",
+)
+NO_TARGET = (
+    "the debug probe finds no chip on {device}",
+    "is the board powered, and the cable in the right connector?",
+)
 LOCKED = "the chip of {device} is locked against being written to or read"
-VERIFY_FAILED = "the firmware read back from {device} differs from the one written"
-VERIFY_HINT = "try again; if it stays so, the flash is worn out or the power unsteady"
-NO_TARGET = "the debug probe finds no chip on {device}"
-NO_TARGET_HINT = "is the board powered, and the cable in the right connector?"
 
 
 def explained(job: FlashJob, tool: str, output: str, failures: Sequence[Failure]) -> DeviceError:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import size
-from edgekit.devices.flash import emulator, openocd, pyocd, stm32_loader, uf2
+from edgekit.devices.flash import emulator, uf2
 from edgekit.devices.flash.job import FlashJob
+from edgekit.devices.flash.programs import OPENOCD, PYOCD, STM32LOADER, write_with
 from edgekit.devices.flash.tool import HERE
 from edgekit.profiles.hardware import FlashDriver
 
 _DRIVERS: Mapping[FlashDriver, Callable[[FlashJob], None]] = {
     "qemu": emulator.write,
-    "openocd": openocd.write,
-    "pyocd": pyocd.write,
-    "stm32loader": stm32_loader.write,
+    "openocd": partial(write_with, OPENOCD),
+    "pyocd": partial(write_with, PYOCD),
+    "stm32loader": partial(write_with, STM32LOADER),
     "uf2": uf2.write,
 }
 _ON_THE_SPOT: tuple[FlashDriver, ...] = ("qemu", "uf2")

@@ -24,7 +24,7 @@ from support.ports import free_port
 from edgekit.aot.firmware.firmware_file import FirmwareFile
 from edgekit.base.errors import DeviceError, MissingToolError
 from edgekit.devices.base import DeviceBusy
-from edgekit.devices.flash import openocd
+from edgekit.devices.flash.programs import NO_PORTS
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.devices.serial.frames import FrameDecoder, Noise, SerialFrame, encode_frame
 from edgekit.devices.serial.link import FirmwareFault, NoAnswer
@@ -309,8 +309,8 @@ def test_openocd_opens_no_port() -> None:
             return "".join((*lines, process.stderr.read()))
 
     port = str(free_port())
-    assert f"Listening on port {port}" in said(*openocd.NO_PORTS, "-c", f"tcl_port {port}")
-    assert "Listening" not in said(*openocd.NO_PORTS)
+    assert f"Listening on port {port}" in said(*NO_PORTS, "-c", f"tcl_port {port}")
+    assert "Listening" not in said(*NO_PORTS)
 
 
 @needs("gcc-arm")

@@ -127,7 +127,7 @@ def test_numbers_in_csv_stay_numbers() -> None:
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cs",))), WORDS)
 def test_toml_reads_what_was_written(key: str, value: str) -> None:
-    text = f"{quoting.toml_key(key)} = {quoting.toml_value(value)}\nlast = true\n"
+    text = f"{quoting.toml_key(key)} = {quoting.toml_string(value)}\nlast = true\n"
     assert tomli.loads(text) == {key: value, "last": True}
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from edgekit.aot.firmware.firmware_file import FirmwareFile
 from edgekit.base.errors import BundleError, DeviceError
-from edgekit.devices.flash import emulator, openocd, pyocd, stm32_loader, uf2
+from edgekit.devices.flash import emulator, uf2
 from edgekit.devices.flash.image import one_image, uf2_blocks
 from edgekit.devices.flash.job import Failure, FlashJob, explained
+from edgekit.devices.flash.programs import OPENOCD, PYOCD, STM32LOADER
 from edgekit.profiles.board import load_board
 from edgekit.profiles.hardware import Flash
 
@@ -20,107 +21,107 @@ BOARD = load_board("stm32f746g-disco")
 _CASES: tuple[tuple[str, tuple[Failure, ...], str, str], ...] = (
     (
         "no probe",
-        openocd.FAILURES,
+        OPENOCD.failures,
         "Error: open failed\n** OpenOCD init failed **",
         "no debug probe",
     ),
     (
         "no CMSIS-DAP",
-        openocd.FAILURES,
+        OPENOCD.failures,
         "Error: unable to find a matching CMSIS-DAP device\n** OpenOCD init failed **",
         "no debug probe",
     ),
-    ("no J-Link", openocd.FAILURES, "Error: No J-Link device found", "no debug probe"),
+    ("no J-Link", OPENOCD.failures, "Error: No J-Link device found", "no debug probe"),
     (
         "no rights",
-        openocd.FAILURES,
+        OPENOCD.failures,
         "Error: libusb_open() failed with LIBUSB_ERROR_ACCESS\nError: open failed",
         "this user may not use the debug probe",
     ),
     (
         "taken",
-        openocd.FAILURES,
+        OPENOCD.failures,
         "Error: libusb_claim_interface() failed with LIBUSB_ERROR_BUSY\nError: open failed",
         "in use by another program",
     ),
     (
         "other chip",
-        openocd.FAILURES,
+        OPENOCD.failures,
         "Info : STLINK V2J37M26\nWarn : UNEXPECTED idcode: 0x2ba01477\n"
         "Error: expected 1 of 1: 0x5ba02477\n** OpenOCD init failed **",
         "is not that of a",
     ),
     (
         "verify",
-        openocd.FAILURES,
+        OPENOCD.failures,
         "** Programming Finished **\n** Verify Started **\nError: checksum mismatch - attempting "
         "binary compare\n** Verify Failed **",
         "differs from the one written",
     ),
     (
         "locked",
-        openocd.FAILURES,
+        OPENOCD.failures,
         "Error: stm32x device protected\nError: failed erasing sectors 0 to 1\n"
         "** Programming Failed **",
         "is locked",
     ),
     (
         "no chip",
-        openocd.FAILURES,
+        OPENOCD.failures,
         "Error: target voltage may be too low for reliable debugging\n"
         "Error: init mode failed (unable to connect to the target)",
         "finds no chip",
     ),
     (
         "no script",
-        openocd.FAILURES,
+        OPENOCD.failures,
         "embedded:startup.tcl:28: Error: Can't find board/mine.cfg",
         "OpenOCD lacks a script",
     ),
     (
         "no probe",
-        pyocd.FAILURES,
+        PYOCD.failures,
         "No connected debug probes\n0002715 E No target device available [load_cmd]",
         "no debug probe",
     ),
     (
         "unknown chip",
-        pyocd.FAILURES,
+        PYOCD.failures,
         "0000512 C Target type nrf99 not recognized. Use 'pyocd list --targets' to see currently "
         "available target types.",
         "pyOCD does not know the chip",
     ),
     (
         "locked",
-        pyocd.FAILURES,
+        PYOCD.failures,
         "0000741 W NRF52840 APPROTECT enabled: not automatically unlocking [target_nRF52]",
         "is locked",
     ),
-    ("no answer", pyocd.FAILURES, "0000690 C Unexpected ACK '7' [__main__]", "finds no chip"),
+    ("no answer", PYOCD.failures, "0000690 C Unexpected ACK '7' [__main__]", "finds no chip"),
     (
         "no boot loader",
-        stm32_loader.FAILURES,
+        STM32LOADER.failures,
         "Activating bootloader (select UART)\nBootloader activation timeout -- retrying\n"
         "Can't init into bootloader. Ensure that BOOT0 is enabled and reset the device.",
         "no boot loader answers",
     ),
     (
         "no port",
-        stm32_loader.FAILURES,
+        STM32LOADER.failures,
         "[Errno 2] could not open port /dev/ttyUSB0: [Errno 2] No such file or directory: "
         "'/dev/ttyUSB0'",
         "can't be opened",
     ),
     (
         "verify",
-        stm32_loader.FAILURES,
+        STM32LOADER.failures,
         "Verification FAILED: Verification data does not match read data.\n"
         "First mismatch at address: 0x8000010 read 0x0 vs 0x1 expected.",
         "differs from the one written",
     ),
     (
         "locked",
-        stm32_loader.FAILURES,
+        STM32LOADER.failures,
         "stm32loader.bootloader.CommandError: NACK 0x31 address failed",
         "is locked",
     ),
@@ -176,7 +177,7 @@ def test_a_failure_is_told_in_one_sentence(
 
 
 def test_what_nobody_has_seen_yet_is_shown_as_it_came() -> None:
-    error = explained(job(), "OpenOCD", "a\nstrange thing", openocd.FAILURES)
+    error = explained(job(), "OpenOCD", "a\nstrange thing", OPENOCD.failures)
     assert error.message == "OpenOCD could not write the firmware to wing"
     assert error.details == ("a", "strange thing")
 
