@@ -244,8 +244,27 @@ class Runner:
     """The version of those headers; empty if the host lacks them."""
 
 
+@dataclass(frozen=True)
+class DeviceBuild:
+    """How a device compiles a runner against its own headers."""
+
+    headers: tuple[str, ...]
+    """The headers' names. Three lines `#define …_MAJOR` and so on among them give the version."""
+    folders: tuple[str, ...]
+    """Folders on the device that may hold them, as patterns of the shell."""
+    variable: str
+    """The environment variable that names further folders, on the device and on the host."""
+    install: str
+    """The advice for a device that lacks headers."""
+    check: str
+    """The advice for headers that do not fit the runner."""
+
+
 @runtime_checkable
 class HasRunner(Protocol):
     """The addition to `Backend` for vendors whose headers may exist only on the device."""
+
+    @property
+    def device_build(self) -> DeviceBuild: ...
 
     def runner(self, board: Board, toolchain: Toolchain) -> Runner: ...

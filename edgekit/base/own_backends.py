@@ -25,8 +25,8 @@ class OwnBackend:
     """Whether the library runs regions of a model in machine code, or steps of a model in C."""
     tensors: Literal["cpu", "gpu"] = "cpu"
     """The memory of the tensors that its regions take."""
-    symmetric_int8: bool = False
-    """Whether it computes in int8 only where all zero points are zero."""
+    symmetric_int8: str = ""
+    """How it computes in int8, if it does so only where all zero points are zero; else empty."""
     project_table: str = ""
     """The table of edgekit.toml whose `path` names the library's source; empty if none does."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal
 
 Built = Literal["host", "device"]
@@ -35,6 +36,11 @@ def runner_source(backend: str) -> str:
 
 def runner_library(backend: str) -> str:
     return f"lib{_stem(backend)}.so"
+
+
+def runner_backend(source: str) -> str:
+    """Return the backend's name for the name of its source: the inverse of `runner_source`."""
+    return PurePosixPath(source).stem.removeprefix("edgekit_").replace("_", "-")
 
 
 def _stem(backend: str) -> str:

@@ -94,7 +94,7 @@ class _BenchCommand(Command):
     "--offload",
     "offloads",
     metavar="O[,O…]",
-    help="With --boards: auto, none, ncnn, ncnn+acl …  [default: auto]",
+    help="With --boards: auto, none, names such as NAME or NAME+NAME.  [default: auto]",
 )
 @click.option(
     "--out",

@@ -269,7 +269,7 @@ class _Backends(click.ParamType[tuple[str, ...]]):
             return ()
         alone = {"none", "auto"} & set(words) and len(words) > 1
         if "" in words or alone or len(set(words)) < len(words):
-            self.fail(f"{value!r} is no list of different backends such as ncnn,acl", param, ctx)
+            self.fail(f"{value!r} is no list of different backends such as NAME,NAME", param, ctx)
         return tuple(words)
 
     def shell_complete(

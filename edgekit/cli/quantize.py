@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from edgekit.base.own_backends import own_backends
 from edgekit.base.wording import size
 from edgekit.cli.console import Console
 from edgekit.cli.options import (
@@ -74,7 +75,7 @@ _SHOWN = 10
 @click.option(
     "--symmetric/--asymmetric",
     default=None,
-    help="Center activations on zero, as TensorRT requires.  [default: as the board requires]",
+    help="Center activations on zero, as some libraries require.  [default: as the board requires]",
 )
 @click.option(
     "--exclude", multiple=True, metavar="NODE", help="Keep this node in float. May be repeated."
@@ -178,7 +179,8 @@ def _render(console: Console, report: QuantizeReport) -> None:
 def _activations(report: QuantizeReport) -> str:
     if not report.settings.symmetric:
         return "asymmetric"
-    return 'symmetric; TensorRT computes in them with precision = "int8" in [offload.tensorrt]'
+    uses = [one.symmetric_int8 for one in own_backends().values() if one.symmetric_int8]
+    return "; ".join(["symmetric", *uses])
 
 
 def _samples(report: QuantizeReport) -> str:

@@ -105,7 +105,7 @@ def up_command(
 
     known = {twin.name: twin.board for twin in all_twins()}
     board = console.workspace.board(word if name else known.get(word) or word)
-    if board.kind == "baremetal":
+    if not board.has_os:
         if init is not None or icount is not None:
             raise UsageError(
                 "--init and --icount are for twins of Linux boards",

@@ -180,7 +180,7 @@ def _labels(path: Path, samples: int) -> Array:
 def wants_symmetric(board: Board) -> bool:
     """Return whether a library that the board may offload to needs zero points of zero."""
     own = own_backends()
-    return any(name in own and own[name].symmetric_int8 for name in board.offload.allowed)
+    return any(own[name].symmetric_int8 for name in board.offload.allowed if name in own)
 
 
 def check_quantiser(source: ModelSource) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.backends.base import GeneratedRegion, Option, Options, Region, Runner
+from edgekit.backends.base import DeviceBuild, GeneratedRegion, Option, Options, Region, Runner
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
@@ -36,6 +36,20 @@ _OPTIONS = {
 }
 
 
+_DEVICE_BUILD = DeviceBuild(
+    headers=("NvInfer.h", "NvInferVersion.h", "NvOnnxParser.h", "cuda_runtime_api.h"),
+    folders=(
+        *("/usr/include/*-linux-gnu", "/usr/include", "/usr/local/cuda/include"),
+        *("/usr/local/cuda/targets/*/include", "/usr/local/TensorRT/include"),
+    ),
+    variable="TENSORRT_INCLUDE",
+    install="install JetPack's headers on the device (sudo apt-get install "
+    "libnvinfer-headers-dev libnvonnxparsers-dev, and the cuda-cudart-dev of its CUDA)",
+    check="check that libnvinfer-headers-dev, libnvonnxparsers-dev and cuda-cudart-dev are all "
+    "JetPack's",
+)
+
+
 @dataclass(frozen=True)
 class TensorRt:
     name: str = "tensorrt"
@@ -45,6 +59,7 @@ class TensorRt:
     architectures: tuple[str, ...] = ("aarch64", "x86_64")
     before_folding: bool = False
     include: Path = Path(__file__).parent / "include"
+    device_build: DeviceBuild = _DEVICE_BUILD
 
     @property
     def options(self) -> Mapping[str, Option]:

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from edgekit.base.errors import BuildError, DeviceError
+from edgekit.backends.base import HasRunner
+from edgekit.backends.registry import load_backend
+from edgekit.base.errors import BuildError, DeviceError, EdgekitError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import printable
+from edgekit.bundle.manifest_runners import runner_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from edgekit.backends.base import DeviceBuild
     from edgekit.devices.linux.connection import Connection
 
 LONGEST_BUILD = 1800.0
@@ -23,14 +27,14 @@ _SILENCE = 120.0
 _SHOWN_LINES = 12
 _HEADER = re.compile(r"[A-Za-z0-9_.]{1,60}")
 
-# NvInferVersion.h changes with every version of TensorRT. The other headers are looked up in the
-# same folders, and are in the key in case headers of two versions are mixed. The compiler prints
-# nothing while it works, so a loop does; its `sleep` must not keep our output open.
+# All headers are in the key, in case headers of two versions are mixed. The compiler prints nothing
+# while it works, so a loop does; its `sleep` must not keep our output open.
 _COMPILE = r"""
 LC_ALL=C; export LC_ALL
 umask 077
 cd "$1" && [ -f "$2/$3" ] || { echo "its source is gone" >&2; exit 1; }
-root=$1 folder=$2 source=$3 library=$4
+root=$1 folder=$2 source=$3 library=$4 wanted=$5 folders=$6
+eval "named=\${$7:-}"
 say() { printf 'edgekit %s %s\n' "$1" "$2"; }
 compiler=
 for name in ${CXX:-} g++ c++ clang++; do
@@ -39,14 +43,13 @@ done
 [ -n "$compiler" ] || { say lacks compiler; exit 0; }
 set --
 IFS=:
-for place in ${TENSORRT_INCLUDE:-}; do [ -n "$place" ] && set -- "$@" "$place"; done
+for place in $named; do [ -n "$place" ] && set -- "$@" "$place"; done
 unset IFS
-for place in /usr/include/*-linux-gnu /usr/include /usr/local/cuda/include \
-    /usr/local/cuda/targets/*/include /usr/local/TensorRT/include; do
+for place in $folders; do
   [ -d "$place" ] && set -- "$@" "$place"
 done
 missing= headers= options=
-for name in NvInfer.h NvInferVersion.h NvOnnxParser.h cuda_runtime_api.h; do
+for name in $wanted; do
   found=
   for place in "$@"; do
     [ -f "$place/$name" ] && found=$place && break
@@ -126,9 +129,19 @@ def compile_on_device(
     connection: Connection, root: str, wanted: RunnerSource, events: Events = SILENT
 ) -> None:
     """Compile the library in the model's folder; DeviceError or BuildError if that fails."""
-    answer = _Answer()
-    words = ("sh", "-c", _COMPILE, "edgekit", root, wanted.folder, wanted.source, wanted.library)
-    with events.stage(f"compile for TensorRT on {connection.name}") as stage:
+    backend = load_backend(runner_backend(wanted.source))
+    if not isinstance(backend, HasRunner):
+        raise BuildError(
+            f"the backend {backend.name} does not say how a device compiles {wanted.source}",
+            hint="build the model again, with the package that brings the backend",
+        )
+    build, title = backend.device_build, backend.title
+    answer = _Answer(title)
+    words = (
+        *("sh", "-c", _COMPILE, "edgekit", root, wanted.folder, wanted.source, wanted.library),
+        *(" ".join(build.headers), " ".join(build.folders), build.variable),
+    )
+    with events.stage(f"compile for {title} on {connection.name}") as stage:
 
         def hear(line: str) -> None:
             if answer.take(line):
@@ -136,13 +149,16 @@ def compile_on_device(
 
         done = connection.run(words, timeout=LONGEST_BUILD, silence=_SILENCE, on_line=hear)
         stage.result = answer.result
-        _check(connection.name, answer, wanted, done.status, done.errors)
+        if not answer.done or done.status:
+            raise _failure(connection.name, answer, wanted, build, done.errors)
 
 
 class _Answer:
     """The script's messages; the compiler's own lines come last."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str) -> None:
+        self.title = title
+        """The vendor's library."""
         self.doing = ""
         self.result = ""
         self.version = ""
@@ -167,8 +183,8 @@ class _Answer:
         elif word == "version":
             self.version = rest[:20]
         elif word == "compiles":
-            self.doing = f"with {rest[:40]}, against TensorRT {self.version}"
-            self.result = f"TensorRT {self.version}"
+            self.doing = f"with {rest[:40]}, against {self.title} {self.version}"
+            self.result = f"{self.title} {self.version}"
         elif word == "there":
             self.done, self.result = True, "it exists already"
         elif word == "done":
@@ -180,42 +196,36 @@ class _Answer:
         return True
 
 
-_OR_ON_HOST = (
-    "or build with the board's headers on the host: set TENSORRT_INCLUDE to their folders, or "
-    "give the toolchain a sysroot that has them"
-)
-
-
-def _check(
-    name: str, answer: _Answer, wanted: RunnerSource, status: int, errors: Sequence[str]
-) -> None:
-    if answer.done and status == 0:
-        return
+def _failure(
+    name: str, answer: _Answer, wanted: RunnerSource, build: DeviceBuild, errors: Sequence[str]
+) -> EdgekitError:
+    title = answer.title
+    or_on_host = (
+        f"or build with the board's headers on the host: set {build.variable} to their folders, or "
+        "give the toolchain a sysroot that has them"
+    )
     if answer.lacks_compiler:
-        raise DeviceError(
-            f"{name} has no C++ compiler, which the TensorRT runner needs",
-            hint=f"install one on the device (sudo apt-get install g++), {_OR_ON_HOST}",
+        return DeviceError(
+            f"{name} has no C++ compiler, which the {title} runner needs",
+            hint=f"install one on the device (sudo apt-get install g++), {or_on_host}",
         )
     if answer.missing:
-        raise DeviceError(
-            f"{name} lacks {', '.join(answer.missing)}, which the TensorRT runner needs",
-            hint="install JetPack's headers on the device (sudo apt-get install "
-            "libnvinfer-headers-dev libnvonnxparsers-dev, and the cuda-cudart-dev of its CUDA), "
-            f"{_OR_ON_HOST}",
+        return DeviceError(
+            f"{name} lacks {', '.join(answer.missing)}, which the {title} runner needs",
+            hint=f"{build.install}, {or_on_host}",
         )
     if not answer.failed:
         why = errors[-1].rpartition(": ")[2] if errors else "it printed nothing"
-        raise DeviceError(
-            f"{name} could not compile the TensorRT runner: {printable(why)[:200].lower()}",
+        return DeviceError(
+            f"{name} could not compile the {title} runner: {printable(why)[:200].lower()}",
             hint="check the disk, owner and permissions of edgekit's folder on the device",
             details=tuple(errors[-_SHOWN_LINES:]),
         )
     reason = next((line for line in answer.lines if "error" in line), "it printed nothing")
     regions = f" for the region of {wanted.regions}" if wanted.regions else ""
-    raise BuildError(
-        f"the TensorRT runner{regions} does not compile on {name} against TensorRT "
+    return BuildError(
+        f"the {title} runner{regions} does not compile on {name} against {title} "
         f"{answer.version}: {reason}",
-        hint="check that libnvinfer-headers-dev, libnvonnxparsers-dev and cuda-cudart-dev are all "
-        f"JetPack's; the compiler's output is in {answer.log} on the device",
+        hint=f"{build.check}; the compiler's output is in {answer.log} on the device",
         details=tuple(answer.lines[:_SHOWN_LINES]),
     )
