@@ -2,8 +2,10 @@
 
 import edgekit
 
-request = edgekit.make_request(Path("net.onnx"), "local", None, {}, {})
-bundle = edgekit.build_bundle(request, Path("out")).bundle
+ws = edgekit.Workspace()
+report = ws.deploy("net.onnx", board="rpi4", offload=["ncnn"])
+
+docs/python.md shows all of it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from edgekit.advice.doctor import examine as examine_board
     from edgekit.advice.summary import ModelSummary
     from edgekit.advice.summary import summarise as summarise_model
+    from edgekit.advice.words import Recommendation
+    from edgekit.api.device import BundleSession, DeviceHandle
     from edgekit.api.functions import (
         board_names,
         export_bundle,
@@ -25,8 +29,11 @@ if TYPE_CHECKING:
         make_request,
         toolchain_names,
     )
+    from edgekit.api.workspace import Workspace
+    from edgekit.backends.report import PartitionReport
+    from edgekit.base.cancel import Cancellation
     from edgekit.base.errors import EdgekitError
-    from edgekit.base.events import Events
+    from edgekit.base.events import Event, Events
     from edgekit.base.tensors import Quantization, TensorSpec
     from edgekit.building.build import build as build_bundle
     from edgekit.building.request import BuildRequest, BuildResult
@@ -40,13 +47,19 @@ if TYPE_CHECKING:
     from edgekit.profiles.board import Board
     from edgekit.profiles.toolchain import Toolchain
     from edgekit.project.file import Project, find_project
+    from edgekit.store.comparing import Comparison
+    from edgekit.store.results import Listing
+    from edgekit.store.runs import BenchRun
+    from edgekit.tuning.tune import TuneReport
+    from edgekit.tuning.tune_c import TunedInC
     from edgekit.verbs.bench import bench as bench_bundle
     from edgekit.verbs.bench_report import BenchReport, BenchSummary
-    from edgekit.verbs.deploy import DeployReport
+    from edgekit.verbs.deploy import DeployReport, FleetReport
     from edgekit.verbs.deploy import deploy as deploy_model
     from edgekit.verbs.export.application import ExportResult
     from edgekit.verbs.quantize import QuantizeReport, QuantizeRequest
     from edgekit.verbs.quantize import quantize as quantize_model
+    from edgekit.verbs.rollback import RollbackReport
     from edgekit.verbs.run import RunReport
     from edgekit.verbs.run import run as run_bundle
     from edgekit.verbs.verify import VerifyReport
@@ -55,29 +68,43 @@ if TYPE_CHECKING:
 __all__ = [
     "BenchPlan",
     "BenchReport",
+    "BenchRun",
     "BenchSummary",
     "Board",
     "BuildRequest",
     "BuildResult",
     "Bundle",
+    "BundleSession",
+    "Cancellation",
+    "Comparison",
     "DeployReport",
+    "DeviceHandle",
     "DoctorReport",
     "EdgekitError",
+    "Event",
     "Events",
     "ExportResult",
+    "FleetReport",
+    "Listing",
     "LocalDevice",
     "Manifest",
     "ModelSource",
     "ModelSummary",
+    "PartitionReport",
     "Preprocess",
     "Project",
     "Quantization",
     "QuantizeReport",
     "QuantizeRequest",
+    "Recommendation",
+    "RollbackReport",
     "RunReport",
     "TensorSpec",
     "Toolchain",
+    "TuneReport",
+    "TunedInC",
     "VerifyReport",
+    "Workspace",
     "__version__",
     "bench_bundle",
     "board_names",
@@ -100,6 +127,20 @@ __all__ = [
 ]
 
 _HOMES: dict[str, tuple[str, str]] = {
+    "Event": ("edgekit.base.events", "Event"),
+    "FleetReport": ("edgekit.verbs.deploy", "FleetReport"),
+    "RollbackReport": ("edgekit.verbs.rollback", "RollbackReport"),
+    "TunedInC": ("edgekit.tuning.tune_c", "TunedInC"),
+    "TuneReport": ("edgekit.tuning.tune", "TuneReport"),
+    "Comparison": ("edgekit.store.comparing", "Comparison"),
+    "BenchRun": ("edgekit.store.runs", "BenchRun"),
+    "Listing": ("edgekit.store.results", "Listing"),
+    "Recommendation": ("edgekit.advice.words", "Recommendation"),
+    "PartitionReport": ("edgekit.backends.report", "PartitionReport"),
+    "BundleSession": ("edgekit.api.device", "BundleSession"),
+    "DeviceHandle": ("edgekit.api.device", "DeviceHandle"),
+    "Cancellation": ("edgekit.base.cancel", "Cancellation"),
+    "Workspace": ("edgekit.api.workspace", "Workspace"),
     "BenchPlan": ("edgekit.devices.base", "BenchPlan"),
     "BenchReport": ("edgekit.verbs.bench_report", "BenchReport"),
     "BenchSummary": ("edgekit.verbs.bench_report", "BenchSummary"),

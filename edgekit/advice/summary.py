@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from edgekit.base.errors import BuildError, EdgekitError, ModelError, UnsupportedModelError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.report import Report
 from edgekit.base.tensors import OpenTensorSpec
+from edgekit.base.wording import amount
 from edgekit.models.model import (
     Model,
     ModelFormat,
@@ -39,7 +41,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class ModelSummary:
+class ModelSummary(Report):
     name: str
     format: ModelFormat
     sha256: str
@@ -54,6 +56,11 @@ class ModelSummary:
     unsupported: tuple[UnsupportedOperator, ...]
     repairs: tuple[str, ...]
     cost: Cost | None
+
+    def headline(self) -> str:
+        verdict = "can be built" if self.buildable else "can't be built"
+        weights = f"{amount(self.parameters)} parameters"
+        return f"{self.name} ({self.format}): {weights}, {verdict}"
 
 
 def summarise(source: ModelSource, events: Events = SILENT) -> ModelSummary:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edgekit.advice.summary import ModelSummary
+from edgekit.base.report import Report
 from edgekit.models.model import Model, ModelSource
 from edgekit.profiles.board import Board
 
@@ -90,7 +91,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Recommendation:
+class Recommendation(Report):
     model: str
     sha256: str
     macs: int | None
@@ -100,6 +101,11 @@ class Recommendation:
     obstacle: str | None
     """The reason why the model can't be built; then there is no advice."""
     boards: tuple[Advice, ...]
+
+    def headline(self) -> str:
+        if self.obstacle is not None:
+            return f"{self.model} can't be built: {self.obstacle}"
+        return "; ".join(f"{advice.board}: {advice.verdict}" for advice in self.boards)
 
 
 @dataclass(frozen=True)

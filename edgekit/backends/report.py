@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgekit.backends.base import Decision, Region, Tensor
+from edgekit.base.report import Report
 from edgekit.base.wording import amount
 from edgekit.bundle.manifest import Region as ManifestRegion
 
@@ -56,7 +57,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class PartitionReport:
+class PartitionReport(Report):
     model: str
     board: str
     backends: tuple[str, ...]
@@ -64,6 +65,14 @@ class PartitionReport:
     regions: tuple[RegionSummary, ...]
     decisions: tuple[Decision, ...]
     notes: tuple[str, ...]
+
+    def headline(self) -> str:
+        found = self.coverage
+        names = ", ".join(self.backends) or "no backend"
+        return (
+            f"{self.model} on {self.board} with {names}: {found.operators_offloaded} of "
+            f"{found.operators} operators offloaded, {found.regions} regions"
+        )
 
 
 def summarise_regions(

@@ -32,6 +32,12 @@ class EdgekitError(Exception):
         self.message = message
         self.hint = hint
         self.details = details
+        # Python 3.11 shows notes below a traceback.
+        self.__notes__ = [*details, *([f"hint: {hint}"] if hint else [])]
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows in place of a traceback."""
+        return [f"{type(self).__name__}: {self.message}", *(f"  {line}" for line in self.__notes__)]
 
     def report(self, exit_code: int | None = None) -> ErrorReport:
         return ErrorReport(

@@ -10,6 +10,8 @@ from edgekit.aot.memory_map import MemoryMap
 from edgekit.aot.packages.formats import CodeFormat
 from edgekit.aot.ways import Way
 from edgekit.backends.plan import OffloadPlan
+from edgekit.base.report import Report
+from edgekit.base.wording import duration
 from edgekit.bundle.folder import Bundle
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.models.model import ModelSource
@@ -45,7 +47,7 @@ class BuildRequest:
 
 
 @dataclass(frozen=True)
-class BuildResult:
+class BuildResult(Report):
     bundle: Bundle
     from_cache: bool
     seconds: float
@@ -54,3 +56,8 @@ class BuildResult:
     """Bytes of weights in the library. A start maps them and does not copy them."""
     memory_map: MemoryMap | None = None
     """The memory map of a model in C, if requested."""
+
+    def headline(self) -> str:
+        manifest = self.bundle.manifest
+        how = "from the cache" if self.from_cache else f"in {duration(self.seconds)}"
+        return f"{manifest.model.name} for {manifest.board.name}, {how}: {self.bundle.path}"

@@ -110,7 +110,7 @@ def compare_command(
     from edgekit.store.results import compare_results, raise_if_regressed
 
     comparison = compare_results(before, after, chosen_store(console, url))
-    console.report(_document(comparison), lambda: _render_comparison(console, comparison))
+    console.report(comparison.to_dict(), lambda: _render_comparison(console, comparison))
     if fail_above is not None:
         raise_if_regressed(comparison, fail_above)
 
@@ -258,10 +258,6 @@ def _verdict(comparison: Comparison) -> str:
     if comparison.verdict == "same":
         return "no difference beyond noise"
     return "not comparable"
-
-
-def _document(comparison: Comparison) -> dict[str, object]:
-    return {**vars(comparison), "verdict": comparison.verdict}
 
 
 def _amount(run: BenchRun, value: float) -> str:

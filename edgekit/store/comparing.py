@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from edgekit.base.report import Report
 from edgekit.store.runs import BenchRun
 
 Verdict = Literal["faster", "slower", "same", "not comparable"]
@@ -16,7 +17,7 @@ _Z = 1.96
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Report):
     """Two runs compared. A ratio above 1 means that `after` is slower."""
 
     before: BenchRun
@@ -43,6 +44,18 @@ class Comparison:
     def regressed_by_more_than(self, share: float) -> bool:
         """Tell whether `after` is slower by more than a share, beyond noise."""
         return self.verdict == "slower" and self.ratio > 1.0 + share
+
+    def headline(self) -> str:
+        share = {
+            "slower": f"{self.ratio - 1:.1%} slower",
+            "faster": f"{1 - self.ratio:.1%} faster",
+            "same": "no difference beyond noise",
+            "not comparable": "not comparable",
+        }
+        return f"{self.after.build.model} on {self.after.device}: {share[self.verdict]}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "verdict": self.verdict}
 
 
 def compare_runs(before: BenchRun, after: BenchRun) -> Comparison:

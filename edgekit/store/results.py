@@ -15,6 +15,7 @@ from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import replace_file, storage_errors
 from edgekit.base.json_reader import read_json
 from edgekit.base.quoting import csv_cell
+from edgekit.base.report import Report
 
 if TYPE_CHECKING:
     from edgekit.store.bench_runs import RunFilter
@@ -29,11 +30,14 @@ PREVIOUS, BEST = "previous", "best"
 
 
 @dataclass(frozen=True)
-class Listing:
+class Listing(Report):
     """Runs of a store."""
 
     store: str
     runs: tuple[BenchRun, ...]
+
+    def headline(self) -> str:
+        return f"{len(self.runs)} runs in {self.store}"
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from edgekit.base.decode import Most
+from edgekit.base.report import Report
+from edgekit.base.wording import milliseconds
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
 from edgekit.store.fields import (
     BoardName,
     Hash,
@@ -55,7 +60,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class BenchRun:
+class BenchRun(Report):
     """One benchmark."""
 
     id: Id
@@ -84,6 +89,21 @@ class BenchRun:
     notes: tuple[Words, ...] = ()
     samples: Annotated[tuple[int, ...], Most(MOST_SAMPLES, "numbers")] = ()
     """One number per inference, in order: nanoseconds, or instructions. Empty in lists of runs."""
+
+    def headline(self) -> str:
+        if self.unit == "seconds":
+            median = milliseconds(self.median)
+        else:
+            median = f"{self.median:,.0f} {self.unit}"
+        when = self.measured_at[:16].replace("T", " ")
+        return f"{self.build.model} on {self.device}, {when}: median {median}"
+
+    @property
+    def nanoseconds(self) -> Array:
+        """The samples as an array, to be plotted; empty in lists of runs."""
+        import numpy as np
+
+        return np.array(self.samples, np.int64)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from edgekit.base.errors import BuildError, UnsupportedModelError
 from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
+from edgekit.base.report import Report
 from edgekit.base.wording import duration
 from edgekit.building.compilation import Failure
 from edgekit.building.compile_process import error_of
@@ -47,7 +48,7 @@ _MOST_BUILDERS = 16
 
 
 @dataclass(frozen=True)
-class TuneReport:
+class TuneReport(Report):
     """The result of a search."""
 
     model: str
@@ -70,6 +71,10 @@ class TuneReport:
     """The time of one inference's kernels by the rules."""
     best_us: float
     kernels: tuple[KernelOutcome, ...]
+
+    def headline(self) -> str:
+        gain = f", {self.own_us / self.best_us:.2f}x" if self.best_us else ""
+        return f"{self.model} on {', '.join(self.devices)}: {self.trials} trials{gain}"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from edgekit.base.errors import BuildError, DeviceError, UnsupportedModelError, 
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
+from edgekit.base.report import Report
 from edgekit.building.build import build
 from edgekit.building.compile_process import compiling_in_child
 from edgekit.building.products.program_in_c import CompiledProgram, ProgramInC
@@ -60,7 +61,7 @@ class TunedStep:
 
 
 @dataclass(frozen=True)
-class TunedInC:
+class TunedInC(Report):
     session: str
     unit: Unit
     steps: tuple[TunedStep, ...]
@@ -73,6 +74,10 @@ class TunedInC:
     """The time of all steps in one inference."""
     best_us: float
     seconds: float
+
+    def headline(self) -> str:
+        gain = f", {self.own_us / self.best_us:.3f}x" if self.best_us else ""
+        return f"{self.measured} ways of {len(self.steps)} steps measured{gain}"
 
 
 def tune_c(

@@ -6,7 +6,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from edgekit.base.report import Report, nanoseconds_of
+from edgekit.base.wording import milliseconds
+
 if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
     from edgekit.devices.sensors.state import BoardState
 
 
@@ -57,7 +61,7 @@ class CountedSummary:
 
 
 @dataclass(frozen=True)
-class BenchSummary:
+class BenchSummary(Report):
     """A benchmark's figures without the single measurements. Times are in seconds.
 
     Times of an emulated microcontroller are the emulator's own: use `counted`.
@@ -100,6 +104,13 @@ class BenchSummary:
     notes: tuple[str, ...]
     """Reasons to doubt the numbers."""
 
+    def headline(self) -> str:
+        model = self.bundle.name
+        if self.counted is not None and self.counted.clock is None:
+            return f"{model} on {self.device}: {self.counted.median:,} {self.counted.unit}"
+        times = f"median {milliseconds(self.median)}, p90 {milliseconds(self.p90)}"
+        return f"{model} on {self.device}: {times}, {self.runs} runs"
+
 
 @dataclass(frozen=True)
 class KernelShare:
@@ -131,6 +142,11 @@ class BenchReport(BenchSummary):
     """The profile, if requested."""
     kept_as: str | None = None
     """The run's id in the store; None if it was not stored."""
+
+    @property
+    def nanoseconds(self) -> Array:
+        """The duration of each inference in whole nanoseconds, to be plotted."""
+        return nanoseconds_of(self.samples)
 
     def summary(self) -> BenchSummary:
         return BenchSummary(**{f.name: getattr(self, f.name) for f in fields(BenchSummary)})

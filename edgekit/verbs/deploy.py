@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import VerificationError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.report import Report
 from edgekit.building.build import build
 from edgekit.building.request import BuildRequest, BuildResult
 from edgekit.devices.base import BenchPlan, Installed, Recorded
@@ -43,7 +44,7 @@ class DeployPlan:
 
 
 @dataclass(frozen=True)
-class Deployed:
+class Deployed(Report):
     """The result of a deployment on one device."""
 
     device: str
@@ -56,6 +57,12 @@ class Deployed:
     bench: BenchSummary | None
     """The benchmark without its samples: `edgekit bench` returns them."""
 
+    def headline(self) -> str:
+        parts = ["not verified" if self.verification is None else "verified"]
+        if self.bench is not None:
+            parts.append(self.bench.headline().partition(": ")[2])
+        return f"deployed to {self.device}: {', '.join(parts)}"
+
 
 @dataclass(frozen=True)
 class DeployReport(Deployed):
@@ -63,11 +70,16 @@ class DeployReport(Deployed):
 
 
 @dataclass(frozen=True)
-class FleetReport:
+class FleetReport(Report):
     """One build on several devices."""
 
     build: BuildResult
     devices: tuple[Outcome[Deployed], ...]
+
+    def headline(self) -> str:
+        well = sum(outcome.error is None for outcome in self.devices)
+        name = self.build.bundle.manifest.model.name
+        return f"{name} is on {well} of {len(self.devices)} devices"
 
 
 def deploy(

@@ -13,6 +13,8 @@ from edgekit.base.errors import InputError, MissingToolError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.own_backends import own_backends
+from edgekit.base.report import Report
+from edgekit.base.wording import size
 from edgekit.models.model import ModelSource, held
 from edgekit.models.preprocess import Preprocess
 
@@ -43,7 +45,7 @@ class QuantizeRequest:
 
 
 @dataclass(frozen=True)
-class QuantizeReport:
+class QuantizeReport(Report):
     model: str
     out: Path
     samples: int
@@ -58,6 +60,16 @@ class QuantizeReport:
     """Operators that have no integer form in the result."""
     samples_file: Path | None
     """A file with a few samples, of which builds make reference vectors; None without samples."""
+
+    def headline(self) -> str:
+        sizes = f"{size(self.bytes_after)}, was {size(self.bytes_before)}"
+        accuracy = self.losses.accuracy
+        cost = (
+            ""
+            if accuracy is None
+            else f"; accuracy {accuracy.after:.1%}, was {accuracy.before:.1%}"
+        )
+        return f"{self.model} in int8: {sizes}{cost}"
 
 
 def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeReport:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import BuildError, DeviceError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.report import Report
 from edgekit.devices.linux.agent_messages import AgentMessages
 from edgekit.devices.linux.device_log import log_line
 from edgekit.devices.linux.region_work import WorkShown
@@ -36,7 +37,7 @@ _MOST_INPUT = 256 << 20
 
 
 @dataclass(frozen=True)
-class RollbackReport:
+class RollbackReport(Report):
     device: str
     version: Version
     """The version that is current now."""
@@ -44,6 +45,10 @@ class RollbackReport:
     """The digest of the version that was current."""
     seconds: float | None
     """Seconds of a test inference on zeros; None if the record names no inputs."""
+
+    def headline(self) -> str:
+        record = self.version.record
+        return f"{record.model} on {self.device} is back at {record.digest[:SHOWN_DIGEST]}"
 
 
 def rollback(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import made_directory, storage_errors, write_atomically
+from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -60,13 +61,22 @@ class SampleRun:
 
 
 @dataclass(frozen=True)
-class RunReport:
+class RunReport(Report):
     bundle: Path
     board: str
     device: str
     reference: bool
     """True if the bundle's own reference input was run because no other was given."""
     samples: tuple[SampleRun, ...]
+
+    def headline(self) -> str:
+        count = f"{len(self.samples)} sample{'s' * (len(self.samples) != 1)}"
+        return f"{self.bundle.name} on {self.device}: {count}"
+
+    @property
+    def nanoseconds(self) -> Array:
+        """The duration of each inference in whole nanoseconds, to be plotted."""
+        return nanoseconds_of(sample.seconds for sample in self.samples)
 
 
 def run(

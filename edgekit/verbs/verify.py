@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import InputError, UsageError, VerificationError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.report import Report, nanoseconds_of
 from edgekit.bundle.manifest_vectors import LeftOut
 from edgekit.models.comparison import (
     Leeway,
@@ -81,7 +82,7 @@ class OutputReport:
 
 
 @dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(Report):
     bundle: Path
     board: str
     device: str
@@ -98,6 +99,19 @@ class VerifyReport:
     def named(self, sample: str) -> str:
         """Return the name of a sample for a sentence."""
         return f"the reference vector {sample!r}" if self.reference else sample
+
+    def headline(self) -> str:
+        worst = max(self.outputs, key=lambda output: output.max_error)
+        verdict = "verified" if self.passed else "not the same numbers"
+        kind = "reference vector" if self.reference else "sample"
+        count = f"{len(self.samples)} {kind}{'s' * (len(self.samples) != 1)}"
+        error = f"max error {worst.max_error:.3g}{' steps' * (worst.unit == 'steps')}"
+        return f"{verdict}: {self.device} against {self.oracle}, {count}, {error}"
+
+    @property
+    def nanoseconds(self) -> Array:
+        """The duration of each inference in whole nanoseconds, to be plotted."""
+        return nanoseconds_of(sample.seconds for sample in self.samples)
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ DISTRIBUTIONS = {
     "serial": "pyserial",
     "pynvml": "nvidia-ml-py",
     "tvm": "apache-tvm",
+    "typing_extensions": "typing-extensions",
     "tvm_ffi": "apache-tvm-ffi",
 }
 

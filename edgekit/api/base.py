@@ -1,0 +1,167 @@
+"""What all methods of a workspace share: the folder, its events, and the device of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgekit.api.choice import (
+    DeviceLike,
+    TargetKeywords,
+    device_for_board,
+    handle_of,
+)
+from edgekit.api.device import DeviceHandle, Setting
+from edgekit.api.keywords import (
+    BuildKeywords,
+    PathLike,
+    ToleranceKeywords,
+    Unpack,
+    build_options,
+)
+from edgekit.base.cancel import Cancellation
+from edgekit.base.errors import UsageError
+from edgekit.base.events import SILENT, Event, Events
+from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.project.workspace import WorkspaceData, open_workspace
+
+if TYPE_CHECKING:
+    from edgekit.building.request import BuildRequest
+    from edgekit.devices.device import Device
+    from edgekit.models.model import ModelSource
+    from edgekit.profiles.board import Board
+    from edgekit.verbs.deploy import DeployPlan
+
+
+class WorkspaceBase:
+    """A folder, and who hears of the work in it."""
+
+    def __init__(
+        self,
+        folder: PathLike = ".",
+        *,
+        store: str | None = None,
+        events: Events | Callable[[Event], None] | None = None,
+        cancel: Cancellation | None = None,
+    ) -> None:
+        heard = events if isinstance(events, Events) else Events(events) if events else SILENT
+        if cancel is not None:
+            heard = cancel.listening(heard)
+        self._setting = Setting(open_workspace(folder, store), heard, cancel)
+
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.folder)!r})"
+
+    @property
+    def folder(self) -> Path:
+        """The absolute folder."""
+        return self.data.folder
+
+    @property
+    def data(self) -> WorkspaceData:
+        """What was read of the folder: the project, the address of the store."""
+        return self._setting.data
+
+    @property
+    def setting(self) -> Setting:
+        """The data with the events and the cancellation of this workspace."""
+        return self._setting
+
+    def request(
+        self, model: PathLike | None = None, *, twin: bool = False, **how: Unpack[BuildKeywords]
+    ) -> BuildRequest:
+        """Return everything that decides a build, for `edgekit.build_bundle`."""
+        from edgekit.building.choose import make_request
+
+        options = build_options(self._optional(model), how)
+        return make_request(self.data, options, self._setting.events, twin=twin)
+
+    def _optional(self, path: PathLike | None) -> Path | None:
+        return None if path is None else self.data.path(path)
+
+    def _source(
+        self,
+        model: PathLike | None,
+        shapes: Mapping[str, Sequence[int]] | None,
+        constants: Mapping[str, Any] | None,
+        *,
+        only_to_show: bool = False,
+    ) -> ModelSource:
+        given = build_options(None, {"shapes": shapes or {}, "constants": constants or {}})
+        return self.data.model(
+            self._optional(model), given.shapes, given.constants, only_to_show=only_to_show
+        )
+
+    def _destination(self, request: BuildRequest, out: PathLike | None) -> Path:
+        from edgekit.building.build import default_destination
+
+        return self.data.path(out if out is not None else default_destination(request))
+
+    def _target(
+        self, model: PathLike | None, how: TargetKeywords
+    ) -> tuple[BuildRequest, Callable[[], Device]]:
+        """Return the request, and a function that reaches the device for it."""
+        given: dict[str, Any] = dict(how)
+        device = given.pop("device", None)
+        twin, timeout = given.pop("twin", False), given.pop("timeout", DEFAULT_TIMEOUT_SECONDS)
+        request = self.request(model, twin=twin, **given)
+
+        def reach() -> Device:
+            return device_for_board(
+                self._setting, request.board, device, twin=twin, timeout=timeout
+            )
+
+        return request, reach
+
+    def _tuned(
+        self, request: BuildRequest, device: Device, seconds: float, again: bool
+    ) -> BuildRequest:
+        from edgekit.tuning.quick_tune import quick_tune
+
+        return quick_tune(request, device, seconds, self._setting.events, again=again)[0]
+
+    def _deploy_plan(
+        self, bench: bool, keep: int | None, tolerance: ToleranceKeywords | None, verify: bool
+    ) -> DeployPlan:
+        from edgekit.models.comparison import Widening
+        from edgekit.project.file import choose_keep
+        from edgekit.verbs.deploy import SHORT_BENCH, DeployPlan
+
+        return DeployPlan(
+            verify=verify,
+            widening=Widening(**(tolerance or {})),
+            bench=SHORT_BENCH if bench else None,
+            keep=choose_keep(self.data.project, keep),
+        )
+
+    def _remote(
+        self,
+        board: str | Board | None,
+        device: DeviceLike | None = None,
+        twin: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Device:
+        if isinstance(device, DeviceHandle):
+            return device.device
+        if device is not None and not isinstance(device, str):
+            return device
+        chosen = None if board is None else self.data.board(board)
+        return handle_of(self._setting, device, chosen, twin=twin, timeout=timeout).device
+
+
+def name_of(device: DeviceLike | None) -> str | None:
+    return device if device is None or isinstance(device, str) else device.name
+
+
+def check_can_be_tuned(board: Board) -> None:
+    """Refuse a quick search where it finds nothing, before a device is chosen."""
+    from edgekit.building.products import product_of
+
+    product = product_of(board)
+    if product.tuner != "kernels":
+        raise UsageError(
+            f"--quick-tune measures kernels of Linux boards, and {board.name} gets "
+            f"{product.in_words}",
+            hint="leave it out: each layer gets the cheapest kernel anyway",
+        )

@@ -1,0 +1,172 @@
+"""The device that a caller means: by name, by a bundle's board, or the only one that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict, Union
+
+from edgekit.api.device import DeviceHandle, Setting
+from edgekit.api.keywords import BuildKeywords
+from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.devices.registry import find_device, known_devices
+from edgekit.project.file import LOCAL
+
+if TYPE_CHECKING:
+    from edgekit.bundle.folder import Bundle
+    from edgekit.devices.choice import Candidate
+    from edgekit.devices.device import Device
+    from edgekit.profiles.board import Board
+    from edgekit.project.devices import DeviceEntry
+
+
+DeviceLike = Union[DeviceHandle, "Device", str]
+"""A device, or its name."""
+
+
+class DeviceKeywords(TypedDict, total=False):
+    """Which device a method uses. By default it is the board's first free one."""
+
+    device: DeviceLike | None
+    """The device, or its name."""
+    twin: bool
+    """Whether to use the board's emulated twin, and to start it if necessary."""
+    timeout: float
+    """The seconds without a response after which to give up."""
+
+
+class TargetKeywords(BuildKeywords, DeviceKeywords, total=False):
+    """What decides a build, and the device to use."""
+
+
+@dataclass(frozen=True)
+class DeviceChoice:
+    """A caller's words for a device, or for several."""
+
+    names: tuple[str, ...] | None = None
+    every: bool = False
+    """Whether all known devices of the board are meant."""
+    twin: bool = False
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        if self.every and (self.names is not None or self.twin):
+            raise UsageError(
+                "--all names every device, and --device or --twin only some",
+                hint="leave one of them out",
+            )
+        if self.twin and self.is_several:
+            raise UsageError("--twin and --device name different devices", hint="leave one out")
+
+    @property
+    def name(self) -> str | None:
+        return self.names[0] if self.names else None
+
+    @property
+    def is_several(self) -> bool:
+        return self.every or (self.names is not None and len(self.names) > 1)
+
+
+def entries_of(setting: Setting) -> dict[str, DeviceEntry]:
+    """Return the entries of all known devices by name."""
+    return {name: known.entry for name, known in known_devices(setting.data.project).items()}
+
+
+def device_for_board(
+    setting: Setting,
+    board: Board,
+    device: DeviceLike | None = None,
+    *,
+    twin: bool = False,
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
+) -> Device:
+    """Return a device of the board: the one that is meant, or the first free one."""
+    from edgekit.devices.choice import device_for
+
+    if isinstance(device, DeviceHandle):
+        return device.device
+    if device is not None and not isinstance(device, str):
+        return device
+    return device_for(board, device, entries_of(setting), timeout, setting.events, twin=twin)
+
+
+def device_for_bundle(
+    setting: Setting,
+    bundle: Bundle,
+    device: DeviceLike | None = None,
+    *,
+    twin: bool = False,
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
+) -> Device:
+    """Return a device of the board that the bundle was built for."""
+    from edgekit.devices.local.device import LocalDevice
+
+    built_for = bundle.manifest.board
+    if not twin and (device == LOCAL or (device is None and built_for.is_host)):
+        return LocalDevice(timeout)
+    board = setting.data.board(built_for.name)
+    return device_for_board(setting, board, device, twin=twin, timeout=timeout)
+
+
+def several_devices(
+    setting: Setting, board: Board, names: Sequence[str] | None, timeout: float
+) -> tuple[Candidate, ...]:
+    """Return the named devices, or all known ones of the board."""
+    from edgekit.devices.choice import devices_for
+
+    return devices_for(board, names, entries_of(setting), timeout)
+
+
+def handle_of(
+    setting: Setting, name: str | None, board: Board | None, *, twin: bool, timeout: float
+) -> DeviceHandle:
+    """Return the device that a name or a board implies."""
+    from edgekit.devices.choice import device_for
+
+    data = setting.data
+    known, board_name = known_devices(data.project), board.name if board else None
+    if name is None and not twin:
+        fitting = [d.entry for d in known.values() if board_name in (None, d.entry.board)]
+        if len(fitting) == 1:
+            name = fitting[0].name
+        elif board_name is None and (data.project is None or data.project.board is None):
+            raise _no_device_chosen([entry.name for entry in fitting])
+    if board is None and name is not None and name != LOCAL:
+        if name not in known:
+            board_name = _board_of_twin(name, twin)
+        board = data.board(board_name or find_device(name, known).entry.board)
+    chosen = data.board(LOCAL if name == LOCAL else board)
+
+    def reach() -> Device:
+        entries = {key: device.entry for key, device in known.items()}
+        return device_for(chosen, name, entries, timeout, setting.events, twin=twin)
+
+    return DeviceHandle(name or chosen.name, chosen.name, setting, reach)
+
+
+def _board_of_twin(name: str, twin_given: bool) -> str | None:
+    """Return the board of the twin with that name, None if there is none."""
+    from edgekit.twin.machine import all_twins
+
+    twin = next((twin for twin in all_twins() if twin.name == name), None)
+    if twin is None or twin_given:
+        return None if twin is None else twin.board
+    which = "" if name == twin.board else f" --device {name}"
+    raise UsageError(
+        f"there is no device {name!r}, only a twin of that name",
+        hint=f"say --board {twin.board} --twin{which}",
+    )
+
+
+def _no_device_chosen(known: list[str]) -> EdgekitError:
+    if known:
+        return UsageError(
+            f"several devices are known: {', '.join(known)}",
+            hint="say which with --device NAME, or --board NAME for the first free one of a board",
+        )
+    return DeviceError(
+        "no device is known",
+        hint="edgekit device add NAME --board BOARD user@host adds one; --board BOARD --twin "
+        "uses an emulated one",
+    )

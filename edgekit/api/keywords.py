@@ -1,0 +1,125 @@
+"""Keyword arguments that several methods of a workspace share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Union
+
+if TYPE_CHECKING:
+    from edgekit.aot.packages.formats import CodeFormat
+    from edgekit.building.choose import BuildOptions
+    from edgekit.bundle.folder import Bundle
+    from edgekit.profiles.board import Board
+    from edgekit.profiles.toolchain import Toolchain
+
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+else:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "BenchKeywords",
+    "BuildKeywords",
+    "BundleLike",
+    "PathLike",
+    "ToleranceKeywords",
+    "Unpack",
+]
+
+PathLike = str | Path
+BundleLike = Union["Bundle", str, Path]
+"""A bundle, or the path of its folder or .zip."""
+
+
+class BuildKeywords(TypedDict, total=False):
+    """What decides a build. Whatever is left out is the project's, or the board's own."""
+
+    board: str | Board | None
+    """The board, or the name of its profile."""
+    toolchain: str | Toolchain | None
+    """Another toolchain than the board's own."""
+    offload: str | Sequence[str] | None
+    """The backends to prefer, in order: `["ncnn"]`, `"auto"`, or `[]` for none."""
+    shapes: Mapping[str, Sequence[int]]
+    """The shapes of inputs that the model leaves open."""
+    constants: Mapping[str, Any]
+    """Inputs to bind to arrays or numbers."""
+    seed: int
+    """The seed of the reference inputs."""
+    prefix: str | None
+    """The prefix of C names, on bare-metal boards."""
+    format: CodeFormat | None
+    """A package around the C, on bare-metal boards."""
+    verify: bool
+    """False skips the oracle: the outputs stay unverified."""
+    one_layer_each: bool
+    """Whether every layer is a region of its own, to measure what merging gains."""
+
+
+class BenchKeywords(TypedDict, total=False):
+    """How long to measure."""
+
+    runs: int | None
+    """The least number of runs. Default: 30, or 10 with `seconds`."""
+    seconds: float | None
+    """The least duration. Default: 3, or 0 with `runs`."""
+    warmup: int
+    """The runs before the measured ones. Default: 10."""
+    threads: int | None
+    """The threads of the model. Default: one per physical core."""
+    profile: int
+    """The number of further inferences that are timed kernel by kernel."""
+
+
+class ToleranceKeywords(TypedDict, total=False):
+    """Wider tolerances than those that the numbers' types call for."""
+
+    rtol: float | None
+    """The allowed relative error of each element."""
+    atol: float | None
+    """The allowed absolute error."""
+    steps: int | None
+    """The allowed error of quantised outputs, in steps."""
+
+
+def build_options(model: Path | None, how: Mapping[str, Any]) -> BuildOptions:
+    """Convert keyword arguments to the options of a build. TypeError for an unknown name."""
+    from edgekit.building.choose import BuildOptions
+
+    given = dict(how)
+    renamed = {"format": "code_format", "verify": "verified"}
+    values = {renamed.get(name, name): given[name] for name in given}
+    if "offload" in values:
+        values["offload"] = backend_names_in(values["offload"])
+    if "shapes" in values:
+        values["shapes"] = {name: tuple(map(int, s)) for name, s in values["shapes"].items()}
+    if "constants" in values:
+        values["constants"] = _arrays(values["constants"])
+    return BuildOptions(model=model, **values)
+
+
+def backend_names_in(offload: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return names of backends; "none" and [] offload nothing."""
+    if isinstance(offload, str):
+        return () if offload == "none" else tuple(word.strip() for word in offload.split(","))
+    return None if offload is None else tuple(offload)
+
+
+def _arrays(constants: Mapping[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    from edgekit.base.errors import UsageError
+    from edgekit.models.constants import numbers
+
+    arrays = {}
+    for name, value in constants.items():
+        array = value if isinstance(value, np.ndarray) else numbers(value)
+        if array is None:
+            raise UsageError(
+                f"the constant {name!r} is neither an array nor numbers",
+                hint="give a numpy array, a number, or a list of numbers",
+            )
+        arrays[name] = array
+    return arrays

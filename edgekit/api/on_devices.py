@@ -1,0 +1,344 @@
+"""The methods of a workspace that use devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from edgekit.api.base import check_can_be_tuned, name_of
+from edgekit.api.building import Building
+from edgekit.api.choice import (
+    DeviceKeywords,
+    DeviceLike,
+    TargetKeywords,
+    device_for_board,
+    device_for_bundle,
+    entries_of,
+    handle_of,
+    several_devices,
+)
+from edgekit.api.device import BundleSession, DeviceHandle, bench_plan, only_sample
+from edgekit.api.inputs import Inputs, choose_samples
+from edgekit.api.keywords import (
+    BenchKeywords,
+    BuildKeywords,
+    BundleLike,
+    PathLike,
+    ToleranceKeywords,
+    Unpack,
+    build_options,
+)
+from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
+    from edgekit.profiles.board import Board
+    from edgekit.project.devices import DeviceEntry
+    from edgekit.tuning.tune import TuneReport
+    from edgekit.tuning.tune_c import TunedInC
+    from edgekit.verbs.bench_report import BenchReport
+    from edgekit.verbs.deploy import DeployReport, FleetReport
+    from edgekit.verbs.rollback import RollbackReport
+    from edgekit.verbs.run import RunReport
+    from edgekit.verbs.verify import VerifyReport
+
+_DEFAULT_TRIALS = 1000
+
+
+class OnDevices(Building):
+    """The methods that run bundles on devices."""
+
+    def devices(self) -> dict[str, DeviceEntry]:
+        """Return all known devices by name: the project's, then the user's own."""
+        return entries_of(self._setting)
+
+    def device(
+        self,
+        name: str | None = None,
+        *,
+        board: str | Board | None = None,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> DeviceHandle:
+        """Return a known device; "local" is this machine.
+
+        Without a name, the only known device, or the first free one of `board`.
+        """
+        chosen = None if board is None else self.data.board(board)
+        return handle_of(self._setting, name, chosen, twin=False, timeout=timeout)
+
+    def twin(
+        self,
+        board: str | Board | None = None,
+        *,
+        name: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> DeviceHandle:
+        """Return a board's emulated twin, which is started when it is opened."""
+        chosen = None if board is None and name is not None else self.data.board(board)
+        return handle_of(self._setting, name, chosen, twin=True, timeout=timeout)
+
+    def deploy(
+        self,
+        model: PathLike | None = None,
+        out: PathLike | None = None,
+        *,
+        bench: bool = True,
+        keep: int | None = None,
+        use_cache: bool = True,
+        tune: float | None = None,
+        tune_again: bool = False,
+        tolerance: ToleranceKeywords | None = None,
+        **how: Unpack[TargetKeywords],
+    ) -> DeployReport:
+        """Build, run on a device, compare with the oracle, measure, and make it current.
+
+        Wrong numbers raise VerificationError, and the device's current version stays. `keep` is the
+        number of versions of the model to keep on the device.
+        """
+        from edgekit.models.model import check_inputs
+        from edgekit.twin.machine import is_running
+        from edgekit.verbs.deploy import deploy
+
+        with self._setting.working():
+            request, reach = self._target(model, how)
+            if tune is not None:
+                check_can_be_tuned(request.board)
+            named = how.get("device")
+            if how.get("twin") and not is_running(name_of(named) or request.board.name):
+                check_inputs(request.source)  # a twin is not started for nothing
+            device = reach()
+            if tune is not None:
+                request = self._tuned(request, device, tune, tune_again)
+            return deploy(
+                request,
+                device,
+                self._destination(request, out),
+                plan=self._deploy_plan(bench, keep, tolerance, how.get("verify", True)),
+                use_cache=use_cache,
+                events=self._setting.events,
+            )
+
+    def fleet(
+        self,
+        model: PathLike | None = None,
+        devices: Sequence[str] | None = None,
+        out: PathLike | None = None,
+        *,
+        bench: bool = True,
+        keep: int | None = None,
+        use_cache: bool = True,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        tolerance: ToleranceKeywords | None = None,
+        **how: Unpack[BuildKeywords],
+    ) -> FleetReport:
+        """Build once and deploy to several devices at the same time; None is all of the board.
+
+        A failure on one device stops no other: the report holds the error of each.
+        """
+        from edgekit.verbs.deploy import deploy_to_each
+
+        with self._setting.working():
+            request = self.request(model, **how)
+            return deploy_to_each(
+                request,
+                several_devices(self._setting, request.board, devices, timeout),
+                self._destination(request, out),
+                plan=self._deploy_plan(bench, keep, tolerance, how.get("verify", True)),
+                use_cache=use_cache,
+                events=self._setting.events,
+            )
+
+    def run(
+        self,
+        bundle: BundleLike,
+        inputs: Inputs = None,
+        *,
+        allow_nonfinite: bool = False,
+        **where: Unpack[DeviceKeywords],
+    ) -> dict[str, Array]:
+        """Run one inference on a device of the bundle's board, and return the outputs by name.
+
+        `inputs` are arrays by name, or files; without any, the bundle's reference input is run.
+        """
+        with self.opened(bundle, "run", **where) as session:
+            return session.run(inputs, allow_nonfinite=allow_nonfinite)
+
+    def run_report(
+        self,
+        bundle: BundleLike,
+        inputs: Inputs = None,
+        *,
+        out: PathLike | None = None,
+        top: int = 5,
+        allow_nonfinite: bool = False,
+        **where: Unpack[DeviceKeywords],
+    ) -> RunReport:
+        """Run a bundle on one or many samples, and summarise the outputs; `out` keeps them."""
+        from edgekit.verbs.run import run
+
+        with self._setting.working():
+            opened = self._setting.bundle(bundle)
+            chosen = choose_samples(opened, inputs, allow_nonfinite=allow_nonfinite)
+            return run(
+                opened,
+                device_for_bundle(self._setting, opened, **where),
+                samples=chosen.samples,
+                total=chosen.count,
+                out=self._optional(out),
+                top=top,
+                events=self._setting.events,
+            )
+
+    def verify(
+        self,
+        bundle: BundleLike,
+        inputs: Inputs = None,
+        *,
+        model: PathLike | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        constants: Mapping[str, Any] | None = None,
+        allow_nonfinite: bool = False,
+        tolerance: ToleranceKeywords | None = None,
+        **where: Unpack[DeviceKeywords],
+    ) -> VerifyReport:
+        """Compare a bundle's outputs on a device with an independent oracle's.
+
+        Without `inputs`, with the expected outputs in the bundle; otherwise `model` is the file
+        that the bundle was built from. The report holds a failure too: look at `passed`.
+        """
+        from edgekit.models.comparison import Widening
+        from edgekit.models.model import open_model
+        from edgekit.verbs.verify import verify
+
+        with self._setting.working():
+            opened = self._setting.bundle(bundle)
+            chosen = choose_samples(opened, inputs, allow_nonfinite=allow_nonfinite)
+            bound = build_options(None, {"shapes": shapes or {}, "constants": constants or {}})
+            path = self._optional(model)
+            return verify(
+                opened,
+                device_for_bundle(self._setting, opened, **where),
+                samples=chosen.samples,
+                source=open_model(path, bound.shapes, bound.constants) if path else None,
+                widening=Widening(**(tolerance or {})),
+                total=chosen.count,
+                events=self._setting.events,
+            )
+
+    def bench(
+        self,
+        bundle: BundleLike,
+        inputs: Inputs = None,
+        *,
+        device: DeviceLike | None = None,
+        twin: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        allow_nonfinite: bool = False,
+        **how: Unpack[BenchKeywords],
+    ) -> BenchReport:
+        """Measure latency, throughput and memory of a bundle, and keep them in the store."""
+        from edgekit.verbs.bench import bench
+
+        with self._setting.working():
+            opened = self._setting.bundle(bundle)
+            plan = bench_plan(how)
+            chosen = choose_samples(opened, inputs, allow_nonfinite=allow_nonfinite)
+            sample = None
+            if chosen.samples is not None:
+                sample = only_sample(chosen.count, next(chosen.samples).inputs)
+            reached = device_for_bundle(self._setting, opened, device, twin=twin, timeout=timeout)
+            return bench(
+                opened,
+                reached,
+                plan,
+                self._setting.events,
+                inputs=sample,
+                purpose="bench",
+                store=self.data.store,
+            )
+
+    def opened(
+        self, bundle: BundleLike, purpose: str = "run", **where: Unpack[DeviceKeywords]
+    ) -> AbstractContextManager[BundleSession]:
+        """Open a bundle on a device of its board, as `device(...).open(bundle)` does."""
+        opened = self._setting.bundle(bundle)
+        device = device_for_bundle(self._setting, opened, **where)
+        board = opened.manifest.board.name
+        return DeviceHandle(device.name, board, self._setting, lambda: device).open(
+            opened, purpose=purpose
+        )
+
+    def tune(
+        self,
+        model: PathLike | None = None,
+        devices: Sequence[str] | None = None,
+        *,
+        every: bool = False,
+        trials: int | None = None,
+        seconds: float | None = None,
+        again: bool = False,
+        search_seed: int = 0,
+        twin: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        **how: Unpack[BuildKeywords],
+    ) -> TuneReport | TunedInC:
+        """Search on devices for the fastest variant of each kernel. Later builds use them.
+
+        The search ends after `trials` candidates or `seconds`. KeyboardInterrupt keeps what was
+        measured, and the same call resumes the search.
+        """
+        from edgekit.building.products import product_of
+        from edgekit.tuning.tune import Effort, tune
+        from edgekit.tuning.tune_c import tune_c
+        from edgekit.tuning.tune_devices import DeviceSelection, pool_for
+
+        events = self._setting.events
+        with self._setting.working():
+            request = self.request(model, **how)
+            if product_of(request.board).tuner == "steps":
+                from edgekit.devices.choice import Candidate
+
+                if every or (devices is not None and len(devices) > 1):
+                    chosen = several_devices(self._setting, request.board, devices, timeout)
+                else:
+                    name = devices[0] if devices else None
+                    one = device_for_board(
+                        self._setting, request.board, name, twin=twin, timeout=timeout
+                    )
+                    chosen = (Candidate(one.name, lambda events: one),)
+                unit = chosen[0].reach(events).firmware().unit
+                return tune_c(
+                    *(request, chosen, unit),
+                    trials=trials,
+                    seconds=seconds,
+                    again=again,
+                    events=events,
+                )
+            names = None if devices is None else tuple(devices)
+            pool = pool_for(
+                request.board,
+                DeviceSelection(names, twin, every),
+                self.devices(),
+                timeout,
+                f"tuning {request.source.name}",
+                events,
+            )
+            if trials is None and seconds is None:
+                trials = _DEFAULT_TRIALS
+            return tune(request, pool, Effort(trials, seconds, again, search_seed), events)
+
+    def rollback(
+        self,
+        model: str | None = None,
+        *,
+        to: str | None = None,
+        board: str | Board | None = None,
+        **where: Unpack[DeviceKeywords],
+    ) -> RollbackReport:
+        """Roll back to the previous version of a model on a device, or to the digest `to`."""
+        from edgekit.verbs.rollback import rollback
+
+        with self._setting.working():
+            device = self._remote(board, **where)
+            return rollback(device.version_keeper(), model, to=to, events=self._setting.events)

@@ -1,0 +1,108 @@
+"""`edgekit.Workspace`: a folder, and a method for each verb. The command line stands on it too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from edgekit.api.choice import (
+    device_for_board,
+)
+from edgekit.api.keywords import (
+    PathLike,
+)
+from edgekit.api.on_devices import OnDevices
+from edgekit.base.errors import UsageError
+from edgekit.base.events import Events
+from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from edgekit.advice.words import Recommendation, Search
+    from edgekit.devices.device import Device
+    from edgekit.profiles.board import Board
+    from edgekit.store.comparing import Comparison
+    from edgekit.store.results import Listing
+    from edgekit.store.runs import BenchRun
+
+
+class Workspace(OnDevices):
+    """A folder with its project file, profiles, devices and store, and what can be done with them.
+
+    `folder` is where edgekit.toml, boards/ and toolchains/ are looked for; relative paths that are
+    given to a method start there. `store` is the URL of another store for measurements than the
+    project's. `events` is called with each event while a method works: a stage begins, advances or
+    ends, a warning. `cancel` is a token with which another thread ends the work.
+    """
+
+    def at_store(self, url: str | None) -> Workspace:
+        """Return a workspace of the same folder with another store; None keeps this one."""
+        if url is None:
+            return self
+        other = Workspace.__new__(Workspace)
+        other._setting = replace(self._setting, data=replace(self.data, store_url=url))
+        return other
+
+    def recommend(
+        self,
+        model: PathLike | None = None,
+        boards: Sequence[str | Board] = (),
+        *,
+        measure: bool = False,
+        search: Search | None = None,
+        twin: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        constants: Mapping[str, Any] | None = None,
+    ) -> Recommendation:
+        """List the options for running a model on each board, and which to try first.
+
+        Without boards, for the project's, else for all. `measure` tries every option on a device
+        first.
+        """
+        from edgekit.advice.recommend import Measuring, recommend
+
+        with self._setting.working():
+            source, project = self._source(model, shapes, constants), self.data.project
+            if not boards and project is not None and project.board is not None:
+                boards = (project.board,)
+            if measure and not boards:
+                raise UsageError("--measure needs a board", hint="add --board NAME")
+
+            def reach(board: Board, events: Events) -> Device:
+                emulated = twin and not board.is_host
+                return device_for_board(self._setting, board, twin=emulated, timeout=timeout)
+
+            return recommend(
+                self.data,
+                source,
+                boards,
+                measuring=Measuring(reach, search) if measure else None,
+                events=self._setting.events,
+            )
+
+    def results(
+        self,
+        *,
+        model: str | None = None,
+        board: str | None = None,
+        device: str | None = None,
+        last: int = 20,
+    ) -> Listing:
+        """List the benchmark runs of the store, the latest first."""
+        from edgekit.store.bench_runs import RunFilter
+        from edgekit.store.results import list_results
+
+        return list_results(RunFilter(model, board, device, last), self.data.store)
+
+    def result(self, run: str = "latest") -> BenchRun:
+        """Return one run with its samples: by its id, a prefix of it, or the latest."""
+        from edgekit.store.results import show_result
+
+        return show_result(run, self.data.store)
+
+    def compare(self, before: str = "previous", after: str = "latest") -> Comparison:
+        """Compare two runs: ids, or "previous" or "best" among the runs before `after`."""
+        from edgekit.store.results import compare_results
+
+        return compare_results(before, after, self.data.store)
