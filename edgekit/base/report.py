@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from edgekit.base.json_text import plain
+from edgekit.base.quoting import html_text
 from edgekit.base.wording import printable
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook. Names of models and layers are not trusted, but escaped."""
-        return f"<div><strong>{_text(self.headline())}</strong>{_html(self.to_dict())}</div>"
+        return f"<div><strong>{html_text(self.headline())}</strong>{_html(self.to_dict())}</div>"
 
 
 def nanoseconds_of(seconds: Iterable[float]) -> Array:
@@ -48,15 +48,15 @@ def _html(value: object) -> str:
     if isinstance(value, list) and value:
         if all(isinstance(item, dict) for item in value):
             return _table_of_records(value)
-        return _text(_words(value))
-    return _text(_words(value))
+        return html_text(_words(value))
+    return html_text(_words(value))
 
 
 def _table_of_records(records: Sequence[Mapping[str, object]]) -> str:
     columns = list(dict.fromkeys(key for record in records for key in record))
     head = "".join(_head(column) for column in columns)
     rows = [
-        "".join(_cell(_text(_words(record.get(key)))) for key in columns)
+        "".join(_cell(html_text(_words(record.get(key)))) for key in columns)
         for record in records[:_MOST_ROWS]
     ]
     more = len(records) - _MOST_ROWS
@@ -68,15 +68,11 @@ def _table(rows: Iterable[str]) -> str:
 
 
 def _head(key: object) -> str:
-    return f'<th align="left" valign="top">{_text(str(key).replace("_", " "))}</th>'
+    return f'<th align="left" valign="top">{html_text(str(key).replace("_", " "))}</th>'
 
 
 def _cell(html: str) -> str:
     return f'<td align="left" valign="top">{html}</td>'
-
-
-def _text(text: str) -> str:
-    return escape(printable(text), quote=True)
 
 
 def _words(value: object) -> str:
