@@ -5,20 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Literal, cast
 
+from edgekit.base.paths import PACKAGE
 from edgekit.profiles.reader import TableReader
 
 FlashDriver = Literal["qemu", "openocd", "pyocd", "stm32loader", "uf2"]
 
-_STM32 = ("uart_enable", "tx_pin", "rx_pin", "alternate")
-FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "cmsdk": ("uart", "uart_irq", "uart_clock"),
-    "stm32f4": ("uart", "uart_irq", *_STM32),
-    "stm32f7": ("uart", "uart_irq", "uart_clock", *_STM32, "bus_enable", "gpio", "gpio_enable"),
-    "nrf5": ("uart", "uart_irq", "tx_pin", "rx_pin"),
-}
-"""The numbers that the C file of each family needs as macros."""
+_FAMILIES = PACKAGE / "aot" / "firmware" / "source" / "families"
+_MACRO = re.compile(r"\bEK_(\w+)")
+_OF_EVERY_FAMILY = ("uart", "uart_irq")
+_GIVEN = ("clock", "baud", "register")
+"""Macros of every firmware, which are no registers."""
+
+
+@cache
+def families() -> Mapping[str, tuple[str, ...]]:
+    """Return the families of microcontrollers, one for each C file, and the numbers that each
+    file needs as macros."""
+    return {file.stem: _registers_in(file) for file in sorted(_FAMILIES.glob("*.c"))}
+
+
+def _registers_in(file: Path) -> tuple[str, ...]:
+    used = (name.lower() for name in _MACRO.findall(file.read_text(encoding="utf-8")))
+    return tuple(dict.fromkeys((*_OF_EVERY_FAMILY, *(n for n in used if n not in _GIVEN))))
+
 
 FLASH_DRIVERS: tuple[FlashDriver, ...] = ("qemu", "openocd", "pyocd", "stm32loader", "uf2")
 _DEFAULT_STACK = 8 << 10
@@ -38,7 +51,7 @@ class Firmware:
     stack: int
     caches: bool
     registers: Mapping[str, int]
-    """Addresses by the names in `FAMILIES`."""
+    """Addresses by the names that `families` lists."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +68,7 @@ class Flash:
 
 
 def parse_firmware(reader: TableReader) -> Firmware:
-    family = reader.choice("family", tuple(FAMILIES))
+    family = reader.choice("family", tuple(families()))
     clock = reader.integer("clock", 1_000_000, 2_000_000_000)
     stack = reader.size("stack") if reader.has("stack") else _DEFAULT_STACK
     if stack > _LARGEST_STACK or stack % 8:
@@ -66,7 +79,7 @@ def parse_firmware(reader: TableReader) -> Firmware:
         caches = value is True
         if not isinstance(value, bool):
             reader.complain("caches", str(value)[:80], "true or false")
-    registers = {key: reader.integer(key, 0, 0xFFFF_FFFF) for key in FAMILIES.get(family, ())}
+    registers = {key: reader.integer(key, 0, 0xFFFF_FFFF) for key in families().get(family, ())}
     reader.finish()
     return Firmware(family, clock, stack, caches, registers)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import PurePath
 
 from edgekit.devices.sensors.graphics import graphics
 from edgekit.devices.sensors.sensor import Board, Sensor
-from edgekit.devices.sensors.snapshot import NVPMODEL, NVPMODEL_STATUS, THROTTLED, folders
+from edgekit.devices.sensors.snapshot import NVPMODEL, NVPMODEL_STATUS, PLAIN_FILES, folders
 
 _I2C, _HWMON = "/sys/bus/i2c/devices/", "/sys/class/hwmon/"
 _TOTALS = ("VIN", "POM_5V_IN", "VDD_IN")
@@ -28,7 +29,7 @@ def discover(snapshot: Mapping[str, str]) -> Board:
             *_rapl(snapshot),
             *_temperatures(snapshot),
             *_clocks(snapshot),
-            *_throttling(snapshot),
+            *_plain(snapshot),
             *_fans(snapshot),
             *graphics(snapshot),
         ),
@@ -126,20 +127,16 @@ def _clocks(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
     for folder in folders(snapshot, "/sys/devices/system/cpu/", ("scaling_cur_freq",)):
         core = folder.split("/")[-2]
         yield Sensor(core, "megahertz", (f"{folder}/scaling_cur_freq",), 1e-3)
-    for folder in folders(snapshot, "/sys/class/devfreq/", ("cur_freq",)):
-        yield Sensor(folder.rpartition("/")[2], "megahertz", (f"{folder}/cur_freq",), 1e-6)
 
 
-def _throttling(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
-    if THROTTLED in snapshot:
-        yield Sensor("firmware", "throttling", (THROTTLED,), 1.0)
-    for folder in folders(snapshot, _HWMON, ("in0_lcrit_alarm",)):
-        yield Sensor("undervoltage", "throttling", (f"{folder}/in0_lcrit_alarm",), 1.0)
+def _plain(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
+    for plain in PLAIN_FILES:
+        for path in sorted(path for path in snapshot if PurePath(path).match(plain.pattern)):
+            name = plain.name or PurePath(path).parent.name
+            yield Sensor(name, plain.quantity, (path,), plain.scale)
 
 
 def _fans(snapshot: Mapping[str, str]) -> Iterator[Sensor]:
-    if "/sys/devices/pwm-fan/cur_pwm" in snapshot:
-        yield Sensor("pwm-fan", "fan", ("/sys/devices/pwm-fan/cur_pwm",), 1.0)
     for folder in folders(snapshot, _HWMON, ("name",)):
         for number in range(1, 9):
             for name in (f"fan{number}_input", f"pwm{number}", *(("rpm",) if number == 1 else ())):

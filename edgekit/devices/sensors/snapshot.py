@@ -4,7 +4,10 @@ board, read in one go."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+from edgekit.devices.sensors.sensor import Quantity
 
 LONGEST_VALUE = 200
 LONGEST_LINES = 4000
@@ -20,7 +23,29 @@ NVMAP_CLIENTS = "/sys/kernel/debug/nvmap/iovmm/clients"
 NVPMODEL, NVPMODEL_STATUS = "/etc/nvpmodel.conf", "/var/lib/nvpmodel/status"
 """Names of a Jetson's power modes, among much else, and its present mode."""
 
+
+@dataclass(frozen=True)
+class PlainFile:
+    """Files that hold one quantity each, as a number."""
+
+    pattern: str
+    quantity: Quantity
+    scale: float
+    name: str = ""
+    """The sensor's name; without one, that of the folder that the file is in."""
+
+
+PLAIN_FILES: tuple[PlainFile, ...] = (
+    PlainFile("/sys/class/devfreq/*/cur_freq", "megahertz", 1e-6),
+    # Undervoltage and throttling, from a Raspberry Pi's firmware.
+    PlainFile(THROTTLED, "throttling", 1.0, name="firmware"),
+    PlainFile("/sys/class/hwmon/hwmon*/in0_lcrit_alarm", "throttling", 1.0, name="undervoltage"),
+    PlainFile("/sys/devices/pwm-fan/cur_pwm", "fan", 1.0),
+)
+"""Sensors that need no code: docs/adding/sensor.md."""
+
 PATTERNS: tuple[str, ...] = (
+    *(plain.pattern for plain in PLAIN_FILES),
     # Power monitors on Jetsons (JetPack 5 and later, Thor), and any that a user added.
     "/sys/bus/i2c/devices/*/name",
     "/sys/bus/i2c/devices/*/hwmon/hwmon*/in*_label",
@@ -40,7 +65,6 @@ PATTERNS: tuple[str, ...] = (
     "/sys/class/hwmon/hwmon*/fan*_input",
     "/sys/class/hwmon/hwmon*/pwm[0-9]",
     "/sys/class/hwmon/hwmon*/rpm",
-    "/sys/class/hwmon/hwmon*/in*_lcrit_alarm",
     "/sys/class/thermal/thermal_zone*/type",
     "/sys/class/thermal/thermal_zone*/temp",
     # Intel's and AMD's energy counters.
@@ -50,12 +74,8 @@ PATTERNS: tuple[str, ...] = (
     "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq",
     "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq",
     "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
-    "/sys/class/devfreq/*/cur_freq",
-    # Undervoltage and throttling, from a Raspberry Pi's firmware.
-    THROTTLED,
-    # A Jetson's power mode and fan.
+    # A Jetson's power mode.
     NVPMODEL_STATUS,
-    "/sys/devices/pwm-fan/cur_pwm",
     "/proc/device-tree/model",
     # Used memory of an AMD GPU.
     "/sys/class/drm/card[0-9]/device/mem_info_vram_used",
