@@ -22,7 +22,7 @@ from benchmarks.stock_cures import import_intrinsics_quickly
 from edgekit.api.functions import make_request
 from edgekit.base.tvm_compat import load_tensor_intrinsics, load_tvm
 from edgekit.rpc.protocol import LOOPBACK
-from edgekit.tuning.work import FindTasks
+from edgekit.tuning.messages import FindTasks
 
 KEY = "here"
 SERVERS = 2
@@ -56,7 +56,7 @@ def search(model: Path, work: Path, port: int, trials: int) -> None:
     from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, RPCConfig, RPCRunner
 
     from edgekit.compiler.schedules.machine import machine_of
-    from edgekit.tuning.scout import tasks_of
+    from edgekit.tuning.kernels import tasks_of
 
     request = make_request(model, "local", None, {}, {}, offload=())
     target = tvm.target.Target(request.board.target.as_json())

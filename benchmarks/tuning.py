@@ -43,6 +43,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+import edgekit.tuning.tune
+from benchmarks import slow_builder
 from benchmarks.stock_metaschedule import KEY, SERVERS, Came
 from benchmarks.tuned_networks import NETWORKS, tuned_network, verdict
 from edgekit.api.functions import make_request
@@ -53,9 +55,9 @@ from edgekit.rpc.tracker import private_tracker
 from edgekit.store.database import close_store, open_store
 from edgekit.store.moments import seconds_at
 from edgekit.store.tuning import records_of_session
-from edgekit.tuning.servers import Plan, served
+from edgekit.tuning.servers import Plan, Pool, served
 from edgekit.tuning.tune import Effort, TuneReport, tune
-from edgekit.tuning.tune_devices import Pool, local_plan
+from edgekit.tuning.tune_devices import local_plan
 
 _DEVICES = (1, 8)
 _SECONDS_TO_REGISTER = 120.0
@@ -133,12 +135,13 @@ def throughput(folder: Path, rounds: int, trials: int, limit: float) -> list[str
 def scaling(folder: Path, seconds: float, pause_ms: int) -> list[str]:
     """Devices that take a fixed time for each run, without using the CPU."""
     request = _request(_several_convolutions(), folder)
+    edgekit.tuning.tune.BUILDER = "benchmarks.slow_builder"
+    os.environ[slow_builder.PAUSE] = str(1000 * pause_ms)
     rates = []
     for devices in _DEVICES:
         names = tuple(f"device{number}" for number in range(devices))
         with _served_here(request, folder, names, None) as pool:
-            effort = Effort(seconds=seconds, again=True, pause_us=1000 * pause_ms)
-            report = _searched(request, pool, effort)
+            report = _searched(request, pool, Effort(seconds=seconds, again=True))
         rates.append(60 * sum(_rates_by_device(report.session)))
         load = os.getloadavg()[0]
         print(
@@ -169,11 +172,15 @@ def _ours(request: BuildRequest, pool: Pool, trials: int) -> Rate:
     return Rate(report.trials - failed, failed, report.seconds)
 
 
+def _print_warning(event: Event) -> None:
+    if isinstance(event, Warned):
+        print(f"  {event.text}", flush=True)
+
+
 def _searched(request: BuildRequest, pool: Pool, effort: Effort) -> TuneReport:
     def told(event: Event) -> None:
-        if isinstance(event, Warned):
-            print(f"  {event.text}", flush=True)
-        elif isinstance(event, StageProgress) and sys.stdout.isatty():
+        _print_warning(event)
+        if isinstance(event, StageProgress) and sys.stdout.isatty():
             print(f"  {event.done}: {event.detail}"[:110].ljust(110), end="\r", flush=True)
 
     return tune(request, nullcontext(pool), effort, Events(told))
@@ -273,8 +280,8 @@ def _served_here(
         local = [local_plan(request.board, name, tracker, workspace) for name in names]
         return [(plan.key, replace(plan, threads=threads)) for plan in local]
 
-    with served(plans, lambda name, text: print(f"  {name}: {text}")) as servers:
-        yield Pool(servers.tracker, names, names, servers.name_of)
+    with served(plans, Events(_print_warning)) as pool:
+        yield pool
 
 
 def _request(model: onnx.ModelProto, folder: Path) -> BuildRequest:

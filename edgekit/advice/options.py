@@ -73,9 +73,9 @@ def _own(board: Board, deploy: str) -> Option:
 
 
 def _tuned(subject: Subject, board: Board) -> Option:
-    from edgekit.tuning.known import known_gain
+    from edgekit.tuning.earlier_gain import earlier_gain
 
-    gain = known_gain(subject.model, board.target, subject.store)
+    gain = earlier_gain(subject.model, board.target, subject.store)
     reasons: tuple[str, ...] = ()
     if gain is None:
         faster = "not measured: nothing was tuned for this model and CPU"

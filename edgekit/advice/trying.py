@@ -84,7 +84,7 @@ def _request(trials: Trials, seen: Considered, option: Option, place: Path) -> B
         return replace(request, choices=NO_CHOICES)
     if option.kind == "tuned":
         if trials.search is not None:
-            from edgekit.tuning.quick_tune import quick_tune
+            from edgekit.tuning.tune import quick_tune
 
             seconds, again = trials.search.seconds, trials.search.again
             request, _ = quick_tune(request, trials.device, seconds, trials.events, again=again)

@@ -117,7 +117,7 @@ class WorkspaceBase:
     def _tuned(
         self, request: BuildRequest, device: Device, seconds: float, again: bool
     ) -> BuildRequest:
-        from edgekit.tuning.quick_tune import quick_tune
+        from edgekit.tuning.tune import quick_tune
 
         return quick_tune(request, device, seconds, self._setting.events, again=again)[0]
 

@@ -289,6 +289,7 @@ class OnDevices(Building):
         measured, and the same call resumes the search.
         """
         from edgekit.building.products import product_of
+        from edgekit.tuning.recorder import Limits
         from edgekit.tuning.tune import Effort, tune
         from edgekit.tuning.tune_c import tune_c
         from edgekit.tuning.tune_devices import DeviceSelection, pool_for
@@ -307,14 +308,8 @@ class OnDevices(Building):
                         self._setting, request.board, name, twin=twin, timeout=timeout
                     )
                     chosen = (Candidate(one.name, lambda events: one),)
-                unit = chosen[0].reach(events).firmware().unit
-                return tune_c(
-                    *(request, chosen, unit),
-                    trials=trials,
-                    seconds=seconds,
-                    again=again,
-                    events=events,
-                )
+                limits = Limits(trials, seconds)
+                return tune_c(request, chosen, limits, again=again, events=events)
             names = None if devices is None else tuple(devices)
             pool = pool_for(
                 request.board,

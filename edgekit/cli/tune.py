@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from edgekit.building.choose import BuildOptions
     from edgekit.devices.choice import Candidate
     from edgekit.profiles.board import Board
-    from edgekit.tuning.standing import KernelOutcome
+    from edgekit.tuning.kernel_states import KernelOutcome
     from edgekit.tuning.tune import TuneReport
 
 _COLUMNS = ("calls", "by its rule", "now", "gain", "trials", "failed", "how", "kernel")
@@ -86,6 +86,7 @@ def command(
     """
     from edgekit.building.choose import make_request
     from edgekit.building.products import product_of
+    from edgekit.tuning.recorder import Limits
     from edgekit.tuning.tune import Effort, tune
     from edgekit.tuning.tune_devices import DeviceSelection, pool_for
 
@@ -94,7 +95,7 @@ def command(
     if product_of(request.board).tuner == "steps":
         several = several_devices(console, request.board, device_names, every, twin, timeout)
         chosen = several or _only(console, request.board, device_names, twin, timeout)
-        tune_steps(console, request, chosen, trials, seconds, again)
+        tune_steps(console, request, chosen, Limits(trials, seconds), again)
         return
     pool = pool_for(
         request.board,

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
     from edgekit.building.request import BuildRequest
     from edgekit.devices.choice import Candidate
-    from edgekit.tuning.tune_c import TunedInC, TunedStep
+    from edgekit.tuning.recorder import Limits
+    from edgekit.tuning.step_proposer import TunedStep
+    from edgekit.tuning.tune_c import TunedInC
 
 _COLUMNS = ("steps", "its own", "best", "gain", "how", "step")
 _NUMBERS = ("steps", "its own", "best", "gain")
@@ -22,20 +24,12 @@ def tune_steps(
     console: Console,
     request: BuildRequest,
     candidates: Sequence[Candidate],
-    trials: int | None,
-    seconds: float | None,
+    limits: Limits,
     again: bool,
 ) -> None:
-    from edgekit.tuning.tune_c import tune_c, unit_of
+    from edgekit.tuning.tune_c import tune_c
 
-    unit = unit_of(candidates[0].reach(console.events))
-    report = tune_c(
-        *(request, candidates, unit),
-        trials=trials,
-        seconds=seconds,
-        again=again,
-        events=console.events,
-    )
+    report = tune_c(request, candidates, limits, again=again, events=console.events)
     console.report(report, lambda: _render(console, request, report))
 
 

@@ -74,7 +74,7 @@ def check_can_be_tuned(board: Board) -> None:
 def tuned(
     console: Console, request: BuildRequest, device: Device, seconds: float, again: bool
 ) -> BuildRequest:
-    from edgekit.tuning.quick_tune import quick_tune
+    from edgekit.tuning.tune import quick_tune
 
     request, _ = quick_tune(request, device, seconds, console.events, again=again)
     return request

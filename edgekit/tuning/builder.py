@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.tuning.child_side import Channel, yield_to_others
-from edgekit.tuning.work import (
+from edgekit.tuning.child import Channel, yield_to_others
+from edgekit.tuning.messages import (
     FAR,
     OWN,
     SPOIL,
@@ -24,7 +24,7 @@ from edgekit.tuning.work import (
 )
 
 if TYPE_CHECKING:
-    from edgekit.tuning.subjects import Way
+    from edgekit.tuning.scheduled_kernels import ScheduledKernel
 
 _PLACE_OF_OWN = -1
 
@@ -72,15 +72,19 @@ class Workbench:
 
         from edgekit.compiler.schedules.apply import schedule_function
         from edgekit.tuning.filters import why_not
-        from edgekit.tuning.subjects import NotPossible, spoiling_kernel, way_of
-        from edgekit.tuning.trials import far_apart_kernel
+        from edgekit.tuning.scheduled_kernels import (
+            NotPossible,
+            far_apart_kernel,
+            scheduled,
+            spoiling_kernel,
+        )
 
-        own = way_of(order.subject, None, self._machine)
-        ways: list[tuple[int, Way]] = [(_PLACE_OF_OWN, own)]
+        own = scheduled(order.subject, None, self._machine)
+        ways: list[tuple[int, ScheduledKernel]] = [(_PLACE_OF_OWN, own)]
         failures = []
         for place, choice in enumerate(order.choices):
             try:
-                way = way_of(order.subject, choice, self._machine)
+                way = scheduled(order.subject, choice, self._machine)
             except NotPossible as error:
                 failures.append(BuildFailure(place, "compile", str(error)))
                 continue
@@ -97,7 +101,7 @@ class Workbench:
         built = []
         for place, way in ways:
             symbol = OWN if place == _PLACE_OF_OWN else f"{OWN}_{place}"
-            functions[symbol] = self._slowed(way.function)
+            functions[symbol] = way.function
             built.append(BuiltFunction(place, symbol, way.arguments))
         library = self.linked(functions, order.folder)
         self._write_inputs(order, {name for _, way in ways for name in way.arguments})
@@ -126,7 +130,7 @@ class Workbench:
         """Write each input once; several builders may do so at the same time."""
         import numpy as np
 
-        from edgekit.tuning.subjects import values_of
+        from edgekit.tuning.scheduled_kernels import values_of
 
         missing = {name for name in names if not (order.inputs / f"{name}.npy").exists()}
         for name, array in values_of(order.subject, missing) if missing else ():
@@ -135,24 +139,6 @@ class Workbench:
             with unfinished.open("wb") as stream:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
             unfinished.rename(order.inputs / f"{name}.npy")
-
-    def _slowed(self, function: Any) -> Any:
-        if not self._setup.pause_us:
-            return function
-        from tvm import s_tir, tirx
-
-        realize = function.body
-        root = realize.block
-        sleep = tirx.Evaluate(tirx.call_extern("int32", "usleep", self._setup.pause_us))
-        slowed = s_tir.SBlock(
-            *(root.iter_vars, root.reads, root.writes, root.name_hint),
-            body=tirx.SeqStmt([sleep, root.body]),
-            alloc_buffers=root.alloc_buffers,
-            annotations=root.annotations,
-        )
-        return function.with_body(
-            s_tir.SBlockRealize(realize.iter_values, realize.predicate, slowed)
-        )
 
 
 if __name__ == "__main__":

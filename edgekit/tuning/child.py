@@ -1,4 +1,7 @@
-"""A child process of a search, which may crash or hang at any moment."""
+"""A child process of a search, which may crash or hang at any moment: both ends.
+
+Messages are pickles: both ends are this edgekit, and no other process has the pipe.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import pickle
 import select
 import struct
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,11 +17,13 @@ from typing import Any
 
 from edgekit.base.children import LastLines, Process, TimeoutExpired, start_module
 from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.parent_process import end_with_parent
 from edgekit.devices.local.crashes import signal_meaning
 
-HEADER = struct.Struct("<Q")
+_HEADER = struct.Struct("<Q")
 _MOST_LINES = 20
 _SECONDS_TO_DIE = 10
+_LOWEST_PRIORITY = 19
 _LOOK_SECONDS = 1.0
 """The time between looks at the clock while a process is silent."""
 _BLOCK = 1 << 20
@@ -65,7 +71,7 @@ class Child:
     def receive(self, seconds: float) -> Any:
         """Return the next answer, or raise ChildGone if none comes in time."""
         deadline = self._now() + seconds
-        (size,) = HEADER.unpack(self._read(HEADER.size, deadline))
+        (size,) = _HEADER.unpack(self._read(_HEADER.size, deadline))
         return pickle.loads(self._read(size, deadline))  # from this very edgekit
 
     def ask(self, message: object, seconds: float) -> Any:
@@ -108,7 +114,7 @@ class Child:
         assert process.stdin is not None
         data = pickle.dumps(message)
         try:
-            process.stdin.write(HEADER.pack(len(data)) + data)
+            process.stdin.write(_HEADER.pack(len(data)) + data)
             process.stdin.flush()
         except (OSError, ValueError) as error:
             raise self._gone(process) from error
@@ -148,3 +154,43 @@ class Child:
         if code is not None and code < 0:
             return ChildGone(signal_meaning(-code), silent=False)
         return ChildGone(lines[-1][:500] if lines else f"it ended with {code}", silent=False)
+
+
+def yield_to_others() -> None:
+    """Give this process the lowest CPU priority."""
+    os.nice(_LOWEST_PRIORITY)
+
+
+class Channel:
+    """The connection to the search that started this process, which ends with the search."""
+
+    def __init__(self) -> None:
+        end_with_parent()
+        # Other output on stdout must not mix with the messages.
+        self._answers = os.fdopen(os.dup(1), "wb", buffering=0)
+        os.dup2(2, 1)
+        self._messages = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
+
+    def waiting(self, seconds: float | None) -> bool:
+        """Return whether a message arrives in time."""
+        return bool(select.select([self._messages], [], [], seconds)[0])
+
+    def next(self) -> Any:
+        """Return the next message, or end the process if there will be no more."""
+        (size,) = _HEADER.unpack(self._read(_HEADER.size))
+        return pickle.loads(self._read(size))  # from this very edgekit
+
+    def send(self, answer: object) -> None:
+        data = pickle.dumps(answer)
+        view = memoryview(_HEADER.pack(len(data)) + data)
+        while view:
+            view = view[self._answers.write(view) or 0 :]
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            block = self._messages.read(size - len(data))
+            if not block:
+                os._exit(0)
+            data += block
+        return bytes(data)

@@ -1,4 +1,7 @@
-"""Converts kernels and traces between the store and MetaSchedule's own database."""
+"""The process that converts kernels and traces between the store and MetaSchedule's database.
+
+A bad file may crash it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,22 @@ import json
 from pathlib import Path
 from typing import Any
 
-import tvm
-from tvm import s_tir
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
-from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord, Workload
-
-from edgekit.compiler.schedules.kernels import exact_key_of
-from edgekit.compiler.schedules.trace import schedule_by_trace
-from edgekit.tuning.metaschedule_orders import Exported, KernelOf, ToExport
+from edgekit.base.tvm_compat import load_tvm
+from edgekit.tuning.child import Channel
+from edgekit.tuning.metaschedule_files import Exported, KernelOf, ToExport, ToRead
 
 _MAIN = "main"
 
 
 def export_to(folder: Path, order: ToExport) -> Exported:
     """Write MetaSchedule's files, without traces that do not fit their kernel."""
+    import tvm
+    from tvm import s_tir
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+    from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
+
+    from edgekit.compiler.schedules.trace import schedule_by_trace
+
     database = JSONDatabase(work_dir=str(folder))
     modules = [_module_of(text) for text in order.modules]
     workloads: dict[int, Any] = {}
@@ -48,6 +53,11 @@ def export_to(folder: Path, order: ToExport) -> Exported:
 
 def kernel_of(line: tuple[str, str]) -> KernelOf | None:
     """Return the kernel of a workload line, None if it is not a single readable kernel."""
+    import tvm
+    from tvm.s_tir.meta_schedule.database import Workload
+
+    from edgekit.compiler.schedules.kernels import exact_key_of
+
     try:
         module = Workload.from_json(list(line)).mod
         functions = dict(module.functions_items())
@@ -70,5 +80,23 @@ def _side(parameter: Any) -> str:
 
 
 def _module_of(text: str) -> Any:
+    import tvm
+
     function = tvm.ir.load_json(text)
     return tvm.IRModule({_MAIN: function.with_attr("global_symbol", _MAIN)})
+
+
+def main() -> None:
+    channel = Channel()
+    order = channel.next()
+    load_tvm()
+    if isinstance(order, ToExport):
+        channel.send(export_to(order.folder, order))
+    else:
+        assert isinstance(order, ToRead)
+        channel.send(tuple(kernel_of(line) for line in order.workloads))
+    channel.next()  # ends the process without TVM's teardown
+
+
+if __name__ == "__main__":
+    main()

@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from edgekit.base.children import start_module
 from edgekit.base.errors import InputError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory, storage_errors, write_atomically
-from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.json_reader import read_json
 from edgekit.base.paths import cache_dir
 from edgekit.compiler.schedules.choices import VERSION, TraceChoice, choice_as_json
@@ -24,14 +21,7 @@ from edgekit.compiler.schedules.trace_text import check_trace
 from edgekit.store.moments import now
 from edgekit.store.results import LARGEST_IMPORT, Transfer, opened_store
 from edgekit.store.tuning_runs import TuningRecord, Workload
-from edgekit.tuning.metaschedule_orders import (
-    Exported,
-    KernelOf,
-    Kernels,
-    ToExport,
-    ToRead,
-    TraceToExport,
-)
+from edgekit.tuning.child import Child, ChildGone
 
 if TYPE_CHECKING:
     from edgekit.store.database import Store
@@ -41,8 +31,50 @@ DEVICE = "another tool"
 """The device of imported records, which MetaSchedule does not store."""
 _NO_TIME = 1e9
 """The number of seconds from which MetaSchedule marks a failed candidate."""
+_LONGEST_SECONDS = 86_400.0
 _ENTER_POSTPROC = "EnterPostproc"
 _TARGET_KEYS = ("kind", "mtriple", "mcpu", "mattr", "num-cores")
+
+
+@dataclass(frozen=True)
+class TraceToExport:
+    module: int
+    """The index among the modules."""
+    trace: str
+    seconds: float
+    target: str
+
+
+@dataclass(frozen=True)
+class ToExport:
+    folder: Path
+    modules: tuple[str, ...]
+    records: tuple[TraceToExport, ...]
+
+
+@dataclass(frozen=True)
+class Exported:
+    written: int
+    left_out: int
+
+
+@dataclass(frozen=True)
+class ToRead:
+    """Lines of a workload file: the hash, and the module in MetaSchedule's own form."""
+
+    workloads: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class KernelOf:
+    """A workload as edgekit's kernel."""
+
+    key: str
+    words: str
+    module: str
+
+
+Kernels = tuple[KernelOf | None, ...]
 
 
 def export_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Transfer:
@@ -233,18 +265,13 @@ def _wrong(name: str, line: int | None = None) -> InputError:
 
 def _asked(order: ToExport | ToRead) -> Any:
     """Answer an order in a child process, which a bad file may crash."""
-    with interrupts_deferred():
-        process = start_module(["edgekit.tuning.metaschedule_worker"])
+    child = Child("edgekit.tuning.metaschedule")
     try:
-        answer, said = process.communicate(pickle.dumps(order))
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    if process.returncode == 0:
-        return pickle.loads(answer)
-    lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
-    raise InputError(
-        f"TVM can't take these kernels: {lines[-1].strip() if lines else 'it said nothing'}",
-        hint="another version of TVM may have written the files",
-    )
+        return child.ask(order, _LONGEST_SECONDS)
+    except ChildGone as gone:
+        raise InputError(
+            f"TVM can't take these kernels: {gone.reason}",
+            hint="another version of TVM may have written the files",
+        ) from gone
+    finally:
+        child.close()

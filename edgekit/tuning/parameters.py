@@ -44,6 +44,16 @@ def neighbours(best: Sequence[Choice], candidates: Sequence[Choice], seed: int) 
                 yield step
 
 
+def together(better: Sequence[Choice]) -> list[Choice]:
+    """Return the combination of all improvements of a product, the best where they conflict."""
+    products = [choice for choice in better if isinstance(choice, ProductChoice)]
+    own, combined = ProductChoice(), ProductChoice()
+    for choice in reversed(products):
+        changed = {name: v for name, v in vars(choice).items() if v != getattr(own, name)}
+        combined = replace(combined, **changed)
+    return [combined] if len(products) > 1 else []
+
+
 def _steps(middle: Choice, candidates: Sequence[Choice]) -> Iterator[Choice]:
     """Yield choices with one field changed."""
     for item in fields(middle):

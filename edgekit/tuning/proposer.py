@@ -5,11 +5,10 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from edgekit.base.errors import EdgekitError
 from edgekit.base.tvm_compat import load_tensor_intrinsics, load_tvm
-from edgekit.building.compilation import Failure
-from edgekit.tuning.child_side import Channel, yield_to_others
-from edgekit.tuning.work import FindTasks, Learn, Propose, Task
+from edgekit.building.compilation import failure_of
+from edgekit.tuning.child import Channel, yield_to_others
+from edgekit.tuning.messages import FindTasks, Learn, Propose, Task
 
 if TYPE_CHECKING:
     from edgekit.tuning.evolution import Evolution
@@ -24,14 +23,8 @@ def main() -> None:
     load_tvm()
     try:
         searches = _Searches(order)
-    except EdgekitError as error:
-        trace = traceback.format_exc()
-        kind = type(error).__name__
-        channel.send(Failure(kind, error.message, error.hint, error.details, trace))
-        return
     except Exception as error:  # noqa: BLE001 - reported to the search
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        channel.send(Failure("", lines[-1], None, (), traceback.format_exc()))
+        channel.send(failure_of(error))
         return
     channel.send(tuple(searches.tasks.values()))
     while True:
@@ -48,7 +41,7 @@ class _Searches:
         import tvm
 
         from edgekit.compiler.schedules.machine import machine_of
-        from edgekit.tuning.scout import tasks_of
+        from edgekit.tuning.kernels import tasks_of
 
         self._seed = order.seed
         self._target = tvm.target.Target(order.target.as_json())

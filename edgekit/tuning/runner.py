@@ -17,9 +17,8 @@ from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.rpc.protocol import Assigned
 from edgekit.rpc.session import Claim, SessionLost, open_session
-from edgekit.tuning.child_side import Channel
-from edgekit.tuning.statistics import is_better, typical
-from edgekit.tuning.work import (
+from edgekit.tuning.child import Channel
+from edgekit.tuning.messages import (
     FAR,
     SPOIL,
     BatchDone,
@@ -32,11 +31,12 @@ from edgekit.tuning.work import (
     Taken,
     Timed,
 )
+from edgekit.tuning.statistics import is_better, typical
 
 _KEPT_WITHOUT_WORK = 0.5
 """Seconds until an idle device is given back."""
 _FAR_APART = 1e-9
-"""The largest relative squared error, as in quick_tune."""
+"""The largest relative squared error; reordered single precision stays far below."""
 _HOPELESS = 1.6
 """The ratio to the rule's own time above which one run is enough."""
 _PROMISING = 1.08
@@ -64,6 +64,11 @@ def main() -> None:
             began = holder.held
             holder.give_back()
             channel.send(SessionEnded(error.message, began))
+
+
+def is_as_right(apart: float) -> bool:
+    """Return whether a relative squared error is small enough; NaN is not."""
+    return apart <= _FAR_APART
 
 
 class _Holder:
@@ -203,7 +208,7 @@ class _Measuring:
             return self._failed(function, "run", str(error))
         self._call(FAR, self._expected, self._result, self._apart)
         apart = float(self._apart.numpy()[0])
-        if not apart <= _FAR_APART:  # also refuses NaN
+        if not is_as_right(apart):
             return Timed(function.place, None, "numbers", f"apart by {apart:.2g}")
         if one > _HOPELESS * own:
             return Timed(function.place, one)

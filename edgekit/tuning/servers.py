@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.events import SILENT, Events
 from edgekit.building.compilation import Failure
 from edgekit.building.compile_process import error_of
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.server import ServePlan
 from edgekit.rpc.tracker import private_tracker
 from edgekit.tuning.child import Child, ChildGone
-from edgekit.tuning.work import LocalPlan, Trouble, Up
+from edgekit.tuning.messages import LocalPlan, Trouble, Up
 
 _SECONDS_TO_COME_UP = 300.0
 """The longest start of a device, which may start a twin and upload an agent."""
@@ -23,28 +24,43 @@ _A_LONG_TIME = 365 * 86_400.0
 Plan = ServePlan | LocalPlan
 
 
-@dataclass
-class Servers:
-    tracker: TrackerAddress
-    names: dict[int, str] = field(default_factory=dict)
-    """Names of devices by the port that clients connect to."""
+@dataclass(frozen=True)
+class Pool:
+    """Devices behind a tracker."""
 
-    def name_of(self, port: int) -> str:
-        return self.names.get(port, "a device")
+    tracker: TrackerAddress
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    """The key that each runner requests from the tracker."""
+    name_of: Callable[[int], str]
+    """A function from a device's port to its name."""
+    priority: int = 1
+    taken: Callable[[int, str], None] = lambda port, offer: None
+    """A callback for a runner that got a device: its port, and the tracker's offer."""
+    twins: frozenset[str] = frozenset()
+    """Names of emulated boards, whose times are for twins only."""
+
+    @property
+    def is_emulated(self) -> bool:
+        return all(name in self.twins for name in self.names)
 
 
 @contextmanager
 def served(
-    plans: Callable[[TrackerAddress], Sequence[tuple[str, Plan]]],
-    told: Callable[[str, str], None],
-) -> Iterator[Servers]:
-    """Serve devices and report their troubles to `told`; raise DeviceError if none comes up."""
+    plans: Callable[[TrackerAddress], Sequence[tuple[str, Plan]]], events: Events = SILENT
+) -> Iterator[Pool]:
+    """Serve devices, the key of each its name; raise DeviceError if none comes up."""
+    lock = threading.Lock()
+    names: dict[int, str] = {}
 
-    def refused(reason: str) -> None:
-        told("the tracker", reason)
+    def told(name: str, text: str) -> None:
+        with lock:
+            events.warn(f"{name}: {text}")
 
-    with private_tracker(refused) as tracker, ExitStack() as closing:
-        servers = Servers(tracker)
+    with (
+        private_tracker(lambda reason: told("the tracker", reason)) as tracker,
+        ExitStack() as closing,
+    ):
         wanted = list(plans(tracker))
         children = [(name, Child("edgekit.tuning.serving", plan)) for name, plan in wanted]
         for _, child in children:
@@ -53,17 +69,17 @@ def served(
         problems: list[DeviceError] = []
         for name, child in children:
             try:
-                servers.names[_port_of(name, child, told)] = name
+                names[_port_of(name, child, told)] = name
             except DeviceError as error:
                 problems.append(error)
                 told(name, error.message)
                 continue
-            listener = threading.Thread(target=_listen, args=(name, child, servers, told))
-            listener.daemon = True
-            listener.start()
-        if not servers.names:
+            follow = (name, child, names, told)
+            threading.Thread(target=_listen, args=follow, daemon=True).start()
+        if not names:
             raise problems[0]
-        yield servers
+        up = tuple(dict.fromkeys(names.values()))
+        yield Pool(tracker, up, up, lambda port: names.get(port, "a device"))
 
 
 def _port_of(name: str, child: Child, told: Callable[[str, str], None]) -> int:
@@ -82,7 +98,9 @@ def _port_of(name: str, child: Child, told: Callable[[str, str], None]) -> int:
         told(name, message.text)
 
 
-def _listen(name: str, child: Child, servers: Servers, told: Callable[[str, str], None]) -> None:
+def _listen(
+    name: str, child: Child, names: dict[int, str], told: Callable[[str, str], None]
+) -> None:
     """Follow a device until it ends: a lost one may come back on another port."""
     while True:
         try:
@@ -90,7 +108,7 @@ def _listen(name: str, child: Child, servers: Servers, told: Callable[[str, str]
         except ChildGone:
             return
         if isinstance(message, Up):
-            servers.names[message.port] = name
+            names[message.port] = name
         elif isinstance(message, Trouble):
             told(name, message.text)
         elif isinstance(message, Failure):

@@ -21,8 +21,8 @@ from edgekit.base.parent_process import parent_environment
 from edgekit.building.compilation import Failure
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.rpc.server import ServePlan, Serving, serve_device
-from edgekit.tuning.child_side import Channel
-from edgekit.tuning.work import LocalPlan, Trouble, Up
+from edgekit.tuning.child import Channel
+from edgekit.tuning.messages import LocalPlan, Trouble, Up
 
 _SECONDS_BETWEEN_STARTS = 1.0
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +21,8 @@ from edgekit.farm.status import DeviceStatus, FarmStatus
 from edgekit.project.file import LOCAL
 from edgekit.rpc.protocol import TrackerAddress, parse_tracker
 from edgekit.rpc.server import ServePlan
-from edgekit.tuning.servers import Plan, served
-from edgekit.tuning.work import LocalPlan
+from edgekit.tuning.messages import LocalPlan
+from edgekit.tuning.servers import Plan, Pool, served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,27 +33,6 @@ if TYPE_CHECKING:
 
 HELD_SECONDS = 60.0
 """The longest time that a device is held, so that others get their turn."""
-
-
-@dataclass(frozen=True)
-class Pool:
-    """Devices behind a tracker."""
-
-    tracker: TrackerAddress
-    names: tuple[str, ...]
-    keys: tuple[str, ...]
-    """The key that each runner requests from the tracker."""
-    name_of: Callable[[int], str]
-    """A function from a device's port to its name."""
-    priority: int = 1
-    taken: Callable[[int, str], None] = lambda port, offer: None
-    """A callback for a runner that got a device: its port, and the tracker's offer."""
-    twins: frozenset[str] = frozenset()
-    """Names of emulated boards, whose times are for twins only."""
-
-    @property
-    def is_emulated(self) -> bool:
-        return all(name in self.twins for name in self.names)
 
 
 @dataclass(frozen=True)
@@ -81,32 +59,33 @@ def pool_for(
         yield replace(lent, twins=twins)
         return
     devices = _devices(board, selection, known, timeout, events)
-    with scratch_directory(cache_dir()) as workspace:
-
-        def plans(tracker: TrackerAddress) -> Sequence[tuple[str, Plan]]:
-            return [
-                (name, _plan(board, name, device, tracker, workspace, events))
-                for name, device in devices
-            ]
-
-        with served_pool(plans, events) as pool:
-            yield replace(pool, twins=frozenset(name for name, d in devices if d.is_emulated))
+    with pool_of(board, devices, events) as pool:
+        yield pool
 
 
 @contextmanager
-def served_pool(
-    plans: Callable[[TrackerAddress], Sequence[tuple[str, Plan]]], events: Events = SILENT
+def pool_of(board: Board, devices: Sequence[Device], events: Events = SILENT) -> Iterator[Pool]:
+    """Serve devices that were chosen."""
+    with scratch_directory(cache_dir()) as workspace:
+
+        def plans(tracker: TrackerAddress) -> Sequence[tuple[str, Plan]]:
+            return [(d.name, _plan(board, d, tracker, workspace, events)) for d in devices]
+
+        with served(plans, events) as pool:
+            yield replace(pool, twins=frozenset(d.name for d in devices if d.is_emulated))
+
+
+@contextmanager
+def pool_with(
+    board: Board, device: Device, purpose: str, events: Events = SILENT
 ) -> Iterator[Pool]:
-    """Serve devices; the key of each is its name."""
-    lock = threading.Lock()
-
-    def told(name: str, text: str) -> None:
-        with lock:
-            events.warn(f"{name}: {text}")
-
-    with served(plans, told) as servers:
-        names = tuple(dict.fromkeys(servers.names.values()))
-        yield Pool(servers.tracker, names, names, servers.name_of)
+    """Take one device: lent by the farm if it has it, or else served."""
+    lent = _farm_pool(board, DeviceSelection((device.name,)), purpose, events)
+    if lent is not None:
+        yield replace(lent, twins=frozenset(lent.names if device.is_emulated else ()))
+        return
+    with pool_of(board, [device], events) as pool:
+        yield pool
 
 
 def _farm_pool(
@@ -174,20 +153,20 @@ def _devices(
     known: Mapping[str, DeviceEntry],
     timeout: float,
     events: Events,
-) -> list[tuple[str, Device]]:
+) -> list[Device]:
     if selection.names is None and not selection.every:
         device = device_for(board, None, known, timeout, events, twin=selection.twin)
-        return [(device.name, device)]
+        return [device]
     if selection.twin:
         (name,) = selection.names or (None,)
         device = device_for(board, name, known, timeout, events, twin=True)
-        return [(device.name, device)]
-    found: list[tuple[str, Device]] = []
+        return [device]
+    found: list[Device] = []
     problems: list[DeviceError] = []
     candidates: tuple[Candidate, ...] = devices_for(board, selection.names, known, timeout)
     for candidate in candidates:
         try:
-            found.append((candidate.name, candidate.reach(events)))
+            found.append(candidate.reach(events))
         except DeviceError as error:
             problems.append(error)
             events.warn(f"{candidate.name} is left out: {error.message}")
@@ -197,16 +176,11 @@ def _devices(
 
 
 def _plan(
-    board: Board,
-    name: str,
-    device: Device,
-    tracker: TrackerAddress,
-    workspace: Path,
-    events: Events,
+    board: Board, device: Device, tracker: TrackerAddress, workspace: Path, events: Events
 ) -> Plan:
-    if name == LOCAL:
-        return local_plan(board, name, tracker, workspace, events)
-    return ServePlan(device.agent(), name, tracker)
+    if device.name == LOCAL:
+        return local_plan(board, device.name, tracker, workspace, events)
+    return ServePlan(device.agent(), device.name, tracker)
 
 
 def local_plan(

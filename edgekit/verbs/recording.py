@@ -1,10 +1,9 @@
-"""Stores a benchmark's report as a run, and describes a search as a session."""
+"""Stores a benchmark's report as a run."""
 
 from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgekit.base.errors import EdgekitError
@@ -12,13 +11,11 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.json_text import json_line
 from edgekit.store.address import is_off as is_off
 from edgekit.store.address import runs_folder
-from edgekit.store.moments import now, this_process
+from edgekit.store.moments import now
 from edgekit.store.outbox import post
 from edgekit.store.runs import BenchRun, BuildFacts, Conditions
-from edgekit.store.tuning_runs import TuningSession
 
 if TYPE_CHECKING:
-    from edgekit.building.request import BuildRequest
     from edgekit.bundle.folder import Bundle
     from edgekit.verbs.bench_report import BenchReport
 
@@ -43,35 +40,6 @@ def keep_bench(
         events.warn(f"the measurement was not kept: {error.message}")
         return None
     return run.id
-
-
-def session_of(
-    request: BuildRequest,
-    devices: Sequence[str],
-    kernels: int,
-    *,
-    trials: int | None = None,
-    seconds: float | None = None,
-) -> TuningSession:
-    """Return the session of a search by this process that begins now."""
-    moment = now()
-    return TuningSession(
-        id=uuid.uuid4().hex,
-        model=request.source.name,
-        model_sha256=request.source.sha256,
-        board=request.board.name,
-        target=request.board.target.as_json(),
-        devices=tuple(devices),
-        host=socket.gethostname(),
-        process=this_process(),
-        started_at=moment,
-        heard_at=moment,
-        ended_at=None,
-        state="running",
-        kernels=kernels,
-        wanted_trials=trials,
-        wanted_seconds=seconds,
-    )
 
 
 def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:

@@ -11,8 +11,8 @@ from typing import Any
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.compiler.schedules.choices import ProductChoice
 from edgekit.tuning.builder import Workbench, serve
-from edgekit.tuning.child_side import Channel
-from edgekit.tuning.work import OWN, BatchOrder, BuiltBatch
+from edgekit.tuning.child import Channel
+from edgekit.tuning.messages import OWN, BatchOrder, BuiltBatch
 
 FATAL = ProductChoice(unrolled=2)
 """The choice that ends the compiler; with FAULT "run" it ends the process that runs it, and with

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from edgekit.tuning.child_side import Channel
-from edgekit.tuning.work import BatchDone, Begun, BuiltBatch, Taken, Timed
+from edgekit.tuning.child import Channel
+from edgekit.tuning.messages import BatchDone, Begun, BuiltBatch, Taken, Timed
 
 FATAL = 2
 """The place of the candidate that ends the process."""

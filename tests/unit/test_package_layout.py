@@ -25,14 +25,14 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "cli.progress cli.console",
     "tvm": "rpc.session rpc.tracker_worker base.tvm_compat models.onnx.* models.tflite.* "
-    "models.torch models.torch.* models.arithmetic models.naming compiler.* tuning.trials "
-    "tuning.known tuning.metaschedule tuning.subjects tuning.scout tuning.filters tuning.evolution "
-    "tuning.cost_model tuning.builder tuning.proposer tuning.runner "
+    "models.torch models.torch.* models.arithmetic models.naming compiler.* tuning.kernels "
+    "tuning.earlier_gain tuning.metaschedule tuning.scheduled_kernels tuning.filters "
+    "tuning.evolution tuning.cost_model tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.* backends.*.quantised "
     "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
-    "tvm_ffi": "devices.local.worker compiler.* tuning.trials aot.loops.* "
+    "tvm_ffi": "devices.local.worker compiler.* tuning.kernels aot.loops.* "
     "tuning.builder tuning.filters tuning.evolution",
     "onnx": "models.onnx models.onnx.* verbs.quantization.quantiser verbs.quantization.loss "
     "backends.tensorrt.graph models.onnx_oracle testing.*",

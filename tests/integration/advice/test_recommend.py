@@ -22,7 +22,7 @@ from edgekit.building.build import build
 from edgekit.models.model import import_model, open_model
 from edgekit.profiles.board import load_board
 from edgekit.store.outbox import post
-from edgekit.tuning.known import KnownGain, gain_of, kernel_calls
+from edgekit.tuning.earlier_gain import EarlierGain, gain_of, kernel_calls
 
 
 def write_network(folder: Path, *, channels: int = 16, odd: bool = False) -> Path:
@@ -117,7 +117,7 @@ def test_what_searches_found_for_alike_kernels_is_known_of_a_model(folder: Path)
     key = next(iter(calls))
     known = {key: Timed(30.0, 10.0), "kernel-of-another-model": Timed(1.0, 1.0)}
     gain = gain_of(calls, known)
-    assert gain == KnownGain(len(calls), 1, 30.0 * calls[key], 10.0 * calls[key], ("kitchen",))
+    assert gain == EarlierGain(len(calls), 1, 30.0 * calls[key], 10.0 * calls[key], ("kitchen",))
     assert gain_of(calls, {}) is None
 
 

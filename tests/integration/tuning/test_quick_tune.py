@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import onnx
 import pytest
 from onnx import helper
 from support.building import (
+    CHECKOUT,
     command_line,
     environment,
     request_for,
@@ -22,19 +21,18 @@ from support.building import (
 )
 from support.compiling import random_array, results_of
 from support.examples import a_third_of
+from support.faulty_builder import FATAL, FAULT
 from support.onnx_models import judged_by_onnxruntime, onnx_model
-from support.processes import command_lines
 from support.relax_modules import relax_of
 from support.rpc_lab import eventually
 from support.stores import save_records
 
 from edgekit.backends.offloading import compile_model
-from edgekit.base.errors import BuildError
-from edgekit.base.events import Event, Events, Warned
+from edgekit.base.events import SILENT, Event, Events, Warned
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.building.tuned_kernels import tuned_kernels
-from edgekit.compiler.schedules.choices import Choice, Choices, ProductChoice
+from edgekit.compiler.schedules.choices import Choices
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import Model
 from edgekit.store.database import close_store, open_store
@@ -46,9 +44,10 @@ from edgekit.store.tuning import (
     records_of_session,
     sessions,
 )
-from edgekit.tuning.messages import Kernel, Order, Trial, TrialOrder
-from edgekit.tuning.process import TuningProcess, tuning_process
-from edgekit.tuning.quick_tune import is_as_right, quick_tune
+from edgekit.tuning.finder import kernels_found
+from edgekit.tuning.messages import FindTasks, Task
+from edgekit.tuning.runner import is_as_right
+from edgekit.tuning.tune import quick_tune
 
 LONG = 600.0
 SHAPE = (1, 3, 20, 20)
@@ -75,7 +74,6 @@ def network() -> onnx.ModelProto:
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("EDGEKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("EDGEKIT_STORE", "")
 
 
@@ -87,54 +85,49 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def order(tmp_path_factory: pytest.TempPathFactory) -> Order:
+def order(tmp_path_factory: pytest.TempPathFactory) -> FindTasks:
     path = tmp_path_factory.mktemp("model") / "net.onnx"
     onnx.save(network(), path)
     request = request_for(path)
-    return Order(request.source, request.board.target, request.offload)
+    return FindTasks(request.source, request.board.target, request.offload, seed=0, yields=False)
 
 
 @pytest.fixture(scope="module")
-def process(order: Order) -> Iterator[TuningProcess]:
-    with tuning_process(order) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def kernels(process: TuningProcess) -> tuple[Kernel, ...]:
-    return process.kernels()
+def kernels(order: FindTasks) -> tuple[Task, ...]:
+    with kernels_found(order, SILENT) as finder:
+        return tuple(task for task in finder.tasks if task.candidates)
 
 
 @pytest.mark.slow
-def test_every_kernel_with_choices_is_measured_once(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("edgekit.tuning.quick_tune.is_busy", lambda samples: True)
+def test_every_kernel_with_choices_is_measured_once(model: Path) -> None:
     request = request_for(model)
     heard: list[Event] = []
 
     _, first = quick_tune(request, LocalDevice(), LONG, Events(heard.append))
-    kept = tuned_kernels(request.board.target)
+    found = tuned_kernels(request.board.target)
     _, second = quick_tune(request, LocalDevice(), LONG)
 
-    assert len(first.measured) == first.kernels == len(kept) >= 4
-    assert {kernel.partition("-")[0] for kernel in kept} == {"product", "kernel"}
-    for record in first.measured:
-        assert 0 < record.best_us <= record.own_us
-        assert record.is_own == (record.best_us == record.own_us)
-    assert second.measured == ()
-    assert second.known == first.kernels
+    assert first is not None
+    assert second is not None
+    assert len(first.kernels) == len(found) >= 4
+    assert {kernel.partition("-")[0] for kernel in found} == {"product", "kernel"}
+    for kernel in first.kernels:
+        assert kernel.own_us is not None
+        assert kernel.best_us is not None
+        assert 0 < kernel.best_us <= kernel.own_us
+        assert (kernel.choice is None) == (kernel.best_us == kernel.own_us)
+    assert (second.trials, second.known) == (0, first.trials)
     store = open_store()
     again, session = sessions(store)
-    assert (again.kernels, session.kernels) == (0, first.kernels)
     assert session.state == again.state == "done"
-    assert {kernel.key for kernel in kernels_of(store, session.id)} == set(kept)
+    assert {kernel.key for kernel in kernels_of(store, session.id)} == set(found)
+    assert kernels_of(store, again.id) == ()
+    assert not any(record.choice["family"] == "trace" for record in all_records(store))
     *_, last = progress_of(store, session.id)
-    assert last.own_us == pytest.approx(sum(record.own_us for record in first.measured))
-    assert last.best_us == pytest.approx(sum(record.best_us for record in first.measured))
-    assert last.trials == sum(kernel.trials for kernel in kernels_of(store, session.id))
+    assert last.own_us == pytest.approx(first.own_us)
+    assert last.best_us == pytest.approx(first.best_us)
+    assert last.trials == first.trials
     close_store(store)
-    assert sum(isinstance(event, Warned) and "busy" in event.text for event in heard) == 1
 
 
 def test_no_time_left_measures_nothing_and_changes_nothing(model: Path) -> None:
@@ -142,7 +135,8 @@ def test_no_time_left_measures_nothing_and_changes_nothing(model: Path) -> None:
 
     after, found = quick_tune(request, LocalDevice(), 0.0)
 
-    assert found.measured == ()
+    assert found is not None
+    assert found.trials == 0
     assert after == request
     assert not tuned_kernels(request.board.target)
 
@@ -151,7 +145,6 @@ def test_without_a_store_a_search_serves_its_own_build_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDGEKIT_STORE", "off")
-    monkeypatch.setattr("edgekit.tuning.quick_tune.WORTH_IT", 10.0)
     monkeypatch.setattr("edgekit.building.tuned_kernels.WORTH_IT", 10.0)
     request = request_for(write_model(tmp_path / "small.onnx"))
     heard: list[Event] = []
@@ -160,16 +153,17 @@ def test_without_a_store_a_search_serves_its_own_build_and_says_so(
 
     said = [event.text for event in heard if isinstance(event, Warned)]
     assert sum("not saved" in text for text in said) == 1
-    assert after.choices.of_kernel == {r.kernel: r.choice for r in found.measured if not r.is_own}
+    assert found is not None
+    assert after.choices.of_kernel == {k.key: k.choice for k in found.kernels if k.choice}
     assert not list((tmp_path / "data").rglob("*"))
 
 
 @pytest.mark.parametrize("place", a_third_of(range(1, 14)))
 def test_whatever_is_chosen_the_numbers_are_onnxruntimes(
-    place: int, order: Order, kernels: tuple[Kernel, ...]
+    place: int, order: FindTasks, kernels: tuple[Task, ...]
 ) -> None:
     model = Model(order.source, relax_of(network()), (), (), ())
-    others = {k.key: k.candidates[1:] for k in kernels}  # the first is the rule's own
+    others = {kernel.key: kernel.candidates for kernel in kernels}
     choices = Choices({key: some[place % len(some)] for key, some in others.items() if some})
     data = random_array(SHAPE)
 
@@ -183,54 +177,27 @@ def test_whatever_is_chosen_the_numbers_are_onnxruntimes(
     assert taken <= {choice.words for choice in choices.of_kernel.values()}
 
 
-def test_a_candidate_that_takes_the_compiler_down_costs_itself_only(
-    order: Order, kernels: tuple[Kernel, ...], tmp_path: Path
-) -> None:
-    first = next(kernel for kernel in kernels if kernel.key.startswith("product"))
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    with tuning_process(order) as process:
-        process.kernels()
-        pid = process.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        eventually(lambda: pid not in command_lines())
-
-        with pytest.raises(BuildError, match="ended early"):
-            process.make(TrialOrder(first.key, first.candidates[:2], tmp_path / "one"))
-        trial = process.make(TrialOrder(first.key, first.candidates[:2], tmp_path / "two"))
-
-    assert trial.tried[0] == first.candidates[0]
-
-
-class _Breaks(TuningProcess):
-    """Dies of one candidate, as a compiler with a fault does."""
-
-    fatal: Choice = ProductChoice(unrolled=8)
-
-    def make(self, order: TrialOrder) -> Trial:
-        if self.fatal in order.choices and self.pid is not None:
-            os.kill(self.pid, signal.SIGKILL)
-        return super().make(order)
-
-
 @pytest.mark.slow
 def test_the_others_are_measured_where_one_candidate_is_fatal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgekit.tuning.process.TuningProcess", _Breaks)
+    monkeypatch.setattr("edgekit.tuning.tune.BUILDER", "support.faulty_builder")
+    monkeypatch.setenv(FAULT, "compile")
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT / "tests"))
     request = request_for(write_model(tmp_path / "small.onnx"))
 
     _, found = quick_tune(request, LocalDevice(), LONG)
 
-    products = [record for record in found.measured if record.kernel.startswith("product")]
-    assert products
-    assert all(record.choice != _Breaks.fatal for record in products)
+    assert found is not None
+    assert found.errors["compile"] == 1
+    assert any(kernel.key.startswith("product") for kernel in found.kernels)
+    assert all(kernel.own_us is not None for kernel in found.kernels)
+    assert all(kernel.choice != FATAL for kernel in found.kernels)
 
 
 def test_one_wrong_number_in_many_stands_out(tmp_path: Path) -> None:
     tvm = load_tvm()
-    from edgekit.tuning.trials import far_apart_kernel
+    from edgekit.tuning.scheduled_kernels import far_apart_kernel
 
     shape = (1, 64, 64, 33)
     kernel = far_apart_kernel(TensorSpec("output", "float32", shape))
@@ -282,7 +249,8 @@ def test_a_later_build_uses_what_was_measured_and_says_so(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(model: Path, tmp_path: Path) -> None:
     command = command_line("build", str(model), "-b", "local", "--quick-tune", "5m")
-    extra = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    cache = tmp_path / "cache"
+    extra = {"XDG_DATA_HOME": str(tmp_path / "data"), "EDGEKIT_CACHE_DIR": str(cache)}
     url = f"sqlite:///{tmp_path / 'data' / 'edgekit' / 'measurements.db'}"
     store = open_store(url)
     with subprocess.Popen(
@@ -301,7 +269,7 @@ def test_ctrl_c_keeps_what_was_measured(model: Path, tmp_path: Path) -> None:
     assert session.state == "interrupted"
     assert kernels_of(store, session.id)
     assert progress_of(store, session.id)
-    assert not list((tmp_path / "cache").glob("scratch*"))
+    assert not list(cache.glob("scratch*"))
     close_store(store)
 
 

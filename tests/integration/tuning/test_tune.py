@@ -40,10 +40,11 @@ from edgekit.store.lookup import deliver_waiting
 from edgekit.store.tuning import all_records, progress_of, sessions
 from edgekit.store.tuning_runs import TuningRecord, TuningSession
 from edgekit.tuning.child import Child
-from edgekit.tuning.standing import is_own
+from edgekit.tuning.finder import kernels_found
+from edgekit.tuning.kernel_states import is_own
+from edgekit.tuning.messages import FindTasks
 from edgekit.tuning.tune import Effort, TuneReport, tune
 from edgekit.tuning.tune_devices import DeviceSelection, pool_for
-from edgekit.tuning.work import FindTasks, Propose, Task
 
 FEW = 8
 
@@ -280,18 +281,9 @@ def test_kernels_with_schedules_of_metaschedules_give_onnxruntimes_numbers(
     onnx.save(network(), tmp_path / "net.onnx")
     request = request_for(tmp_path / "net.onnx")
     target = request.board.target
-    proposer = Child(
-        "edgekit.tuning.proposer",
-        FindTasks(request.source, target, request.offload, seed=0, yields=False),
-    )
-    try:
-        proposer.start()
-        tasks: tuple[Task, ...] = proposer.receive(300.0)
-        traces = {
-            task.key: proposer.ask(Propose(task.key, 1), 300.0) for task in tasks if task.traced
-        }
-    finally:
-        proposer.close()
+    order = FindTasks(request.source, target, request.offload, seed=0, yields=False)
+    with kernels_found(order, SILENT) as finder:
+        traces = {t.key: finder.propose(t.key, 1) for t in finder.tasks if t.traced}
     choices = Choices({key: TraceChoice(found[0]) for key, found in traces.items() if found})
     assert len(choices.of_kernel) >= 3
     data = random_array((1, 3, 20, 20))

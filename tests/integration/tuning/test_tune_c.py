@@ -30,6 +30,7 @@ from edgekit.store.lookup import best_records
 from edgekit.store.tuning import records_of, sessions
 from edgekit.store.tuning_runs import TuningRecord
 from edgekit.tuning import tune_c as tuning
+from edgekit.tuning.recorder import Limits
 from edgekit.tuning.tune_c import steps_of, tune_c
 from edgekit.verbs.verify import verify
 
@@ -70,7 +71,7 @@ def test_ways_are_counted_once_and_later_builds_use_the_best(
     url = f"sqlite:///{tmp_path / 'measurements.db'}"
     monkeypatch.setenv("EDGEKIT_STORE", url)
     devices = [Candidate("chip", lambda events: device)]
-    first = tune_c(request_, devices, "instructions", trials=2)
+    first = tune_c(request_, devices, Limits(trials=2))
     assert first.failed == 0
     kept = records(request_, url)
     tried = {(r.workload.key, way_from_json(r.choice)) for r in kept}
@@ -84,7 +85,7 @@ def test_ways_are_counted_once_and_later_builds_use_the_best(
     assert len(ratios) > 1, "other code takes another number of instructions"
     assert conv.best_us == pytest.approx(conv.own_us * min(ratios))
 
-    again = tune_c(request_, devices, "instructions", trials=1)
+    again = tune_c(request_, devices, Limits(trials=1))
     assert again.known == len(tried)
     new = {(r.workload.key, way_from_json(r.choice)) for r in records(request_, url)} - tried
     assert len(new) == 1
@@ -132,20 +133,20 @@ def test_a_way_with_wrong_numbers_is_found_and_left_out(
     steps = tuple(StepWays(f"s{n}", f"k{n}", f"s{n}", own, others) for n in range(5))
     wrong, broken = ("k1", others[0]), ("k3", others[2])
 
-    def counts(search: object, ways: Mapping[str, Way], device: object) -> dict[str, float]:
+    def counts(runner: object, ways: Mapping[str, Way], device: object) -> dict[str, float]:
         if wrong in ways.items():
-            raise tuning._WrongNumbers
+            raise tuning.WrongNumbers("other numbers", hint="")
         if broken in ways.items():
             raise BuildError("it does not fit", hint="")
         return {step.key: 2.0 if step.key in ways else 4.0 for step in steps}
 
-    monkeypatch.setattr(tuning._Search, "_counts", counts)
+    monkeypatch.setattr(tuning._FirmwareRunner, "_counts", counts)
     monkeypatch.setattr(tuning, "steps_of", lambda *given: steps)
     url = f"sqlite:///{tmp_path / 'measurements.db'}"
     monkeypatch.setenv("EDGEKIT_STORE", url)
     monkeypatch.setattr(tuning, "unit_of", lambda device: "instructions")
     devices = [Candidate("chip", lambda events: LocalDevice())]  # nothing runs on it
-    found = tune_c(request_, devices, "instructions")
+    found = tune_c(request_, devices, Limits())
     kept = records(request_, url)
     errors = {(r.workload.key, way_from_json(r.choice)): r.error for r in kept if r.error}
     assert errors == {wrong: "numbers", broken: "compile"}

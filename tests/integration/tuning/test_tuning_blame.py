@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-import queue
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from support.building import CHECKOUT
 from support.scripted_runner import FATAL
 
+from edgekit.base.events import SILENT
 from edgekit.base.tensors import TensorSpec
 from edgekit.compiler.schedules.choices import ProductChoice
+from edgekit.tuning.batches import Batch
 from edgekit.tuning.child import Child
-from edgekit.tuning.crew import Batch, Crew, DeviceNews, Fault
-from edgekit.tuning.work import BuiltBatch, BuiltFunction, Subject
+from edgekit.tuning.crew import Crew
+from edgekit.tuning.messages import BuiltBatch, BuiltFunction, Subject
+
+
+class _Builder(Child):
+    """A builder that has built everything."""
+
+    def __init__(self, built: BuiltBatch) -> None:
+        super().__init__("")
+        self._built = built
+
+    def ask(self, message: object, seconds: float) -> BuiltBatch:
+        return self._built
+
+
+@dataclass
+class _Given:
+    """A search of given batches."""
+
+    batches: list[Batch]
+    finished: list[Batch]
+    is_late: bool = False
+
+    def next(self) -> Batch | None:
+        return self.batches.pop() if self.batches else None
+
+    def finish(self, batch: Batch) -> None:
+        self.finished.append(batch)
 
 
 def test_a_better_candidate_is_not_blamed_for_a_later_one(
@@ -26,15 +54,16 @@ def test_a_better_candidate_is_not_blamed_for_a_later_one(
     choices = tuple(ProductChoice(unrolled=place + 2) for place in places)
     subject = Subject("k", "k", "", "", (), output)
     built = BuiltBatch(tmp_path / "batch.so", tmp_path, output, functions, ())
-    batch = Batch(1, subject, choices, tmp_path, tmp_path, built)
-    heard: queue.Queue[Batch | DeviceNews | Fault] = queue.Queue()
-    runner = Child("support.scripted_runner")
-    crew = Crew([], [runner], heard.put, lambda taken: "board")
+    batch = Batch(1, subject, choices, tmp_path / "batch", tmp_path)
+    runner, builder = Child("support.scripted_runner"), _Builder(built)
+    crew = Crew([builder], [runner], lambda taken: "board", SILENT)
+    given, finished = [batch], []
     try:
-        crew.measure_again(batch)
-        assert heard.get(timeout=300) is batch
+        crew.run(_Given(given, finished))  # type: ignore[arg-type]
     finally:
         crew.close()
+
+    assert finished == [batch]
 
     errors = {place: timed.error for place, timed in batch.timed.items()}
     assert errors == {place: "run" if place == FATAL else None for place in places}

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from edgekit.building.tuned_kernels import WORTH_IT
 from edgekit.compiler.schedules.choices import Choice, TraceChoice, choice_from_json
 from edgekit.store.tuning_runs import TuningRecord
-from edgekit.tuning.work import Task
+from edgekit.tuning.batches import Result
+from edgekit.tuning.messages import Task
 
 _PATIENCE = 64
 """Trials without an improvement after which a kernel is finished."""
@@ -24,16 +25,8 @@ _SAME = 0.005
 """The smallest gain that counts as an improvement."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """One candidate of a kernel and its time relative to the rule's own; None if it failed."""
-
-    choice: Choice
-    ratio: float | None
-
-
 @dataclass
-class Standing:
+class KernelState:
     """The state of one task."""
 
     task: Task
@@ -79,17 +72,17 @@ class Standing:
         own = self.own_us or self.assumed_us
         return None if own is None else own * self.best_ratio
 
-    def measured(self, own_us: float, results: Sequence[Result]) -> bool:
+    def measured(self, own_us: float | None, results: Sequence[Result]) -> bool:
         """Take the results of a batch and return whether there was an improvement."""
-        if self.own_us is None:
-            self.own_us = own_us
+        self.own_us = self.own_us or own_us
         if not results:
             return False
         before = self.best_ratio
+        self.trials += len(results)
+        self.new_trials += len(results)
         for result in results:
-            self.trials += 1
-            self.new_trials += 1
             self._take(result)
+            self.failed.update(() if result.error is None else (result.error,))
         gained = 1 - self.best_ratio / before
         self.gains.append(gained)
         if gained > _SAME:
@@ -124,6 +117,12 @@ class Standing:
     def tried(self) -> set[Choice]:
         return {result.choice for result in self.results}
 
+    def better(self) -> list[Choice]:
+        """Return the choices faster than the rule's own beyond noise, the fastest first."""
+        timed = [(r.ratio, r.choice) for r in self.results if r.ratio is not None]
+        timed.sort(key=lambda item: item[0])
+        return [choice for ratio, choice in timed if ratio < WORTH_IT]
+
     def ranked(self) -> list[Choice]:
         """Return the choices faster than the rule's own, the fastest first, then the rule's own."""
         timed = sorted(
@@ -145,36 +144,36 @@ def is_own(choice: Choice) -> bool:
     return choice == type(choice)()
 
 
-def share_of(standing: Standing, unit: float) -> float:
+def share_of(state: KernelState, unit: float) -> float:
     """Return a kernel's microseconds in one inference; unmeasured ones take `unit` per work."""
-    best = standing.best_us
+    best = state.best_us
     if best is None:
-        return standing.task.work * unit * standing.task.calls
-    return best * standing.task.calls
+        return state.task.work * unit * state.task.calls
+    return best * state.task.calls
 
 
-def promise(standing: Standing, unit: float) -> float:
+def promise(state: KernelState, unit: float) -> float:
     """Return the microseconds that the next batch is expected to gain for the model."""
-    share = share_of(standing, unit)
-    recent = standing.gains[-3:]
-    seen = sum(recent) / len(recent) if recent else standing.hope
-    pending = standing.under_way + standing.since_better
-    hoped = standing.hope / (1 + (standing.trials + pending) / 16)
-    return share * max(seen / (1 + standing.under_way / 16), hoped)
+    share = share_of(state, unit)
+    recent = state.gains[-3:]
+    seen = sum(recent) / len(recent) if recent else state.hope
+    pending = state.under_way + state.since_better
+    hoped = state.hope / (1 + (state.trials + pending) / 16)
+    return share * max(seen / (1 + state.under_way / 16), hoped)
 
 
-def next_task(standings: Iterable[Standing]) -> Standing | None:
+def next_kernel(states: Iterable[KernelState]) -> KernelState | None:
     """Return the kernel with the largest expected gain, None if all are finished."""
-    open_ones = [standing for standing in standings if not standing.finished]
+    open_ones = [state for state in states if not state.finished]
     if not open_ones:
         return None
     unit = unit_of(open_ones)
-    return max(open_ones, key=lambda standing: promise(standing, unit))
+    return max(open_ones, key=lambda state: promise(state, unit))
 
 
-def unit_of(standings: Iterable[Standing]) -> float:
+def unit_of(states: Iterable[KernelState]) -> float:
     """Return the microseconds per unit of work of the measured kernels."""
-    known = [(s.own_us, s.task.work) for s in standings if s.own_us is not None]
+    known = [(s.own_us, s.task.work) for s in states if s.own_us is not None]
     work = sum(amount for _, amount in known)
     return sum(time for time, _ in known) / work if work else 1e-4
 
@@ -202,29 +201,29 @@ class KernelOutcome:
         return self.own_us / self.best_us
 
 
-def outcomes(standings: Mapping[str, Standing]) -> list[KernelOutcome]:
+def outcomes(states: Mapping[str, KernelState]) -> list[KernelOutcome]:
     """Return the results; of a product's two tasks the better one counts."""
     found = []
-    parents = {s.task.problem_key for s in standings.values() if s.task.problem_key is not None}
-    for standing in standings.values():
-        if standing.key in parents:
+    parents = {s.task.problem_key for s in states.values() if s.task.problem_key is not None}
+    for state in states.values():
+        if state.key in parents:
             continue
-        both = [standing]
-        if standing.task.problem_key is not None:
-            both.append(standings[standing.task.problem_key])
+        both = [state]
+        if state.task.problem_key is not None:
+            both.append(states[state.task.problem_key])
         best = min(both, key=lambda one: one.best_ratio)
         own_us = next((one.own_us for one in both if one.own_us is not None), None)
         found.append(
             KernelOutcome(
                 key=best.key,
                 words=both[-1].task.subject.words,
-                calls=standing.task.calls,
+                calls=state.task.calls,
                 own_us=own_us,
                 best_us=None if own_us is None else own_us * best.best_ratio,
                 choice=best.best,
                 trials=sum(one.trials for one in both),
                 failed=sum(sum(one.failed.values()) for one in both),
-                operations=standing.task.operations,
+                operations=state.task.operations,
             )
         )
     return found

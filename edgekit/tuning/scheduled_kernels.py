@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,10 +17,10 @@ from edgekit.compiler.schedules.apply import CHOICE_ATTRIBUTE, schedule_function
 from edgekit.compiler.schedules.choices import Choice, ProductChoice
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.packed import pack_columns
-from edgekit.compiler.schedules.problem import Problem, read_problem
+from edgekit.compiler.schedules.problem import read_problem
 from edgekit.models.inputs import reference_inputs
-from edgekit.tuning.trials import product_function, tile_of_problem
-from edgekit.tuning.work import Subject
+from edgekit.tuning.kernels import product_function, product_inputs, tile_of_problem
+from edgekit.tuning.messages import Subject
 
 _SEED = 0
 _SPOILT = 77
@@ -28,8 +28,8 @@ _SPOILT = 77
 
 
 @dataclass(frozen=True)
-class Way:
-    """A scheduled kernel."""
+class ScheduledKernel:
+    """A kernel with its schedule."""
 
     function: Any
     arguments: tuple[str, ...]
@@ -40,18 +40,18 @@ class NotPossible(Exception):
     """The choice does not fit this kernel."""
 
 
-def way_of(subject: Subject, choice: Choice | None, machine: Machine) -> Way:
+def scheduled(subject: Subject, choice: Choice | None, machine: Machine) -> ScheduledKernel:
     """Schedule a kernel by a choice; None is the rule's own."""
     function, arguments = _unscheduled(subject, choice, machine)
     try:
-        scheduled = schedule_function(function, machine, choice)
+        made = schedule_function(function, machine, choice)
     except RuntimeError as error:
         raise NotPossible(str(error).strip().splitlines()[-1][:300]) from error
     if choice is None:
-        return Way(scheduled, arguments)
-    if CHOICE_ATTRIBUTE not in scheduled.attrs:
+        return ScheduledKernel(made, arguments)
+    if CHOICE_ATTRIBUTE not in made.attrs:
         raise NotPossible("the kernel can't be computed that way")
-    return Way(scheduled.without_attr(CHOICE_ATTRIBUTE), arguments)
+    return ScheduledKernel(made.without_attr(CHOICE_ATTRIBUTE), arguments)
 
 
 def _unscheduled(
@@ -64,13 +64,6 @@ def _unscheduled(
     tile = choice.tile if isinstance(choice, ProductChoice) else None
     function, width = product_function(problem, partial(tile_of_problem, problem, tile, machine))
     return function, ("data", "bias", f"weight{width}")
-
-
-def product_inputs(problem: Problem) -> tuple[TensorSpec, ...]:
-    return (
-        TensorSpec("data", "float32", problem.data),
-        TensorSpec("bias", "float32", problem.weight[-1:]),
-    )
 
 
 def values_of(subject: Subject, names: set[str]) -> Iterator[tuple[str, Array]]:
@@ -94,3 +87,29 @@ def spoiling_kernel(spec: TensorSpec) -> Any:
     """Return a kernel that fills an output with a value no kernel writes."""
     value = tirx.const(1, spec.dtype) if spec.dtype == "bool" else tirx.const(_SPOILT, spec.dtype)
     return te.create_prim_func([te.compute(spec.shape, lambda *_: value, name="spoilt")])
+
+
+def far_apart_kernel(spec: TensorSpec) -> Any:
+    """Return a kernel for the sum of squared differences over the sum of squares."""
+    first, second = (te.placeholder(spec.shape, spec.dtype, name) for name in ("first", "second"))
+
+    def summed(element: Callable[..., Any], name: str) -> Any:
+        axes = [te.reduce_axis((0, extent), f"k{n}") for n, extent in enumerate(spec.shape)]
+        if not axes:
+            return te.compute((1,), lambda _: element(), name=name)
+        return te.compute((1,), lambda _: te.sum(element(*axes), axis=axes), name=name)
+
+    def number(tensor: Any, index: Sequence[Any]) -> Any:
+        return tirx.Cast("float32", tensor[tuple(index)])
+
+    def difference(*index: Any) -> Any:
+        between = number(first, index) - number(second, index)
+        return between * between
+
+    def square(*index: Any) -> Any:
+        return number(first, index) * number(first, index)
+
+    apart, size = summed(difference, "apart"), summed(square, "size")
+    tiny = tirx.const(1e-30, "float32")
+    far = te.compute((1,), lambda i: apart[i] / tirx.max(size[i], tiny), name="far")
+    return te.create_prim_func([first, second, far])

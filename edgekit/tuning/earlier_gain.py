@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class KnownGain:
+class EarlierGain:
     """The gain of a model's measured kernels on this kind of CPU, in one inference."""
 
     kernels: int
@@ -27,13 +27,13 @@ class KnownGain:
     devices: tuple[str, ...]
 
 
-def known_gain(model: Model, target: Target, store: str | None = None) -> KnownGain | None:
+def earlier_gain(model: Model, target: Target, store: str | None = None) -> EarlierGain | None:
     """Return the gain, None if no kernel of this model was measured."""
-    known = tuned_kernels(target, store)
-    return gain_of(kernel_calls(model, target), known) if known else None
+    measured = tuned_kernels(target, store)
+    return gain_of(kernel_calls(model, target), measured) if measured else None
 
 
-class Timed(Protocol):
+class MeasuredKernel(Protocol):
     @property
     def own_us(self) -> float: ...
 
@@ -44,11 +44,11 @@ class Timed(Protocol):
     def device(self) -> str: ...
 
 
-def gain_of(calls: Mapping[str, int], known: Mapping[str, Timed]) -> KnownGain | None:
-    found = [(known[key], times) for key, times in calls.items() if key in known]
+def gain_of(calls: Mapping[str, int], measured: Mapping[str, MeasuredKernel]) -> EarlierGain | None:
+    found = [(measured[key], times) for key, times in calls.items() if key in measured]
     if not found:
         return None
-    return KnownGain(
+    return EarlierGain(
         len(calls),
         len(found),
         sum(record.own_us * times for record, times in found),
@@ -64,14 +64,8 @@ def kernel_calls(model: Model, target: Target) -> Counter[str]:
     from edgekit.backends.offloading import fused_for
     from edgekit.compiler.schedules.kernels import key_of
     from edgekit.compiler.schedules.vector_math import use_vector_math
+    from edgekit.tuning.kernels import calls_of
 
     use_vector_math()
     module = fused_for(model, tvm.target.Target(target.as_json()))
-    call_tir = tvm.ir.Op.get("relax.call_tir")
-    calls: Counter[str] = Counter()
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            value = binding.value
-            if isinstance(value, tvm.relax.Call) and value.op == call_tir:
-                calls[key_of(module[value.args[0]])] += 1
-    return calls
+    return Counter(key_of(function) for function, _ in calls_of(module))

@@ -13,9 +13,10 @@ from edgekit.compiler.schedules.choices import (
     choice_as_json,
 )
 from edgekit.store.tuning_runs import TuningRecord, Workload
+from edgekit.tuning.batches import Result
+from edgekit.tuning.kernel_states import KernelState, next_kernel, outcomes, totals
+from edgekit.tuning.messages import Subject, Task
 from edgekit.tuning.parameters import neighbours
-from edgekit.tuning.standing import Result, Standing, next_task, outcomes, totals
-from edgekit.tuning.work import Subject, Task
 
 SPEC = TensorSpec("x", "float32", (8,))
 
@@ -25,8 +26,8 @@ def a_task(key: str, *, calls: int = 1, problem: str | None = None) -> Task:
     return Task(subject, calls, 1000, 2000, GenericChoice(), (), True, problem)
 
 
-def standing(key: str, own_us: float, *, calls: int = 1) -> Standing:
-    found = Standing(a_task(key, calls=calls))
+def state_of(key: str, own_us: float, *, calls: int = 1) -> KernelState:
+    found = KernelState(a_task(key, calls=calls))
     found.measured(own_us, ())
     return found
 
@@ -50,40 +51,40 @@ def a_record(choice: Choice, best_us: float | None, own_us: float | None) -> Tun
 
 
 def test_the_kernel_that_takes_most_of_the_models_time_comes_first() -> None:
-    small, large = standing("small", 10.0), standing("large", 100.0)
+    small, large = state_of("small", 10.0), state_of("large", 100.0)
 
-    assert next_task([small, large]) is large
+    assert next_kernel([small, large]) is large
 
 
 def test_a_small_kernel_that_runs_often_is_a_large_one() -> None:
-    often, large = standing("often", 10.0, calls=50), standing("large", 100.0)
+    often, large = state_of("often", 10.0, calls=50), state_of("large", 100.0)
 
-    assert next_task([often, large]) is often
+    assert next_kernel([often, large]) is often
 
 
 def test_a_kernel_that_gains_nothing_lets_others_have_their_turn() -> None:
-    first, second = standing("first", 100.0), standing("second", 60.0)
+    first, second = state_of("first", 100.0), state_of("second", 60.0)
     first.measured(100.0, candidates(*[1.0] * 32))
 
-    assert next_task([first, second]) is second
+    assert next_kernel([first, second]) is second
 
 
 def test_a_kernel_that_keeps_gaining_is_gone_on_with() -> None:
-    first, second = standing("first", 100.0), standing("second", 60.0)
+    first, second = state_of("first", 100.0), state_of("second", 60.0)
     first.measured(100.0, candidates(0.5, *[1.0] * 31))
 
-    assert next_task([first, second]) is first
+    assert next_kernel([first, second]) is first
 
 
 def test_trials_under_way_count_as_if_they_gained_nothing() -> None:
-    first, second = standing("first", 100.0), standing("second", 60.0)
+    first, second = state_of("first", 100.0), state_of("second", 60.0)
     first.under_way = 32
 
-    assert next_task([first, second]) is second
+    assert next_kernel([first, second]) is second
 
 
 def test_a_kernel_is_let_be_after_many_trials_without_anything_better() -> None:
-    only = standing("only", 100.0)
+    only = state_of("only", 100.0)
     only.measured(100.0, candidates(0.9, *[1.0] * 15))
     assert not only.finished
 
@@ -91,11 +92,11 @@ def test_a_kernel_is_let_be_after_many_trials_without_anything_better() -> None:
         only.measured(100.0, candidates(*[1.0] * 16))
 
     assert only.finished
-    assert next_task([only]) is None
+    assert next_kernel([only]) is None
 
 
 def test_what_is_hardly_faster_than_the_rules_own_changes_nothing() -> None:
-    found = standing("k", 100.0)
+    found = state_of("k", 100.0)
 
     found.measured(100.0, candidates(0.98))
 
@@ -104,7 +105,7 @@ def test_what_is_hardly_faster_than_the_rules_own_changes_nothing() -> None:
 
 
 def test_times_of_another_device_count_relative_to_the_rules_own_there() -> None:
-    found = standing("k", 100.0)
+    found = state_of("k", 100.0)
 
     found.measured(20.0, candidates(0.8))
 
@@ -112,7 +113,7 @@ def test_times_of_another_device_count_relative_to_the_rules_own_there() -> None
 
 
 def test_what_failed_is_never_the_best_and_never_tried_again() -> None:
-    found = standing("k", 100.0)
+    found = state_of("k", 100.0)
 
     found.measured(100.0, candidates(None, float("nan"), 0.9))
 
@@ -121,7 +122,7 @@ def test_what_failed_is_never_the_best_and_never_tried_again() -> None:
 
 
 def test_an_earlier_search_leaves_its_best_its_trials_and_its_failures() -> None:
-    found = Standing(a_task("k"))
+    found = KernelState(a_task("k"))
     known = [
         a_record(GenericChoice(), 100.0, 100.0),
         a_record(GenericChoice(lanes=4), 80.0, 100.0),
@@ -138,7 +139,7 @@ def test_an_earlier_search_leaves_its_best_its_trials_and_its_failures() -> None
 
 
 def test_what_another_tool_measured_is_worth_a_trial_and_proves_nothing() -> None:
-    found = Standing(a_task("k"))
+    found = KernelState(a_task("k"))
 
     assert found.remember([a_record(GenericChoice(lanes=4), 1.0, None)]) == 0
 
@@ -148,16 +149,16 @@ def test_what_another_tool_measured_is_worth_a_trial_and_proves_nothing() -> Non
 
 
 def test_a_record_that_this_edgekit_cannot_read_is_passed_over() -> None:
-    found = Standing(a_task("k"))
+    found = KernelState(a_task("k"))
     strange = replace(a_record(GenericChoice(lanes=4), 80.0, 100.0), choice={"family": "warp"})
 
     assert found.remember([strange]) == 0
 
 
 def test_a_product_counts_once_with_the_better_of_its_two_searches() -> None:
-    parameters = Standing(replace(a_task("p"), own=ProductChoice()))
+    parameters = KernelState(replace(a_task("p"), own=ProductChoice()))
     parameters.measured(100.0, [Result(ProductChoice(unrolled=8), 0.9)])
-    exact = Standing(replace(a_task("p/1", calls=3, problem="p"), own=TraceChoice()))
+    exact = KernelState(replace(a_task("p/1", calls=3, problem="p"), own=TraceChoice()))
     exact.measured(110.0, [Result(TraceChoice("[[],[]]"), 0.8)])
 
     (found,) = outcomes({"p": parameters, "p/1": exact})
