@@ -38,21 +38,25 @@ class CompiledRegions:
     """The compiler that must link, because it knows where the C++ runtime library is."""
 
 
-def compile_regions(
-    regions: Sequence[RegionFiles],
-    board: Board,
-    toolchain: Toolchain,
-    linker: Linker,
-    scratch: Path,
-    events: Events,
-) -> CompiledRegions:
+@dataclass(frozen=True)
+class Workbench:
+    """A board, and what compiles code for it."""
+
+    board: Board
+    toolchain: Toolchain
+    linker: Linker
+    scratch: Path
+    events: Events
+
+
+def compile_regions(regions: Sequence[RegionFiles], bench: Workbench) -> CompiledRegions:
     """Compile with the flags of the board's linker; BuildError names the region that fails."""
-    compiler = find_cxx_compiler(toolchain)
+    compiler = find_cxx_compiler(bench.toolchain)
     libraries: dict[str, BuiltLibrary] = {}
     includes: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys(region.backend for region in regions):
         backend = load_backend(name)
-        library = backend.library(board, toolchain, events)
+        library = backend.library(bench.board, bench.toolchain, bench.events)
         folders = [ffi_headers(), *(library.include if library else ())]
         own = [INCLUDE, *([backend.include] if backend.include else ())]
         includes[name] = (
@@ -62,19 +66,19 @@ def compile_regions(
         if library is not None:
             libraries[name] = library
     objects: list[str] = []
-    with events.stage("compile the regions", total=len(regions)) as stage:
+    with bench.events.stage("compile the regions", total=len(regions)) as stage:
         for region in regions:
             for source in (region.source, *region.blobs):
                 made = f"{Path(source).stem}.o"
                 command = (
                     *compiler.command,
-                    *linker.compile_flags,
+                    *bench.linker.compile_flags,
                     *(_FLAGS if source == region.source else ("-c",)),
                     *includes[region.backend],
                     *("-o", made, source),
                 )
                 try:
-                    run_tool(command, folder=scratch, doing="compile a region")
+                    run_tool(command, folder=bench.scratch, doing="compile a region")
                 except BuildError as error:
                     raise BuildError(
                         f"the region {region.symbol} of {few(region.layers)} that the backend "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Option
@@ -22,7 +21,6 @@ INT8 = Option(
 """Options that several backends share."""
 
 
-@dataclass(frozen=True)
 class FromRecipe:
     name: str
 

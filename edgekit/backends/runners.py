@@ -16,10 +16,7 @@ from edgekit.bundle.manifest_runners import Built, RunnerEntry, runner_library, 
 from edgekit.cross.tools import run_tool
 
 if TYPE_CHECKING:
-    from edgekit.base.events import Events
-    from edgekit.cross.link import Linker
-    from edgekit.profiles.board import Board
-    from edgekit.profiles.toolchain import Toolchain
+    from edgekit.backends.compile import Workbench
 
 _FLAGS = (
     *("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"),
@@ -28,41 +25,36 @@ _FLAGS = (
 
 
 def make_runners(
-    regions: Sequence[RegionFiles],
-    board: Board,
-    toolchain: Toolchain,
-    linker: Linker,
-    scratch: Path,
-    folder: Path,
-    events: Events,
+    regions: Sequence[RegionFiles], bench: Workbench, folder: Path
 ) -> tuple[RunnerEntry, ...]:
     """Write each runner's source to the bundle's `folder`, and its library if the host has the
-    headers. `linker` has the board's C++ compiler."""
+    headers. The linker of `bench` has the board's C++ compiler."""
     made: list[RunnerEntry] = []
     for name in dict.fromkeys(region.backend for region in regions):
         backend = load_backend(name)
         if not isinstance(backend, HasRunner):
             continue
-        runner = backend.runner(board, toolchain)
+        runner = backend.runner(bench.board, bench.toolchain)
         source, library = runner_source(name), runner_library(name)
         with storage_errors("write the source of a library", folder):
             (folder / source).parent.mkdir(exist_ok=True)
             (folder / source).write_text(runner.source, encoding="utf-8")
         if runner.include:
             layers = [layer for r in regions if r.backend == name for layer in r.layers]
-            with events.stage(f"compile what speaks to {backend.title}"):
-                _compile(runner, backend.title, layers, linker, scratch, library)
+            with bench.events.stage(f"compile what speaks to {backend.title}"):
+                _compile(runner, backend.title, layers, bench, library)
             with storage_errors("write the libraries", folder):
-                shutil.copyfile(scratch / library, folder / library)
+                shutil.copyfile(bench.scratch / library, folder / library)
         built: Built = "host" if runner.include else "device"
         made.append(RunnerEntry(name, built, source, library, runner.version))
     return tuple(made)
 
 
 def _compile(
-    runner: Runner, title: str, layers: Sequence[str], linker: Linker, scratch: Path, library: str
+    runner: Runner, title: str, layers: Sequence[str], bench: Workbench, library: str
 ) -> None:
     """Compile by relative names, so that the library contains no paths of the host."""
+    linker, scratch = bench.linker, bench.scratch
     source = Path(library).with_suffix(".cc").name
     with storage_errors("compile a library", scratch):
         (scratch / source).write_text(runner.source, encoding="utf-8")

@@ -23,6 +23,7 @@ import numpy as np
 from edgekit.backends.base import Backend, Options, Region
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT
+from edgekit.building.expectation import Expectation
 from edgekit.building.product import Making
 from edgekit.building.products import product_of
 from edgekit.building.products.library import write_objects
@@ -90,7 +91,8 @@ def _linked(
     place.mkdir()
     request = BuildRequest(_NO_SOURCE, board, toolchain)
     compiler = find_compiler(toolchain)
-    objects.link(Making(product_of(board), request, compiler, place, folder, SILENT))
+    making = Making(product_of(board), request, compiler, place, folder, SILENT)
+    objects.finish(making, Expectation(None, ()))
     return place / LIBRARY_NAME
 
 

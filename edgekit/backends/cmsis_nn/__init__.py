@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,8 @@ if TYPE_CHECKING:
     from edgekit.backends.cmsis_nn.sources import CmsisNn
 
 
-@dataclass(frozen=True)
 class CmsisNnBackend:
-    name: str = "cmsis-nn"
+    name = "cmsis-nn"
 
     def identity(self, options: Options) -> str:
         try:

@@ -7,7 +7,6 @@ joins those to a graph, and codegen.py writes the graph in the form that ncnn's 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,32 +16,26 @@ from edgekit.backends.from_recipe import INT8, NON_FINITE, THREADS, FromRecipe
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
 
-_OPTIONS = {
-    "threads": THREADS,
-    "weights": Option("fp32", "how weights are stored", ("fp32", "fp16")),
-    "int8": INT8,
-    "fp16_storage": Option(False, "layers hand each other float16"),
-    "fp16_arithmetic": Option(False, "layers compute in float16, where fp16_storage is on"),
-    "bf16_storage": Option(False, "layers hand each other bfloat16, on any CPU"),
-    "packing": Option(True, "channels are interleaved for vector instructions"),
-    "winograd": Option(True, "3x3 convolutions by Winograd's method: faster, more memory"),
-    "sgemm": Option(True, "convolutions as matrix products: faster, more memory"),
-    "light_mode": Option(True, "what is no longer needed is freed during a call"),
-    "non_finite": NON_FINITE,
-}
 
-
-@dataclass(frozen=True)
 class Ncnn(FromRecipe):
-    name: str = "ncnn"
-    title: str = "ncnn"
-    architectures: tuple[str, ...] = ("aarch64", "x86_64")
-    before_folding: bool = False
-    include: Path = Path(__file__).parent / "include"
-
-    @property
-    def options(self) -> Mapping[str, Option]:
-        return _OPTIONS
+    name = "ncnn"
+    title = "ncnn"
+    architectures = ("aarch64", "x86_64")
+    before_folding = False
+    include = Path(__file__).parent / "include"
+    options: Mapping[str, Option] = {
+        "threads": THREADS,
+        "weights": Option("fp32", "how weights are stored", ("fp32", "fp16")),
+        "int8": INT8,
+        "fp16_storage": Option(False, "layers hand each other float16"),
+        "fp16_arithmetic": Option(False, "layers compute in float16, where fp16_storage is on"),
+        "bf16_storage": Option(False, "layers hand each other bfloat16, on any CPU"),
+        "packing": Option(True, "channels are interleaved for vector instructions"),
+        "winograd": Option(True, "3x3 convolutions by Winograd's method: faster, more memory"),
+        "sgemm": Option(True, "convolutions as matrix products: faster, more memory"),
+        "light_mode": Option(True, "what is no longer needed is freed during a call"),
+        "non_finite": NON_FINITE,
+    }
 
     def rules(self, options: Options) -> Sequence[Rule]:
         from edgekit.backends.ncnn.rules import all_rules

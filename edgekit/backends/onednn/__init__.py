@@ -7,7 +7,6 @@ that plain/program.py writes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,24 +16,18 @@ from edgekit.backends.from_recipe import NON_FINITE, THREADS, FromRecipe
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
 
-_OPTIONS = {
-    "threads": THREADS,
-    "arithmetic": Option("fp32", "how products are computed", ("fp32", "bf16")),
-    "non_finite": NON_FINITE,
-}
 
-
-@dataclass(frozen=True)
 class OneDnn(FromRecipe):
-    name: str = "onednn"
-    title: str = "oneDNN"
-    architectures: tuple[str, ...] = ("x86_64",)
-    before_folding: bool = False
-    include: Path = Path(__file__).parent / "include"
-
-    @property
-    def options(self) -> Mapping[str, Option]:
-        return _OPTIONS
+    name = "onednn"
+    title = "oneDNN"
+    architectures = ("x86_64",)
+    before_folding = False
+    include = Path(__file__).parent / "include"
+    options: Mapping[str, Option] = {
+        "threads": THREADS,
+        "arithmetic": Option("fp32", "how products are computed", ("fp32", "bf16")),
+        "non_finite": NON_FINITE,
+    }
 
     def rules(self, options: Options) -> Sequence[Rule]:
         from edgekit.backends.onednn.rules import all_rules

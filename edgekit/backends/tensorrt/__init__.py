@@ -9,7 +9,6 @@ docs/tensorrt.md says what of this has been run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,19 +20,6 @@ if TYPE_CHECKING:
     from edgekit.cross.sources import BuiltLibrary
     from edgekit.profiles.board import Board
     from edgekit.profiles.toolchain import Toolchain
-
-_OPTIONS = {
-    "precision": Option(
-        "fp32",
-        "what TensorRT may compute in; int8 where the model is quantised, and fp16 elsewhere",
-        ("fp32", "tf32", "fp16", "int8"),
-    ),
-    "workspace_mb": Option(256, "the most MiB that a layer may use besides its tensors"),
-    "dla_core": Option(-1, "the deep learning accelerator to run on; -1 is the GPU"),
-    "builder_level": Option(
-        3, "how long the builder searches, from TensorRT 8.6 on", (0, 1, 2, 3, 4, 5)
-    ),
-}
 
 
 _DEVICE_BUILD = DeviceBuild(
@@ -50,20 +36,27 @@ _DEVICE_BUILD = DeviceBuild(
 )
 
 
-@dataclass(frozen=True)
 class TensorRt:
-    name: str = "tensorrt"
-    title: str = "TensorRT"
-    version: str = "2"
+    name = "tensorrt"
+    title = "TensorRT"
+    version = "2"
     """The version of the rules and the runner; the device brings TensorRT itself, 8.5 to 11."""
-    architectures: tuple[str, ...] = ("aarch64", "x86_64")
-    before_folding: bool = False
-    include: Path = Path(__file__).parent / "include"
-    device_build: DeviceBuild = _DEVICE_BUILD
-
-    @property
-    def options(self) -> Mapping[str, Option]:
-        return _OPTIONS
+    architectures = ("aarch64", "x86_64")
+    before_folding = False
+    include = Path(__file__).parent / "include"
+    options: Mapping[str, Option] = {
+        "precision": Option(
+            "fp32",
+            "what TensorRT may compute in; int8 where the model is quantised, and fp16 elsewhere",
+            ("fp32", "tf32", "fp16", "int8"),
+        ),
+        "workspace_mb": Option(256, "the most MiB that a layer may use besides its tensors"),
+        "dla_core": Option(-1, "the deep learning accelerator to run on; -1 is the GPU"),
+        "builder_level": Option(
+            3, "how long the builder searches, from TensorRT 8.6 on", (0, 1, 2, 3, 4, 5)
+        ),
+    }
+    device_build = _DEVICE_BUILD
 
     def rules(self, options: Options) -> Sequence[Rule]:
         from edgekit.backends.tensorrt.rules import all_rules

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Backend, Decision, Options
 from edgekit.backends.codegen import RegionFiles, write_regions
-from edgekit.backends.compile import compile_regions
+from edgekit.backends.compile import Workbench, compile_regions
 from edgekit.backends.plan import OffloadPlan, options_of, plan_offload, selection_of
 from edgekit.backends.registry import load_backend, origin_of
 from edgekit.backends.report import offload_in_words
@@ -93,14 +93,6 @@ def write_objects(
 
 
 @dataclass(frozen=True)
-class Linked:
-    """The files of a model in a bundle's folder."""
-
-    files: tuple[FileEntry, ...]
-    runners: tuple[RunnerEntry, ...]
-
-
-@dataclass(frozen=True)
 class CompiledModel(Compiled):
     """Object files, and the regions of backends as source."""
 
@@ -116,20 +108,20 @@ class CompiledModel(Compiled):
     def finish(self, making: Making, expectation: Expectation) -> Contents:
         from edgekit.building.reference_vectors import NAN
 
-        linked = self.link(making)
+        files, runners = self._link(making)
         libraries = ", ".join(sorted({part.backend for part in self.regions}))
         if libraries:
             expectation = expectation.without(NAN, f"{libraries} may lose NaN, or spread it")
         measured = dict(self.choices)
         return Contents(
-            linked.files,
+            files,
             expectation,
             regions=self._regions_in_manifest(),
-            runners=linked.runners,
+            runners=runners,
             kernels=tuple(Kernel(name, rule, measured.get(name, "")) for name, rule in self.rules),
         )
 
-    def link(self, making: Making) -> Linked:
+    def _link(self, making: Making) -> tuple[tuple[FileEntry, ...], tuple[RunnerEntry, ...]]:
         """Compile the regions, then link everything into one library in the bundle's folder.
 
         Shared libraries that it loads, and sources that the device compiles, are put beside it.
@@ -137,15 +129,16 @@ class CompiledModel(Compiled):
         folder, scratch, events = making.folder, making.scratch, making.events
         board, toolchain = making.request.board, making.request.toolchain
         linker = Linker.for_board(board, toolchain, making.compiler)
+        bench = Workbench(board, toolchain, linker, scratch, events)
         objects = self.objects
         beside = [*making.product.run_time_libraries(board, events)]
         runners: tuple[RunnerEntry, ...] = ()
         if self.regions:
-            regions = compile_regions(self.regions, board, toolchain, linker, scratch, events)
+            regions = compile_regions(self.regions, bench)
             objects = objects.with_libraries(regions.names, regions.libraries)
             linker = replace(linker, compiler=regions.compiler)
             beside = [*regions.beside, *beside]
-            runners = make_runners(self.regions, board, toolchain, linker, scratch, folder, events)
+            runners = make_runners(self.regions, replace(bench, linker=linker), folder)
         with storage_errors("write the libraries", folder):
             for path in beside:
                 shutil.copyfile(path, folder / path.name)
@@ -158,7 +151,7 @@ class CompiledModel(Compiled):
         files = [describe_file(folder, LIBRARY_NAME, "library")]
         files += [describe_file(folder, name, "shared-library") for name in loaded]
         files += [describe_file(folder, one.source, "runner-source") for one in runners]
-        return Linked(tuple(files), runners)
+        return tuple(files), runners
 
     def _regions_in_manifest(self) -> tuple[Region, ...]:
         members: dict[str, list[Decision]] = {}
