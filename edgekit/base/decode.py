@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ T = TypeVar("T")
 MOST_PROBLEMS = 100
 _LARGEST = (1 << 63) - 1
 _SHOWN = 80
-_MISSING, _UNKNOWN = "missing", "an unknown key"
+MISSING, UNKNOWN = "missing", "an unknown key"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,9 @@ class Convert:
 
 Count = Annotated[int, Range(0, (1 << 53) - 1)]
 """A number of things. All readers of JSON agree on numbers up to its limit."""
+
+
+Sha256 = Annotated[str, Check("64 digits of 0-9 and a-f", re.compile(r"[0-9a-f]{64}").fullmatch)]
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ def decode_json(
 def encode(value: Any) -> Any:
     """Return what `decode` reads: dataclasses become tables, enums their values, tuples lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {_key(f): encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, (tuple, list)):
@@ -183,7 +187,8 @@ def show(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
-        return ascii(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!a}…"
+        text = value[:_SHOWN].encode("unicode_escape").decode("ascii")
+        return f'"{text}{"…" if len(value) > _SHOWN else ""}"'
     if isinstance(value, Mapping):
         return "a table"
     if isinstance(value, int):
@@ -200,7 +205,12 @@ def wrong(value: object, expected: str, near: str | None = None) -> NoReturn:
     raise DecodeError([Problem((), show(value), expected, near)])
 
 
-@functools.cache
+def words_for(hint: Any) -> str:
+    """Return the words for the values that a type hint takes."""
+    return _decoder(hint).expected
+
+
+@functools.lru_cache(maxsize=4096)
 def _decoder(hint: Any) -> _Decoder:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
@@ -242,14 +252,16 @@ def _dataclass(kind: Any) -> _Decoder:
     def fields() -> dict[str, tuple[_Decoder, bool]]:
         # Made at first use, because a dataclass may hold itself.
         hints = typing.get_type_hints(kind, include_extras=True)
-        return {f.name: (_decoder(hints[f.name]), _is_needed(f)) for f in dataclasses.fields(kind)}
+        return {_key(f): (_decoder(hints[f.name]), _is_needed(f)) for f in dataclasses.fields(kind)}
+
+    attributes = {_key(f): f.name for f in dataclasses.fields(kind)}
 
     def read(value: Any, options: _Options) -> Any:
         if not isinstance(value, Mapping):
             wrong(value, "a table")
         known = fields()
         problems = [
-            Problem((name,), _MISSING, decoder.expected)
+            Problem((name,), MISSING, decoder.expected)
             for name, (decoder, is_needed) in known.items()
             if name not in value and (is_needed or options.need_all)
         ]
@@ -257,16 +269,21 @@ def _dataclass(kind: Any) -> _Decoder:
             keys = f"one of the keys {', '.join(known)}"
             unknown = (str(key) for key in value if key not in known)
             for key in islice(unknown, MOST_PROBLEMS):
-                problems.append(Problem((key,), _UNKNOWN, keys, nearest(key[:200], known)))
+                problems.append(Problem((key,), UNKNOWN, keys, nearest(key[:200], known)))
         names = [name for name in known if name in value]
         parts = ((name, known[name][0], value[name]) for name in names)
         values = _parts(parts, options, problems)
         try:
-            return kind(**dict(zip(names, values, strict=True)))
+            return kind(**{attributes[n]: v for n, v in zip(names, values, strict=True)})
         except ValueError as error:
             raise DecodeError([Problem((), str(error), "")]) from error
 
     return _Decoder("a table", read)
+
+
+def _key(field: dataclasses.Field[Any]) -> str:
+    """Return a field's key: its name, or `metadata["key"]` for names that Python lacks."""
+    return str(field.metadata.get("key", field.name))
 
 
 def _is_needed(field: dataclasses.Field[Any]) -> bool:
@@ -331,7 +348,7 @@ def _variant(kinds: tuple[Any, ...]) -> _Decoder:
     """Return the decoder of one of some dataclasses: their tag decides, or else the keys."""
     tags = {name: word for kind in kinds for name, word in _tag(kind)}
     by_word = {word: _decoder(kind) for kind in kinds for _, word in _tag(kind)}
-    keys = {kind: {field.name for field in dataclasses.fields(kind)} for kind in kinds}
+    keys = {kind: {_key(field) for field in dataclasses.fields(kind)} for kind in kinds}
 
     def read(value: Any, options: _Options) -> Any:
         if not isinstance(value, Mapping):
@@ -339,7 +356,7 @@ def _variant(kinds: tuple[Any, ...]) -> _Decoder:
         if len(kinds) == len(by_word) and len(tags) == 1 and len(kinds) > 1:
             (tag,) = tags
             if tag not in value:
-                raise DecodeError([Problem((tag,), _MISSING, _word(by_word).expected)])
+                raise DecodeError([Problem((tag,), MISSING, _word(by_word).expected)])
             (decoder,) = _parts([(tag, _word(by_word), value[tag])], options, [])
             return decoder.read(value, options)
         kind = min(kinds, key=lambda kind: len(value.keys() ^ keys[kind]))

@@ -7,12 +7,11 @@ bytes, and any changed byte is noticed. docs/bundle.md describes every key.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from edgekit.base.decode import Check, Count, DecodeError, decode, encode
+from edgekit.base.decode import Check, Count, DecodeError, Sha256, decode, encode
 from edgekit.base.errors import BundleError
 from edgekit.base.files import sha256_bytes
 from edgekit.base.json_reader import JsonError, read_json_object
@@ -45,8 +44,6 @@ FileRole = Literal[
 ]
 
 AGAIN = "build the bundle again, or get it again from the person who built it"
-
-Sha256 = Annotated[str, Check("a SHA-256", re.compile(r"[0-9a-f]{64}").fullmatch)]
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,36 @@ stopping at the first. An unknown key is a problem too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
-from edgekit.base.errors import ProfileError
+from edgekit.base.decode import (
+    MISSING,
+    UNKNOWN,
+    Check,
+    Convert,
+    DecodeError,
+    Most,
+    Range,
+    decode,
+    words_for,
+)
+from edgekit.base.decode import show as show
+from edgekit.base.errors import EdgekitError, ProfileError
 from edgekit.base.paths import ProfileKind, profile_search_path
 from edgekit.base.sizes import SIZE_EXPECTED, parse_size
-from edgekit.base.toml_source import KeyPath, TomlError, TomlSource, read_toml
+from edgekit.base.toml_source import KeyPath, TomlError, TomlSource, parse_toml, read_toml
 from edgekit.base.trust import effects_of, is_own_folder, require_trust, trust_effects
 from edgekit.base.wording import nearest
 
 SCHEMA_VERSION = 1
 _LONGEST_LIST = 64
+LISTED = Most(_LONGEST_LIST, "items")
+"""The mark of lists in a profile."""
 _MOST_PROBLEMS = 100
+_MEANINGLESS = "a key that means nothing here"
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 NAME_EXPECTED = "a name of a-z, 0-9 and -"
 _SINGULAR: Mapping[ProfileKind, str] = {"boards": "board", "toolchains": "toolchain"}
@@ -41,9 +56,10 @@ class Problem:
     nearest: str | None = None
 
     def __str__(self) -> str:
-        sentence = (
-            f"{self.file}:{self.line}: {self.key}: found {self.found}, expected {self.expected}"
-        )
+        place = f"{self.file}:{self.line}: {self.key}:"
+        if not self.expected:
+            return f"{place} {self.found}"
+        sentence = f"{place} found {self.found}, expected {self.expected}"
         return f"{sentence}; did you mean {self.nearest}?" if self.nearest else sentence
 
 
@@ -101,29 +117,54 @@ class TableReader:
 
     def complain(self, key: str, found: str, expected: str, near: str | None = None) -> None:
         """Note a problem with a key of this table."""
-        path = (*self._path, key)
-        dotted = ".".join(f"{part}" for part in path)
-        line = self._source.line_of(path)
-        self.problems.append(Problem(self._source.path, line, dotted, found, expected, near))
+        self._complain((key,), found, expected, near)
+
+    def _complain(self, path: KeyPath, found: str, expected: str, near: str | None) -> None:
+        whole = (*self._path, *path)
+        line = self._source.line_of(whole)
+        # An item of a list of texts is named by its text.
+        named = whole[:-1] if isinstance(whole[-1], int) else whole
+        key = ".".join(f"{part}" for part in named)
+        self.problems.append(Problem(self._source.path, line, key, found, expected, near))
+
+    def value(self, key: str, hint: Any, default: T) -> T:
+        """Read a key as a type hint says; return the default after a problem."""
+        self._keys_read[key] = None
+        if key not in self._table:
+            self.complain(key, "nothing", words_for(hint))
+            return default
+        try:
+            return cast(T, decode(hint, self._table[key]))
+        except DecodeError as error:
+            self._add((key,), error)
+            return default
+
+    def rest(self, kind: type[T], **given: object) -> T | None:
+        """Read what was not read yet as a dataclass; return None after a problem.
+
+        `given` are fields that the table may not hold.
+        """
+        table = {key: value for key, value in self._table.items() if key not in self._keys_read}
+        for key in given.keys() & table.keys():
+            self.complain(key, _MEANINGLESS, "a key of this table")
+        self._keys_read.update(dict.fromkeys(table))
+        try:
+            return decode(kind, {**table, **given})
+        except DecodeError as error:
+            self._add((), error)
+            return None
+
+    def _add(self, path: KeyPath, error: DecodeError) -> None:
+        words = {MISSING: "nothing", UNKNOWN: _MEANINGLESS}
+        for p in error.problems:
+            found = words.get(p.found, p.found)
+            self._complain((*path, *p.path), found, p.expected, p.nearest)
 
     def text(self, key: str, *, limit: int = 200) -> str:
-        expected = f"text of 1 to {limit} characters on one line"
-        value = self._get(key, expected)
-        if value is None:
-            return ""
-        if isinstance(value, str) and 0 < len(value) <= limit and value.isprintable():
-            return value
-        self.complain(key, show(value), expected)
-        return ""
+        return self.value(key, Annotated[str, one_line(limit)], "")
 
     def matching(self, key: str, pattern: re.Pattern[str], expected: str) -> str:
-        value = self._get(key, expected)
-        if value is None:
-            return ""
-        if isinstance(value, str) and len(value) <= 200 and pattern.fullmatch(value):
-            return value
-        self.complain(key, show(value), expected)
-        return ""
+        return self.value(key, Annotated[str, matching(pattern, expected)], "")
 
     def choice(self, key: str, choices: Iterable[str], noun: str | None = None) -> str:
         """Read one of some words. `noun` names a set that is too long to be listed."""
@@ -152,36 +193,16 @@ class TableReader:
         return tuple(good)
 
     def texts(self, key: str, pattern: re.Pattern[str], expected: str) -> tuple[str, ...]:
-        good: list[str] = []
-        for value in self._list(key, f"a list, each {expected}"):
-            if isinstance(value, str) and len(value) <= 200 and pattern.fullmatch(value):
-                good.append(value)
-            else:
-                self.complain(key, show(value), expected)
-        return tuple(good)
+        text = Annotated[str, matching(pattern, expected)]
+        return self.value(key, Annotated[tuple[text, ...], LISTED], ())
 
     def integer(self, key: str, low: int, high: int) -> int:
-        expected = f"a whole number from {low} to {high}" if low < high else str(low)
-        value = self._get(key, expected)
-        if value is None:
-            return low
-        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
-            return value
-        self.complain(key, show(value), expected)
-        return low
+        hint = Annotated[int, Range(low, high)] if low < high else Literal[low]
+        return self.value(key, hint, low)
 
     def size(self, key: str) -> int:
         """Read a size of at least one byte."""
-        value = self._get(key, SIZE_EXPECTED)
-        if value is None:
-            return 0
-        try:
-            size = parse_size(value) if isinstance(value, str) else 0
-        except ValueError:
-            size = 0
-        if size == 0:
-            self.complain(key, show(value), SIZE_EXPECTED)
-        return size
+        return self.value(key, Size, 0)
 
     def table(self, key: str) -> TableReader:
         value = self._get(key, f"a table [{key}]")
@@ -209,9 +230,7 @@ class TableReader:
             if key not in self._keys_read and len(self.problems) < _MOST_PROBLEMS:
                 keys = tuple(self._keys_read)
                 expected = f"one of the keys {', '.join(keys)}"
-                self.complain(
-                    key, "a key that means nothing here", expected, nearest(key[:200], keys)
-                )
+                self.complain(key, _MEANINGLESS, expected, nearest(key[:200], keys))
 
     def _get(self, key: str, expected: str) -> object | None:
         """Return the value; None, and a problem, if it is missing. TOML has no null."""
@@ -239,18 +258,34 @@ def one_of(words: tuple[str, ...]) -> str:
     return f"one of {quoted}" if len(words) > 1 else quoted
 
 
-def show(value: object) -> str:
-    """Return a value as the file spells it, shortened if it is long."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        text = '"' + value[:80].encode("unicode_escape").decode("ascii") + '"'
-        return text if len(value) <= 80 else text[:-1] + '…"'
-    if isinstance(value, dict):
-        return "a table"
-    if isinstance(value, list):
-        return "a list"
-    return str(value) if not isinstance(value, int) or abs(value) < 10**30 else "a huge number"
+def matching(pattern: re.Pattern[str] | str, expected: str) -> Check:
+    """Return the mark of texts that match a pattern."""
+    form = re.compile(pattern)
+
+    def holds(text: str) -> bool:
+        return len(text) <= 200 and form.fullmatch(text) is not None
+
+    return Check(expected, holds)
+
+
+def one_line(limit: int) -> Check:
+    """Return the mark of printable texts on one line."""
+
+    def holds(text: str) -> bool:
+        return 0 < len(text) <= limit and text.isprintable()
+
+    return Check(f"text of 1 to {limit} characters on one line", holds)
+
+
+def _size(value: object) -> int:
+    size = parse_size(value) if isinstance(value, str) else 0
+    if size == 0:
+        raise ValueError
+    return size
+
+
+Size = Annotated[int, Convert(SIZE_EXPECTED, _size)]
+"""A size of at least one byte."""
 
 
 def profile_names(kind: ProfileKind, folder: Path | None = None) -> tuple[str, ...]:
@@ -337,6 +372,39 @@ def _examine(
     return parsed, tuple(problems)
 
 
+def read_as(
+    path: Path,
+    take: Callable[[TableReader], T | None],
+    refused: Callable[[str, tuple[str, ...]], EdgekitError],
+    text: str | None = None,
+) -> T:
+    """Read a TOML file with `take`, which returns None only after a problem.
+
+    `refused` makes the error of a message and its details. `text` is the file's, if it was read.
+    """
+    try:
+        source = read_toml(path) if text is None else parse_toml(path, text.encode())
+    except OSError as error:
+        raise refused(f"{path} cannot be read: {error.strerror}", ()) from error
+    except TomlError as error:
+        raise refused(str(syntax_problem(path, error)), ()) from error
+    problems: list[Problem] = []
+    reader = TableReader(source, source.table, (), problems)
+    taken = take(reader)
+    reader.finish()
+    if taken is None or problems:
+        raise refused(*in_words(path, problems))
+    return taken
+
+
+def in_words(path: Path, problems: Sequence[Problem]) -> tuple[str, tuple[str, ...]]:
+    """Return the message about a file's problems, and its details."""
+    if len(problems) == 1:
+        return str(problems[0]), ()
+    in_order = sorted(problems, key=lambda problem: problem.line)
+    return f"{path} has {len(problems)} problems", tuple(str(problem) for problem in in_order)
+
+
 def read_profile(path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]) -> T:
     """Read a profile to show it; ProfileError with every problem if it has any."""
     return _load(path, kind, parse, only_to_show=True)
@@ -378,13 +446,8 @@ def trust_profile(path: Path, kind: ProfileKind) -> None:
 
 def profile_error(path: Path, kind: ProfileKind, problems: tuple[Problem, ...]) -> ProfileError:
     hint = f"docs/boards.md describes every key; `edgekit {kind} check {path}` checks again"
-    if len(problems) == 1:
-        return ProfileError(str(problems[0]), hint=hint)
-    return ProfileError(
-        f"{path} has {len(problems)} problems",
-        hint=hint,
-        details=tuple(str(problem) for problem in problems),
-    )
+    message, details = in_words(path, problems)
+    return ProfileError(message, hint=hint, details=details)
 
 
 def syntax_problem(path: Path, error: TomlError) -> Problem:

@@ -12,8 +12,7 @@ import tomli
 
 from edgekit.base.errors import ProjectError
 from edgekit.base.files import exclusive_lock, storage_errors, write_atomically
-from edgekit.base.toml_source import TomlError, parse_toml
-from edgekit.profiles.reader import Problem, TableReader, syntax_problem
+from edgekit.profiles.reader import TableReader, read_as
 
 SCHEMA_VERSION = 1
 
@@ -37,27 +36,15 @@ def read_text(file: Path) -> str:
 def parse(file: Path, text: str, take: Callable[[TableReader], T], page: str) -> T:
     """Parse a file's text with `take`. Refuse a file with problems, and name the `page` of the
     documentation that describes its keys."""
-    hint = f"{page} describes every key"
-    try:
-        source = parse_toml(file, text.encode())
-    except TomlError as error:
-        raise ProjectError(str(syntax_problem(file, error)), hint=hint) from error
-    problems: list[Problem] = []
-    reader = TableReader(source, source.table, (), problems)
-    reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
-    taken = take(reader)
-    reader.finish()
-    if len(problems) == 1:
-        raise ProjectError(str(problems[0]), hint=hint)
-    if problems:
-        raise ProjectError(
-            f"{file} has {len(problems)} problems",
-            hint=hint,
-            details=tuple(
-                str(problem) for problem in sorted(problems, key=lambda problem: problem.line)
-            ),
-        )
-    return taken
+
+    def refused(message: str, details: tuple[str, ...]) -> ProjectError:
+        return ProjectError(message, hint=f"{page} describes every key", details=details)
+
+    def with_schema(reader: TableReader) -> T:
+        reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
+        return take(reader)
+
+    return read_as(file, with_schema, refused, text)
 
 
 @contextmanager

@@ -158,7 +158,7 @@ def test_one_wrong_part_is_named_by_its_path(key: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (changed(number="four"), "number must be a whole number, and is 'four'"),
+        (changed(number="four"), "number must be a whole number, and is \"four\""),
         (changed(number=True), "number must be a whole number, and is true"),
         (changed(number=1.0), "number must be a whole number, and is 1.0"),
         (changed(number=10**30), "number must be a whole number, and is a huge number"),
@@ -168,19 +168,19 @@ def test_one_wrong_part_is_named_by_its_path(key: str, value: object) -> None:
         (changed(real=10**400), "real must be a number, and is a huge number"),
         (changed(real=True), "real must be a number, and is true"),
         (changed(flag=1), "flag must be true or false, and is 1"),
-        (changed(text="x" * 13), "text must be text of at most 12 characters, and is 'xxx"),
-        (changed(text="\0"), "text must be text of at most 12 characters, and is '\\x00'"),
-        (changed(lower="B"), "lower must be a word in small letters, and is 'B'"),
-        (changed(word="lefd"), "word must be one of 'left', 'right', and is 'lefd'; did you"),
-        (changed(colour=["red"]), "colour must be one of 'red', 'green', and is a list"),
+        (changed(text="x" * 13), "text must be text of at most 12 characters, and is \"xxx"),
+        (changed(text="\0"), "text must be text of at most 12 characters, and is \"\\x00\""),
+        (changed(lower="B"), "lower must be a word in small letters, and is \"B\""),
+        (changed(word="lefd"), "word must be one of \"left\", \"right\", and is \"lefd\"; did you"),
+        (changed(colour=["red"]), "colour must be one of \"red\", \"green\", and is a list"),
         (changed(numbers=[1, None]), "numbers[1] must be a whole number, and is null"),
-        (changed(rates={"a": "1"}), "rates.a must be a number, and is '1'"),
+        (changed(rates={"a": "1"}), "rates.a must be a number, and is \"1\""),
         (changed(rates=[1]), "rates must be a table, and is a list"),
         (changed(shape={"family": "square"}), "shape.side must be a number, and is missing"),
-        (changed(shape={}), "shape.family must be one of 'square', 'circle', and is missing"),
+        (changed(shape={}), "shape.family must be one of \"square\", \"circle\", and is missing"),
         (
             changed(shape={"family": "circel", "radius": 1}),
-            "shape.family must be one of 'square', 'circle', and is 'circel'; did you mean circle?",
+            'shape.family must be one of "square", "circle", and is "circel"; did you mean circle?',
         ),
         (
             changed(place={"host": "pi", "port": 0}),
@@ -239,5 +239,5 @@ def test_a_dataclass_may_refuse_its_own_fields() -> None:
     assert decode(Span, {"low": 1, "high": "2"}) == Span(1, 2)
     with pytest.raises(DecodeError, match="the document: its low end is above its high end"):
         decode(Span, {"low": 3, "high": "2"})
-    with pytest.raises(DecodeError, match="high must be a whole number in text, and is 'x'"):
+    with pytest.raises(DecodeError, match='high must be a whole number in text, and is "x"'):
         decode(Span, {"low": 3, "high": "x"})
