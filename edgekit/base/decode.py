@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar
 
 from edgekit.base.json_reader import read_json
@@ -423,4 +424,5 @@ _SCALARS: Mapping[Any, _Decoder] = {
     str: _plain("text", _is_text),
     bool: _plain("true or false", lambda v: isinstance(v, bool)),
     object: _ANYTHING,
+    Path: _plain("a path", lambda v: isinstance(v, Path)),
 }

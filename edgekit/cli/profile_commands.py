@@ -37,7 +37,7 @@ class ProfileView(Generic[T]):
     kind: ProfileKind
     noun: str
     type: click.types.StringParamType
-    parse: Callable[[Path], Callable[[TableReader, Path], T]]
+    parse: Callable[[Path], Callable[[TableReader, Path], T | None]]
     """A function that makes the parser for a workspace's folder."""
     check: Callable[[Path, Path], tuple[Problem, ...]]
     """A function that checks a file, with the profiles of a workspace's folder."""

@@ -253,6 +253,10 @@ class TableReader:
         return []
 
 
+Parse = Callable[[TableReader, Path], T | None]
+"""A function that reads a profile; it returns None only after a problem."""
+
+
 def one_of(words: tuple[str, ...]) -> str:
     quoted = ", ".join(f'"{word}"' for word in words)
     return f"one of {quoted}" if len(words) > 1 else quoted
@@ -325,7 +329,7 @@ def shadowed_profiles(
 
 
 def list_profiles(
-    kind: ProfileKind, parse: Callable[[TableReader, Path], T], folder: Path | None = None
+    kind: ProfileKind, parse: Parse[T], folder: Path | None = None
 ) -> tuple[ProfileEntry[T], ...]:
     """List every profile of a kind. A broken one is listed as such."""
     entries: list[ProfileEntry[T]] = []
@@ -339,7 +343,7 @@ def list_profiles(
 
 
 def examine_profile(
-    path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]
+    path: Path, kind: ProfileKind, parse: Parse[T]
 ) -> tuple[T | None, tuple[Problem, ...]]:
     """Read a profile and list everything wrong with it; ProfileError if it is missing."""
     try:
@@ -358,8 +362,8 @@ def _source(path: Path) -> TomlSource:
 
 
 def _examine(
-    source: TomlSource, path: Path, parse: Callable[[TableReader, Path], T]
-) -> tuple[T, tuple[Problem, ...]]:
+    source: TomlSource, path: Path, parse: Parse[T]
+) -> tuple[T | None, tuple[Problem, ...]]:
     problems: list[Problem] = []
     reader = TableReader(source, source.table, (), problems)
     reader.integer("schema", SCHEMA_VERSION, SCHEMA_VERSION)
@@ -405,12 +409,12 @@ def in_words(path: Path, problems: Sequence[Problem]) -> tuple[str, tuple[str, .
     return f"{path} has {len(problems)} problems", tuple(str(problem) for problem in in_order)
 
 
-def read_profile(path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]) -> T:
+def read_profile(path: Path, kind: ProfileKind, parse: Parse[T]) -> T:
     """Read a profile to show it; ProfileError with every problem if it has any."""
     return _load(path, kind, parse, only_to_show=True)
 
 
-def load_profile(path: Path, kind: ProfileKind, parse: Callable[[TableReader, Path], T]) -> T:
+def load_profile(path: Path, kind: ProfileKind, parse: Parse[T]) -> T:
     """Read a profile to use it.
 
     UntrustedProjectError if a project holds it and the user has not agreed to what it makes edgekit
@@ -422,7 +426,7 @@ def load_profile(path: Path, kind: ProfileKind, parse: Callable[[TableReader, Pa
 def _load(
     path: Path,
     kind: ProfileKind,
-    parse: Callable[[TableReader, Path], T],
+    parse: Parse[T],
     *,
     only_to_show: bool,
 ) -> T:
@@ -431,7 +435,7 @@ def _load(
     except TomlError as error:
         raise profile_error(path, kind, (syntax_problem(path, error),)) from error
     parsed, problems = _examine(source, path, parse)
-    if problems:
+    if problems or parsed is None:
         raise profile_error(path, kind, problems)
     if not only_to_show and not is_own_folder(kind, path.parent):
         require_trust(path, effects_of(kind, source.table), path.absolute().parents[1])

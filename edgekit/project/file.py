@@ -28,6 +28,7 @@ from edgekit.profiles.reader import (
     Problem,
     TableReader,
     find_profile,
+    in_words,
     show,
     syntax_problem,
 )
@@ -99,7 +100,7 @@ def read_project(path: Path, *, only_to_show: bool = False) -> Project:
     project = _parse(reader, place_of(path))
     reader.finish()
     if problems:
-        raise _project_error(path, sorted(problems, key=lambda problem: problem.line))
+        raise _project_error(path, problems)
     if not only_to_show:
         require_trust(path, effects_of("project", source.table), path.absolute().parent)
     return project
@@ -179,14 +180,9 @@ def _is_project_model(project: Project, model: Path) -> bool:
 
 
 def _project_error(path: Path, problems: list[Problem]) -> ProjectError:
+    message, details = in_words(path, problems)
     hint = "docs/project-file.md describes every key"
-    if len(problems) == 1:
-        return ProjectError(str(problems[0]), hint=hint)
-    return ProjectError(
-        f"{path} has {len(problems)} problems",
-        hint=hint,
-        details=tuple(str(problem) for problem in problems),
-    )
+    return ProjectError(message, hint=hint, details=details)
 
 
 def _parse(reader: TableReader, path: Path) -> Project:
