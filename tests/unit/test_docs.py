@@ -19,7 +19,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 )
 
-GENERATED = {"onnx-operators.md", "models.md", "cli.md"}
+GENERATED = {"onnx-operators.md", "models.md", "cli.md", "python-reference.md"}
 """Pages that a program writes."""
 
 
