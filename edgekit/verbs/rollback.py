@@ -26,7 +26,7 @@ from edgekit.devices.linux.version_records import (
     choose_model,
     choose_version,
 )
-from edgekit.devices.linux.versions import damaged_files, make_current, read_versions
+from edgekit.devices.linux.versions import damaged_files, read_versions
 
 if TYPE_CHECKING:
     from edgekit.devices.device import KeepsVersions
@@ -76,7 +76,7 @@ def rollback(
                 agent.leased.log(_log_line(record, error=error))
                 raise
             stage.result = "it runs" if seconds is not None else "its files are whole"
-        make_current(agent.connection, agent.root, chosen, _log_line(record, seconds))
+        agent.client.make_current(record, _log_line(record, seconds))
     before = next((v.record.digest for v in versions if v.current and v.record.model == name), None)
     return RollbackReport(device.name, chosen, before, seconds)
 

@@ -22,6 +22,7 @@
 #include "json.h"
 #include "requests.h"
 #include "supervise.h"
+#include "versions.h"
 
 namespace edgekit {
 namespace {
@@ -109,7 +110,7 @@ class LeaseServer {
         Call(words);
       } else if (words[0] == "log") {
         AddToLog(At(words, 1));
-      } else if (words[0] == "record") {
+      } else if (words[0] == "record" || words[0] == "current") {
         Record(words);
       } else {
         throw std::runtime_error("no request is called " + words[0]);
@@ -226,17 +227,24 @@ class LeaseServer {
     return scratch_ + "/sample-" + std::to_string(number);
   }
 
-  // record MODEL DIGEST KEEP RECORD LINE
+  // record MODEL DIGEST LINE KEEP RECORD: answers with the version before and the removed ones.
+  // current MODEL DIGEST LINE
   void Record(const Words& words) {
-    const auto keep = static_cast<long>(NumberAt(words, 3));
-    bool done = false;
+    const std::string &model = At(words, 1), &digest = At(words, 2), &line = At(words, 3);
     try {
-      done = RecordAgain(At(words, 1), At(words, 2), keep, At(words, 4));
+      if (words[0] == "current") {
+        MakeCurrent(model, digest);
+      } else {
+        const Recorded done = RecordVersion(model, digest, NumberAt(words, 4), At(words, 5));
+        Tell("before", done.before);
+        for (const std::string& version : done.removed) Tell("removed", version);
+      }
     } catch (const std::runtime_error& error) {
-      std::fprintf(stderr, "edgekit-agent: %s\n", error.what());
+      Tell("failed", error.what());
+      return;
     }
-    if (done) AddToLog(At(words, 5));
-    Tell(done ? "recorded" : "changed");
+    AddToLog(line);
+    Tell("recorded");
   }
 
   std::string root_;

@@ -1,8 +1,10 @@
 #include "folders.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -56,16 +58,24 @@ void MakeFolder(const std::string& path) {
   }
 }
 
-void WriteWhole(const std::string& path, const std::string& text) {
+void WriteWhole(const std::string& path, const std::string& text, bool durable) {
   const std::string temporary = path + ".new";
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
+  if (file && durable) Sync(temporary);
   if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
     const std::string reason = std::strerror(errno);
     std::remove(temporary.c_str());
     throw std::runtime_error("cannot write " + path + ": " + reason);
   }
+}
+
+void Sync(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  fsync(fd);
+  close(fd);
 }
 
 void RemoveFolder(const std::string& folder) {

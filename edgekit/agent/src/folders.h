@@ -15,7 +15,10 @@ std::string FirstBytes(const std::string& path, size_t most);  // empty if it ca
 
 // These throw std::runtime_error if the system refuses.
 void MakeFolder(const std::string& path);
-void WriteWhole(const std::string& path, const std::string& text);  // by renaming
+// By renaming, and on the disk before that if `durable`.
+void WriteWhole(const std::string& path, const std::string& text, bool durable = false);
+
+void Sync(const std::string& path);  // without an error: some file systems cannot
 
 void RemoveFolder(const std::string& folder);  // reports failures on stderr
 

@@ -12,16 +12,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from edgekit.agent.build import AGENT
+from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
+from edgekit.devices.base import Recorded
+from edgekit.devices.linux.device_log import checked_digest
 from edgekit.devices.linux.lease import SECONDS_TO_LOG, Lease, read_lease
 from edgekit.devices.linux.probe import FIND_ROOT, FOLDER
 from edgekit.devices.linux.remote_command import CommandEnded
+from edgekit.devices.linux.version_records import VersionRecord, folder_of, record_text
 
 if TYPE_CHECKING:
     from edgekit.devices.linux.connection import Connection
     from edgekit.devices.linux.remote_command import RemoteCommand
 
 _SECONDS_TO_START = 30.0
+_SECONDS_TO_RECORD = 300.0
+"""Time limit for a record, which may delete the files of older versions."""
 
 # The shell stays, to report the signal that ended the agent.
 _ATTEND = f"""\
@@ -66,10 +72,40 @@ class LeaseClient:
     def log(self, line: str) -> None:
         self.ask(("log", line), SECONDS_TO_LOG)
 
-    def record_again(self, folder: str, digest: str, keep: int, record: str, line: str) -> bool:
-        """Record another deployment of the current version; False if it needs `record_version`."""
-        self.ask(("record", folder, digest, str(keep), record, line))
-        return self.command.read_line(_SECONDS_TO_START).split() == ["edgekit", "recorded"]
+    def record(self, record: VersionRecord, keep: int, line: str) -> Recorded:
+        """Make a version the current one, delete all but the latest `keep`, and add `line` to the
+        log. The caller must hold the device."""
+        folder = folder_of(record.model)
+        self.ask(("record", folder, record.digest, line, str(keep), record_text(record)))
+        before, removed = None, []
+        for word, digest in self._answers():
+            if word == "before":
+                before = checked_digest(digest)
+            elif word == "removed" and checked_digest(digest) is not None:
+                removed.append(digest)
+        return Recorded(before, tuple(removed))
+
+    def make_current(self, record: VersionRecord, line: str) -> None:
+        """Make a recorded version the current one again, and add `line` to the log."""
+        self.ask(("current", folder_of(record.model), record.digest, line))
+        for _ in self._answers():
+            pass
+
+    def _answers(self) -> Iterator[tuple[str, str]]:
+        while True:
+            line = self.command.read_line(_SECONDS_TO_RECORD)
+            word, _, rest = line.removeprefix("edgekit ").partition(" ")
+            if word == "recorded":
+                return
+            if word == "failed":
+                why = rest.rpartition(": ")[2][:200]
+                raise DeviceError(
+                    f"{self._device} could not make the model its current one: "
+                    f"{why[:1].lower()}{why[1:]}",
+                    hint="check edgekit's folder on the device; the current version is unchanged",
+                    details=(rest[:400],),
+                )
+            yield word, rest
 
     def ask(self, words: Sequence[str], silence: float = _SECONDS_TO_START) -> None:
         lines = [str(len(words)), *(word.replace("\n", " ") for word in words), ""]

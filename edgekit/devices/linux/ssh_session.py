@@ -21,11 +21,8 @@ from edgekit.devices.linux.remote_command import Finished
 from edgekit.devices.linux.version_records import (
     ModelFile,
     ModelInput,
-    folder_of,
     new_record,
-    record_text,
 )
-from edgekit.devices.linux.versions import record_version
 from edgekit.devices.tensors import in_order, named_outputs
 
 if TYPE_CHECKING:
@@ -128,10 +125,7 @@ class SshSession:
             inputs=[ModelInput(i.spec.dtype, i.spec.shape) for i in manifest.inputs],
         )
         line = self._log_line("deployed", seconds=median, message=verified_or_not(verified))
-        again = (folder_of(record.model), record.digest, keep, record_text(record), line)
-        if self.agent.client.record_again(*again):
-            return Recorded(record.digest, ())
-        return record_version(self.agent.connection, self.agent.root, record, keep, line)
+        return self.agent.client.record(record, keep, line)
 
     def log_failure(self, event: str, error: EdgekitError) -> None:
         self.agent.leased.log(self._log_line(event, error=error))

@@ -13,7 +13,7 @@ from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.device_log import ADD_TO_LOG, LOG, OLDER_LOG, holder, log_line
 from edgekit.devices.linux.lease import lease
 from edgekit.devices.linux.probe import DeviceFacts, ask_device, check_place
-from edgekit.devices.linux.versions import READ_STAMPS, SWEEP_OBJECTS
+from edgekit.devices.linux.versions import CURRENT_VERSION, SWEEP_OBJECTS
 
 if TYPE_CHECKING:
     from edgekit.devices.linux.hostkeys import Ask, KnownHosts
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # An application may load the current version, so it stays.
 _CLEAN = f"""\
 LC_ALL=C; export LC_ALL
-{ADD_TO_LOG}{READ_STAMPS}{SWEEP_OBJECTS}
+{ADD_TO_LOG}{CURRENT_VERSION}{SWEEP_OBJECTS}
 cd "$1" || exit 1
 keep=$2
 used() {{ set -- $(du -sk . 2>/dev/null); echo "${{1:-0}}"; }}

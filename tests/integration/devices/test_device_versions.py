@@ -1,22 +1,26 @@
-"""Versions of a model side by side on a device: a real shell behind a real SSH server."""
+"""Versions of a model side by side on a device: the agent and a shell behind a real SSH server."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 
 import pytest
 from support.needs import needs
 from support.ssh_server import SshServer, ssh_server
 
+from edgekit.agent.build import AGENT, Agent, build_agent
 from edgekit.base.errors import DeviceError, UsageError
+from edgekit.devices.base import Recorded
 from edgekit.devices.linux.connection import Connection
 from edgekit.devices.linux.device_log import (
     LARGEST_LOG,
@@ -27,6 +31,7 @@ from edgekit.devices.linux.device_log import (
     now,
     read_log,
 )
+from edgekit.devices.linux.lease_client import LeaseClient
 from edgekit.devices.linux.version_records import (
     ModelFile,
     ModelInput,
@@ -35,13 +40,8 @@ from edgekit.devices.linux.version_records import (
     choose_version,
     new_record,
 )
-from edgekit.devices.linux.versions import (
-    Recorded,
-    damaged_files,
-    make_current,
-    read_versions,
-    record_version,
-)
+from edgekit.devices.linux.versions import damaged_files, read_versions
+from edgekit.profiles.toolchain import load_toolchain
 
 pytestmark = needs("sshd")
 
@@ -90,7 +90,24 @@ def deploy(
 ) -> Recorded:
     put(server, letter)
     line = log_line("deployed", model=model, digest=letter * 64)
-    return record_version(connection, str(server.root), record(letter, model), keep, line)
+    with agent(server, connection) as client:
+        return client.record(record(letter, model), keep, line)
+
+
+@contextmanager
+def agent(server: SshServer, connection: Connection) -> Iterator[LeaseClient]:
+    (program,) = (file.path for file in built().files if file.path.name == AGENT)
+    (server.root / "runs").mkdir(exist_ok=True)
+    words = ("sh", "-c", 'exec "$1" attend "$2"', "edgekit", str(program), str(server.root))
+    with connection.command(words, listens=True) as command:
+        client = LeaseClient(command, connection.name)
+        assert client.is_running()
+        yield client
+
+
+@cache
+def built() -> Agent:
+    return build_agent(load_toolchain("host"), os.uname().machine)
 
 
 def versions(connection: Connection, model: str = "net") -> list[Version]:
@@ -157,7 +174,8 @@ def test_going_back_twice_goes_further_and_a_new_version_follows_what_was_curren
     for expected in ("cBa", "cbA"):
         chosen = choose_version(versions(connection), "net", None, "desk")
         line = log_line("rolled back", model="net", digest=chosen.record.digest)
-        make_current(connection, str(server.root), chosen, line)
+        with agent(server, connection) as client:
+            client.make_current(chosen.record, line)
         assert letters(connection) == expected
     with pytest.raises(UsageError, match="no version of net before the current one"):
         choose_version(versions(connection), "net", None, "desk")
@@ -192,21 +210,18 @@ def test_what_is_newest_does_not_depend_on_a_clock(
 
 
 def test_a_device_with_its_clock_in_the_past_says_so_beside_the_hosts_time(
-    tmp_path: Path,
+    server: SshServer, connection: Connection
 ) -> None:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "date").write_text("#!/bin/sh\necho 86400\n")
-    (programs / "date").chmod(0o755)
     today = now()[:10]
-    command = f'ForceCommand PATH={programs}:$PATH; export PATH; eval "$SSH_ORIGINAL_COMMAND"'
-    with ssh_server(tmp_path / "ssh", command) as server:
-        (server.root / "objects").mkdir(parents=True)
-        with server.connect() as connection:
-            deploy(server, connection, "a")
-            deploy(server, connection, "b")
-            (newest, older) = versions(connection)
-            (first, second) = read_log(connection, None, 10)
+    deploy(server, connection, "a")
+    deploy(server, connection, "b")
+    for file in (server.root / "deployments/net").glob("*.version"):
+        stamp, rest = file.read_text().split("\n", 1)
+        file.write_text(f"{stamp.rpartition(' ')[0]} 86400\n{rest}")
+    log = server.root / LOG
+    log.write_text(re.sub(r'"clock": \d+', '"clock": 86400', log.read_text()))
+    (newest, older) = versions(connection)
+    (first, second) = read_log(connection, None, 10)
 
     assert newest.clock == older.clock == first.clock == "1970-01-02T00:00:00Z"
     assert (newest.current, newest.number) == (True, 2)
@@ -232,10 +247,27 @@ def test_a_version_whose_files_are_gone_is_not_made_current(
 ) -> None:
     deploy(server, connection, "a")
 
-    with pytest.raises(DeviceError, match="its files are gone"):
-        record_version(connection, str(server.root), record("b"), 3, "{}")
+    with (
+        agent(server, connection) as client,
+        pytest.raises(DeviceError, match="its files are gone"),
+    ):
+        client.record(record("b"), 3, "{}")
 
     assert letters(connection) == "A"
+
+
+def test_a_link_that_cannot_be_changed_is_an_error_and_stays(
+    server: SshServer, connection: Connection
+) -> None:
+    in_the_way = server.root / "deployments/net/current"
+    (in_the_way / "folder").mkdir(parents=True)
+
+    with pytest.raises(DeviceError, match="could not make the model its current one: is a dir"):
+        deploy(server, connection, "a")
+
+    assert in_the_way.is_dir()
+    assert not list(in_the_way.parent.glob("current.new"))
+    assert read_log(connection, None, 10) == ()
 
 
 def test_a_device_without_deployments_lists_none(server: SshServer, connection: Connection) -> None:
@@ -283,7 +315,7 @@ def test_two_deployments_at_the_same_time_leave_one_of_them_current(
         with server.connect() as own, lease(own, str(server.root), wait=240):
             deploy(server, own, letter)
 
-    (server.root / "runs").mkdir()
+    (server.root / "runs").mkdir(exist_ok=True)
     threads = [threading.Thread(target=run, args=(letter,)) for letter in "abcd"]
     for thread in threads:
         thread.start()
