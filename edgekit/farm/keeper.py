@@ -12,10 +12,10 @@ import selectors
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.base.errors import EdgekitError, UsageError
 from edgekit.base.events import Events
 from edgekit.base.own_listener import Door
 from edgekit.base.wording import did_you_mean
@@ -26,9 +26,10 @@ from edgekit.farm.control import listen
 from edgekit.farm.health import Health
 from edgekit.farm.hosts.file import known_hosts_of_farm
 from edgekit.farm.hosts.joined import JoinedHost
-from edgekit.farm.plan import FarmPlan, Member
+from edgekit.farm.own_device import OwnDevice
+from edgekit.farm.plan import FarmPlan
 from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, as_document
-from edgekit.farm.turns import LeaseRequest, Turns
+from edgekit.farm.turns import LeaseRequest
 from edgekit.farm.worker_process import WorkerProcess
 from edgekit.rpc.protocol import TrackerAddress
 
@@ -42,29 +43,8 @@ _MOST_LEASES = 50
 """The most leases recorded for one device before their sessions begin."""
 
 
-@dataclass
-class _Device:
-    member: Member
-    health: Health
-    worker: WorkerProcess | None = None
-    port: int = 0
-    offer: str = ""
-    """The tracker's offer that the running session came with."""
-    leases: dict[str, Lease] = field(default_factory=dict)
-    """Leases by the tracker's offer: a lease may arrive before its session does."""
-    turns: Turns = field(default_factory=Turns)
-    load: float | None = None
-    temperature: float | None = None
-
-    @property
-    def lease(self) -> Lease | None:
-        if not self.member.key:
-            return self.turns.lease
-        return self.leases.get(self.offer) if self.health.state in ("busy", "draining") else None
-
-
-_Served = _Device | JoinedHost
-"""An object with a worker process of its own."""
+_Served = OwnDevice | JoinedHost
+"""What has a worker process of its own."""
 
 
 class Keeper:
@@ -75,7 +55,7 @@ class Keeper:
         self._tracker = tracker
         self._events = events
         self._started = now
-        self._devices = {m.name: _Device(m, Health(since=now)) for m in plan.members}
+        self._devices = {m.name: OwnDevice(m, plan, Health(since=now)) for m in plan.members}
         self._hosts: dict[str, JoinedHost] = {}
         self._selector = selectors.DefaultSelector()
         self._listener = listen()
@@ -118,9 +98,7 @@ class Keeper:
             now=self._now(),
             tracker=str(self._tracker),
             devices=tuple(
-                self._device_status(name, found)
-                if isinstance(found, _Device)
-                else replace(found, name=name)
+                replace(found, name=name) if isinstance(found, DeviceStatus) else found.status()
                 for name, found in self._devices_by_name().items()
             ),
             hosts=tuple(host.status() for host in self._hosts.values()),
@@ -133,34 +111,14 @@ class Keeper:
         """Return seconds since 1970 that never go back, even if the clock is set."""
         return self._ahead + time.monotonic()
 
-    def _devices_by_name(self) -> dict[str, _Device | DeviceStatus]:
+    def _devices_by_name(self) -> dict[str, OwnDevice | DeviceStatus]:
         """Return devices by their names in this farm: HOST/NAME if NAME is taken."""
-        known: dict[str, _Device | DeviceStatus] = dict(self._devices)
+        known: dict[str, OwnDevice | DeviceStatus] = dict(self._devices)
         for host in self._hosts.values():
             for device in host.devices_now():
                 taken = device.name in known
                 known[f"{host.name}/{device.name}" if taken else device.name] = device
         return known
-
-    def _device_status(self, name: str, device: _Device) -> DeviceStatus:
-        state = device.health
-        is_lent = device.turns.holder is not None
-        return DeviceStatus(
-            name=name,
-            board=device.member.board,
-            key=device.member.key,
-            state="busy" if is_lent and state.state == "free" else state.state,
-            since=state.since,
-            reason=state.reason,
-            again_at=state.again_at,
-            port=device.port if state.state in ("free", "busy", "draining") else 0,
-            sessions=state.sessions,
-            faults=len(state.faults),
-            lease=device.lease,
-            load=device.load,
-            temperature=device.temperature,
-            waiting=len(device.turns.waiting),
-        )
 
     def _time_passed(self, now: float, silence: float) -> None:
         limits = self._plan.limits
@@ -188,14 +146,7 @@ class Keeper:
                     served.worker.kill("its process hung and was killed")
 
     def _start(self, served: _Served) -> None:
-        if isinstance(served, JoinedHost):
-            worker = WorkerProcess.started(served.command(self._tracker.port))
-        else:
-            member, project = served.member, self._plan.project
-            words = (member.name, str(project or ""), member.key)
-            ports = (str(self._tracker.port), str(served.port))
-            worker = WorkerProcess.started((*self._plan.worker, *words, *ports))
-        served.worker = worker
+        worker = served.worker = WorkerProcess.started(served.command(self._tracker.port))
         self._selector.register(
             worker.output, selectors.EVENT_READ, lambda: self._hear(served, worker)
         )
@@ -206,9 +157,7 @@ class Keeper:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(worker.output)
             worker.end()
-        if isinstance(served, _Device):
-            served.offer = ""
-            served.leases.clear()
+        served.worker_ended()
 
     def _hear(self, served: _Served, worker: WorkerProcess) -> None:
         if served.worker is not worker:
@@ -217,10 +166,7 @@ class Keeper:
         messages, is_over = worker.read()
         try:
             for message in messages:
-                if isinstance(served, JoinedHost):
-                    self._take_host_message(served, message)
-                else:
-                    self._take_device_message(served, message)
+                self._take(served, message)
         except EdgekitError as error:
             worker.last_reason, is_over = error.message, True
         if is_over:
@@ -229,44 +175,17 @@ class Keeper:
     def _lost(self, served: _Served, reason: str) -> None:
         self._end(served)
         before = served.health.state
-        if isinstance(served, JoinedHost):
-            served.was_lost(reason, self._now())
-            name = served.name
-        else:
-            served.health = health.was_lost(served.health, reason, self._now(), self._plan.limits)
-            name = served.member.name
+        served.was_lost(reason, self._now())
         if served.health.state != before:
-            self._events.warn(f"{name} is {served.health.state}: {reason}")
+            self._events.warn(f"{served.name} is {served.health.state}: {reason}")
 
-    def _take_device_message(self, device: _Device, message: Mapping[str, Any]) -> None:
-        now, state = self._now(), message.get("state")
-        if state == "up":
-            device.port = int(message.get("port", 0))
-            device.health = health.came_up(device.health, now)
-            self._events.note(f"{device.member.name} is up")
-        elif state == "in use":
-            device.offer = str(message.get("offer", ""))
-            device.health = health.was_taken(device.health, now)
-        elif state == "free":
-            device.leases.pop(device.offer, None)
-            device.offer = ""
-            device.health = health.was_given_back(device.health, now)
-        elif state == "refused":
-            self._events.warn(f"{device.member.name}: {message.get('detail', '')}"[:_LONGEST_EVENT])
-        elif state == "vitals":
-            device.load = message.get("load")
-            device.temperature = message.get("temperature")
-
-    def _take_host_message(self, host: JoinedHost, message: Mapping[str, Any]) -> None:
+    def _take(self, served: _Served, message: Mapping[str, Any]) -> None:
         if message.get("state") == "refused":
-            self._events.warn(f"{host.name}: {message.get('detail', '')}"[:_LONGEST_EVENT])
-        elif host.take(message, self._now()):
-            self._events.note(f"{host.name} is up with {len(host.devices)} devices")
-        if host.identity == (os.getpid(), self._started):
-            raise DeviceError(
-                f"{host.name} is this host itself",
-                hint=f"remove it with edgekit farm leave {host.name}",
-            )
+            self._events.warn(f"{served.name}: {message.get('detail', '')}"[:_LONGEST_EVENT])
+            return
+        news = served.take(message, self._now())
+        if news:
+            self._events.note(f"{served.name} {news}")
 
     def _read_hosts(self) -> None:
         wanted = known_hosts_of_farm()
@@ -276,7 +195,9 @@ class Keeper:
                 host.was_lost("the host has left the farm", self._now())
                 del self._hosts[name]
         for name, entry in wanted.items():
-            self._hosts.setdefault(name, JoinedHost(entry, self._now()))
+            self._hosts.setdefault(
+                name, JoinedHost(entry, self._now(), (os.getpid(), self._started))
+            )
 
     def _accept(self) -> None:
         with suppress(OSError):  # no client is left
@@ -328,7 +249,7 @@ class Keeper:
             self._status, self._status_at = as_document(self.status()), now
         return self._status
 
-    def _find(self, name: str) -> _Device | DeviceStatus:
+    def _find(self, name: str) -> OwnDevice | DeviceStatus:
         known = self._devices_by_name()
         host, _, plain = name.partition("/")
         if name not in known and host in self._hosts:
@@ -379,9 +300,9 @@ class Keeper:
         return {"noted": False}
 
     def _queue_for_lease(
-        self, client: Client, device: _Device, request: Mapping[str, Any], now: float
+        self, client: Client, device: OwnDevice, request: Mapping[str, Any], now: float
     ) -> None:
-        name = device.member.name
+        name = device.name
         if device.member.key:
             raise UsageError(
                 f"{name} is handed out by the tracker",
@@ -404,13 +325,13 @@ class Keeper:
             client.send({"waiting": asdict(holder), "before": len(device.turns.waiting) - 1})
         self._next_turn(device, now)
 
-    def _cancel(self, device: _Device, waiting: LeaseRequest) -> None:
+    def _cancel(self, device: OwnDevice, waiting: LeaseRequest) -> None:
         self._status_at = -math.inf
         self._waiting_clients.pop(waiting.number, None)
         device.turns.remove(waiting.number)
         self._next_turn(device, self._now())
 
-    def _next_turn(self, device: _Device, now: float) -> None:
+    def _next_turn(self, device: OwnDevice, now: float) -> None:
         waiting = device.turns.next(now, self._held_by)
         if waiting is not None:
             self._waiting_clients[waiting.number].send({"granted": device.turns.until})

@@ -29,14 +29,14 @@ Answer = Callable[[Mapping[str, Any] | None], None]
 
 
 class JoinedHost:
-    def __init__(self, host: FarmHost, now: float) -> None:
+    def __init__(self, host: FarmHost, now: float, keeper: tuple[int, float] = (0, 0.0)) -> None:
+        """`keeper` is the process ID and start time of the keeper that the host has joined."""
         self.host = host
+        self._keeper = keeper
         self.health = Health(since=now)
         self.worker: WorkerProcess | None = None
         self.devices: tuple[DeviceStatus, ...] = ()
         """The latest devices of the host, with times and ports of this farm."""
-        self.identity: tuple[int, float] = (0, 0.0)
-        """The process ID and start time of its keeper."""
         self.ports: dict[str, int] = {}
         """The ports of this host that lead to the devices."""
         self._ahead = 0.0
@@ -64,11 +64,15 @@ class JoinedHost:
             len(self.devices),
         )
 
-    def take(self, message: Mapping[str, Any], now: float) -> bool:
-        """Take a message of its worker; say whether the host has just come up."""
+    def take(self, message: Mapping[str, Any], now: float) -> str | None:
+        """Take a message of its worker; return what people should hear of it."""
         if message.get("state") == "news":
             status = status_from(message.get("status"))
-            self.identity = (status.pid, status.started)
+            if self._keeper == (status.pid, status.started):
+                raise DeviceError(
+                    f"{self.name} is this host itself",
+                    hint=f"remove it with edgekit farm leave {self.name}",
+                )
             try:
                 ahead = now - _number(status.now)
                 if abs(ahead - self._ahead) > _SECONDS_OF_JITTER:
@@ -82,14 +86,17 @@ class JoinedHost:
                 ) from error
             if self.health.state != "free":
                 self.health = health.came_up(self.health, now)
-                return True
+                return f"is up with {len(self.devices)} devices"
         number = message.get("id")
         if isinstance(number, int) and number in self._asked:
             if message.get("over"):
                 self._asked.pop(number)(None)
             elif isinstance(message.get("answer"), dict):
                 self._asked[number](message["answer"])
-        return False
+        return None
+
+    def worker_ended(self) -> None:
+        """Do nothing: the last news of the devices stays."""
 
     def ask(self, request: Mapping[str, object], answer: Answer) -> Callable[[], None]:
         """Send a request; return a function that cancels it."""

@@ -1,0 +1,90 @@
+"""A device of this host's farm, as its keeper knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgekit.farm import health
+from edgekit.farm.health import Health
+from edgekit.farm.plan import FarmPlan, Member
+from edgekit.farm.status import DeviceStatus, Lease
+from edgekit.farm.turns import Turns
+from edgekit.farm.worker_process import WorkerProcess
+
+
+@dataclass
+class OwnDevice:
+    member: Member
+    plan: FarmPlan
+    health: Health
+    worker: WorkerProcess | None = None
+    port: int = 0
+    offer: str = ""
+    """The tracker's offer that the running session came with."""
+    leases: dict[str, Lease] = field(default_factory=dict)
+    """Leases by the tracker's offer: a lease may arrive before its session does."""
+    turns: Turns = field(default_factory=Turns)
+    load: float | None = None
+    temperature: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.member.name
+
+    @property
+    def lease(self) -> Lease | None:
+        if not self.member.key:
+            return self.turns.lease
+        return self.leases.get(self.offer) if self.health.state in ("busy", "draining") else None
+
+    def command(self, tracker_port: int) -> tuple[str, ...]:
+        words = (self.name, str(self.plan.project or ""), self.member.key)
+        return (*self.plan.worker, *words, str(tracker_port), str(self.port))
+
+    def status(self) -> DeviceStatus:
+        state = self.health
+        is_lent = self.turns.holder is not None
+        return DeviceStatus(
+            name=self.name,
+            board=self.member.board,
+            key=self.member.key,
+            state="busy" if is_lent and state.state == "free" else state.state,
+            since=state.since,
+            reason=state.reason,
+            again_at=state.again_at,
+            port=self.port if state.state in ("free", "busy", "draining") else 0,
+            sessions=state.sessions,
+            faults=len(state.faults),
+            lease=self.lease,
+            load=self.load,
+            temperature=self.temperature,
+            waiting=len(self.turns.waiting),
+        )
+
+    def take(self, message: Mapping[str, Any], now: float) -> str | None:
+        """Take a message of its worker; return what people should hear of it."""
+        state = message.get("state")
+        if state == "up":
+            self.port = int(message.get("port", 0))
+            self.health = health.came_up(self.health, now)
+            return "is up"
+        if state == "in use":
+            self.offer = str(message.get("offer", ""))
+            self.health = health.was_taken(self.health, now)
+        elif state == "free":
+            self.leases.pop(self.offer, None)
+            self.offer = ""
+            self.health = health.was_given_back(self.health, now)
+        elif state == "vitals":
+            self.load = message.get("load")
+            self.temperature = message.get("temperature")
+        return None
+
+    def was_lost(self, reason: str, now: float) -> None:
+        self.health = health.was_lost(self.health, reason, now, self.plan.limits)
+
+    def worker_ended(self) -> None:
+        self.offer = ""
+        self.leases.clear()
