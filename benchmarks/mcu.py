@@ -28,6 +28,7 @@ import numpy as np
 from benchmarks.model_zoo import MODELS, fetch
 from edgekit.aot.compile import Compiled, compile_tree
 from edgekit.aot.generators import generators, portable_generators
+from edgekit.aot.job import TreeJob
 from edgekit.aot.report import constant_bytes, operator_word
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_tree
@@ -105,7 +106,7 @@ def measure(
     if library_alone:
         portable = {generator.name for generator in portable_generators()}
         offers = tuple(g for g in offers if g.name in {"cmsis-nn", *portable})
-    compiled = compile_tree(model, "m", board.cpu, origin, offers)
+    compiled = compile_tree(model, TreeJob("m", origin, board.cpu), offers)
     plan = compiled.plan
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from edgekit.aot.arena import plan_arena
 from edgekit.aot.budget import check_budget
@@ -18,14 +17,12 @@ from edgekit.aot.program import Program
 from edgekit.aot.read import read_program
 from edgekit.aot.report import report_of
 from edgekit.aot.tree import Origin, TreePlan
-from edgekit.aot.ways import Way
 from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
 from edgekit.base.events import Events
 from edgekit.base.sizes import format_size
 from edgekit.compiler.phases import Dump, no_dump
 from edgekit.models.model import Model
-from edgekit.profiles.cpu import Cpu
 
 
 @dataclass(frozen=True)
@@ -35,25 +32,18 @@ class Compiled:
 
 
 def compile_tree(
-    model: Model,
-    name: str,
-    cpu: Cpu,
-    origin: Origin,
-    offers: Sequence[Generator],
-    dump: Dump = no_dump,
-    ways: Mapping[str, Way] = MappingProxyType({}),
+    model: Model, job: TreeJob, offers: Sequence[Generator], dump: Dump = no_dump
 ) -> Compiled:
-    """Compile the model. `name` is a C identifier, the prefix of all names in the tree; `ways` are
-    those that measured best."""
-    program = read_program(name, model, lower(model.module, dump))
-    choices = choose_kernels(program, cpu, offers, ways)
+    """Compile the model with the cheapest kernels of all generators."""
+    program = read_program(job.name, model, lower(model.module, dump))
+    choices = choose_kernels(program, job.cpu, offers, job.ways)
     kernels = [choice.kernel for choice in choices]
     users = [offer for offer in offers if isinstance(offer, UsesLibrary)]
     libraries = tuple(library for user in users for library in user.libraries(kernels))
-    plan = planned(program, choices, origin, libraries)
+    plan = planned(program, choices, job.origin, libraries)
     if not all(is_portable(choice.kernel) for choice in choices):
-        portable = choose_kernels(program, cpu, portable_generators())
-        plan = replace(plan, host=planned(program, portable, origin))
+        portable = choose_kernels(program, job.cpu, portable_generators())
+        plan = replace(plan, host=planned(program, portable, job.origin))
     return Compiled(plan, choices)
 
 
@@ -71,7 +61,7 @@ def compile_to_tree(
     """
     with events.stage("write the model in C") as stage:
         offers = generators(libraries)
-        compiled = compile_tree(model, job.name, job.cpu, job.origin, offers, dump, job.ways)
+        compiled = compile_tree(model, job, offers, dump)
         plan = compiled.plan
         report = report_of(plan, compiled.choices)
         check_budget(report, job.memory, job.origin.board, is_float=_is_float(plan.program))

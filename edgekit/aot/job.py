@@ -17,13 +17,17 @@ OPTIMISATION = "-O3"
 """The optimisation level for a bundle's C, in its report and in its firmware."""
 
 
+UNLIMITED = Memory(1 << 63, 1 << 63)
+
+
 @dataclass(frozen=True)
 class TreeJob:
     name: str
-    """The prefix of all names in C."""
+    """The prefix of all names in C, an identifier."""
     origin: Origin
     cpu: Cpu
-    memory: Memory
+    memory: Memory = UNLIMITED
+    """The budget of the board."""
     ways: Mapping[str, Way] = field(default_factory=dict)
     """The ways that measured best, by the key of the step."""
     with_ways: bool = False

@@ -102,12 +102,14 @@ def in_c(graph: Graph) -> Outcome:
 
     from edgekit.aot.compile import compile_tree
     from edgekit.aot.generators import portable_generators
+    from edgekit.aot.job import TreeJob
     from edgekit.aot.tree import Origin
     from edgekit.aot.write import write_tree
     from graphs.c_library import run_tree
 
     origin = Origin("net", "net.onnx", "0", "here", CORTEX_M4.name)
-    compiled = compile_tree(graph.model, "net", CORTEX_M4, origin, portable_generators())
+    job = TreeJob("net", origin, CORTEX_M4)
+    compiled = compile_tree(graph.model, job, portable_generators())
     with tempfile.TemporaryDirectory(prefix="graphs-") as place:
         folder = Path(place)
         write_tree(compiled.plan, folder)

@@ -12,6 +12,7 @@ import onnx
 
 from edgekit.aot.compile import Compiled, compile_tree
 from edgekit.aot.generators import portable_generators
+from edgekit.aot.job import TreeJob
 from edgekit.aot.kernel import Generator
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_tree, write_vectors
@@ -60,7 +61,7 @@ def built_tree(
     imported = import_model(source)
     origin = Origin(file.stem, file.name, "0", "here", cpu.name)
     chosen = portable_generators() if offers is None else offers
-    compiled = compile_tree(imported, name, cpu, origin, chosen)
+    compiled = compile_tree(imported, TreeJob(name, origin, cpu), chosen)
     write_tree(compiled.plan, folder)
     inputs = reference_inputs(imported.inputs, 0)
     expected = oracle_for(source).run(inputs)

@@ -186,8 +186,9 @@ class ProgramInC(Product):
         from edgekit.aot.generators import portable_generators
 
         origin = Origin("model", "model", "", board.name, board.cpu.name)
+        job = TreeJob("model", origin, board.cpu)
         try:
-            plan = compile_tree(model, "model", board.cpu, origin, portable_generators()).plan
+            plan = compile_tree(model, job, portable_generators()).plan
         except EdgekitError:
             return None
         constants = sum(c.array.nbytes for kernel in plan.kernels for c in kernel.constants)

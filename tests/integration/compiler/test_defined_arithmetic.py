@@ -19,6 +19,7 @@ from support.elementwise import deployed
 
 from edgekit.aot.compile import compile_tree
 from edgekit.aot.generators import portable_generators
+from edgekit.aot.job import TreeJob
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_tree
 from edgekit.models.model import import_model, open_model
@@ -51,7 +52,8 @@ def as_c(model: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     assert "-fsanitize=undefined" in FLAGS
     imported = import_model(open_model(model))
     origin = Origin("model", model.name, "0", "test", CORTEX_M4.name)
-    tree = compile_tree(imported, "net", CORTEX_M4, origin, portable_generators())
+    job = TreeJob("net", origin, CORTEX_M4)
+    tree = compile_tree(imported, job, portable_generators())
     folder = model.with_name("tree")
     write_tree(tree.plan, folder)
     return run_tree(tree.plan, folder, feeds, "-fsanitize=float-cast-overflow")
