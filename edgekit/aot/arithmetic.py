@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from edgekit.aot.operators import FixedPoint
+from edgekit.aot.operators import FixedPoint, Rescale
+from edgekit.base.arrays import Array
 
 INT8 = (-128, 127)
 ADD_LEFT_SHIFT = 20
@@ -120,3 +121,18 @@ def _exponential_near_zero(value: int) -> int:
 
 def _shifted_left(value: int, amount: int) -> int:
     return max(-(1 << 31), min((1 << 31) - 1, value << amount))
+
+
+def rounds_ties_wrong(rescale: Rescale, largest: int) -> bool:
+    """Return whether a sum half way between two stored values rounds wrong: a single rounding sends
+    it away from zero, and the short instructions up. Values that an activation cuts off do not
+    count."""
+    if not rescale.rounds_once or rescale.low >= rescale.zero_point:
+        return False
+    return any(has_ties(factor, largest) for factor in rescale.factors)
+
+
+def largest_sum(weights: Array, bias: Array) -> int:
+    """Return the largest sum of any output channel; `weights` have the output channels first."""
+    of_each = np.abs(np.asarray(weights, np.int64)).reshape(len(weights), -1).sum(axis=1)
+    return int((255 * of_each + np.abs(np.asarray(bias, np.int64))).max())

@@ -15,13 +15,12 @@ from tvm.s_tir import dlight
 
 from edgekit.compiler.passes.as_images import as_images
 from edgekit.compiler.passes.channel_orders import channels_first, channels_last
-from edgekit.compiler.passes.first_places import first_places
 from edgekit.compiler.passes.fold_batch_norm import fold_batch_norm
 from edgekit.compiler.passes.fold_constants import fold_constants
 from edgekit.compiler.passes.integer_products import integer_products
-from edgekit.compiler.passes.keep_nan import nan_keeping
 from edgekit.compiler.passes.keep_zeros import keep_zeros
 from edgekit.compiler.passes.litert_arithmetic import litert_arithmetic
+from edgekit.compiler.passes.loop_nests import loop_nests
 from edgekit.compiler.passes.lower_index_checks import clamp_indices, lower_index_checks
 from edgekit.compiler.passes.name_layers import name_layers
 from edgekit.compiler.passes.pack_int8 import pack_int8
@@ -99,7 +98,7 @@ def legalize(target: Any, *kept: str) -> Phase:
             *([] if target.kind.name == "cuda" else [sort_in_loops()]),
             backend.DispatchSampling(),
             backend.DispatchSortScan(),
-            transform.LegalizeOps({**nan_keeping(), **first_places()}, list(kept)),
+            transform.LegalizeOps(loop_nests(), list(kept)),
         ],
     )
 

@@ -22,8 +22,8 @@ from edgekit.compiler.schedules.blocks import blocks_of
 from edgekit.compiler.schedules.choices import Choice, TraceChoice
 from edgekit.compiler.schedules.kernels import exact_key_of, problem_of
 from edgekit.compiler.schedules.machine import Machine
-from edgekit.compiler.schedules.packed import Window, convolution, dense, output_size
-from edgekit.compiler.schedules.problem import Problem
+from edgekit.compiler.schedules.packed import convolution, dense, output_size
+from edgekit.compiler.schedules.problem import Problem, Window
 from edgekit.compiler.schedules.tiles import Tile, choose_tile
 from edgekit.compiler.schedules.vector_math import use_vector_math
 from edgekit.models.model import import_model

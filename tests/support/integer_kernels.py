@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from edgekit.aot.c_text import C_TYPES, values_text
+from edgekit.aot.generators import PORTABLE
 from edgekit.aot.kernel import Kernel
-from edgekit.aot.kernels_portable.generator import PortableGenerator
 from edgekit.aot.operators import Operator
 from edgekit.aot.program import Step
 from edgekit.aot.quantised.recognised import Recognised
@@ -35,7 +35,7 @@ class Compiled:
 
 def offered(operator: Operator, number: int = 0, generator: Any = None) -> Kernel:
     step = Step(f"step{number}", operator, (0,), (1,), ("layer",))
-    offer = (generator or PortableGenerator()).offer(step, load_board("local").cpu)
+    offer = (generator or PORTABLE).offer(step, load_board("local").cpu)
     assert isinstance(offer, Kernel), offer
     return offer
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from edgekit.aot.arithmetic import largest_sum
 from edgekit.aot.kernel import Constant, Declined, Kernel
 from edgekit.aot.kernels_dsp import rescaling, text
 from edgekit.aot.operators import Conv2D, Rescale
 from edgekit.aot.program import Step
-from edgekit.aot.ties import largest_sum
 from edgekit.base.arrays import Array
 
 _TILE_COST = {1: 6 / 4, 2: 9 / 8, 3: 12 / 12, 4: 15 / 16}

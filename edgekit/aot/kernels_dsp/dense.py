@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from edgekit.aot.arithmetic import largest_sum
 from edgekit.aot.kernel import Constant, Declined, Kernel
 from edgekit.aot.kernels_dsp import convolution, rescaling, text
 from edgekit.aot.operators import Conv2D, FullyConnected, Image, Rescale, Window
 from edgekit.aot.program import Step
-from edgekit.aot.ties import largest_sum
 from edgekit.base.arrays import Array
 
 _STEPS = 2

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from edgekit.aot.arithmetic import rounds_ties_wrong
 from edgekit.aot.kernels_dsp import text
 from edgekit.aot.operators import Rescale
-from edgekit.aot.ties import rounds_ties_wrong
 from edgekit.base.arrays import Array
 
 

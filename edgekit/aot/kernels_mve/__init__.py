@@ -1,5 +1,5 @@
 """Kernels for one layer each, in the vector instructions (MVE) of Cortex-M55."""
 
-from edgekit.aot.kernels_mve.generator import MveGenerator
+from edgekit.aot.kernels_mve import addition, convolution, depthwise
 
-__all__ = ["MveGenerator"]
+__all__ = ["addition", "convolution", "depthwise"]

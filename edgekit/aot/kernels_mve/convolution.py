@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from edgekit.aot.arithmetic import largest_sum
 from edgekit.aot.kernel import Constant, Declined, Kernel
 from edgekit.aot.kernels_mve import rescaling, text
 from edgekit.aot.operators import Conv2D, FullyConnected, Image, Window
 from edgekit.aot.program import Step
-from edgekit.aot.ties import largest_sum
 from edgekit.base.arrays import Array
 
 _UNROLLED = 9

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edgekit.aot.arithmetic import rounds_ties_wrong
 from edgekit.aot.kernels_portable.text import plus
 from edgekit.aot.operators import FixedPoint, Rescale
-from edgekit.aot.ties import rounds_ties_wrong
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array

@@ -23,9 +23,9 @@ from edgekit.aot.loops.statements import (
     Scope,
     Statement,
     loop,
+    with_unread_named,
     written,
 )
-from edgekit.aot.loops.unread import with_unread_named
 from edgekit.compiler.passes.propagate_nan import accumulates
 
 _STACK_BYTES = 256

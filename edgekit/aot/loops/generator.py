@@ -79,7 +79,7 @@ class LoopGenerator:
 
     def _kernel(self, step: Step, nest: LoopNest, scheduled: Scheduled, cpu: Cpu) -> Kernel:
         from edgekit.aot.loops.function import c_function
-        from edgekit.aot.loops.plain import plain_loops
+        from edgekit.aot.loops.schedule import plain_loops
 
         inputs, outputs = len(step.inputs), len(step.outputs)
         constants = []

@@ -275,3 +275,29 @@ def _readers(function: Any, buffer: Any) -> int:
 
     tvm_ffi.structural_walk(function.body, (ir.TensorLoad, see))
     return count
+
+
+def plain_loops(function: Any) -> Any:
+    """Convert a scheduled function to the forms that C has: no blocks, flat buffers, indices of 32
+    bits where possible, short loops unrolled."""
+    target = tvm.target.Target("c")
+    passes = [
+        s_tir.transform.LowerInitBlock(),
+        s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+        s_tir.transform.ConvertBlocksToOpaque(),
+        s_tir.transform.CompactBufferAllocation(),
+        s_tir.transform.LowerMatchBuffer(),
+        s_tir.transform.LowerOpaqueBlock(),
+        tirx.transform.FlattenBuffer(),
+        tirx.transform.NarrowDataType(32),
+        tirx.transform.StmtSimplify(),
+        tirx.transform.UnrollLoop(),
+        tirx.transform.StmtSimplify(),
+        tirx.transform.RemoveNoOp(),
+        tirx.transform.Apply(lambda function: function.with_attr("target", target)),
+        tirx.transform.LowerIntrin(),
+    ]
+    module = tvm.IRModule({"main": function})
+    for step in passes:
+        module = step(module)
+    return module["main"]

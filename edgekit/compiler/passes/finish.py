@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tvm
-from tvm import relax
+import tvm_ffi
+from tvm import relax, tirx
 from tvm.tirx import compilation_pipeline
 
-from edgekit.compiler.passes.compare_booleans import compare_booleans
 from edgekit.compiler.passes.defined_arithmetic import defined_arithmetic
-from edgekit.compiler.passes.keep_on_stack import keep_on_stack
 from edgekit.compiler.passes.propagate_nan import propagate_nan
-from edgekit.compiler.passes.take_maximum import take_maximum
+from edgekit.compiler.rewriting import on_bodies, on_kernels
+from edgekit.profiles.cpu import architecture
 
 _NAME = "edgekit"
 
@@ -40,3 +41,95 @@ def _pipeline() -> tuple[Any, Any, Any]:
         )
 
     return lower, finish, finish_device
+
+
+_MOST_BYTES = 16 << 10
+"""The most bytes of one buffer: threads have little stack."""
+_STAYS_AS_IT_IS = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
+"""TVM's mark for an allocation that its code generator makes on the stack."""
+
+
+def keep_on_stack() -> Any:
+    """Return the pass that keeps register tiles on the stack, not in the runtime's workspace.
+
+    TVM takes a block of the runtime's workspace for every buffer that a schedule made, register
+    tiles included. Then each of their numbers is written back for no reader, and a vector that is
+    read by its lanes goes through memory. On the stack, LLVM sees that they have no other readers,
+    and keeps them in registers.
+    """
+    return on_bodies("KeepOnStack", _on_stack)
+
+
+def _on_stack(body: Any) -> Any:
+    def marked(allocation: Any) -> Any:
+        if not _is_small_and_local(allocation.buffer):
+            return allocation
+        return tirx.AllocBuffer(allocation.buffer, _STAYS_AS_IT_IS, allocation.span)
+
+    return tvm_ffi.structural_map(body, [(tirx.AllocBuffer, marked)])
+
+
+def _is_small_and_local(buffer: Any) -> bool:
+    if buffer.scope() != "local":
+        return False
+    extents = [getattr(extent, "value", None) for extent in buffer.shape]
+    constant = [int(extent) for extent in extents if extent is not None]
+    dtype = tvm_ffi.dtype(str(buffer.dtype))
+    size = math.prod(constant) * int(dtype.bits) * int(dtype.lanes) // 8
+    return len(constant) == len(extents) and size <= _MOST_BYTES
+
+
+def take_maximum() -> Any:
+    """Return the pass that uses ARM's maximum instruction, which passes NaN on: a comparison and a
+    selection take two or three. It runs after loops have become vectors, since TVM does not
+    vectorise calls that it doesn't know."""
+    return on_kernels("TakeMaximum", _taken)
+
+
+def _is_for_arm(function: Any) -> bool:
+    target = (function.attrs or {}).get("target")
+    return target is not None and architecture(str(target.attrs.get("mtriple", ""))) == "aarch64"
+
+
+def _taken(kernel: Any) -> Any:
+    if not _is_for_arm(kernel):
+        return kernel
+
+    def called(name: str, node: Any) -> Any:
+        dtype = str(node.ty)
+        if not dtype.startswith("float32"):
+            return node
+        return tirx.call_llvm_pure_intrin(dtype, name, node.a, node.b)
+
+    maximum = (tirx.Max, lambda node: called("llvm.maximum", node))
+    minimum = (tirx.Min, lambda node: called("llvm.minimum", node))
+    return kernel.with_body(tvm_ffi.structural_map(kernel.body, [maximum, minimum]))
+
+
+_COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+_BOOL, _NUMBER = "bool", "uint8"
+
+
+def compare_booleans() -> Any:
+    """Return the pass that rewrites comparisons that TVM's code generator for LLVM gets wrong.
+
+    It treats compared booleans as floats, and fails. TVM's own simplifier writes such comparisons,
+    for a division that rounds down and for a search. The code generator also computes that NaN
+    differs from nothing, where IEEE 754 says that it differs from everything. The pass runs last
+    before code generation: the simplifier would undo it, or write more such comparisons.
+    """
+    return on_bodies("CompareBooleans", _in_numbers)
+
+
+def _in_numbers(body: Any) -> Any:
+    return tvm_ffi.structural_map(body, [(kind, _compared) for kind in _COMPARISONS])
+
+
+def _compared(node: Any) -> Any:
+    dtype = str(node.a.ty)
+    if isinstance(node, tirx.NE) and "float" in dtype:
+        return tirx.Not(tirx.EQ(node.a, node.b))
+    if not dtype.startswith(_BOOL):
+        return node
+    number = dtype.replace(_BOOL, _NUMBER, 1)
+    return type(node)(tirx.Cast(number, node.a), tirx.Cast(number, node.b))

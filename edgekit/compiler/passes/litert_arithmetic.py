@@ -33,9 +33,15 @@ from edgekit.compiler.passes.fixed_point import (
     round_half_away,
     saturate,
 )
-from edgekit.compiler.passes.litert_comparisons import comparing, is_comparison
-from edgekit.compiler.passes.litert_functions import function_of, single_ratio, squared_difference
-from edgekit.compiler.passes.litert_resize import resized, taps
+from edgekit.compiler.passes.litert_elements import (
+    comparing,
+    function_of,
+    is_comparison,
+    resized,
+    single_ratio,
+    squared_difference,
+    taps,
+)
 from edgekit.compiler.rewriting import is_call, rewriting
 
 ARITHMETIC = "edgekit.arithmetic"
@@ -53,6 +59,10 @@ class _Step:
     low: int
     high: int
 
+    def stored(self, distance: Any) -> Any:
+        """Store a value that is so far from the zero point."""
+        return saturate(distance + self.zero_point, self.low, self.high, self.dtype)
+
 
 @dataclass(frozen=True)
 class _Stored:
@@ -61,6 +71,10 @@ class _Stored:
     tensor: Any
     scale: float
     zero_point: int
+
+    def distance(self, value: Any) -> Any:
+        """Return a stored value's distance from the zero point."""
+        return value.astype("int32") - self.zero_point
 
 
 @dataclass(frozen=True)
@@ -205,7 +219,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
                 scaled = scale(
                     value + offsets[channel], *(constant[channel] for constant in constants)
                 )
-                return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
+                return step.stored(scaled)
 
             return elementwise(sums, element)
 
@@ -220,31 +234,20 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _sum(self, value: Any, step: _Step) -> Any | None:
         """Add or subtract two quantised tensors, broadcast or not."""
         negate = is_call(value, "relax.subtract")
-        if not negate and not is_call(value, "relax.add"):
+        operands = self._two(value) if negate or is_call(value, "relax.add") else None
+        if operands is None:
             return None
-        left, right = self._stored(value.args[0]), self._stored(value.args[1])
-        if left is None or right is None:
-            return None
-        if not _is_int8(left.tensor) or not _is_int8(right.tensor):
-            return None
+        left, right = operands
         common = 2.0 * max(left.scale, right.scale)
         first, second = fixed_point(left.scale / common), fixed_point(right.scale / common)
         total = fixed_point(common / (2.0**ADD_LEFT_SHIFT * step.scale))
 
-        def add(one: te.Tensor, other: te.Tensor) -> te.Tensor:
-            def element(a: Any, b: Any) -> Any:
-                x = multiply_by(
-                    (a.astype("int32") - left.zero_point) * (1 << ADD_LEFT_SHIFT), first, self._by
-                )
-                y = multiply_by(
-                    (b.astype("int32") - right.zero_point) * (1 << ADD_LEFT_SHIFT), second, self._by
-                )
-                scaled = multiply_by(x - y if negate else x + y, total, self._by)
-                return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
+        def element(a: Any, b: Any) -> Any:
+            x = multiply_by(left.distance(a) * (1 << ADD_LEFT_SHIFT), first, self._by)
+            y = multiply_by(right.distance(b) * (1 << ADD_LEFT_SHIFT), second, self._by)
+            return step.stored(multiply_by(x - y if negate else x + y, total, self._by))
 
-            return _broadcast(one, other, value, element)
-
-        return self._of_two(add, left, right, "quantized_add")
+        return self._of_two(value, element, operands, "quantized_add")
 
     def _product(self, value: Any, step: _Step) -> Any | None:
         if not is_call(value, "relax.multiply"):
@@ -253,59 +256,60 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             difference := self._value(value.args[0]), "relax.subtract"
         ):
             return self._squared(difference, step)
-        left, right = self._stored(value.args[0]), self._stored(value.args[1])
-        if left is None or right is None:
+        operands = self._two(value)
+        if operands is None:
             return None
-        if not _is_int8(left.tensor) or not _is_int8(right.tensor):
-            return None
+        left, right = operands
         factor = fixed_point(left.scale * right.scale / step.scale)
 
-        def multiply_stored(one: te.Tensor, other: te.Tensor) -> te.Tensor:
-            def element(a: Any, b: Any) -> Any:
-                x, y = a.astype("int32") - left.zero_point, b.astype("int32") - right.zero_point
-                scaled = multiply_by(x * y, factor, self._by)
-                return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
+        def element(a: Any, b: Any) -> Any:
+            return step.stored(multiply_by(left.distance(a) * right.distance(b), factor, self._by))
 
-            return _broadcast(one, other, value, element)
-
-        return self._of_two(multiply_stored, left, right, "quantized_multiply")
+        return self._of_two(value, element, operands, "quantized_multiply")
 
     def _squared(self, difference: Any, step: _Step) -> Any | None:
-        left, right = self._stored(difference.args[0]), self._stored(difference.args[1])
-        if left is None or right is None:
+        operands = self._two(difference)
+        if operands is None:
             return None
-        if not _is_int8(left.tensor) or not _is_int8(right.tensor):
-            return None
+        left, right = operands
         scales = left.scale, right.scale, step.scale
 
-        def square(one: te.Tensor, other: te.Tensor) -> te.Tensor:
-            def element(a: Any, b: Any) -> Any:
-                x, y = a.astype("int32") - left.zero_point, b.astype("int32") - right.zero_point
-                squared = squared_difference(x, y, scales, self._by)
-                return saturate(squared + step.zero_point, step.low, step.high, step.dtype)
+        def element(a: Any, b: Any) -> Any:
+            x, y = left.distance(a), right.distance(b)
+            return step.stored(squared_difference(x, y, scales, self._by))
 
-            return _broadcast(one, other, difference, element)
-
-        return self._of_two(square, left, right, "quantized_squared_difference")
+        return self._of_two(difference, element, operands, "quantized_squared_difference")
 
     def _comparison(self, call: Any) -> Any | None:
-        if not is_comparison(call):
+        operands = self._two(call, ("int8", "uint8")) if is_comparison(call) else None
+        if operands is None:
             return None
-        left, right = self._stored(call.args[0]), self._stored(call.args[1])
-        if left is None or right is None or not _is_byte(left.tensor, right.tensor):
-            return None
-        steps = ((left.scale, left.zero_point), (right.scale, right.zero_point))
+        steps = [(operand.scale, operand.zero_point) for operand in operands]
         element = comparing(call, steps, self._by)
-        return self._of_two(
+        return self._of_two(call, element, operands, "quantized_comparison")
+
+    def _two(
+        self, call: Any, dtypes: tuple[str, ...] = ("int8",)
+    ) -> tuple[_Stored, _Stored] | None:
+        """Return the stored operands of a call; None where they are not of these types."""
+        left, right = self._stored(call.args[0]), self._stored(call.args[1])
+        if left is None or right is None:
+            return None
+        fits = all(str(operand.tensor.ty.dtype) in dtypes for operand in (left, right))
+        return (left, right) if fits else None
+
+    def _of_two(self, call: Any, element: Any, operands: tuple[_Stored, _Stored], name: str) -> Any:
+        """Compute each element of a call from its stored operands."""
+        return self.builder_.call_te(
             lambda one, other: _broadcast(one, other, call, element),
-            *(left, right, "quantized_comparison"),
+            *(self.visit_expr(operand.tensor) for operand in operands),
+            primfunc_name_hint=name,
         )
 
-    def _of_two(self, compute: Any, left: _Stored, right: _Stored, name: str) -> Any:
+    def _of_one(self, data: Any, element: Callable[[Any], Any], name: str) -> Any:
         return self.builder_.call_te(
-            compute,
-            self.visit_expr(left.tensor),
-            self.visit_expr(right.tensor),
+            lambda tensor: elementwise(tensor, lambda value, index: element(value)),
+            data,
             primfunc_name_hint=name,
         )
 
@@ -314,22 +318,16 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if not is_call(value, "relax.mean"):
             return None
         source = self._stored(value.args[0])
-        if source is None or not _is_byte(source.tensor):
+        if source is None or str(source.tensor.ty.dtype) not in ("int8", "uint8"):
             return None
-        count = _elements(source.tensor) // _elements(value)
+        offset = source.zero_point * (count := _elements(source.tensor) // _elements(value))
         factor = divided(fixed_point(source.scale / step.scale), count)
         wide = self.builder_.emit(relax.op.astype(self.visit_expr(source.tensor), "int32"))
-        total = relax.op.sum(wide, value.attrs.axis, value.attrs.keepdims)
-
-        def rescale(tensor: te.Tensor) -> te.Tensor:
-            def element(total: Any, index: Any) -> Any:
-                scaled = multiply_by(total - source.zero_point * count, factor, self._by)
-                return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
-
-            return elementwise(tensor, element)
-
-        return self.builder_.call_te(
-            rescale, self.builder_.emit(total), primfunc_name_hint="quantized_mean"
+        total = self.builder_.emit(relax.op.sum(wide, value.attrs.axis, value.attrs.keepdims))
+        return self._of_one(
+            total,
+            lambda sums: step.stored(multiply_by(sums - offset, factor, self._by)),
+            "quantized_mean",
         )
 
     def _function(self, value: Any, step: _Step) -> Any | None:
@@ -338,17 +336,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         source = None if function is None else self._stored(value.args[0])
         if function is None or source is None or not _is_int8(source.tensor):
             return None
-
-        def apply(tensor: te.Tensor) -> te.Tensor:
-            def element(stored: Any, index: Any) -> Any:
-                real = stored.astype("int32") - source.zero_point
-                result = function(real, source.scale, step.scale, self._by)
-                return saturate(result + step.zero_point, step.low, step.high, step.dtype)
-
-            return elementwise(tensor, element)
-
-        return self.builder_.call_te(
-            apply, self.visit_expr(source.tensor), primfunc_name_hint="quantized_function"
+        return self._of_one(
+            self.visit_expr(source.tensor),
+            lambda stored: step.stored(
+                function(source.distance(stored), source.scale, step.scale, self._by)
+            ),
+            "quantized_function",
         )
 
     def _resized(self, value: Any, step: _Step) -> Any | None:
@@ -379,30 +372,21 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         ratio = single_ratio(source.scale, step.scale)
         factor = ratio if single else fixed_point(source.scale / step.scale)
-
-        def rescale(tensor: te.Tensor) -> te.Tensor:
-            def element(stored: Any, index: Any) -> Any:
-                scaled = multiply_by(stored.astype("int32") - source.zero_point, factor, self._by)
-                return saturate(scaled + step.zero_point, step.low, step.high, step.dtype)
-
-            return elementwise(tensor, element)
-
-        return self.builder_.call_te(
-            rescale, self.visit_expr(source.tensor), primfunc_name_hint="rescale"
+        return self._of_one(
+            self.visit_expr(source.tensor),
+            lambda stored: step.stored(multiply_by(source.distance(stored), factor, self._by)),
+            "rescale",
         )
 
     def _rounded(self, data: Any, step: _Step) -> Any:
         """Quantise a float: LiteRT rounds ties away from zero, relax.quantize to even on x86."""
 
-        def quantize(tensor: te.Tensor) -> te.Tensor:
-            def element(real: Any, index: Any) -> Any:
-                stored = round_half_away(real / tvm.tirx.const(step.scale, "float32"))
-                offset = tvm.tirx.const(float(step.zero_point), "float32")
-                return saturate(stored + offset, step.low, step.high, step.dtype, "float32")
+        def element(real: Any) -> Any:
+            stored = round_half_away(real / tvm.tirx.const(step.scale, "float32"))
+            offset = tvm.tirx.const(float(step.zero_point), "float32")
+            return saturate(stored + offset, step.low, step.high, step.dtype, "float32")
 
-            return elementwise(tensor, element)
-
-        return self.builder_.call_te(quantize, data, primfunc_name_hint="quantize")
+        return self._of_one(data, element, "quantize")
 
     def _value(self, expression: Any) -> Any:
         while isinstance(expression, relax.Var) and expression in self._values:
@@ -445,10 +429,6 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 def _is_int8(expression: Any) -> bool:
     return str(expression.ty.dtype) == "int8"
-
-
-def _is_byte(*expressions: Any) -> bool:
-    return all(str(expression.ty.dtype) in ("int8", "uint8") for expression in expressions)
 
 
 def _step(call: Any) -> _Step | None:

@@ -103,7 +103,7 @@ def _raising(kind: Any, rule: IndexRule, dtype: str, linked: bool = False) -> An
         safe = script.arg("safe", script.buffer(shape, dtype))
         wrong = script.alloc_buffer((1,), "int32", scope="local")
         script.buffer_store(wrong, tirx.const(0, "int32"), [0])
-        _walk(shape, rule, lambda at, extent: _check(given, safe, wrong, at, rule, extent, dtype))
+        _walk(shape, rule, lambda at, extent: _check(given, safe, wrong, at, rule, extent))
         with script.If(wrong[0] != 0), script.Then():
             _walk(shape, rule, lambda at, extent: _tell(given, at, rule, extent, linked))
     return builder.get()
@@ -134,9 +134,8 @@ def _outside(value: Any, rule: IndexRule, extent: int) -> Any:
     return tirx.any(value < lowest, value > last)
 
 
-def _check(
-    given: Any, safe: Any, wrong: Any, at: Any, rule: IndexRule, extent: int, dtype: str
-) -> None:
+def _check(given: Any, safe: Any, wrong: Any, at: Any, rule: IndexRule, extent: int) -> None:
+    dtype = str(safe.dtype)
     value = given[tuple(at)].astype(dtype)
     script.buffer_store(safe, _safe(value, rule, extent, dtype), at)
     one, zero = tirx.const(1, "int32"), tirx.const(0, "int32")

@@ -34,7 +34,7 @@ _PASS_NAN_ON = frozenset(
     }
 )
 _WITH_A_NUMBER = ("maximum", "minimum")
-"""Operators that pass NaN on where one side is a number (keep_nan.py)."""
+"""Operators that pass NaN on where one side is a number (loop_nests.py)."""
 _FLOATS = ("float", "bfloat")
 
 

@@ -17,9 +17,10 @@ from edgekit.compiler.rewriting import integers, is_call, operator_of, rewriting
 from edgekit.compiler.schedules.dot_products import DotProduct
 from edgekit.compiler.schedules.int8 import narrowed
 from edgekit.compiler.schedules.machine import Machine
-from edgekit.compiler.schedules.packed import Window
 from edgekit.compiler.schedules.packed_int8 import (
     MOST_EXACT_TAPS,
+    Columns,
+    PaddedWindow,
     convolution,
     dense,
     depthwise,
@@ -27,6 +28,7 @@ from edgekit.compiler.schedules.packed_int8 import (
     pack,
     words_of,
 )
+from edgekit.compiler.schedules.problem import Window
 from edgekit.compiler.schedules.tiles import Tile, choose_pairs, choose_tile
 
 _FUSES_WHAT_FOLLOWS = {"op_pattern": 4}
@@ -90,9 +92,8 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
 
         def compute(data: Any, weight: Any, *corrections: Any) -> Any:
             correction = corrections[0] if corrections else None
-            return convolution(
-                data, weight, correction, window, taps, channels, zero_point, tile_of, dot
-            )
+            padded = PaddedWindow(window, taps, zero_point)
+            return convolution(data, weight, correction, padded, Columns(channels, tile_of, dot))
 
         return self._kernel(compute, data, (packed.packed, packed.corrections), "int8_convolution")
 
@@ -110,7 +111,7 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
 
         def compute(data: Any, weight: Any, *corrections: Any) -> Any:
             correction = corrections[0] if corrections else None
-            return dense(data, weight, correction, columns, tile_of, dot)
+            return dense(data, weight, correction, Columns(columns, tile_of, dot))
 
         return self._kernel(
             compute, data, (packed.packed[:, 0, 0], packed.corrections), "int8_dense"

@@ -19,14 +19,13 @@ from edgekit.compiler.rewriting import integers, is_call, operator_of, rewriting
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.packed import (
-    Window,
     convolution,
     dense,
     depthwise,
     pack_columns,
 )
 from edgekit.compiler.schedules.packed_winograd import pack_kernel, winograd
-from edgekit.compiler.schedules.problem import convolution_problem, dense_problem
+from edgekit.compiler.schedules.problem import Window, convolution_problem, dense_problem
 from edgekit.compiler.schedules.tiles import Tile, choose_tile
 from edgekit.compiler.schedules.winograd import panel_width, pays
 

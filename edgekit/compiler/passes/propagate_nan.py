@@ -2,7 +2,7 @@
 
 onnxruntime, PyTorch and ONNX define it so. TVM uses a comparison and a selection, which gives the
 second operand where the first is NaN. The running maximum of a reduction is unchanged: it is
-pooling's inner loop. Where one operand is a constant, keep_nan.py has put it first.
+pooling's inner loop. Where one operand is a constant, loop_nests.py has put it first.
 """
 
 from __future__ import annotations

@@ -10,9 +10,7 @@ from __future__ import annotations
 from tvm import s_tir
 
 from edgekit.compiler.schedules.blocks import (
-    blocks_of,
     extent_of,
-    inline_into_last,
     largest_divisor,
     run_parallel,
     vectorize_panel,
@@ -21,7 +19,7 @@ from edgekit.compiler.schedules.choices import DepthwiseChoice, on_its_cores
 from edgekit.compiler.schedules.generic import order_loops
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.packed import DEPTHWISE, PAD
-from edgekit.compiler.schedules.product import copy_padding
+from edgekit.compiler.schedules.product import copy_padding, find_product
 
 _MOST_PIXELS = 8
 
@@ -31,38 +29,32 @@ def schedule_depthwise(
 ) -> bool:
     choice = choice or DepthwiseChoice()
     machine = on_its_cores(machine, choice.parallel)
-    blocks = blocks_of(schedule) or []
-    product = next((block for block in blocks if block.name == DEPTHWISE), None)
+    product = find_product(schedule, DEPTHWISE)
     if product is None:
         return False
-    others = inline_into_last(schedule, blocks, product)
-    if others is None:
-        return False
-    last = blocks[-1].handle
-    if blocks[-1] is product:
-        last = schedule.cache_write(product.handle, 0, "local")
-    n, y, x, channels = schedule.get_loops(last)
+    block = product.block
+    n, y, x, channels = schedule.get_loops(product.last)
     width = choice.width or _width(extent_of(schedule, channels), machine)
     together = largest_divisor(extent_of(schedule, y), choice.lines_at_once)
     bands, y = schedule.split(y, [None, together])
     x, pixel = schedule.split(x, [None, choice.pixels or _pixels(extent_of(schedule, x))])
     panel, lane = schedule.split(channels, [None, width])
     schedule.reorder(n, bands, y, panel, x, pixel, lane)
-    around = run_parallel(schedule, [n, bands], product.work, machine)
-    schedule.compute_at(product.handle, x, preserve_unit_loops=True)
-    schedule.set_scope(product.handle, 0, "local")
-    one, line, neighbour, vector, ky, kx = schedule.get_loops(product.handle)[-6:]
+    around = run_parallel(schedule, [n, bands], block.work, machine)
+    schedule.compute_at(block.handle, x, preserve_unit_loops=True)
+    schedule.set_scope(block.handle, 0, "local")
+    one, line, neighbour, vector, ky, kx = schedule.get_loops(block.handle)[-6:]
     schedule.reorder(ky, kx, one, line, neighbour, vector)
     for loop in (vector, lane):
         vectorize_panel(schedule, loop, machine)
     for loop in (kx, one, line, neighbour, pixel):
         schedule.unroll(loop)
-    schedule.decompose_reduction(product.handle, ky)
-    for block in others:
-        if block.name == PAD:
-            copy_padding(schedule, block, around, machine)
+    schedule.decompose_reduction(block.handle, ky)
+    for other in product.others:
+        if other.name == PAD:
+            copy_padding(schedule, other, around, machine)
         else:
-            order_loops(schedule, block, machine)
+            order_loops(schedule, other, machine)
     return True
 
 

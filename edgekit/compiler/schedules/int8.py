@@ -13,89 +13,62 @@ from dataclasses import replace
 from typing import Any
 
 from tvm import s_tir, tirx
-from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.s_tir.schedule import LoopRV
 
-from edgekit.compiler.schedules.blocks import (
-    Block,
-    blocks_of,
-    extent_of,
-    inline_into_last,
-    largest_divisor,
-    run_parallel,
-    vectorize_innermost,
-    vectorize_panel,
-)
+from edgekit.compiler.schedules.blocks import Block, extent_of, largest_divisor
 from edgekit.compiler.schedules.dot_instructions import tensor_intrinsics
 from edgekit.compiler.schedules.dot_products import DotProduct
 from edgekit.compiler.schedules.generic import order_loops
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.packed_int8 import CONVOLUTION, DENSE, IMAGE
-from edgekit.compiler.schedules.tiles import choose_pairs_of, choose_pixels
+from edgekit.compiler.schedules.product import (
+    Panels,
+    copy_padding,
+    find_product,
+    finish_tile,
+    in_tiles,
+    stage_tile,
+)
+from edgekit.compiler.schedules.tiles import Tile, choose_pairs_of, choose_pixels
 
 _UNROLLED_SUMS = 4
 _LINES_AT_ONCE = 8
 
 
 def schedule_int8(schedule: s_tir.Schedule, machine: Machine) -> bool:
-    blocks = blocks_of(schedule) or []
-    product = next((block for block in blocks if block.name in (CONVOLUTION, DENSE)), None)
+    product = find_product(schedule, CONVOLUTION, DENSE)
     if product is None:
         return False
-    others = inline_into_last(schedule, blocks, product)
-    if others is None:
-        return False
-    last = blocks[-1].handle
-    if blocks[-1] is product:
-        last = schedule.cache_write(product.handle, 0, "local")
-    weight = [int(extent) for extent in schedule.get(product.handle).reads[1].source.shape]
+    block = product.block
+    weight = [int(extent) for extent in schedule.get(block.handle).reads[1].source.shape]
     dot = _instruction_for(weight, machine)
     if dot is None:
         return False
     vectors = weight[-len(dot.weights) - 1]
     width = vectors * dot.lanes
     paired = dot.pixels > 1
-    heavy = math.prod(weight) > machine.near_bytes
+    steps = math.prod(block.reduced) // dot.group
 
-    wanted = tuple(extent_of(schedule, loop) for loop in schedule.get_loops(last))
-    cut = wanted != product.spatial
-    *outer, y, x, channels = _lines_and_pixels(schedule, last)
-    lines, pixels = (1, *product.spatial)[-3:-1]
-    if pixels == 1:
-        (y, x), (lines, pixels) = (x, y), (pixels, lines)
-    steps = math.prod(product.reduced) // dot.group
-    if paired:
-        tile = choose_pairs_of(pixels, width, machine)
-    else:
-        tile = choose_pixels(lines, pixels, width, steps, narrowed(machine))
-    y, line = schedule.split(y, [None, tile.lines])
-    x, pixel = schedule.split(x, [None, tile.pixels])
-    panel, lane = schedule.split(channels, [None, width])
-    if heavy:
-        schedule.reorder(*outer, panel, y, x, line, pixel, lane)
-        around = run_parallel(schedule, [*outer, panel], product.work, machine)
-        inner = x
-    else:
-        lines_at_once = largest_divisor(
-            extent_of(schedule, y), max(_LINES_AT_ONCE // tile.lines, 1)
-        )
-        bands, y = schedule.split(y, [None, lines_at_once])
-        schedule.reorder(*outer, bands, y, x, panel, line, pixel, lane)
-        around = run_parallel(schedule, [*outer, bands], product.work, machine)
-        inner = panel
+    def tile_for(lines: int, pixels: int) -> Tile:
+        if paired:
+            return choose_pairs_of(pixels, width, machine)
+        return choose_pixels(lines, pixels, width, steps, narrowed(machine))
+
+    panels = Panels(width, math.prod(weight) > machine.near_bytes, _LINES_AT_ONCE)
+    tiling = in_tiles(schedule, product, panels, tile_for, machine)
+    cut = tiling.wanted != block.spatial
     if cut or paired:
-        _stage(schedule, product, last, inner, replace(machine, lanes=dot.lanes))
-    schedule.compute_at(product.handle, inner, preserve_unit_loops=True)
-    schedule.set_scope(product.handle, 0, "local")
-    for block in others:
-        if block.name == IMAGE:
-            _copy_image(schedule, block, None if heavy else around, dot, machine)
+        stage_tile(schedule, product, tiling.inner, replace(machine, lanes=dot.lanes))
+    schedule.compute_at(block.handle, tiling.inner, preserve_unit_loops=True)
+    schedule.set_scope(block.handle, 0, "local")
+    for other in product.others:
+        if other.name == IMAGE:
+            _copy_image(schedule, other, tiling.around, dot, machine)
         else:
-            order_loops(schedule, block, machine)
-    _sum_up(schedule, product, dot)
-    if not cut or (paired and wanted[-1] == product.spatial[-1]):
-        vectorize_panel(schedule, lane, machine)
-        schedule.unroll(pixel)
-        schedule.unroll(line)
+            order_loops(schedule, other, machine)
+    _sum_up(schedule, block, dot)
+    if not cut or (paired and tiling.wanted[-1] == block.spatial[-1]):
+        finish_tile(schedule, tiling, machine)
     return True
 
 
@@ -113,31 +86,6 @@ def narrowed(machine: Machine) -> Machine:
     return replace(machine, lanes=machine.dot.lanes, multiplies_by_lane=False)
 
 
-def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
-    """Return the loops of a result, with at least lines, pixels and channels."""
-    loops = list(schedule.get_loops(last))
-    while len(loops) < 3:
-        loops.insert(0, schedule.add_unit_loop(loops[0]))
-    return loops
-
-
-def _stage(
-    schedule: s_tir.Schedule, product: Block, last: SBlockRV, inner: LoopRV, machine: Machine
-) -> None:
-    """Write a tile with excess elements to memory, and read the wanted ones from memory: a test per
-    number would take the registers apart. Do the same for a tile whose registers have several
-    pixels."""
-    made = schedule.get(product.handle).writes[0].source
-    reads = [region.source for region in schedule.get(last).reads]
-    (place,) = (i for i, source in enumerate(reads) if source.same_as(made))
-    stage = schedule.cache_read(last, place, "global")
-    schedule.compute_at(stage, inner, preserve_unit_loops=True)
-    *tile, lane = schedule.get_loops(stage)[-len(product.spatial) :]
-    vectorize_panel(schedule, lane, machine)
-    for loop in tile:
-        schedule.unroll(loop)
-
-
 def _copy_image(
     schedule: s_tir.Schedule,
     image: Block,
@@ -145,15 +93,9 @@ def _copy_image(
     dot: DotProduct,
     machine: Machine,
 ) -> None:
-    if around is not None:
-        schedule.compute_at(image.handle, around, preserve_unit_loops=True)
-    *lines, channels = schedule.get_loops(image.handle)[-len(image.spatial) :]
-    if around is None and len(lines) > 1:
-        run_parallel(schedule, lines[:-1], image.work, machine)
-    vectorize_innermost(schedule, channels, machine)
-    if (
-        len(image.spatial) == 4 and dot.pixels == 1
-    ):  # One line for all: groups run from pixel to pixel.
+    copy_padding(schedule, image, around, machine)
+    if len(image.spatial) == 4 and dot.pixels == 1:
+        # One line for all: groups run from pixel to pixel.
         each = image.spatial[-1]
         schedule.transform_layout(
             image.handle, ("write", 0), lambda n, y, x, c: (n, y, x * each + c)

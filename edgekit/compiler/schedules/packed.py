@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from tvm import te, tirx
 
-from edgekit.compiler.schedules.problem import NOTE, convolution_problem, dense_problem
+from edgekit.compiler.schedules.problem import NOTE, Window, convolution_problem, dense_problem
 from edgekit.compiler.schedules.tiles import Tile
 
 PAD, CONVOLUTION, DEPTHWISE, DENSE, CROP = (
@@ -24,21 +24,6 @@ PAD, CONVOLUTION, DEPTHWISE, DENSE, CROP = (
 
 TileOf = Callable[[int, int], Tile]
 """A function from lines and pixels to the register tile that computes them."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """A convolution's window and its steps over the input."""
-
-    strides: tuple[int, int]
-    padding: tuple[int, int, int, int]
-    """Top, left, bottom, right."""
-    dilation: tuple[int, int]
-    spread: tuple[int, int] = (1, 1)
-    """The distances of the input's lines and pixels, with zeros between them: the strides of a
-    transposed convolution."""
-    channels_first: bool = False
-    """Whether the input is (N, C, H, W), as the first of a network."""
 
 
 def pack_columns(weight: np.ndarray, width: int) -> np.ndarray:

@@ -16,12 +16,22 @@ import numpy as np
 from tvm import te, tirx
 
 from edgekit.compiler.schedules.dot_products import DotProduct
-from edgekit.compiler.schedules.packed import PAD, TileOf, Window, output_size
+from edgekit.compiler.schedules.packed import PAD, TileOf, output_size
 from edgekit.compiler.schedules.packed import depthwise as float_depthwise
+from edgekit.compiler.schedules.problem import Window
 
 CONVOLUTION, DENSE = "edgekit_int8_convolution", "edgekit_int8_dense"
 IMAGE, CORRECT, WHOLE = (f"edgekit_int8_{name}" for name in ("image", "correct", "whole"))
 """Names of blocks."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The results of a product, and how its weights are packed for them."""
+
+    count: int
+    tile_of: TileOf
+    dot: DotProduct
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,15 @@ class Weights:
     packed: np.ndarray
     corrections: np.ndarray | None
     """The numbers that undo what the raised image has added to each column."""
+
+
+@dataclass(frozen=True)
+class PaddedWindow:
+    """A window with so many taps in each line; padding is the zero point."""
+
+    window: Window
+    taps: int
+    zero_point: int
 
 
 def flows(inputs: int, dot: DotProduct) -> bool:
@@ -70,22 +89,19 @@ def convolution(
     data: Any,
     weight: Any,
     corrections: Any | None,
-    window: Window,
-    taps: int,
-    channels: int,
-    zero_point: int,
-    tile_of: TileOf,
-    dot: DotProduct,
+    window: PaddedWindow,
+    columns: Columns,
 ) -> Any:
-    """Convolve `data` (N, H, W, C) with a kernel of `taps` per line; padding is the zero point."""
+    """Convolve `data` (N, H, W, C)."""
+    dot, taps = columns.dot, window.taps
     batch, height, width, inputs = (int(extent) for extent in data.shape)
     panels, rows, pieces, words, vectors = (int(extent) for extent in weight.shape[:5])
-    (down, right), (skip_y, skip_x) = window.strides, window.dilation
+    (down, right), (skip_y, skip_x) = window.window.strides, window.window.dilation
     flowing = flows(inputs, dot)
-    top, left, bottom, end = window.padding
-    out_height, out_width = output_size((height, width), (rows, taps), window)
+    top, left, bottom, end = window.window.padding
+    out_height, out_width = output_size((height, width), (rows, taps), window.window)
     lying = out_width == 1 < out_height
-    pixels = tile_of(*((1, out_height) if lying else (out_height, out_width))).pixels
+    pixels = columns.tile_of(*((1, out_height) if lying else (out_height, out_width))).pixels
     more_y = -out_height % pixels if lying else 0
     more_x = 0 if lying else -out_width % pixels
     beyond = words * dot.group - inputs * taps // pieces
@@ -93,7 +109,7 @@ def convolution(
     image = _image(
         data,
         (top, left, bottom + more_y * down, end + more_x * right + slack),
-        zero_point,
+        window.zero_point,
         dot,
     )
     ky, kx = te.reduce_axis((0, rows), "ky"), te.reduce_axis((0, pieces), "kx")
@@ -115,7 +131,7 @@ def convolution(
 
     shape = (batch, out_height + more_y, out_width + more_x, panels * tile)
     product = te.compute(shape, element, name=CONVOLUTION)
-    return _correct(product, corrections, (batch, out_height, out_width, channels))
+    return _correct(product, corrections, (batch, out_height, out_width, columns.count))
 
 
 MOST_EXACT_TAPS = (1 << 24) // (128 * 128)
@@ -142,18 +158,12 @@ def depthwise(data: Any, weight: Any, window: Window, zero_point: int) -> Any:
     return te.compute(sums.shape, lambda *i: sums[i].astype("int32"), name=WHOLE)
 
 
-def dense(
-    data: Any,
-    weight: Any,
-    corrections: Any | None,
-    columns: int,
-    tile_of: TileOf,
-    dot: DotProduct,
-) -> Any:
+def dense(data: Any, weight: Any, corrections: Any | None, columns: Columns) -> Any:
     """Multiply `data` (…, K) by `weight` (panels, words, vectors, …)."""
+    dot = columns.dot
     *lines, pixels, depth = (int(extent) for extent in data.shape)
     panels, words, vectors = (int(extent) for extent in weight.shape[:3])
-    more = -pixels % tile_of(math.prod(lines), pixels).pixels
+    more = -pixels % columns.tile_of(math.prod(lines), pixels).pixels
     beyond = words * dot.group - depth
     image = data
     if more or beyond or dot.image != "int8":
@@ -179,7 +189,7 @@ def dense(
         )
 
     product = te.compute((*lines, pixels + more, panels * tile), element, name=DENSE)
-    return _correct(product, corrections, (*lines, pixels, columns))
+    return _correct(product, corrections, (*lines, pixels, columns.count))
 
 
 def _image(data: Any, padding: tuple[int, int, int, int], zero_point: int, dot: DotProduct) -> Any:

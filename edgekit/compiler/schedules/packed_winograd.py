@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from edgekit.compiler.schedules.packed import CROP, Window, copied, output_size, pack_columns
+from edgekit.compiler.schedules.packed import CROP, copied, output_size, pack_columns
+from edgekit.compiler.schedules.problem import Window
 
 ROWS, COLUMNS, PRODUCT, ROWS_BACK, COLUMNS_BACK = (
     f"edgekit_winograd_{name}"

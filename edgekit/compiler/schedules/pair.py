@@ -13,8 +13,7 @@ from typing import Any
 from tvm import s_tir, te, tirx
 
 from edgekit.compiler.schedules.blocks import (
-    blocks_of,
-    inline_into_last,
+    extent_of,
     run_parallel,
     vectorize_innermost,
     vectorize_panel,
@@ -22,7 +21,7 @@ from edgekit.compiler.schedules.blocks import (
 from edgekit.compiler.schedules.generic import order_loops
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.packed import CROP, PAD
-from edgekit.compiler.schedules.product import stage_tile, sum_up
+from edgekit.compiler.schedules.product import find_product, stage_tile, sum_up
 from edgekit.compiler.schedules.tiles import Tile
 
 PAIR, PANELS = "edgekit_pair", "edgekit_panels"
@@ -87,40 +86,31 @@ def _places(index: Sequence[Any], order: Sequence[int]) -> tuple[Any, ...]:
 
 
 def schedule_pair(schedule: s_tir.Schedule, machine: Machine) -> bool:
-    blocks = blocks_of(schedule) or []
-    product = next((block for block in blocks if block.name == PAIR), None)
+    product = find_product(schedule, PAIR)
     if product is None:
         return False
-    others = inline_into_last(schedule, blocks, product)
-    if others is None:
-        return False
-    last = blocks[-1].handle
-    if blocks[-1] is product:
-        last = schedule.cache_write(product.handle, 0, "local")
-    panels = next(block for block in others if block.name == PANELS)
+    block = product.block
+    panels = next(other for other in product.others if other.name == PANELS)
     width = panels.spatial[-1]
-    pixels = _pixels(product.spatial[-2], width, machine)
-    *batch, rows, columns = schedule.get_loops(last)
-    wanted = tuple(int(schedule.get(loop).extent) for loop in (*batch, rows, columns))
+    pixels = _pixels(block.spatial[-2], width, machine)
+    *batch, rows, columns = schedule.get_loops(product.last)
+    wanted = tuple(extent_of(schedule, loop) for loop in (*batch, rows, columns))
     rows, row = schedule.split(rows, [None, pixels])
     columns, lane = schedule.split(columns, [None, width])
     schedule.reorder(*batch, rows, columns, row, lane)
-    run_parallel(schedule, [*batch, rows], product.work, machine)
-    if wanted != product.spatial:
-        stage_tile(schedule, product, last, columns, machine)
-    sum_up(schedule, product, columns, _UNROLLED, machine)
-    for block in others:
-        if block is panels:
-            *outer, lanes = schedule.get_loops(block.handle)
-            run_parallel(schedule, outer, block.work, machine)
-            vectorize_panel(schedule, lanes, machine)
-        elif block.name == PAD:
-            *outer, across = schedule.get_loops(block.handle)
-            run_parallel(schedule, outer, block.work, machine)
-            vectorize_innermost(schedule, across, machine)
-        else:
-            order_loops(schedule, block, machine)
-    if wanted == product.spatial:
+    run_parallel(schedule, [*batch, rows], block.work, machine)
+    if wanted != block.spatial:
+        stage_tile(schedule, product, columns, machine)
+    sum_up(schedule, block, columns, _UNROLLED, machine)
+    for other in product.others:
+        if other.name not in (PANELS, PAD):
+            order_loops(schedule, other, machine)
+            continue
+        *outer, across = schedule.get_loops(other.handle)
+        run_parallel(schedule, outer, other.work, machine)
+        vectorize = vectorize_panel if other is panels else vectorize_innermost
+        vectorize(schedule, across, machine)
+    if wanted == block.spatial:
         vectorize_panel(schedule, lane, machine)
         schedule.unroll(row)
     return True

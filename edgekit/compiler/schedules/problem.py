@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from edgekit.base.files import sha256_bytes
 
@@ -16,19 +16,19 @@ NOTE = "edgekit.problem"
 """The annotation of a block that holds its problem."""
 
 
-class Window(Protocol):
-    """A convolution's steps over its input: `packed.Window`."""
+@dataclass(frozen=True)
+class Window:
+    """A convolution's window and its steps over the input."""
 
-    @property
-    def strides(self) -> tuple[int, int]: ...
-    @property
-    def padding(self) -> tuple[int, int, int, int]: ...
-    @property
-    def dilation(self) -> tuple[int, int]: ...
-    @property
-    def spread(self) -> tuple[int, int]: ...
-    @property
-    def channels_first(self) -> bool: ...
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    """Top, left, bottom, right."""
+    dilation: tuple[int, int]
+    spread: tuple[int, int] = (1, 1)
+    """The distances of the input's lines and pixels, with zeros between them: the strides of a
+    transposed convolution."""
+    channels_first: bool = False
+    """Whether the input is (N, C, H, W), as the first of a network."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,8 @@ def convolution_problem(
     data: Any, kernel: tuple[int, ...], window: Window, groups: int, channels: int
 ) -> Problem:
     """Return the problem; `kernel` is (KH, KW, C / groups)."""
-    return Problem(
-        tuple(int(extent) for extent in data),
-        (*(int(extent) for extent in kernel), channels),
-        groups,
-        window.strides,
-        window.padding,
-        window.dilation,
-        window.spread,
-        window.channels_first,
-    )
+    weight = (*(int(extent) for extent in kernel), channels)
+    return Problem(tuple(int(extent) for extent in data), weight, groups, **vars(window))
 
 
 def dense_problem(data: Any, depth: int, columns: int) -> Problem:

@@ -10,6 +10,8 @@ a time, into the cache.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from tvm import s_tir
 from tvm.s_tir.schedule import LoopRV, SBlockRV
@@ -36,63 +38,115 @@ def schedule_product(
 ) -> bool:
     choice = choice or ProductChoice()
     machine = on_its_cores(machine, choice.parallel)
-    blocks = blocks_of(schedule) or []
-    product = next((block for block in blocks if block.name in (CONVOLUTION, DENSE)), None)
+    product = find_product(schedule, CONVOLUTION, DENSE)
     if product is None:
         return False
-    others = inline_into_last(schedule, blocks, product)
-    if others is None:
-        return False
-    last = blocks[-1].handle
-    if blocks[-1] is product:
-        last = schedule.cache_write(product.handle, 0, "local")
-    weight = schedule.get(product.handle).reads[1].source
+    block = product.block
+    weight = schedule.get(block.handle).reads[1].source
     width = int(weight.shape[-1])
     heavy = choice.panels_outside
     if heavy is None:
         heavy = math.prod(int(extent) for extent in weight.shape) * 4 > machine.near_bytes
 
-    wanted = tuple(extent_of(schedule, loop) for loop in schedule.get_loops(last))
-    cut = wanted != product.spatial
-    *outer, y, x, channels = _lines_and_pixels(schedule, last)
-    lines, pixels = (1, *product.spatial)[-3:-1]
-    if pixels == 1:
-        (y, x), (lines, pixels) = (x, y), (pixels, lines)
-    tile = choice.tile
-    if tile is None or not _fits(tile, lines, pixels, width):
-        tile = choose_pixels(lines, pixels, width, math.prod(product.reduced), machine)
-    y, line = schedule.split(y, [None, tile.lines])
-    x, pixel = schedule.split(x, [None, tile.pixels])
-    panel, lane = schedule.split(channels, [None, width])
-    if heavy:
-        schedule.reorder(*outer, panel, y, x, line, pixel, lane)
-        around = run_parallel(schedule, [*outer, panel], product.work, machine)
-        inner = x
-    else:
-        lines_at_once = largest_divisor(
-            extent_of(schedule, y), max(choice.lines_at_once // tile.lines, 1)
-        )
-        bands, y = schedule.split(y, [None, lines_at_once])
-        schedule.reorder(*outer, bands, y, x, panel, line, pixel, lane)
-        around = run_parallel(schedule, [*outer, bands], product.work, machine)
-        inner = panel
+    def tile_for(lines: int, pixels: int) -> Tile:
+        if choice.tile is not None and _fits(choice.tile, lines, pixels, width):
+            return choice.tile
+        return choose_pixels(lines, pixels, width, math.prod(block.reduced), machine)
+
+    panels = Panels(width, heavy, choice.lines_at_once)
+    tiling = in_tiles(schedule, product, panels, tile_for, machine)
+    cut = tiling.wanted != block.spatial
     if cut:
-        stage_tile(schedule, product, last, inner, machine)
-    sum_up(schedule, product, inner, choice.unrolled, machine)
-    for block in others:
-        if block.name == PAD:
-            copy_padding(schedule, block, None if heavy else around, machine)
+        stage_tile(schedule, product, tiling.inner, machine)
+    sum_up(schedule, block, tiling.inner, choice.unrolled, machine)
+    for other in product.others:
+        if other.name == PAD:
+            copy_padding(schedule, other, tiling.around, machine)
         else:
-            order_loops(schedule, block, machine)
+            order_loops(schedule, other, machine)
     if not cut:
-        vectorize_panel(schedule, lane, machine)
-        schedule.unroll(pixel)
-        schedule.unroll(line)
+        finish_tile(schedule, tiling, machine)
     return True
 
 
 def _fits(tile: Tile, lines: int, pixels: int, width: int) -> bool:
     return tile.channels == width and pixels % tile.pixels == 0 and lines % tile.lines == 0
+
+
+@dataclass(frozen=True)
+class Product:
+    block: Block
+    others: list[Block]
+    """The blocks that prepare operands."""
+    last: SBlockRV
+    """The step that writes the results, with all that follows the product."""
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The packed weights, and how they are read."""
+
+    width: int
+    """The channels of a panel."""
+    heavy: bool
+    """Whether to read each panel once and the image repeatedly, instead of the reverse."""
+    lines_at_once: int
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The loops of a result that is computed in tiles."""
+
+    around: LoopRV | None
+    """The loop in which a part of the image is copied; None to copy all of it before."""
+    inner: LoopRV
+    """The loop over tiles."""
+    tile: tuple[LoopRV, LoopRV]
+    lane: LoopRV
+    wanted: tuple[int, ...]
+    """The extents of the result without excess elements."""
+
+
+def find_product(schedule: s_tir.Schedule, *names: str) -> Product | None:
+    """Return the product with one of these names and merge what follows it; None without one, or
+    where that is not element-wise."""
+    blocks = blocks_of(schedule) or []
+    product = next((block for block in blocks if block.name in names), None)
+    others = None if product is None else inline_into_last(schedule, blocks, product)
+    if product is None or others is None:
+        return None
+    last = blocks[-1].handle
+    if blocks[-1] is product:
+        last = schedule.cache_write(product.handle, 0, "local")
+    return Product(product, others, last)
+
+
+def in_tiles(
+    schedule: s_tir.Schedule,
+    product: Product,
+    panels: Panels,
+    choose: Callable[[int, int], Tile],
+    machine: Machine,
+) -> Tiling:
+    """Order the loops of the result for tiles, which `choose` picks for so many lines of pixels."""
+    wanted = tuple(extent_of(schedule, loop) for loop in schedule.get_loops(product.last))
+    *outer, y, x, channels = _lines_and_pixels(schedule, product.last)
+    lines, pixels = (1, *product.block.spatial)[-3:-1]
+    if pixels == 1:
+        (y, x), (lines, pixels) = (x, y), (pixels, lines)
+    tile = choose(lines, pixels)
+    y, line = schedule.split(y, [None, tile.lines])
+    x, pixel = schedule.split(x, [None, tile.pixels])
+    panel, lane = schedule.split(channels, [None, panels.width])
+    if panels.heavy:
+        schedule.reorder(*outer, panel, y, x, line, pixel, lane)
+        run_parallel(schedule, [*outer, panel], product.block.work, machine)
+        return Tiling(None, x, (line, pixel), lane, wanted)
+    together = largest_divisor(extent_of(schedule, y), max(panels.lines_at_once // tile.lines, 1))
+    bands, y = schedule.split(y, [None, together])
+    schedule.reorder(*outer, bands, y, x, panel, line, pixel, lane)
+    around = run_parallel(schedule, [*outer, bands], product.block.work, machine)
+    return Tiling(around, panel, (line, pixel), lane, wanted)
 
 
 def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
@@ -103,17 +157,22 @@ def _lines_and_pixels(schedule: s_tir.Schedule, last: SBlockRV) -> list[LoopRV]:
     return loops
 
 
-def stage_tile(
-    schedule: s_tir.Schedule, product: Block, last: SBlockRV, inner: LoopRV, machine: Machine
-) -> None:
+def finish_tile(schedule: s_tir.Schedule, tiling: Tiling, machine: Machine) -> None:
+    vectorize_panel(schedule, tiling.lane, machine)
+    for loop in reversed(tiling.tile):
+        schedule.unroll(loop)
+
+
+def stage_tile(schedule: s_tir.Schedule, product: Product, inner: LoopRV, machine: Machine) -> None:
     """Write a tile with excess elements to memory, and read the wanted ones from memory: a test per
-    number would take the registers apart."""
-    made = schedule.get(product.handle).writes[0].source
-    reads = [region.source for region in schedule.get(last).reads]
+    number would take the registers apart. The same serves a tile whose registers have several
+    pixels."""
+    made = schedule.get(product.block.handle).writes[0].source
+    reads = [region.source for region in schedule.get(product.last).reads]
     (place,) = (i for i, source in enumerate(reads) if source.same_as(made))
-    stage = schedule.cache_read(last, place, "global")
+    stage = schedule.cache_read(product.last, place, "global")
     schedule.compute_at(stage, inner, preserve_unit_loops=True)
-    *tile, lane = schedule.get_loops(stage)[-len(product.spatial) :]
+    *tile, lane = schedule.get_loops(stage)[-len(product.block.spatial) :]
     vectorize_panel(schedule, lane, machine)
     for loop in tile:
         schedule.unroll(loop)

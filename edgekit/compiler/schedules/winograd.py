@@ -32,7 +32,7 @@ from edgekit.compiler.schedules.blocks import (
 )
 from edgekit.compiler.schedules.generic import order_loops
 from edgekit.compiler.schedules.machine import Machine
-from edgekit.compiler.schedules.packed import PAD, Window
+from edgekit.compiler.schedules.packed import PAD
 from edgekit.compiler.schedules.packed_winograd import (
     COLUMNS,
     COLUMNS_BACK,
@@ -43,6 +43,7 @@ from edgekit.compiler.schedules.packed_winograd import (
     TILE,
     tiles_of,
 )
+from edgekit.compiler.schedules.problem import Window
 from edgekit.compiler.schedules.product import copy_padding, read_vectors, split_depth
 from edgekit.compiler.schedules.tiles import Tile, by_lane, most_sums
 

@@ -7,6 +7,7 @@ both branches are computed and one result is selected. Loops are unrolled.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,40 +43,56 @@ class Walker(Protocol):
         ...
 
 
-ControlConverter = Callable[[Walker, onnx.NodeProto, Sequence[Value], Scope, Opsets], list[Value]]
+@dataclass(frozen=True)
+class ControlNode:
+    """A node of control flow, and what surrounds it."""
+
+    importer: Walker
+    node: onnx.NodeProto
+    inputs: Sequence[Value]
+    scope: Scope
+    opsets: Opsets
+
+    def graph(self, name: str) -> onnx.GraphProto:
+        for attribute in self.node.attribute:
+            if attribute.name == name:
+                return attribute.g
+        raise RefusedError(f"its {name} is missing")
+
+    def body(self) -> onnx.GraphProto:
+        """Return the graph of a loop, and tell that it is written out."""
+        self.importer.repaired("loops were written out, iteration by iteration")
+        return self.graph("body")
+
+    def attribute(self, name: str, default: Any) -> Any:
+        for attribute in self.node.attribute:
+            if attribute.name == name:
+                return onnx.helper.get_attribute_value(attribute)
+        return default
+
+    def run(self, graph: onnx.GraphProto, arguments: Sequence[Value] = ()) -> list[Value]:
+        return self.importer.run_graph(graph, arguments, self.scope, self.opsets)
+
+    def run_again(
+        self, iteration: int, body: onnx.GraphProto, arguments: Sequence[Value]
+    ) -> list[Value]:
+        """Import the body of a loop once more."""
+        if iteration * max(1, len(body.node)) > LONGEST_LOOP:
+            raise RefusedError(f"written out, it is longer than {LONGEST_LOOP} nodes")
+        return self.run(body, arguments)
 
 
-def _graph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
-    for attribute in node.attribute:
-        if attribute.name == name:
-            return attribute.g
-    raise RefusedError(f"its {name} is missing")
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    for attribute in node.attribute:
-        if attribute.name == name:
-            return onnx.helper.get_attribute_value(attribute)
-    return default
-
-
-def _if(
-    importer: Walker,
-    node: onnx.NodeProto,
-    inputs: Sequence[Value],
-    scope: Scope,
-    opsets: Opsets,
-) -> list[Value]:
-    condition = inputs[0]
+def _if(node: ControlNode) -> list[Value]:
+    condition = node.inputs[0]
     if is_known(condition):
         branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-        importer.repaired("branches whose condition is known were taken when importing")
-        return importer.run_graph(_graph(node, branch), (), scope, opsets)
-    taken = importer.run_graph(_graph(node, "then_branch"), (), scope, opsets)
-    other = importer.run_graph(_graph(node, "else_branch"), (), scope, opsets)
-    importer.repaired("branches decided on the device are both computed, and one is selected")
-    flag = importer.settle(relax.op.reshape(as_expr(condition), ()))
-    return [importer.settle(_select(flag, a, b)) for a, b in zip(taken, other, strict=True)]
+        node.importer.repaired("branches whose condition is known were taken when importing")
+        return node.run(node.graph(branch))
+    taken = node.run(node.graph("then_branch"))
+    other = node.run(node.graph("else_branch"))
+    node.importer.repaired("branches decided on the device are both computed, and one is selected")
+    flag = node.importer.settle(relax.op.reshape(as_expr(condition), ()))
+    return [node.importer.settle(_select(flag, a, b)) for a, b in zip(taken, other, strict=True)]
 
 
 def _select(flag: Value, taken: Value, other: Value) -> Value:
@@ -90,97 +107,73 @@ def _select(flag: Value, taken: Value, other: Value) -> Value:
     return relax.op.where(flag, as_expr(taken), as_expr(other))
 
 
-def _loop(
-    importer: Walker,
-    node: onnx.NodeProto,
-    inputs: Sequence[Value],
-    scope: Scope,
-    opsets: Opsets,
-) -> list[Value]:
-    body = _graph(node, "body")
-    limit = _known_scalar(inputs[0], "trip count") if inputs[0] is not None else None
+def _loop(node: ControlNode) -> list[Value]:
+    body = node.body()
+    limit = _known_scalar(node.inputs[0], "trip count") if node.inputs[0] is not None else None
     running = True
-    if len(inputs) > 1 and inputs[1] is not None:
-        running = bool(_known_scalar(inputs[1], "condition"))
-    carried = list(inputs[2:])
+    if len(node.inputs) > 1 and node.inputs[1] is not None:
+        running = bool(_known_scalar(node.inputs[1], "condition"))
+    carried = list(node.inputs[2:])
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
     iteration = 0
     while running and (limit is None or iteration < limit):
-        _check_length(iteration, body)
         arguments = [np.array(iteration, np.int64), np.array(True), *carried]
-        results = importer.run_graph(body, arguments, scope, opsets)
+        results = node.run_again(iteration, body, arguments)
         running = bool(_known_scalar(results[0], "condition"))
         carried = results[1 : 1 + len(carried)]
         for values, result in zip(collected, results[1 + len(carried) :], strict=True):
             values.append(result)
         iteration += 1
-    importer.repaired("loops were written out, iteration by iteration")
-    return [*carried, *(importer.settle(_stack(values, 0)) for values in collected)]
+    return [*carried, *(node.importer.settle(_stack(values, 0)) for values in collected)]
 
 
-def _scan(
-    importer: Walker,
-    node: onnx.NodeProto,
-    inputs: Sequence[Value],
-    scope: Scope,
-    opsets: Opsets,
-) -> list[Value]:
-    if opsets[""] < 9:
+def _scan(node: ControlNode) -> list[Value]:
+    if node.opsets[""] < 9:
         raise RefusedError("Scan before opset 9 has a batch axis that is not supported")
-    body = _graph(node, "body")
-    scanned = int(_attribute(node, "num_scan_inputs", 0))
-    states = list(inputs[: len(inputs) - scanned])
-    sequences = inputs[len(inputs) - scanned :]
+    body = node.body()
+    scanned = int(node.attribute("num_scan_inputs", 0))
+    states = list(node.inputs[: len(node.inputs) - scanned])
+    sequences = node.inputs[len(node.inputs) - scanned :]
     outputs = len(body.output) - len(states)
-    in_axes = _attribute(node, "scan_input_axes", [0] * scanned)
-    in_reversed = _attribute(node, "scan_input_directions", [0] * scanned)
-    out_axes = _attribute(node, "scan_output_axes", [0] * outputs)
-    out_reversed = _attribute(node, "scan_output_directions", [0] * outputs)
+    in_axes = node.attribute("scan_input_axes", [0] * scanned)
+    in_reversed = node.attribute("scan_input_directions", [0] * scanned)
+    out_axes = node.attribute("scan_output_axes", [0] * outputs)
+    out_reversed = node.attribute("scan_output_directions", [0] * outputs)
     length = shape_of(sequences[0])[in_axes[0]]
     collected: list[list[Value]] = [[] for _ in range(outputs)]
     for step in range(length):
-        _check_length(step, body)
         slices = [
-            importer.settle(_take(value, length - 1 - step if backwards else step, axis))
+            node.importer.settle(_take(value, length - 1 - step if backwards else step, axis))
             for value, axis, backwards in zip(sequences, in_axes, in_reversed, strict=True)
         ]
-        results = importer.run_graph(body, [*states, *slices], scope, opsets)
+        results = node.run_again(step, body, [*states, *slices])
         states = results[: len(states)]
         for values, result, backwards in zip(
             collected, results[len(states) :], out_reversed, strict=True
         ):
             values.insert(0 if backwards else len(values), result)
-    importer.repaired("loops were written out, iteration by iteration")
     stacked = [_stack(values, axis) for values, axis in zip(collected, out_axes, strict=True)]
-    return [*states, *(importer.settle(value) for value in stacked)]
+    return [*states, *(node.importer.settle(value) for value in stacked)]
 
 
-def _sequence_map(
-    importer: Walker,
-    node: onnx.NodeProto,
-    inputs: Sequence[Value],
-    scope: Scope,
-    opsets: Opsets,
-) -> list[Value]:
+def _sequence_map(node: ControlNode) -> list[Value]:
     """Import the body once for each item. ONNX's own definition of this operator hides the outer
     graph's values from the body."""
-    body = _graph(node, "body")
-    items = inputs[0]
+    body = node.body()
+    items = node.inputs[0]
     if not isinstance(items, tuple):
         raise RefusedError("its input is not a sequence")
     mapped: list[list[Value]] = [[] for _ in body.output]
     for index, item in enumerate(items):
-        _check_length(index, body)
         others = [
             value[index] if isinstance(value, tuple) and index < len(value) else value
-            for value in inputs[1:]
+            for value in node.inputs[1:]
         ]
         if any(isinstance(value, tuple) for value in others):
             raise RefusedError("its sequences have different lengths")
-        results = importer.run_graph(body, [item, *others], scope, opsets)
+        results = node.run_again(index, body, [item, *others])
         for values, result in zip(mapped, results, strict=True):
             values.append(result)
-    importer.repaired("loops were written out, iteration by iteration")
     return [tuple(values) for values in mapped]
 
 
@@ -213,12 +206,7 @@ def _known_scalar(value: Value, what: str) -> int:
     return int(value.reshape(-1)[0])
 
 
-def _check_length(iteration: int, body: onnx.GraphProto) -> None:
-    if iteration * max(1, len(body.node)) > LONGEST_LOOP:
-        raise RefusedError(f"written out, it is longer than {LONGEST_LOOP} nodes")
-
-
-CONTROL: Mapping[str, ControlConverter] = {
+CONTROL: Mapping[str, Callable[[ControlNode], list[Value]]] = {
     "If": _if,
     "Loop": _loop,
     "Scan": _scan,

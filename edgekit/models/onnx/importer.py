@@ -139,7 +139,8 @@ class Importer:
             self.repaired("functions of the model were written out where they are called")
             return self._run_body(node, bodies.body_from(function, node), inputs, opsets)
         if domain == "" and operator in control.CONTROL:
-            return control.CONTROL[operator](self, node, inputs, scope, opsets)
+            walked = control.ControlNode(self, node, inputs, scope, opsets)
+            return control.CONTROL[operator](walked)
         if not list(subgraphs(node)) and all(v is None or is_known(v) for v in inputs):
             folded = folding.fold(node, inputs, opsets)
             if folded is not None:

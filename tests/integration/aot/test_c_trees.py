@@ -15,6 +15,7 @@ from support.c_networks import SMALL, TINY, ds_cnn, resnet_8, several_inputs, tw
 from support.cortex_m import run_on
 from support.examples import a_third_of, first_of
 from support.needs import CORTEX_M, needs
+from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 
 from edgekit.aot.arena import ALIGNMENT
 from edgekit.aot.generators import generators
@@ -297,3 +298,20 @@ def test_c_for_one_kind_of_cpu_says_so_to_a_compiler_for_another(tmp_path: Path)
         assert (made.returncode == 0) == (told == ""), made.stderr
         first = next((line for line in made.stderr.splitlines() if "error:" in line), "")
         assert told in first
+
+
+def test_the_pieces_of_a_split_tflite_tensor_are_read(tmp_path: Path) -> None:
+    """A float operator on one piece of a split, which is no call of an operator."""
+    tensors = [
+        T("x", (1, 4, 5, 6)),
+        constant("axis", np.int32(3)),
+        *(T(name) for name in ("left", "right", "y")),
+    ]
+    operators = [
+        Op("SPLIT", ("axis", "x"), ("left", "right"), {"table": "SplitOptions", "numSplits": 2}),
+        Op("MUL", ("left", "right"), ("y",), {"table": "MulOptions"}),
+    ]
+    source = write_model(tmp_path, tflite_bytes(tensors, operators, ["x"], ["y"]))
+    built = built_tree(source.path, tmp_path / "c")
+    tested = make(built.folder, "test", f"CFLAGS={' '.join(SANITIZED)}")
+    assert tested.returncode == 0, tested.stdout + tested.stderr

@@ -12,9 +12,8 @@ from support.examples import first_of
 from support.fast_kernels import CPUS, cases, layers, program
 from support.needs import CORTEX_M, needs
 
+from edgekit.aot.generators import DSP, MVE
 from edgekit.aot.kernel import Declined, Generator
-from edgekit.aot.kernels_dsp import DspGenerator
-from edgekit.aot.kernels_mve import MveGenerator
 from edgekit.aot.operators import Add, Conv2D, FullyConnected
 from edgekit.aot.program import Step
 from edgekit.backends.cmsis_nn.generator import CmsisNnGenerator
@@ -41,12 +40,12 @@ def check(
 
 @pytest.mark.parametrize("seed", first_of(0, 1, 2))
 def test_dsp_kernels_are_exact(seed: int, tmp_path: Path) -> None:
-    check("m4", DspGenerator(), seed, ("-O2", *WARNINGS), tmp_path)
+    check("m4", DSP, seed, ("-O2", *WARNINGS), tmp_path)
 
 
 @pytest.mark.parametrize("seed", first_of(0, 1, 2))
 def test_vector_kernels_are_exact(seed: int, tmp_path: Path) -> None:
-    check("m55", MveGenerator(), 100 + seed, ("-O2", *WARNINGS), tmp_path)
+    check("m55", MVE, 100 + seed, ("-O2", *WARNINGS), tmp_path)
 
 
 @pytest.mark.parametrize("seed", first_of(20, 21, 22))
@@ -54,7 +53,7 @@ def test_vector_kernels_are_exact(seed: int, tmp_path: Path) -> None:
 def test_they_are_exact_whichever_way_they_are_made(
     processor: str, seed: int, tmp_path: Path
 ) -> None:
-    generator = MveGenerator() if processor == "m55" else DspGenerator()
+    generator = MVE if processor == "m55" else DSP
     check(processor, generator, seed, ("-O3", *WARNINGS), tmp_path, any_way=True)
 
 
@@ -63,13 +62,13 @@ def test_they_are_exact_whichever_way_they_are_made(
 def test_they_are_exact_however_they_are_compiled(
     processor: str, level: str, tmp_path: Path
 ) -> None:
-    generator = MveGenerator() if processor == "m55" else DspGenerator()
+    generator = MVE if processor == "m55" else DSP
     check(processor, generator, 7, (level,), tmp_path)
 
 
 @pytest.mark.parametrize("processor", ["m4", "m33", "m55"])
 def test_they_compile_as_cpp_without_a_warning(processor: str, tmp_path: Path) -> None:
-    generator = MveGenerator() if processor == "m55" else DspGenerator()
+    generator = MVE if processor == "m55" else DSP
     batch = [*cases(layers(3, 16), generator, CPUS[processor], 3, tmp_path)]
     source = tmp_path / "batch.cc"
     source.write_text(program(batch), encoding="utf-8")
@@ -103,7 +102,7 @@ def test_cmsis_nn_is_exact_and_has_enough_scratch(processor: str, tmp_path: Path
 
 def test_processors_without_the_instructions_are_declined() -> None:
     step = Step("step", layers(0, 1)[0], (0,), (1,), ())
-    for generator in (DspGenerator(), MveGenerator()):
+    for generator in (DSP, MVE):
         bare = CPUS["m4"].__class__("Cortex-M0+", "cortex-m", (), 1)
         assert isinstance(generator.offer(step, bare), Declined)
 
@@ -123,7 +122,7 @@ def test_cmsis_nn_says_what_it_lacks_and_what_is_not_exact() -> None:
 
 def test_estimates_are_good_enough_to_choose_by(tmp_path: Path) -> None:
     """Of layers as large as real ones, within a factor of two of what the processor counts."""
-    for processor, generator in (("m4", DspGenerator()), ("m55", MveGenerator())):
+    for processor, generator in (("m4", DSP), ("m55", MVE)):
         made = [layer for layer in layers(11, 400) if _is_large(layer)][:12]
         batch = [*cases(made, generator, CPUS[processor], 11, tmp_path)]
         text = program(batch)

@@ -64,30 +64,22 @@ def _axis(node: Node) -> int:
 
 
 def _quantize_linear(node: Node) -> Outputs:
-    target = _quantized_dtype(node)
-    axis, block = _axis(node), node.get("block_size", 0)
-    zero = node.value(2) if node.has(2) else np.zeros(node.shape(1), target)
-    return quantize(node, node.expr(0), node.value(1), zero, target, axis, block)
+    zero = node.value(2) if node.has(2) else np.zeros(node.shape(1), _quantized_dtype(node))
+    block = node.get("block_size", 0)
+    return quantize(node, node.expr(0), node.value(1), zero, _axis(node), block)
 
 
 def _quantized_dtype(node: Node) -> str:
     import onnx
 
-    if node.has(2):
-        return node.dtype(2)
     element = node.get("output_dtype", 0)
     return str(onnx.helper.tensor_dtype_to_np_dtype(element)) if element else "uint8"
 
 
 def quantize(
-    node: Node,
-    value: Expr,
-    scale: Tensor,
-    zero: Tensor,
-    target: str,
-    axis: int = 0,
-    block: int = 0,
+    node: Node, value: Expr, scale: Tensor, zero: Tensor, axis: int = 0, block: int = 0
 ) -> Expr:
+    target = dtype_of(zero)
     if target not in RELAX_TYPES:
         raise RefusedError(f"devices have no {target} to quantise to")
     single = shape_of(scale) in ((), (1,))
@@ -140,7 +132,7 @@ def _qlinear_conv(node: Node) -> Outputs:
     result = node.emit(convolve(node, value, weight))
     if node.has(8):
         result = node.emit(op.add(result, _bias(node, len(shape_of(result)))))
-    return quantize(node, result, node.value(6), node.value(7), node.dtype(7))
+    return quantize(node, result, node.value(6), node.value(7))
 
 
 def _bias(node: Node, rank: int) -> Expr:
@@ -164,7 +156,7 @@ def _qlinear_matmul(node: Node) -> Outputs:
         op.matmul(cast(node.emit(left), "float32"), cast(node.emit(right), "float32"))
     )
     axis = len(shape_of(result)) - 1
-    return quantize(node, result, node.value(6), node.value(7), node.dtype(7), axis)
+    return quantize(node, result, node.value(6), node.value(7), axis)
 
 
 QUANTIZATION: Converters = {

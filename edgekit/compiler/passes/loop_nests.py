@@ -1,9 +1,4 @@
-"""ReLU and clipping that pass NaN on, as onnxruntime, LiteRT and PyTorch do.
-
-A maximum is "the first if it is larger, else the second", and a comparison with NaN is false: so
-the value must be the second operand. TVM's own loop nests put it first and turn NaN into zero. The
-same instruction with its operands swapped costs nothing.
-"""
+"""Loop nests for LegalizeOps that compute what onnxruntime, LiteRT and PyTorch compute."""
 
 from __future__ import annotations
 
@@ -18,9 +13,16 @@ from edgekit.base.tvm_compat import constant_array
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
-def nan_keeping() -> Mapping[str, Callable[[Any, Any], Any]]:
-    """Return operators for LegalizeOps, each with the function that makes its loop nest."""
+def loop_nests() -> Mapping[str, Callable[[Any, Any], Any]]:
+    """Return operators for LegalizeOps, each with the function that makes its loop nest.
+
+    ReLU and clipping pass NaN on. A maximum is "the first if it is larger, else the second", and a
+    comparison with NaN is false: so the value must be the second operand. TVM's own loop nests put
+    it first and turn NaN into zero. The same instruction with its operands swapped costs nothing.
+    """
     return {
+        "relax.argmax": lambda block, call: _place(block, call, topi.argmax),
+        "relax.argmin": lambda block, call: _place(block, call, topi.argmin),
         "relax.nn.relu": _relu,
         "relax.clip": _clip,
         "relax.maximum": lambda block, call: _with_bound(block, call, te.max, topi.maximum),
@@ -72,3 +74,16 @@ def _scalar(bound: Any, value: Any) -> Any:
     if tvm.ir.is_prim_expr(bound):
         return tirx.Cast(value.dtype, bound)
     return tirx.const(bound, value.dtype)
+
+
+def _place(block: Any, call: Any, best: Callable[..., Any]) -> Any:
+    """Make argmax or argmin. TVM begins with the lowest value of the type at place -1, and of two
+    equal values keeps the lower place: in a row of zeros in uint8, or of minus infinity, the
+    largest value is at -1. All values are equal then, and the first place is correct."""
+
+    def place(value: Any) -> Any:
+        found = best(value, call.attrs.axis, bool(call.attrs.keepdims))
+        first = tirx.const(0, found.dtype)
+        return te.compute(found.shape, lambda *index: te.max(first, found(*index)))
+
+    return block.call_te(place, call.args[0], primfunc_name_hint=best.__name__)
