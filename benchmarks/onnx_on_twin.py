@@ -43,7 +43,6 @@ def build_for_board(model: Model, arguments: Sequence[np.ndarray], folder: Path)
     timing_bundle(
         BuildRequest(model.source, board, toolchain),
         find_compiler(toolchain),
-        model.source.name,
         write_objects(compiled, board.target, (), objects),
         (model.inputs, model.outputs),
         inputs,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 def timing_bundle(
     request: BuildRequest,
     compiler: Compiler,
-    name: str,
     compiled: Compiled,
     ends: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
     inputs: Mapping[str, Array],
@@ -34,7 +33,7 @@ def timing_bundle(
     """Make a bundle in `folder` from the objects in its folder `objects`."""
     made = folder / "bundle"
     made.mkdir()
-    request = replace(request, source=replace(request.source, path=Path(name)), preprocess={})
+    request = replace(request, preprocess={})
     product = product_of(request.board)
     making = Making(product, request, compiler, made, folder / "objects", SILENT)
     expectation = Expectation(None, (Vector(RANDOM, inputs, {}, {}),))

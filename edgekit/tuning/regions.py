@@ -214,10 +214,10 @@ class _Trial:
         folder = self.scratch / way.__name__
         objects = folder / "objects"
         objects.mkdir(parents=True)
+        source = replace(self.request.source, path=Path(self.region.symbol))
         return timing_bundle(
-            self.request,
+            replace(self.request, source=source),
             self.compiler,
-            self.region.symbol,
             way(objects),
             (self.inputs, self.outputs),
             reference_inputs(self.inputs, self.request.seed),
