@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -20,10 +20,14 @@ class Network:
     """Bytes that went to the server."""
     most: int | None = None
     """So many go to the server before the network vanishes."""
+    when_gone: Callable[[], None] = lambda: None
+    """The call at the moment of vanishing, which shortens limits: one that is short from the
+    beginning takes a busy machine for a vanished network."""
     _gone: threading.Event = field(default_factory=threading.Event)
 
     def vanish(self) -> None:
         self._gone.set()
+        self.when_gone()
 
     def come_back(self) -> None:
         """Let new connections through; earlier ones stay as they are."""
@@ -41,6 +45,7 @@ class Network:
                     self.carried += len(data)
                     if self.most is not None and self.carried >= self.most:
                         gone.set()
+                        self.when_gone()
             if not gone.is_set():
                 sink.shutdown(socket.SHUT_WR)
 

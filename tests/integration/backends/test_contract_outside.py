@@ -34,6 +34,9 @@ BROKEN = {
     ),
 }
 
+QUICK = "a silent refusal"
+"""The one that builds nothing."""
+
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
@@ -67,7 +70,9 @@ def test_the_example_keeps_the_contract(
     assert "8 passed, 1 skipped" in done.stdout  # it has no option
 
 
-@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize(
+    "what", [pytest.param(w, marks=() if w == QUICK else pytest.mark.slow) for w in BROKEN]
+)
 def test_a_broken_backend_does_not(
     what: str, suite: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

@@ -159,7 +159,6 @@ def test_a_dropped_connection_is_told_and_kills_its_command(server: SshServer) -
 def test_a_device_that_goes_silent_is_noticed(
     server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "SECONDS_OF_SILENCE", 1.0)
     monkeypatch.setattr(connections, "_SECONDS_BETWEEN_QUESTIONS", 0.3)
     frozen: list[int] = []
 
@@ -168,6 +167,7 @@ def test_a_device_that_goes_silent_is_noticed(
         for session in frozen:
             with suppress(ProcessLookupError):  # an earlier test's, that has just ended
                 os.kill(session, signal.SIGSTOP)
+        monkeypatch.setattr(connections, "SECONDS_OF_SILENCE", 1.0)
 
     with server.connect() as own:
         try:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,13 +42,13 @@ from edgekit.profiles.toolchain import load_toolchain
 
 pytestmark = needs("sshd")
 
-PATIENCE = 3
+PATIENCE = 6
+"""Seconds of silence after which a device ends what it runs; a quiet machine needs two."""
 
 
 @pytest.fixture(autouse=True)
 def seconds_instead_of_half_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signs_of_life, "SECONDS_WITHOUT_HOST", PATIENCE)
-    monkeypatch.setattr(connections, "SECONDS_OF_SILENCE", 1.0)
     monkeypatch.setattr(connections, "_SECONDS_BETWEEN_QUESTIONS", 0.3)
     monkeypatch.setenv("EDGEKIT_PURPOSE", "tune")
 
@@ -71,9 +72,10 @@ def server(
 
 
 @pytest.fixture
-def network(server: SshServer) -> Iterator[Network]:
+def network(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
     with network_before(server.port) as before:
         connect_through(server, before).close()  # its key is known from now on
+        before.when_gone = partial(monkeypatch.setattr, connections, "SECONDS_OF_SILENCE", 1.0)
         yield before
 
 
