@@ -170,6 +170,8 @@ def encode(value: Any) -> Any:
         return {_key(f): encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, (tuple, list)):
         return [encode(item) for item in value]
     if isinstance(value, Mapping):
@@ -413,6 +415,12 @@ def _is_text(value: Any) -> bool:
     )
 
 
+def _path(value: Any) -> Path:
+    if not isinstance(value, Path) and not _is_text(value):
+        raise ValueError
+    return Path(value)
+
+
 def _plain(expected: str, holds: Callable[[Any], bool]) -> _Decoder:
     return _narrowed(_ANYTHING, Check(expected, holds))
 
@@ -424,5 +432,5 @@ _SCALARS: Mapping[Any, _Decoder] = {
     str: _plain("text", _is_text),
     bool: _plain("true or false", lambda v: isinstance(v, bool)),
     object: _ANYTHING,
-    Path: _plain("a path", lambda v: isinstance(v, Path)),
+    Path: _narrowed(_ANYTHING, Convert("a path", _path)),
 }

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
+from edgekit.base.decode import encode
 from edgekit.base.errors import EdgekitError, UsageError
 from edgekit.base.events import Events
 from edgekit.base.own_listener import Door
@@ -28,7 +29,7 @@ from edgekit.farm.hosts.file import known_hosts_of_farm
 from edgekit.farm.hosts.joined import JoinedHost
 from edgekit.farm.own_device import OwnDevice
 from edgekit.farm.plan import FarmPlan
-from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, as_document
+from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 from edgekit.farm.turns import LeaseRequest
 from edgekit.farm.worker_process import WorkerProcess
 from edgekit.rpc.protocol import TrackerAddress
@@ -240,13 +241,14 @@ class Keeper:
             self._over = True
         else:
             raise KeyError(what)
-        return as_document(self.status())
+        answer: dict[str, object] = encode(self.status())
+        return answer
 
     def _recent_status(self) -> dict[str, object]:
         """Reuse a fresh status: that of a large farm is long, and many clients ask at once."""
         now = self._now()
         if now - self._status_at > _SECONDS_STATUS_LASTS:
-            self._status, self._status_at = as_document(self.status()), now
+            self._status, self._status_at = encode(self.status()), now
         return self._status
 
     def _find(self, name: str) -> OwnDevice | DeviceStatus:
@@ -273,7 +275,7 @@ class Keeper:
                 client.send(answer)
             else:
                 host.take({"state": "news", "status": answer, "ports": host.ports}, self._now())
-                client.send(as_document(self.status()))
+                client.send(encode(self.status()))
 
         client.on_hangup = host.ask(request, answered)
 

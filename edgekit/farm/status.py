@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
+from edgekit.base.decode import DecodeError, decode
 from edgekit.base.errors import DeviceError
 from edgekit.farm.health import State
 
@@ -67,35 +67,15 @@ class FarmStatus:
     hosts: tuple[HostStatus, ...] = ()
 
 
-def as_document(status: FarmStatus) -> dict[str, object]:
-    """Convert to what `status_from` reads, without the copies that make dataclasses.asdict slow."""
-    devices = [
-        {**vars(device), "lease": None if device.lease is None else vars(device.lease)}
-        for device in status.devices
-    ]
-    return {**vars(status), "devices": devices, "hosts": [vars(host) for host in status.hosts]}
-
-
 def status_from(document: object) -> FarmStatus:
     """Read what a keeper wrote; DeviceError if it is invalid."""
     try:
-        if not isinstance(document, Mapping):
-            raise TypeError("no object")
-        plain = {field.name: document[field.name] for field in fields(FarmStatus)}
-        plain["devices"] = tuple(_device(item) for item in plain["devices"])
-        plain["hosts"] = tuple(HostStatus(**item) for item in plain["hosts"])
-        return FarmStatus(**plain)
-    except (TypeError, KeyError, ValueError) as error:
+        return decode(FarmStatus, document, ignore_unknown=True)
+    except DecodeError as error:
         raise DeviceError(
-            "the farm's answer is invalid",
+            f"the farm's answer is invalid: {error}",
             hint="another version of edgekit may have started it: run edgekit farm down, then up",
         ) from error
-
-
-def _device(item: Mapping[str, Any]) -> DeviceStatus:
-    lease = item["lease"]
-    plain = {field.name: item[field.name] for field in fields(DeviceStatus)}
-    return DeviceStatus(**{**plain, "lease": None if lease is None else Lease(**lease)})
 
 
 def changed(before: FarmStatus, after: FarmStatus) -> bool:

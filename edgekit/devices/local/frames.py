@@ -12,13 +12,13 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from edgekit.base.arrays import Array, numpy_dtype
-from edgekit.base.errors import UnsupportedModelError
-from edgekit.base.json_reader import read_json
+from edgekit.base.decode import Check, Count, decode_json, encode
+from edgekit.base.tensors import DTYPES
 
 ALIGNMENT = 64
 """Alignment in bytes. Compiled code uses aligned vector loads on its inputs."""
@@ -38,12 +38,24 @@ class Frame:
     arrays: tuple[Array, ...]
 
 
+@dataclass(frozen=True)
+class _ArrayHeader:
+    dtype: Annotated[str, Check("the type of a tensor", DTYPES.__contains__)]
+    shape: tuple[Count, ...]
+
+
+@dataclass(frozen=True)
+class _Header:
+    message: Mapping[str, object]
+    arrays: tuple[_ArrayHeader, ...]
+
+
 def encode_frame(
     message: Mapping[str, object], arrays: Sequence[Array] = ()
 ) -> list[bytes | memoryview]:
     """Return the pieces to write, in order. Contiguous arrays are not copied."""
-    described = [{"dtype": array.dtype.name, "shape": array.shape} for array in arrays]
-    header = json.dumps({"message": message, "arrays": described}).encode()
+    described = tuple(_ArrayHeader(array.dtype.name, array.shape) for array in arrays)
+    header = json.dumps(encode(_Header(message, described))).encode()
     pieces: list[bytes | memoryview] = [_LENGTH.pack(len(header)), header]
     for array in arrays:
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -74,18 +86,16 @@ def read_frame(read_into: Callable[[memoryview], None]) -> Frame:
 def _parsed(header: bytearray) -> tuple[dict[str, Any], list[tuple[tuple[int, ...], Any]]]:
     """Return the message, and the shape and type of each array."""
     try:
-        document = read_json(header)
-        message, described = document["message"], []
-        for array in document["arrays"]:
-            shape, dtype = tuple(map(int, array["shape"])), numpy_dtype(array["dtype"])
-            if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > _LARGEST_ARRAY:
-                raise ValueError(f"an array of the shape {list(shape)}")
-            described.append((shape, dtype))
-    except (ValueError, TypeError, LookupError, UnsupportedModelError) as error:
+        found = decode_json(_Header, header)
+    except ValueError as error:
         raise FrameError(str(error)) from error
-    if not isinstance(message, dict):
-        raise FrameError("no message")
-    return message, described
+    described = []
+    for array in found.arrays:
+        dtype = numpy_dtype(array.dtype)
+        if math.prod(array.shape) * dtype.itemsize > _LARGEST_ARRAY:
+            raise FrameError(f"an array of the shape {list(array.shape)}")
+        described.append((array.shape, dtype))
+    return dict(found.message), described
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

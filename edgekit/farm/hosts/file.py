@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from edgekit.base.decode import Check
 from edgekit.base.errors import UsageError
 from edgekit.base.paths import config_dir
 from edgekit.base.wording import did_you_mean
-from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, show
+from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, matching, show
 from edgekit.project import user_file
 from edgekit.project.devices import TARGET_EXPECTED, SshEntry, is_target, parse_target
 
@@ -26,11 +28,11 @@ class FarmHost:
     """A host with a farm of its own."""
 
     name: str
-    address: str
+    address: Annotated[str, Check(TARGET_EXPECTED, is_target)]
     """user@host:port, or a Host of ~/.ssh/config."""
-    key: str | None = None
-    proxy: str | None = None
-    program: str | None = None
+    key: Annotated[str, matching(_PATH, "the path of a key file")] | None = None
+    proxy: Annotated[str, Check(TARGET_EXPECTED, is_target)] | None = None
+    program: Annotated[str, matching(_PATH, "a program")] | None = None
     """The path of edgekit on the host, if it is not on the PATH of the user who logs in."""
 
     @property
@@ -122,30 +124,10 @@ def _hosts(reader: TableReader) -> dict[str, FarmHost]:
     if reader.has("hosts"):
         tables = reader.table("hosts")
         for name in tables.names():
-            if NAME_PATTERN.fullmatch(name):
-                hosts[name] = _host(tables.table(name), name)
-            else:
+            if not NAME_PATTERN.fullmatch(name):
                 tables.raw(name)
                 tables.complain(name, show(name), NAME_EXPECTED)
+            elif host := tables.table(name).rest(FarmHost, name=name):
+                hosts[name] = host
         tables.finish()
     return hosts
-
-
-def _host(reader: TableReader, name: str) -> FarmHost:
-    host = FarmHost(
-        name,
-        _target(reader, "address") or "nowhere",
-        reader.matching("key", _PATH, "the path of a key file") if reader.has("key") else None,
-        _target(reader, "proxy") if reader.has("proxy") else None,
-        reader.matching("program", _PATH, "a program") if reader.has("program") else None,
-    )
-    reader.finish()
-    return host
-
-
-def _target(reader: TableReader, key: str) -> str | None:
-    value = reader.raw(key)
-    if isinstance(value, str) and is_target(value):
-        return value
-    reader.complain(key, show(value), TARGET_EXPECTED)
-    return None

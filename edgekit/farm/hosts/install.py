@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.base.children import module_command
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.files import storage_errors, write_atomically
-from edgekit.base.json_reader import read_json
 from edgekit.base.paths import config_dir, named_path
 from edgekit.base.programs import with_absolute_paths
 from edgekit.base.quoting import systemd_command, systemd_path, systemd_word
@@ -107,12 +107,8 @@ def install_on(name: str, devices: Sequence[str], *, web: bool) -> Installed:
     with connect(host.entry) as connection:
         done = connection.run(("sh", "-c", _SCRIPT, "edgekit", *words), timeout=_SECONDS_ON_HOST)
     try:
-        answer = read_json(done.output)
-        return Installed(
-            tuple(Path(str(path)) for path in answer["units"]),
-            tuple(str(command) for command in answer["commands"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        return decode_json(Installed, done.output, ignore_unknown=True)
+    except ValueError as error:
         raise DeviceError(
             f"no units could be written on {name}",
             hint=f"run edgekit farm install on {name} to see why",

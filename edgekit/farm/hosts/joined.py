@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from edgekit.base.children import module_command
+from edgekit.base.decode import Range, decode
 from edgekit.base.errors import DeviceError
 from edgekit.farm import health
-from edgekit.farm.health import Health, Limits, State
+from edgekit.farm.health import Health, Limits
 from edgekit.farm.hosts.file import FarmHost
-from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus, Lease, status_from
+from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus, Lease
 from edgekit.farm.worker_process import WorkerProcess
 from edgekit.profiles.reader import NAME_PATTERN
 
@@ -26,6 +26,14 @@ _LONGEST_NAME = 100
 
 Answer = Callable[[Mapping[str, Any] | None], None]
 """A function that takes each answer, and None after the last."""
+
+
+@dataclass(frozen=True)
+class _News:
+    """A message about a host's farm, and the ports of this host that lead to its devices."""
+
+    status: FarmStatus
+    ports: Mapping[str, Annotated[int, Range(0, 65535)]]
 
 
 class JoinedHost:
@@ -67,21 +75,21 @@ class JoinedHost:
     def take(self, message: Mapping[str, Any], now: float) -> str | None:
         """Take a message of its worker; return what people should hear of it."""
         if message.get("state") == "news":
-            status = status_from(message.get("status"))
-            if self._keeper == (status.pid, status.started):
-                raise DeviceError(
-                    f"{self.name} is this host itself",
-                    hint=f"remove it with edgekit farm leave {self.name}",
-                )
             try:
-                ahead = now - _number(status.now)
+                news = decode(_News, message, ignore_unknown=True)
+                status, ahead = news.status, now - news.status.now
+                if self._keeper == (status.pid, status.started):
+                    raise DeviceError(
+                        f"{self.name} is this host itself",
+                        hint=f"remove it with edgekit farm leave {self.name}",
+                    )
                 if abs(ahead - self._ahead) > _SECONDS_OF_JITTER:
                     self._ahead = ahead
-                self.ports = {str(name): int(port) for name, port in message["ports"].items()}
+                self.ports = dict(news.ports)
                 self.devices = _converted(self.name, status, self.ports, self._ahead)
-            except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+            except ValueError as error:
                 raise DeviceError(
-                    f"the status of {self.name} is invalid",
+                    f"the status of {self.name} is invalid: {error}",
                     hint="install the same edgekit on both hosts",
                 ) from error
             if self.health.state != "free":
@@ -168,36 +176,16 @@ def _checked(device: DeviceStatus, host: str, ahead: float, port: int) -> Device
     for name in (device.name, device.board, *((device.key,) if device.key != "" else ())):
         if not NAME_PATTERN.fullmatch(name):
             raise ValueError("invalid name")
-    if device.state not in get_args(State):
-        raise ValueError("invalid state")
-    lease = device.lease
-    return DeviceStatus(
-        name=device.name,
-        board=device.board,
-        key=device.key,
-        state=device.state,
-        since=_number(device.since) + ahead,
-        reason=str(device.reason)[:_LONGEST_TEXT],
-        again_at=None if device.again_at is None else _number(device.again_at) + ahead,
+    lease, again_at = device.lease, device.again_at
+    if lease is not None:
+        owner, purpose = lease.owner[:_LONGEST_NAME], lease.purpose[:_LONGEST_NAME]
+        lease = Lease(owner, purpose, lease.until + ahead)
+    return replace(
+        device,
+        since=device.since + ahead,
+        reason=device.reason[:_LONGEST_TEXT],
+        again_at=None if again_at is None else again_at + ahead,
         port=port if device.port else 0,
-        sessions=int(device.sessions),
-        faults=int(device.faults),
-        lease=None
-        if lease is None
-        else Lease(
-            str(lease.owner)[:_LONGEST_NAME],
-            str(lease.purpose)[:_LONGEST_NAME],
-            _number(lease.until) + ahead,
-        ),
-        load=None if device.load is None else _number(device.load),
-        temperature=None if device.temperature is None else _number(device.temperature),
+        lease=lease,
         host=host,
-        waiting=int(device.waiting),
     )
-
-
-def _number(value: float) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError("invalid number")
-    return number
