@@ -13,7 +13,7 @@ from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.devices.base import Installed
 from edgekit.devices.device import Device
-from edgekit.devices.linux.agent_messages import AgentInfo, AgentMessages
+from edgekit.devices.linux.agent_messages import AgentMessages
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.device_log import LogEntry, holder, read_log
 from edgekit.devices.linux.early_connection import EarlyConnection, Reached
@@ -93,11 +93,6 @@ class SshDevice(Device):
         with self._held(events) as place:
             place.have(events=events)
             yield place.ready_agent()
-
-    def info(self, *, events: Events = SILENT) -> AgentInfo:
-        """Ask the agent about the device."""
-        with self.with_agent(events=events) as agent:
-            return agent.info()
 
     def prepare(self, events: Events = SILENT) -> None:
         build_agent(self.toolchain, self._arch, events=events)

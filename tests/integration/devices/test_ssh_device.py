@@ -246,7 +246,8 @@ def test_measuring_gives_the_samples_asked_for(server: SshServer, bundle: Bundle
 
 
 def test_the_agent_tells_what_the_device_is(server: SshServer) -> None:
-    info = device_on(server).info()
+    with device_on(server).with_agent() as agent:
+        info = agent.info()
 
     assert info.machine == os.uname().machine
     assert info.tvm == "0.27.0.post1"
