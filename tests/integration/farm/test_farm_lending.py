@@ -15,7 +15,7 @@ import pytest
 from support.light_farm import light_farm
 from support.rpc_lab import eventually
 
-from edgekit.base.errors import BundleError, DeviceError, UsageError
+from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.keeper_client import ask
 from edgekit.devices.lending import LeaseOver, lent
@@ -124,30 +124,30 @@ def test_a_killed_owner_and_one_that_waits_no_more_block_nobody(others: list[Oth
         pass
 
 
-def test_whoever_measures_asks_for_the_device_first(others: list[Other]) -> None:
-    board = load_board("stm32f405")
-    wing = SerialDevice("wing", board, "socket://127.0.0.1:1", 115200)
-    bundle: Any = SimpleNamespace(path="nowhere", firmware=None)
-    refused: list[BundleError] = []
+@pytest.mark.parametrize("how", ["opened", "flashed"])
+def test_a_device_is_leased_before_it_is_opened_or_written(how: str, others: list[Other]) -> None:
+    wing = SerialDevice("wing", load_board("stm32f405"), "socket://127.0.0.1:1", 115200)
+    given: Any = SimpleNamespace(path="nowhere", firmware=None)
+    refused: list[EdgekitError] = []
 
-    def measure() -> None:
+    def use() -> None:
         try:
-            with wing.opened(bundle, purpose="bench"):
+            with getattr(wing, how)(given):
                 pass
-        except BundleError as error:
+        except EdgekitError as error:
             refused.append(error)
 
     others.append(Other("first"))
     others[0].has_it()
-    measuring = threading.Thread(target=measure)
-    measuring.start()
+    using = threading.Thread(target=use)
+    using.start()
     eventually(lambda: device().waiting == 1)
     assert not refused, "it waits before it looks at anything"
     with pytest.raises(DeviceBusy, match="first"):
         wing.check_free()
     others[0].kill()
-    measuring.join()
-    assert len(refused) == 1
+    using.join()
+    assert len(refused) == 1  # no firmware in the bundle, or nothing at that port
     eventually(lambda: device().lease is None)
 
 
