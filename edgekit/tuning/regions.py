@@ -64,43 +64,33 @@ def measure_regions(
     store = request.store
     if is_off(store):
         events.warn("no store is in use: the measurements serve this command only")
+    tried: set[str] = set()
     try:
-        return _with_everything_measured(request, device, events, plan, again, store)
+        while missing := _regions_left(request, tried, again, events):
+            backends = {candidate.claim.region.backend for candidate in missing.values()}
+            _prepare_libraries(request, backends, events)
+            measured = dict(request.offload.measured)
+            with events.stage(f"measure on {device.name}", total=len(missing)) as stage:
+                for symbol, candidate in missing.items():
+                    record = _measured(request, candidate, device, plan, events)
+                    if record is not None:
+                        keep_measurement(record, store)
+                        measured[symbol] = record
+                    stage.advance(detail=symbol)
+                stage.result = f"{len(missing)} region{'s' if len(missing) > 1 else ''}"
+            tried |= missing.keys()
+            request = replace(request, offload=replace(request.offload, measured=measured))
     finally:
         deliver_waiting(store, events)
+    return request
 
 
-def _with_everything_measured(
-    request: BuildRequest,
-    device: Device,
-    events: Events,
-    plan: BenchPlan,
-    again: bool,
-    store: str | None,
-) -> BuildRequest:
-    tried: set[str] = set()
-    while True:
-        known = tried if again else {*request.offload.measured, *tried}
-        found = decide(request, events)
-        missing = {
-            candidate.claim.region.symbol: candidate
-            for candidate in found.candidates
-            if candidate.claim.region.symbol not in known
-        }
-        if not missing:
-            return request
-        _prepare_libraries(request, {c.claim.region.backend for c in missing.values()}, events)
-        measured = dict(request.offload.measured)
-        with events.stage(f"measure on {device.name}", total=len(missing)) as stage:
-            for symbol, candidate in missing.items():
-                tried.add(symbol)
-                record = _measured(request, candidate, device, plan, events)
-                if record is not None:
-                    keep_measurement(record, store)
-                    measured[symbol] = record
-                stage.advance(detail=symbol)
-            stage.result = f"{len(missing)} region{'s' if len(missing) > 1 else ''}"
-        request = replace(request, offload=replace(request.offload, measured=measured))
+def _regions_left(
+    request: BuildRequest, tried: set[str], again: bool, events: Events
+) -> dict[str, Candidate]:
+    measured = tried if again else {*request.offload.measured, *tried}
+    candidates = {c.claim.region.symbol: c for c in decide(request, events).candidates}
+    return {symbol: found for symbol, found in candidates.items() if symbol not in measured}
 
 
 def _prepare_libraries(request: BuildRequest, backends: set[str], events: Events) -> None:
@@ -119,9 +109,9 @@ def _measured(
     region = candidate.claim.region
     try:
         with scratch_directory(cache_dir()) as scratch:
-            trial = _Trial(request, candidate, find_compiler(request.toolchain), scratch)
-            library = trial.time(trial.by_library, device, plan)
-            tvm = trial.time(trial.by_tvm, device, plan)
+            both = _BothWays(request, candidate, find_compiler(request.toolchain), scratch)
+            library = both.time(both.by_library, device, plan)
+            tvm = both.time(both.by_tvm, device, plan)
     except BuildError as error:
         events.warn(f"{region.symbol} is not measured: {error.message}")
         return None
@@ -130,7 +120,7 @@ def _measured(
             f"{device.name} was busy while {region.symbol} was measured: measure --again when it "
             "is not"
         )
-    agreement = compare(tvm.outputs, library.outputs, trial.outputs)
+    agreement = compare(tvm.outputs, library.outputs, both.outputs)
     if not agreement.passed:
         events.warn(f"{region.symbol}: {region.backend} and TVM compute different numbers")
     (version,) = {
@@ -160,7 +150,7 @@ class _Timed:
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _BothWays:
     """One region that is built both ways."""
 
     request: BuildRequest
