@@ -129,7 +129,7 @@ def test_the_page_of_a_farm_is_for_its_user(lab: Lab) -> None:
         (one,) = (one for one in opened_by(lab, [web.pid]) if one.pid not in lab.agents())
         assert_all_refused([one])
         assert f"a connection of user {UID} to port {one.port} " in web.errors()
-        page = http.client.HTTPConnection("127.0.0.1", one.port, timeout=60)
+        page = http.client.HTTPConnection("127.0.0.1", one.port, timeout=240)
         page.request(
             "GET", "/style.css", headers={"Authorization": f"Bearer {web.report['token']}"}
         )
@@ -145,7 +145,7 @@ def test_what_stands_for_another_hosts_device_is_for_its_user() -> None:
     device = ForwardedDevice("k", nowhere, lambda: nowhere, connection, told.append)
     try:
         assert answers_to_another([("127.0.0.1", device.port)]) == {device.port: {""}}
-        with socket.create_connection(("127.0.0.1", device.port), timeout=60) as client:
+        with socket.create_connection(("127.0.0.1", device.port), timeout=240) as client:
             client.sendall(GREETING)
             assert client.recv(4) == MISMATCH
     finally:
@@ -300,7 +300,7 @@ def assert_serves(host: str, port: int) -> None:
 @contextmanager
 def greeted(host: str, port: int) -> Iterator[None]:
     """A session of this test's own user."""
-    with socket.create_connection((host, port), timeout=60) as client:
+    with socket.create_connection((host, port), timeout=240) as client:
         client.sendall(GREETING)
         assert client.recv(4) == GREETING[:4]
         yield
@@ -313,7 +313,7 @@ def test_an_agent_takes_its_tracker_from_its_user_only(agent: Path, tmp_path: Pa
         own, wanted = next(said)["port"], next(said)
         assert wanted["state"] == "wants tracker"
         assert answers_to_another([("127.0.0.1", wanted["port"])]) == {wanted["port"]: {""}}
-        with socket.create_connection(("127.0.0.1", wanted["port"]), timeout=60) as tracker:
+        with socket.create_connection(("127.0.0.1", wanted["port"]), timeout=240) as tracker:
             assert tracker.recv(4) == b"q\xf2\x02\x00"
             assert [one.port for one in listening([process.pid])] == [own]
 

@@ -78,7 +78,7 @@ def failed(report: VerifyReport) -> list[str]:
 
 
 def test_every_edge_is_compared(bundles: dict[str, Bundle]) -> None:
-    report = verify(bundles["clip"], LocalDevice(60))
+    report = verify(bundles["clip"], LocalDevice(240))
 
     assert report.passed
     assert [sample.name for sample in report.samples] == ["random", "zeros", "largest", "nan"]
@@ -94,7 +94,7 @@ def test_a_bound_that_only_large_values_reach_is_missed_by_no_verification(
 ) -> None:
     spoilt = with_library_of(bundles["clip"], bundles["relu"], tmp_path / "spoilt")
 
-    report = verify(spoilt, LocalDevice(60))
+    report = verify(spoilt, LocalDevice(240))
 
     assert failed(report) == ["largest"]
     with pytest.raises(VerificationError) as caught:
@@ -151,7 +151,7 @@ def test_a_bundle_of_the_version_before_is_verified_with_its_one_vector(
     (folder / "manifest.json").write_bytes(sealed(document))
 
     opened = open_bundle(folder)
-    report = verify(opened, LocalDevice(60))
+    report = verify(opened, LocalDevice(240))
 
     assert report.passed
     assert [sample.name for sample in report.samples] == ["random"]
@@ -188,7 +188,7 @@ def test_samples_beside_a_model_become_vectors(tmp_path: Path) -> None:
     assert names[-3:] == ["sample-1", "sample-2", "sample-3"]
     last = list(built.bundle.vectors())[-1]
     np.testing.assert_array_equal(last.inputs["x"], samples[-1])
-    assert verify(built.bundle, LocalDevice(60)).passed
+    assert verify(built.bundle, LocalDevice(240)).passed
     assert build(request_for(model), tmp_path / "b", isolated=False).from_cache
 
     np.savez(tmp_path / "clip.samples.npz", x=samples[:1])
@@ -250,7 +250,7 @@ def test_operators_that_count_as_passing_nan_on_do_so(tmp_path: Path) -> None:
         request_for(tmp_path / "many.onnx"), tmp_path / "b", use_cache=False, isolated=False
     ).bundle
 
-    report = verify(bundle, LocalDevice(60))
+    report = verify(bundle, LocalDevice(240))
     assert failed(report) == []
     nan = next(vector for vector in bundle.vectors() if vector.name == "nan")
     assert all(np.isnan(array).any() for array in nan.outputs.values())
@@ -285,7 +285,7 @@ def test_signs_and_truth_of_nan_are_those_of_onnxruntime(
         request_for(tmp_path / "net.onnx"), tmp_path / "b", use_cache=False, isolated=False
     ).bundle
 
-    assert failed(verify(bundle, LocalDevice(60))) == []
+    assert failed(verify(bundle, LocalDevice(240))) == []
     nan = next(vector for vector in bundle.vectors() if vector.name == "nan")
     places = np.isnan(nan.inputs["x"])
     assert places.any(), bundle.manifest.left_out
@@ -311,7 +311,7 @@ def test_signs_and_truth_of_nan_are_those_of_pytorch(tmp_path: Path, dtype: str)
         request_for(tmp_path / "net.pt2"), tmp_path / "b", use_cache=False, isolated=False
     ).bundle
 
-    assert failed(verify(bundle, LocalDevice(60))) == []
+    assert failed(verify(bundle, LocalDevice(240))) == []
     nan = next(vector for vector in bundle.vectors() if vector.name == "nan")
     assert any(np.isnan(array).any() for array in nan.inputs.values())
 

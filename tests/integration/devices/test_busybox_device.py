@@ -109,7 +109,7 @@ def test_a_device_ends_by_itself_when_its_host_is_silent(
             assert len(list((device.root / "runs").iterdir())) == 1
             network.vanish()
             eventually(lambda: list((device.root / "runs").iterdir()) == [])
-            holding.run(("true",), timeout=60)
+            holding.run(("true",), timeout=240)
         holding.close()
     with device.connect() as own, lease(own, None, wait=None):
         pass

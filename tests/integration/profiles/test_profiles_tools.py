@@ -51,7 +51,7 @@ def _macros(name: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     ).stdout
 
 
