@@ -22,9 +22,10 @@ from support.building import (
 from support.compiling import random_array, results_of
 from support.examples import a_third_of
 from support.faulty_builder import FATAL, FAULT
+from support.needs import needs
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.relax_modules import relax_of
-from support.rpc_lab import eventually
+from support.rpc_lab import eventually, rpc_lab
 from support.stores import save_records
 
 from edgekit.backends.offloading import compile_model
@@ -270,6 +271,31 @@ def test_ctrl_c_keeps_what_was_measured(model: Path, tmp_path: Path) -> None:
     assert kernels_of(store, session.id)
     assert progress_of(store, session.id)
     assert not list(cache.glob("scratch*"))
+    close_store(store)
+
+
+@pytest.mark.slow
+@needs("sshd")
+def test_a_device_over_ssh_is_measured_through_its_agent(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "small.onnx")
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with rpc_lab(tmp_path / "lab") as lab:
+        done = subprocess.run(
+            lab.command(
+                *("build", str(model), "--board", "local", "--device", "desk"),
+                *("--quick-tune", "5m", "-o", str(tmp_path / "bundle")),
+            ),
+            env={**lab.environment, "EDGEKIT_STORE": url},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        eventually(lambda: not lab.agents())
+
+    store = open_store(url)
+    assert {record.device for record in all_records(store)} == {"desk"}
     close_store(store)
 
 
