@@ -9,7 +9,9 @@ import io
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -152,6 +154,25 @@ class Bundle:
     def compiled_there(self) -> tuple[RunnerEntry, ...]:
         """The libraries that the device itself compiles."""
         return tuple(runner for runner in self.manifest.runners if runner.built == "device")
+
+    @contextmanager
+    def held_firmware(self) -> Iterator[Path]:
+        """Yield a checked copy of the firmware: what is written to the bundle's folder later does
+        not reach a board."""
+        if self.firmware is None:
+            raise BundleError(
+                f"the bundle {self.path} has no firmware",
+                hint="build it for a bare-metal board; `edgekit boards` lists them",
+            )
+        with tempfile.TemporaryDirectory(prefix="edgekit-firmware-") as folder:
+            copy = Path(folder) / self.firmware.name
+            self.copy_file(self.firmware.relative_to(self.path).as_posix(), copy)
+            yield copy
+
+    def check_code(self) -> None:
+        """Check what a device loads once more; BundleError if it changed since it was opened."""
+        for file in self.code:
+            self._check(file.path, sha256_file(self.path / file.path))
 
     def copy_file(self, path: str, target: Path) -> None:
         """Copy one of its files; BundleError if it no longer matches the manifest."""

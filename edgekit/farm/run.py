@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -12,7 +13,7 @@ from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, try_lock
 from edgekit.devices.keeper_client import farm_folder
-from edgekit.farm.control import lock_path
+from edgekit.farm.control import farm_status, lock_path
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.plan import FarmPlan
 from edgekit.farm.status import FarmStatus
@@ -20,6 +21,9 @@ from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.tracker import RunningTracker, run_tracker, running_tracker
 
 _SECONDS_FOR_TRACKER = 130.0
+_SECONDS_TO_LOCK = 10.0
+"""The time limit for a lock whose holder does not answer: it starts, ends, or only looks."""
+_SECONDS_BETWEEN_TRIES = 0.05
 _MANY_FILES = 1 << 16
 
 
@@ -49,16 +53,27 @@ def _only_one() -> Iterator[None]:
     with storage_errors("keep a farm", folder):
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-        lock = try_lock(lock_path())
-    if lock is None:
-        raise UsageError(
-            "a farm is up already",
-            hint="see `edgekit farm status`, or end it with `edgekit farm down`",
-        )
+        deadline = time.monotonic() + _SECONDS_TO_LOCK
+        while (lock := try_lock(lock_path())) is None:
+            # Held by a farm, or for a moment by a command that waits for one to end.
+            if _is_up() or time.monotonic() > deadline:
+                raise UsageError(
+                    "a farm is up already",
+                    hint="see `edgekit farm status`, or end it with `edgekit farm down`",
+                )
+            time.sleep(_SECONDS_BETWEEN_TRIES)
     try:
         yield
     finally:
         os.close(lock)
+
+
+def _is_up() -> bool:
+    try:
+        farm_status()
+    except EdgekitError:
+        return False
+    return True
 
 
 @contextmanager

@@ -37,6 +37,19 @@ def truncated_remainder(block: Any, first: Any, second: Any) -> Any:
     )
 
 
+def math_function(block: Any, name: str, value: Any) -> Any:
+    """Return what C's mathematical function of that name gives for each float, exactly as libm."""
+    dtype = str(value.ty.dtype)
+    called = name if dtype == "float64" else f"{name}f"
+    return block.emit_te(
+        lambda a: te.compute(
+            a.shape, lambda *index: tirx.call_pure_extern(dtype, called, a(*index))
+        ),
+        value,
+        primfunc_name_hint=name,
+    )
+
+
 def floored_remainder(block: Any, first: Any, second: Any) -> Any:
     """Return the remainder with the sign of `second`."""
     dtype = str(first.ty.dtype)

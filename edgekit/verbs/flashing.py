@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.aot.firmware.firmware_file import read_firmware
-from edgekit.base.errors import BundleError, UsageError
+from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 
 if TYPE_CHECKING:
@@ -55,15 +55,11 @@ def flash(
     Then let the board report which firmware runs."""
     began = time.monotonic()
     target = device.firmware()
-    if bundle.firmware is None:
-        raise BundleError(
-            f"the bundle {bundle.path} has no firmware",
-            hint="build it for a bare-metal board; `edgekit boards` lists them",
-        )
-    target.check_board(bundle)
-    firmware = read_firmware(bundle.firmware)
-    with target.flashed(firmware, events, again=again) as (client, hello, written):
-        models = [client.model(index) for index in range(hello.models)]
+    with bundle.held_firmware() as path:
+        target.check_board(bundle)
+        firmware = read_firmware(path)
+        with target.flashed(firmware, events, again=again) as (client, hello, written):
+            models = [client.model(index) for index in range(hello.models)]
     board = BoardReport(
         device.name,
         target.port,

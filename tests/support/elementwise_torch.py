@@ -24,7 +24,7 @@ UNARY: Mapping[str, Callable[[Any], Any]] = {
         for name in (
             *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil"),
             *("cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "floor", "frac", "isfinite"),
-            *("isinf", "isnan", "isneginf", "isposinf", "log", "log10", "log1p", "log2"),
+            *("isinf", "isnan", "isneginf", "isposinf", "lgamma", "log", "log10", "log1p", "log2"),
             *("logical_not", "logit", "nan_to_num", "neg", "reciprocal", "round", "rsqrt"),
             *("sgn", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "sqrt", "square", "tan"),
             *("tanh", "trunc"),
@@ -56,6 +56,11 @@ UNARY: Mapping[str, Callable[[Any], Any]] = {
     "any": torch.any,
     "any_dim": lambda x: torch.any(x, 0),
     "all": torch.all,
+    "amax": lambda x: torch.amax(x[:3], 0),
+    "amin": lambda x: torch.amin(x[:3], (0,), keepdim=True),
+    "prod_dim": lambda x: torch.prod(x[10:13], 0),
+    "min_dim": lambda x: torch.min(x[:3], 0)[0],
+    "min_dim_place": lambda x: torch.min(x[:3], 0)[1],
     "all_dim": lambda x: torch.all(x, 0),
     **{f"to_{name}": lambda x, name=name: x.to(getattr(torch, name)) for name in TYPES},
 }

@@ -63,8 +63,22 @@ _BITWISE = {
 FUNCTIONS = frozenset(
     (
         *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos"),
-        *("cosh", "erf", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "hypot", "log", "log10"),
-        *("log1p", "log2", "nearbyint", "nextafter", "pow", "sin", "sinh", "sqrt", "tan", "tanh"),
+        *("cosh", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "hypot"),
+        *(
+            "lgamma",
+            "log",
+            "log10",
+            "log1p",
+            "log2",
+            "nearbyint",
+            "nextafter",
+            "pow",
+            "sin",
+            "sinh",
+            "sqrt",
+            "tan",
+            "tanh",
+        ),
         "trunc",
     )
 )

@@ -7,6 +7,7 @@ NaN (docs/verify.md): such a model gets no reference vector with NaN.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import tvm
@@ -41,17 +42,42 @@ _FLOATS = ("float", "bfloat")
 def nan_obstacle(module: Any) -> str:
     """Return a sentence on the operator that may lose NaN; empty where none does."""
     found: list[str] = []
+    functions = [f for f in module.functions.values() if isinstance(f, relax.Function)]
+    only_shifts = [call for function in functions for call in _shifts(function)]
 
     def visit(expression: Any) -> None:
-        if isinstance(expression, relax.Call) and not found:
-            name = _name(expression)
-            if name and not _passes_on(name, expression):
-                found.append(name)
+        if not isinstance(expression, relax.Call) or found:
+            return
+        name = _name(expression)
+        is_shift = any(expression.same_as(call) for call in only_shifts)
+        if name and not is_shift and not _passes_on(name, expression):
+            found.append(name)
 
-    for function in module.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function.body, visit)
+    for function in functions:
+        relax.analysis.post_order_visit(function.body, visit)
     return f"{found[0]} may lose NaN" if found else ""
+
+
+def _shifts(function: Any) -> list[Any]:
+    """Return the maxima that are only subtracted from their own operand, as in a softmax: where an
+    element is NaN, the difference is NaN whatever the maximum is."""
+    bindings = [binding for block in function.body.blocks for binding in block.bindings]
+    maxima = {
+        binding.var: binding.value
+        for binding in bindings
+        if isinstance(binding.value, relax.Call) and _name(binding.value) == "max"
+    }
+    uses: Counter[Any] = Counter()
+    subtracted = set()
+    for binding in bindings:
+        uses.update(relax.analysis.free_vars(binding.value))
+        value = binding.value
+        if isinstance(value, relax.Call) and _name(value) == "subtract":
+            largest = maxima.get(value.args[1])
+            if largest is not None and largest.args[0].same_as(value.args[0]):
+                subtracted.add(value.args[1])
+    uses.update(relax.analysis.free_vars(function.body.body))
+    return [maxima[variable] for variable in subtracted if uses[variable] == 1]
 
 
 def _name(call: Any) -> str:

@@ -143,6 +143,7 @@ class LocalSession:
     def _loaded(self, threads: int | None) -> Iterator[tuple[WorkerProcess, int, int]]:
         from edgekit.devices.local.worker_process import started_worker
 
+        self.bundle.check_code()
         environment = {} if threads is None else {"TVM_NUM_THREADS": str(threads)}
         with started_worker(
             worker_arguments(), environment, self.name, self.device.timeout

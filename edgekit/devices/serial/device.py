@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
-from edgekit.base.errors import BundleError, DeviceError, UsageError
+from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.metrics import HostState
 from edgekit.devices.base import (
@@ -92,8 +92,8 @@ class SerialDevice(Device):
     def opened(
         self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
     ) -> Iterator[SerialSession]:
-        with lent(self.name, purpose, events=events):
-            firmware = _firmware_of(bundle)
+        with lent(self.name, purpose, events=events), bundle.held_firmware() as path:
+            firmware = read_firmware(path)
             self.check_board(bundle)
             with self.flashed(firmware, events) as (client, hello, sent):
                 model = _model_of(bundle, client, hello, self.name)
@@ -416,16 +416,6 @@ class SerialSession:
             yield
         except FirmwareFault as error:
             raise explain_fault(self.name, error.fault, self.firmware, self.hello.stack) from error
-
-
-def _firmware_of(bundle: Bundle) -> FirmwareFile:
-    path = bundle.firmware
-    if path is None:
-        raise BundleError(
-            f"the bundle {bundle.path} has no firmware",
-            hint="build it for a bare-metal board; `edgekit boards` lists them",
-        )
-    return read_firmware(path)
 
 
 def _model_of(

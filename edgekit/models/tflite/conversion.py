@@ -13,6 +13,9 @@ from edgekit.base.arrays import Array
 class Conversion(Protocol):
     """TVM's converter as subclassed in converter.py, with TVM's names."""
 
+    bb: Any
+    """The builder with the open function."""
+
     def get_input_tensors(self, op: tflite.Operator) -> list[TensorWrapper]: ...
 
     def get_output_tensors(self, op: tflite.Operator) -> list[TensorWrapper]: ...

@@ -25,7 +25,7 @@ from edgekit.base.arrays import Array
 from edgekit.base.errors import EdgekitError, UnsupportedModelError
 from edgekit.base.tensors import Quantization
 from edgekit.models.naming import NamingBuilder
-from edgekit.models.tflite import layers, moves, pooling, shapes, transposed
+from edgekit.models.tflite import elementwise, layers, moves, pooling, shapes, transposed
 from edgekit.models.tflite.file import TfliteFile, TfliteGraph, TfliteOperator, TfliteTensor
 from edgekit.models.tflite.operators import MOVED, place
 
@@ -75,6 +75,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             RESIZE_NEAREST_NEIGHBOR=lambda op: moves.convert_resize_nearest(self, op),
             SPACE_TO_BATCH_ND=lambda op: moves.convert_space_to_batch(self, op),
             TRANSPOSE_CONV=lambda op: transposed.convert_transposed_convolution(self, op),
+            **elementwise.converters(self, dict(self.convert_map)),
         )
         self.repairs: list[str] = []
         self._resized = resized

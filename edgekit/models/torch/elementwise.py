@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,10 @@ def _round(given: Operands) -> Any:
     scale = given.number(10.0 ** abs(decimals))
     there, back = (op.multiply, op.divide) if decimals > 0 else (op.divide, op.multiply)
     return back(op.round(there(value, scale)), scale)
+
+
+def _by_libm(name: str, given: Operands) -> Any:
+    return arithmetic.math_function(given.block, name, given.values[0])
 
 
 def _negative(given: Operands) -> Any:
@@ -323,6 +328,8 @@ def _extreme(of_numbers: Callable[[Any, Any], Any], of_booleans: Callable[[Any, 
 
 _TRIGONOMETRY = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh")
 _TRANSCENDENTAL = (*_TRIGONOMETRY, "tan", "tanh", "exp", "log", "erf", "sigmoid")
+_OF_LIBM = ("erfc", "lgamma")
+"""Functions that lose digits where they are composed from others."""
 _COMPARISONS = {
     "eq": op.equal,
     "ne": op.not_equal,
@@ -334,6 +341,7 @@ _COMPARISONS = {
 
 ELEMENTWISE: Mapping[str, Elementwise] = {
     **{name: unary(FLOAT, getattr(op, name)) for name in _TRANSCENDENTAL},
+    **{name: Elementwise(FLOAT, 1, partial(_by_libm, name)) for name in _OF_LIBM},
     "exp2": unary(FLOAT, lambda x: op.power(relax.const(2, str(x.ty.dtype)), x)),
     "expm1": unary(FLOAT, _expm1),
     "log10": unary(FLOAT, _logarithm(10)),
@@ -427,6 +435,35 @@ def any_true(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
     return block.emit(as_type(block.emit(op.astype(found, "bool")), wanted))
 
 
+_REDUCTIONS: Mapping[str, Callable[..., Any]] = {
+    "amax.default": op.max,
+    "amin.default": op.min,
+    "prod.dim_int": op.prod,
+}
+
+
+def reduced(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
+    """Convert a reduction along some axes, in the type of its result."""
+    options, wanted = options_of(node), dtype_name(node.meta["val"].dtype)
+    within = "int8" if wanted == "bool" else wanted
+    value = block.emit(as_type(environment[node.args[0]], within))
+    axes = options.get("dim")
+    reduce = _REDUCTIONS[node.target.__name__]
+    found = reduce(value, None if axes == [] else axes, keepdims=bool(options.get("keepdim")))
+    return block.emit(as_type(block.emit(found), wanted))
+
+
+def least(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
+    """Convert `min` along one axis: the least elements and their places."""
+    options, wanted = options_of(node), dtype_name(node.meta["val"][0].dtype)
+    value = environment[node.args[0]]
+    value = block.emit(as_type(value, "int8" if wanted == "bool" else wanted))
+    axis, keep = options["dim"], bool(options.get("keepdim"))
+    places = op.astype(block.emit(op.argmin(value, axis, keepdims=keep)), "int64")
+    found = block.emit(as_type(block.emit(op.min(value, axis, keepdims=keep)), wanted))
+    return block.emit(relax.Tuple([found, block.emit(places)]))
+
+
 def copied(block: Any, node: Any, environment: Mapping[Any, Any]) -> Any:
     """Convert a copy: the tensor in the type of the target."""
     return block.emit(as_type(environment[node.args[0]], dtype_name(node.meta["val"].dtype)))
@@ -436,6 +473,8 @@ def targets() -> Mapping[str, Callable[[Any, Any, Mapping[Any, Any]], Any]]:
     """Return the converters of this module's operators, by name with overload."""
     found: dict[str, Callable[[Any, Any, Mapping[Any, Any]], Any]] = {
         **dict.fromkeys(("any.default", "any.dim", "any.dims"), any_true),
+        **dict.fromkeys(_REDUCTIONS, reduced),
+        "min.dim": least,
         "where.self": chosen,
         "_to_copy.default": copied,
     }

@@ -26,7 +26,7 @@ from edgekit.base.errors import (
 )
 from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
-from edgekit.bundle.folder import Bundle, open_bundle
+from edgekit.bundle.folder import Bundle, copy_bundle, open_bundle
 from edgekit.profiles.board import Memory, load_board
 
 pytestmark = needs("gcc-arm")
@@ -100,6 +100,22 @@ def test_the_manifest_says_what_the_model_takes(bundle: Bundle) -> None:
 def test_the_firmware_is_an_elf_for_the_board(bundle: Bundle) -> None:
     assert bundle.firmware is not None
     assert bundle.firmware.read_bytes()[:4] == b"\x7fELF"
+
+
+def test_a_firmware_that_is_replaced_reaches_no_board(bundle: Bundle, tmp_path: Path) -> None:
+    """Neither before a board gets it, nor while the tool that writes it starts."""
+    copy_bundle(bundle, tmp_path / "copy")
+    opened = open_bundle(tmp_path / "copy")
+    assert opened.firmware is not None
+    whole = opened.firmware.read_bytes()
+    with opened.held_firmware() as held:
+        opened.firmware.write_bytes(whole[:-1])
+        assert held.read_bytes() == whole
+    with (
+        pytest.raises(BundleError, match=r"firmware\.elf changed after the bundle was opened"),
+        opened.held_firmware(),
+    ):
+        pass
 
 
 def test_the_same_build_gives_the_same_bytes(bundle: Bundle, model: Path, tmp_path: Path) -> None:

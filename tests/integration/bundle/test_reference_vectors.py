@@ -316,6 +316,22 @@ def test_signs_and_truth_of_nan_are_those_of_pytorch(tmp_path: Path, dtype: str)
     assert any(np.isnan(array).any() for array in nan.inputs.values())
 
 
+def test_a_softmax_in_float16_keeps_nan(tmp_path: Path) -> None:
+    """Its maximum may lose NaN: the difference from it does not."""
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    attention (float16[2, 8] x) => (float16[2, 8] y) { y = Softmax (x) }
+    """
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
+
+    bundle = build(
+        request_for(tmp_path / "net.onnx"), tmp_path / "b", use_cache=False, isolated=False
+    ).bundle
+
+    assert "nan" in [vector.name for vector in bundle.manifest.vectors]
+    assert failed(verify(bundle, LocalDevice(60))) == []
+
+
 @pytest.mark.parametrize(
     ("operator", "attributes"),
     [("MaxPool", {"kernel_shape": [2, 2]}), ("ReduceMax", {"axes": [1]}), ("ArgMax", {})],

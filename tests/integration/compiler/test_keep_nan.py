@@ -58,6 +58,26 @@ def test_nan_is_what_onnxruntime_makes_of_it(
     assert len(computing) == 1, "it is part of the convolution's loop nest"
 
 
+@pytest.mark.parametrize("bounds", ["", "low", ", low"])
+def test_infinity_is_clipped_where_a_bound_is_missing(tmp_path: Path, bounds: str) -> None:
+    """The standard's bound is then the type's largest number."""
+    given = f", {bounds}" if bounds else ""
+    text = f"""
+    <ir_version: 8, opset_import: ["" : 17]>
+    clips (float[1, 1, 2, 8] x) => (float[1, 1, 2, 8] y) <float low = {{1}}>
+    {{ y = Clip (x{given}) }}
+    """
+    model = onnx.parser.parse_model(text)
+    onnx.save(model, tmp_path / "model.onnx")
+    compiled = compile_model(import_model(open_model(tmp_path / "model.onnx")), this_cpu()[1])
+    x = ODD.copy()
+    x[..., :2] = np.inf, -np.inf
+
+    (found,) = run_deployed(compiled, [x])
+
+    np.testing.assert_array_equal(found, judged_by_onnxruntime(model, {"x": x})[0])
+
+
 STORED = """
 <ir_version: 8, opset_import: ["" : 17]>
 stored (double[1, 2, 1, 42] x) => (double[1, 2, 47, 42] y)

@@ -162,5 +162,7 @@ def test_a_bundle_that_changes_after_it_was_opened_is_not_used(tmp_path: Path) -
 
     with pytest.raises(BundleError, match=r"model\.so changed after the bundle was opened"):
         bundle.copy_file("model.so", tmp_path / "again.so")
+    with pytest.raises(BundleError, match=r"model\.so changed after the bundle was opened"):
+        bundle.check_code()
     with pytest.raises(BundleError, match="changed after the bundle was opened"):
         bundle.reference_inputs()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from ml_dtypes import finfo
 from tvm import relax
 
+from edgekit.base.arrays import numpy_dtype
 from edgekit.models.arithmetic import (
     floored_remainder,
     shifted,
@@ -118,11 +120,18 @@ def _bit_shift(node: Node) -> Outputs:
 
 
 def _clip(node: Node) -> Outputs:
-    """Emit `relax.clip` if both bounds are known, so that ReLU6 can be recognised."""
+    """Emit `relax.clip` if both bounds are known, so that ReLU6 can be recognised.
+
+    A bound that is missing is the type's least or largest number, which infinity exceeds.
+    """
     value = node.expr(0)
     low, high = (
         (node.get("min"), node.get("max")) if node.opset < 11 else (node.value(1), node.value(2))
     )
+    if is_float(dtype_of(value)):
+        limits = finfo(numpy_dtype(dtype_of(value)))
+        low = float(limits.min) if low is None else low
+        high = float(limits.max) if high is None else high
     least, most = _number(low), _number(high)
     if is_float(dtype_of(value)) and least is not None and most is not None and least <= most:
         return op.clip(value, least, most)
