@@ -19,7 +19,14 @@ from edgekit.models.comparison import (
     within,
 )
 from edgekit.models.onnx.files import read_model, read_structure
-from edgekit.models.onnx.nudging import FLOATS, HALVES, decides, types_of, with_nudged_results
+from edgekit.models.onnx.nudging import (
+    FLOATS,
+    HALVES,
+    decides,
+    types_of,
+    with_defined_casts,
+    with_nudged_results,
+)
 from edgekit.models.onnx.rounding import nudged, rounds, steps_of_outputs
 from edgekit.models.onnx.widening import holds_halves, widened
 
@@ -60,6 +67,7 @@ def roundings(path: Path) -> Roundings | None:
     changed = list(nudged(model)) if is_rounded else []
     if is_decided:
         changed += [with_nudged_results(model, types, FLOATS, sign) for sign in _SIGNS]
+        changed.append(with_defined_casts(model, types))
     wide = widened(model) if has_halves else None
     wider = [] if wide is None else [wide]
     if wide is not None:

@@ -138,3 +138,50 @@ def _nudge(
         helper.make_node(operator, [full(word) for word in operands if word], [full(result)])
         for operator, *operands, result in steps
     ]
+
+
+_WHOLE: Mapping[int, tuple[int, float, float]] = {
+    TensorProto.INT32: (TensorProto.INT32, -(2.0**31), 2.0**31 - 1),
+    TensorProto.INT64: (TensorProto.INT64, -(2.0**63), 2.0**63 - 1024),
+    **dict.fromkeys(
+        (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16),
+        (TensorProto.INT32, -(2.0**31), 2.0**31 - 1),
+    ),
+    TensorProto.UINT32: (TensorProto.INT64, -(2.0**63), 2.0**63 - 1024),
+}
+"""The type through which a float is cast to a whole number, and its least and largest float64."""
+
+
+def with_defined_casts(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.ModelProto:
+    """Return the model with docs/verify.md's results of floats beyond the whole numbers that they
+    are cast to: ONNX leaves those undefined."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    del changed.graph.node[:]
+    for node in model.graph.node:
+        kind = types.get(node.output[0], 0) if node.output else 0
+        if node.op_type != "Cast" or types.get(node.input[0]) not in SIZES or kind not in _WHOLE:
+            changed.graph.node.append(node)
+            continue
+        middle, least, most = _WHOLE[kind]
+        target = node.output[0]
+        numbers = {"least": least, "most": most, "zero": 0.0}
+        for word, value in numbers.items():
+            tensor = numpy_helper.from_array(np.array(value), f"{target}/edgekit_{word}")
+            changed.graph.initializer.append(tensor)
+
+        def own(word: str, target: str = target) -> str:
+            return f"{target}/edgekit_{word}"
+
+        changed.graph.node.extend(
+            (
+                helper.make_node("Cast", [node.input[0]], [own("a")], to=TensorProto.DOUBLE),
+                helper.make_node("IsNaN", [own("a")], [own("b")]),
+                helper.make_node("Where", [own("b"), own("zero"), own("a")], [own("c")]),
+                helper.make_node("Max", [own("c"), own("least")], [own("d")]),
+                helper.make_node("Min", [own("d"), own("most")], [own("e")]),
+                helper.make_node("Cast", [own("e")], [own("f")], to=middle),
+                helper.make_node("Cast", [own("f")], [target], to=kind),
+            )
+        )
+    return changed

@@ -335,3 +335,26 @@ def test_sums_with_constants_are_rounded_to_half_precision(tmp_path: Path) -> No
     assert not compare(expected, rounded, [spec]).passed
     assert compare(expected, rounded, [spec], {"y": tolerance}).passed
     assert tolerance.leeway is not None and tolerance.leeway.allowed < 0.02
+
+
+def test_a_float_beyond_the_whole_numbers_has_no_right_result(tmp_path: Path) -> None:
+    """onnxruntime gives the least number for both; edgekit the nearest."""
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    casts (float[40] x) => (int32[40] y)
+    { y = Cast <to = 6> (x) }
+    """
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
+    x = np.linspace(1.5, 40.5, 40).astype("float32")
+    x[:3] = np.inf, 1e20, np.nan
+    nearest = x.astype("int64").astype("int32")
+    nearest[:3] = 2**31 - 1, 2**31 - 1, 0
+    spec = TensorSpec("y", "int32", (40,))
+    oracle = oracle_for(open_model(tmp_path / "net.onnx"))
+    expected = oracle.run({"x": x})
+
+    tolerance = {"y": tolerance_for(spec, leeway=oracle.leeways({"x": x}, expected).get("y"))}
+
+    assert not compare(expected, {"y": nearest}, [spec]).passed
+    assert compare(expected, {"y": nearest}, [spec], tolerance).passed
+    assert not compare(expected, {"y": nearest + 1}, [spec], tolerance).passed
