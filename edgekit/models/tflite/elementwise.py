@@ -94,9 +94,11 @@ def _gelu(converter: Conversion, operator: tflite.Operator, value: Any) -> Any:
     """Compute in float32: in half precision small results lose their digits."""
     options = tflite.GeluOptions()
     table = operator.BuiltinOptions()
+    is_tanh = False
     if table is not None:
         options.Init(table.Bytes, table.Pos)
-    compute = op.nn.gelu_tanh if options.Approximate() else op.nn.gelu
+        is_tanh = bool(options.Approximate())
+    compute = op.nn.gelu_tanh if is_tanh else op.nn.gelu
     dtype = str(value.ty.dtype)
     return op.astype(compute(op.astype(value, "float32")), dtype)
 
